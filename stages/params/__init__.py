@@ -1,0 +1,48 @@
+"""``params.yaml``, typed: every knob of the line, checked before anything runs."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from stages.params.data import DataParams, TokenizeParams
+from stages.params.gates import CompareParams, EvaluateParams, ExportParams, ValidateParams
+from stages.params.model import ModelParams
+from stages.params.section import Section
+from stages.params.train import TrainParams
+
+__all__ = [
+    "CompareParams",
+    "DataParams",
+    "EvaluateParams",
+    "ExportParams",
+    "ModelParams",
+    "Params",
+    "TokenizeParams",
+    "TrainParams",
+    "ValidateParams",
+]
+
+
+class Params(Section):
+    """The whole of ``params.yaml``. Read it with ``stages.params.loading.load_params``."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 42
+    data: DataParams = DataParams()
+    tokenize: TokenizeParams = TokenizeParams()
+    model: ModelParams
+    validate_: ValidateParams = Field(ValidateParams(), alias="validate")
+    train: TrainParams = TrainParams()
+    evaluate: EvaluateParams = EvaluateParams()
+    export: ExportParams = ExportParams()
+    compare: CompareParams = CompareParams()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.model.checkpoint is not None and self.tokenize.tokenizer is None:
+            raise ValueError("tokenize.tokenizer: a checkpoint needs the tokenizer it was trained with; set it to the same name")
+        if self.train.keep == "best" and self.evaluate.split == "validation":
+            raise ValueError(
+                "train.keep: 'best' chooses on the validation split, and evaluate.split reports on it; keep the last, "
+                "or report on test and cut validation off train (data.splits.validation: 'train[90%:]')"
+            )
+        return self

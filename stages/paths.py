@@ -1,0 +1,27 @@
+"""Where everything lies, relative to the root of the project. The contract of docs/architecture.md; dvc.yaml says the same."""
+
+from pathlib import Path
+
+PARAMS = Path("params.yaml")
+
+SOURCE = Path("data/source")
+RAW = Path("data/raw")
+TOKENIZED = Path("data/tokenized")
+TOKENIZER = TOKENIZED / "tokenizer"
+CHECKPOINTS = Path("checkpoints")
+CLASSIFIER = Path("models/classifier")
+ONNX = Path("models/onnx")
+
+METRICS = Path("metrics")
+PLOTS = Path("plots")
+REPORTS = Path("reports")
+CHECKS = REPORTS / "checks"
+PREDICTIONS = REPORTS / "predictions.parquet"
+TIMING = REPORTS / "timing"
+
+SPLITS = ("train", "validation", "test")
+
+
+def split_file(folder: Path, split: str) -> Path:
+    """The Parquet file of ``split`` in ``folder``."""
+    return folder / f"{split}.parquet"

@@ -1,0 +1,1 @@
+"""How predictions are scored: formulas, the metric module that the evaluate library loads, curves."""

@@ -1,0 +1,1 @@
+"""The command people type: ``tuneline``. Starts without torch."""
