@@ -1,6 +1,5 @@
 """Files and folders that appear whole or not at all."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ def replace_file(target: Path) -> Iterator[Path]:
     partial.unlink(missing_ok=True)
     try:
         yield partial
-        os.replace(partial, target)
+        partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
 
@@ -46,8 +45,8 @@ def replace_directory(target: Path) -> Iterator[Path]:
         former = target.with_name(f".{target.name}.former")
         shutil.rmtree(former, ignore_errors=True)
         if target.exists():
-            os.replace(target, former)
-        os.replace(partial, target)
+            target.replace(former)
+        partial.replace(target)
         shutil.rmtree(former, ignore_errors=True)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -1,7 +1,7 @@
 """The metrics of the line, as plain functions of arrays."""
 
 import warnings
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ def averaging(labels: Labels, wanted: Averaging | None) -> Averaging:
     return wanted or ("binary" if labels.outputs == 2 else "macro")
 
 
-def predictions_of(logits: NDArray[np.float32], labels: Labels) -> NDArray[np.int64] | NDArray[np.float32]:
+def predictions_of(logits: NDArray[np.float32], labels: Labels) -> NDArray[Any]:
     """What a model predicts: the class of the highest logit (the lowest id in a tie), or the number itself.
 
     Args:
@@ -59,7 +59,7 @@ def regression_metrics(labels: NDArray[np.float32], predictions: NDArray[np.floa
     }
 
 
-def loss_of(logits: NDArray[np.float32], labels: NDArray[np.int64] | NDArray[np.float32]) -> float:
+def loss_of(logits: NDArray[np.float32], labels: NDArray[Any]) -> float:
     """Mean cross-entropy (integer labels) or mean squared error (float labels), in float64."""
     wide = logits.astype(np.float64)
     if np.issubdtype(labels.dtype, np.floating):
@@ -67,14 +67,12 @@ def loss_of(logits: NDArray[np.float32], labels: NDArray[np.int64] | NDArray[np.
     return float(-np.mean(special.log_softmax(wide, axis=1)[np.arange(len(labels)), labels]))
 
 
-def metrics_of(
-    logits: NDArray[np.float32], labels: NDArray[np.int64] | NDArray[np.float32], spec: Labels, f1: Averaging | None = None
-) -> dict[str, float]:
+def metrics_of(logits: NDArray[np.float32], labels: NDArray[Any], spec: Labels, f1: Averaging | None = None) -> dict[str, float]:
     """All metrics of one split: those of its task, and ``loss``.
 
     Args:
         logits: Shape ``[rows, outputs]``.
-        labels: Shape ``[rows]``.
+        labels: Shape ``[rows]``, int64 or float32.
         spec: What the labels mean.
         f1: How F1 is averaged; ``None`` chooses by the number of classes.
     """
