@@ -1,0 +1,67 @@
+# One vocabulary for people and CI. `make help` lists it.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= python3
+VENV := .venv
+UV := $(VENV)/bin/uv
+UV_VERSION := 0.13.8
+INSTALLED := $(VENV)/.installed
+WORKERS ?= auto
+
+# Stages are started as `python` and `accelerate`: those of .venv, whoever calls make.
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# uv does not read pip's settings. A folder of wheels known to pip (a CPU build of torch, say) is passed on to it.
+comma := ,
+space := $() $()
+export UV_FIND_LINKS ?= $(subst $(space),$(comma),$(strip $(PIP_FIND_LINKS)))
+export DO_NOT_TRACK := 1
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: $(INSTALLED) ## Create .venv and install the pinned requirements
+
+$(INSTALLED): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Tuneline needs Python 3.11 to 3.13; this is " + sys.version.split()[0] + ". Try make PYTHON=python3.12 ..." if not (3, 11) <= sys.version_info[:2] <= (3, 13) else 0)'
+	@$(PYTHON) -m venv $(VENV) || { echo "Python cannot make a virtual environment. On Debian: apt-get install python3-venv" >&2; exit 1; }
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet -r requirements.txt
+	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: run
+run: setup ## Run the line (dvc repro) and show what came out
+	@dvc repro
+	@tuneline show
+
+.PHONY: test
+test: setup ## Run the tests, one worker per core
+	@python -m pytest -n $(WORKERS) --dist loadscope $(ARGS)
+
+.PHONY: lint
+lint: setup ## Check style and types
+	@ruff check .
+	@ruff format --check .
+	@mypy
+
+.PHONY: format
+format: setup ## Format the code and mend what ruff can
+	@ruff check --fix --quiet . || true
+	@ruff format .
+
+.PHONY: lock
+lock: setup ## Compile requirements.txt from pyproject.toml
+	@$(UV) pip compile --quiet --universal --python-version 3.11 --all-extras --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.txt $(ARGS)
+	@sed -i -e '/^# The following packages were excluded/,$$d' -e 's/^\(torch==[0-9.]*\)+[a-z0-9]*/\1/' requirements.txt
+
+.PHONY: bench
+bench: setup ## Measure against what one would use instead (minutes)
+	@for file in benchmarks/*.py; do echo "== $$file"; python $$file || exit 1; done
+
+.PHONY: clean
+clean: ## Remove .venv and the tools' caches; data, models and DVC's cache stay
+	@rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
