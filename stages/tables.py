@@ -1,7 +1,8 @@
 """The Parquet tables that stages hand on: their schemas, and the label names inside them.
 
 Label names travel in the schema's metadata the way the datasets library writes features, so that
-``datasets.load_dataset("parquet", ...)`` gives back a ``ClassLabel``; no side file can get lost.
+``datasets.load_dataset("parquet", ...)`` gives back a ``ClassLabel``; no side file can get lost. Fields are declared nullable,
+though no stage writes a null: the library drops the metadata of a column declared otherwise.
 """
 
 import json
@@ -69,16 +70,16 @@ def read_labels(path: Path) -> Labels:
 
 def raw_schema(text_columns: Sequence[str], labels: Labels) -> pa.Schema:
     """Schema of ``data/raw/*.parquet``: the text columns, ``labels``, and ``idx``, the row's number in its source."""
-    fields = [pa.field(name, pa.string(), nullable=False) for name in text_columns]
-    fields += [pa.field(LABELS, labels.type, nullable=False), pa.field("idx", pa.int64(), nullable=False)]
+    fields = [pa.field(name, pa.string()) for name in text_columns]
+    fields += [pa.field(LABELS, labels.type), pa.field("idx", pa.int64(), nullable=False)]
     return _with_features(fields, labels)
 
 
 def tokenized_schema(token_type_ids: bool, labels: Labels) -> pa.Schema:
     """Schema of ``data/tokenized/*.parquet``: unpadded lists of ids, and ``labels``."""
     columns = ["input_ids", "attention_mask", *(["token_type_ids"] if token_type_ids else [])]
-    fields = [pa.field(name, pa.list_(pa.int32() if name == "input_ids" else pa.int8()), nullable=False) for name in columns]
-    return _with_features([*fields, pa.field(LABELS, labels.type, nullable=False)], labels)
+    fields = [pa.field(name, pa.list_(pa.int32() if name == "input_ids" else pa.int8())) for name in columns]
+    return _with_features([*fields, pa.field(LABELS, labels.type)], labels)
 
 
 def _with_features(fields: list[pa.Field], labels: Labels) -> pa.Schema:
