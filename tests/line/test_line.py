@@ -1,0 +1,78 @@
+"""The whole line, by the commands that a person types, on a sampled data set."""
+
+import json
+import re
+
+import pytest
+
+from tests.project import SMALL, Project
+
+pytestmark = pytest.mark.timeout(900)
+
+LINE = ["download", "tokenize", "validate", "train", "evaluate", "export", "compare"]
+
+
+def stages_run(output: str) -> list[str]:
+    """The stages that a ``dvc repro`` really ran, in order."""
+    return re.findall(r"Running stage '(\w+)'", output)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Project:
+    """A project whose line ran to the end once, and was committed."""
+    project = Project.copy_to(tmp_path_factory.mktemp("project"))
+    project.set_params(SMALL)
+    # An untrained model's margins are thin: quantization may flip more of them than a good model's.
+    project.set_params({"compare.int8.min_agreement": 0.5, "compare.int8.max_metric_drop": 0.5})
+    (project.folder / "dvc.lock").unlink(missing_ok=True)
+    output = project.run("dvc", "repro").stdout
+    assert stages_run(output) == LINE
+    project.commit("Run the line")
+    return project
+
+
+def test_the_line_makes_what_the_contract_names(project):
+    wanted = """
+        data/raw/train.parquet data/raw/validation.parquet data/raw/test.parquet data/raw/source.json
+        data/tokenized/train.parquet data/tokenized/validation.parquet data/tokenized/test.parquet data/tokenized/tokenizer/tokenizer.json
+        reports/checks/checks.json reports/checks/index.html reports/predictions.parquet
+        models/classifier/config.json models/classifier/model.safetensors models/classifier/tokenizer.json
+        models/onnx/model.onnx models/onnx/model.int8.onnx models/onnx/export.json
+        metrics/tokenize.json metrics/validate.json metrics/train.json metrics/evaluate.json metrics/compare.json
+    """.split()
+    assert not [name for name in wanted if not (project.folder / name).is_file()]
+
+
+def test_the_metrics_have_their_names(project):
+    evaluated = json.loads((project.folder / "metrics/evaluate.json").read_text())
+    assert {"accuracy", "f1", "loss", "rows"} <= set(evaluated)
+    assert evaluated["rows"] == 80
+    compared = json.loads((project.folder / "metrics/compare.json").read_text())
+    assert {"fp32_max_abs_diff", "fp32_agreement", "int8_agreement", "int8_accuracy_drop"} <= set(compared)
+
+
+def test_every_stage_notes_its_cost_outside_git_and_dvc(project):
+    assert sorted(path.stem for path in (project.folder / "reports/timing").glob("*.json")) == sorted(LINE)
+    assert project.status() == ""
+
+
+def test_a_second_run_does_nothing(project):
+    assert stages_run(project.run("dvc", "repro").stdout) == []
+    assert project.status() == ""
+
+
+def test_a_forced_run_makes_the_same_bytes(project):
+    before = project.lock()
+    assert stages_run(project.run("dvc", "repro", "--force").stdout) == LINE
+    for stage, entry in project.lock().items():
+        assert entry["outs"] == before[stage]["outs"], f"{stage} made other bytes from the same inputs"
+    assert project.status() == ""
+
+
+def test_a_changed_learning_rate_reruns_training_and_what_follows(project):
+    """Runs last: it changes the project."""
+    project.set_params({"train.learning_rate": 2e-3})
+    assert stages_run(project.run("dvc", "repro").stdout) == ["train", "evaluate", "export", "compare"]
+    diff = json.loads(project.run("dvc", "metrics", "diff", "--json", "HEAD").stdout)["diff"]
+    assert diff["metrics/evaluate.json"]["loss"]["diff"] != 0
+    assert "learning_rate" in project.run("dvc", "params", "diff", "HEAD").stdout

@@ -1,0 +1,93 @@
+"""A copy of this project in a folder of its own: a real git and DVC repository that a test may change and run."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from tests.conftest import ROOT
+
+
+class Project:
+    """A checkout that stands alone, with the commands a person would type in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def copy_to(cls, folder: Path) -> "Project":
+        """Copies what git tracks, and what it would track, and commits it."""
+        listed = subprocess.run(
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True
+        )
+        for name in listed.stdout.splitlines():
+            if (ROOT / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, folder / name)
+        project = cls(folder)
+        project.run("git", "init", "--quiet", "--initial-branch", "main")
+        project.commit("Start")
+        return project
+
+    def run(self, *command: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command in the project; its output is in the error when it fails."""
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env={**os.environ, "PATH": path, **GIT_IDENTITY, **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0 or not check, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}"
+        return done
+
+    def commit(self, message: str) -> None:
+        """Commits everything that git does not ignore."""
+        self.run("git", "add", "--all")
+        self.run("git", "commit", "--quiet", "--allow-empty", "--message", message)
+
+    def status(self) -> str:
+        """What git sees as changed; empty when nothing is."""
+        return self.run("git", "status", "--porcelain").stdout
+
+    def set_params(self, changes: dict[str, Any]) -> None:
+        """Changes values in ``params.yaml`` by dotted key."""
+        yaml = YAML()
+        values = yaml.load(self.folder / "params.yaml")
+        for key, value in changes.items():
+            *sections, last = key.split(".")
+            section = values
+            for name in sections:
+                section = section[name]
+            section[last] = value
+        yaml.dump(values, self.folder / "params.yaml")
+
+    def lock(self) -> dict[str, Any]:
+        """The stages of ``dvc.lock``."""
+        return YAML(typ="safe", pure=True).load(self.folder / "dvc.lock")["stages"]
+
+
+GIT_IDENTITY = {
+    "GIT_AUTHOR_NAME": "Test",
+    "GIT_AUTHOR_EMAIL": "test@example.org",
+    "GIT_COMMITTER_NAME": "Test",
+    "GIT_COMMITTER_EMAIL": "test@example.org",
+}
+
+SMALL = {
+    "data.sample.rows": 800,
+    "tokenize.vocab_size": 600,
+    "model.config.hidden_size": 32,
+    "model.config.num_hidden_layers": 1,
+    "model.config.intermediate_size": 64,
+    "train.epochs": 1,
+}
+"""Parameters with which the whole line runs in about a minute, most of it imports."""
