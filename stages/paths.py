@@ -10,12 +10,14 @@ TOKENIZED = Path("data/tokenized")
 TOKENIZER = TOKENIZED / "tokenizer"
 CHECKPOINTS = Path("checkpoints")
 CLASSIFIER = Path("models/classifier")
+CANDIDATES = Path("models/candidates")
 ONNX = Path("models/onnx")
 
 METRICS = Path("metrics")
 PLOTS = Path("plots")
 REPORTS = Path("reports")
 CHECKS = REPORTS / "checks"
+COMPARISON = REPORTS / "compare"
 PREDICTIONS = REPORTS / "predictions.parquet"
 TIMING = REPORTS / "timing"
 

@@ -5,7 +5,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from stages.params.data import DataParams, TokenizeParams
-from stages.params.gates import CompareParams, EvaluateParams, ExportParams, ValidateParams
+from stages.params.export import CompareParams, ExportParams
+from stages.params.gates import EvaluateParams, ValidateParams
 from stages.params.model import ModelParams
 from stages.params.section import Section
 from stages.params.train import TrainParams
