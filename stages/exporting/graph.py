@@ -1,0 +1,90 @@
+"""The trained model as an ONNX graph: inputs of any batch size and length, exactly those that the model reads."""
+
+import inspect
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from stages.exporting.cleaning import clean
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+LOGITS = "logits"
+EXAMPLE_ROWS, EXAMPLE_TOKENS = 2, 8
+"""Shape of the example that is traced. Neither is 0 or 1: those the tracer would take for constants."""
+
+
+def input_names(model: "PreTrainedModel", columns: Sequence[str]) -> list[str]:
+    """The tokenized columns that the model's ``forward`` takes, in the order of its signature."""
+    return [name for name in inspect.signature(model.forward).parameters if name in columns]
+
+
+def to_onnx(model: "PreTrainedModel", columns: Sequence[str], opset: int) -> onnx.ModelProto:
+    """Traces a classifier into a graph with one output, ``logits`` of shape ``[batch, outputs]``.
+
+    Args:
+        model: In evaluation mode, on the CPU.
+        columns: The model inputs that the tokenized splits have.
+        opset: Version of the ONNX operators.
+
+    Returns:
+        The graph with its weights inside, without a trace of the machine that made it. Inputs that the model ignores
+        (``token_type_ids`` where it has none) are left out.
+    """
+    import torch
+
+    example = _example(model, input_names(model, columns))
+    shape = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    with torch.no_grad(), _quiet():
+        program = torch.onnx.export(
+            model,
+            (),
+            kwargs=example,
+            dynamo=True,
+            opset_version=opset,
+            dynamic_shapes=dict.fromkeys(example, shape),
+            input_names=list(example),
+            output_names=[LOGITS],
+            verbose=False,
+        )
+    if program is None:
+        raise RuntimeError("torch.onnx.export returned nothing")
+    return clean(program.model_proto)
+
+
+def _example(model: "PreTrainedModel", names: Sequence[str]) -> "dict[str, torch.Tensor]":
+    """Two rows, the second padded: tensors of their own, since the tracer takes one tensor in two places for one input."""
+    import torch
+
+    shape = (EXAMPLE_ROWS, EXAMPLE_TOKENS)
+    padding = model.config.pad_token_id or 0
+    example = {
+        "input_ids": torch.full(shape, (padding + 1) % model.config.vocab_size),
+        "attention_mask": torch.ones(shape, dtype=torch.int64),
+        "token_type_ids": torch.zeros(shape, dtype=torch.int64),
+    }
+    example["input_ids"][1, -2:] = padding
+    example["attention_mask"][1, -2:] = 0
+    return {name: example[name] for name in names}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps the exporter's notes on itself (missing torchvision, renamed axes) off the user's screen."""
+    noisy: list[Any] = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in noisy]
+    for logger in noisy:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(noisy, levels, strict=True):
+            logger.setLevel(level)

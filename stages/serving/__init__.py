@@ -1,0 +1,1 @@
+"""Exported models at work, on ONNX Runtime and NumPy alone: nothing in here imports torch or transformers."""
