@@ -32,6 +32,11 @@ class TrainParams(Section):
     """Examples in one forward pass of one process; accumulation follows from the two."""
     learning_rate: Annotated[float, Field(gt=0)] = 5e-4
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    bucket_window: Positive = 50
+    """Groups of ``global_batch_size`` examples that are sorted by length together, so that a batch needs little padding.
+    1: examples in plain random order."""
+    evaluation_batch_size: Positive = 64
+    """Examples in one forward pass of one process on the validation split."""
     schedule: str = "linear"
     """A name of ``transformers.SchedulerType``."""
     warmup_ratio: Fraction | None = 0.1
@@ -42,6 +47,9 @@ class TrainParams(Section):
     """Which weights become the model: the best by ``metric`` on the validation split, or the last."""
     metric: str = "accuracy"
     """The validation metric by which ``best`` is chosen."""
+
+    log_every_steps: Positive = 10
+    """Optimizer steps between rows of the training curve; each is the mean since the row before."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -1,0 +1,87 @@
+"""The order in which examples are seen: a function of (seed, epoch) alone, whatever the hardware, whatever was interrupted.
+
+The unit is the *group*: the examples of one optimizer step. How a group is shared out over micro batches and processes
+comes after, and changes nothing but the rounding.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Order:
+    """Deals the rows of a split out into groups, epoch after epoch.
+
+    Rows of like length share a group: the permutation of an epoch is cut into windows, each window is sorted by length and
+    cut into groups, and its groups are shuffled. Within a window neighbours of one length are still in random order, and
+    windows are redrawn every epoch; so batches stay random and padding almost vanishes.
+
+    Attributes:
+        lengths: Tokens of each row, shape ``[rows]``.
+        group_size: Examples of one optimizer step.
+        window: Groups that are sorted together; 1 sorts nothing beyond a group.
+        seed: Of the run.
+    """
+
+    lengths: NDArray[np.int64]
+    group_size: int
+    window: int
+    seed: int
+
+    @property
+    def groups_per_epoch(self) -> int:
+        """Optimizer steps of one epoch; the last group may be smaller."""
+        return -(-len(self.lengths) // self.group_size)
+
+    def epoch(self, epoch: int) -> list[Rows]:
+        """All groups of one epoch; every row stands in exactly one.
+
+        The group that is smaller comes last, and its rows are drawn before any sorting: were they the longest, say, the
+        same few rows would weigh more than others in every epoch.
+        """
+        random = np.random.default_rng((self.seed, epoch))
+        permutation = random.permutation(len(self.lengths))
+        whole = len(permutation) - len(permutation) % self.group_size
+        span = self.window * self.group_size
+        groups: list[Rows] = []
+        for start in range(0, whole, span):
+            groups += self._window(permutation[start : min(start + span, whole)], random)
+        if epoch == 0:
+            _longest_first(groups, self.lengths)
+        if whole < len(permutation):
+            groups.append(self._by_length(permutation[whole:]))
+        return groups
+
+    def _by_length(self, rows: Rows) -> Rows:
+        return rows[np.argsort(self.lengths[rows], kind="stable")]
+
+    def _window(self, rows: Rows, random: np.random.Generator) -> list[Rows]:
+        groups = self._by_length(rows).reshape(-1, self.group_size)
+        return list(groups[random.permutation(len(groups))])
+
+
+def _longest_first(groups: list[Rows], lengths: NDArray[np.int64]) -> None:
+    """Swaps the group with the longest row to the front: where memory does not suffice, that shows in the first step."""
+    if groups:
+        longest = max(range(len(groups)), key=lambda index: lengths[groups[index]].max())
+        groups[0], groups[longest] = groups[longest], groups[0]
+
+
+def share(rows: Rows, micro_batch_size: int, processes: int, process: int) -> list[Rows]:
+    """The micro batches of one process in one group.
+
+    Every process gets the same number of them, of sizes that differ by at most one, because they compute in step. One may
+    be empty when a group has fewer rows than there are processes.
+
+    Args:
+        rows: The rows of the group.
+        micro_batch_size: Most examples in one forward pass.
+        processes: Number of processes.
+        process: Which of them this is.
+    """
+    rounds = -(-len(rows) // (micro_batch_size * processes))
+    return np.array_split(rows, rounds * processes)[process::processes]
