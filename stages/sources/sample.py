@@ -1,0 +1,56 @@
+"""The embedded sample as a source: support tickets, shared out 8 : 1 : 1."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from stages.errors import DataError
+from stages.params.data import SampleParams
+from stages.paths import SPLITS
+from stages.sources.reading import Reading, Wanted, batches_of
+from stages.sources.tickets.generator import QUEUES, Ticket, write_tickets
+
+
+class Sample:
+    """Support tickets with the columns ``subject``, ``body`` and ``queue``. Needs no network and no file."""
+
+    def __init__(self, params: SampleParams, seed: int) -> None:
+        self.params = params
+        self.seed = seed
+        held_out = params.rows // 10
+        self.ranges = {
+            "train": (0, params.rows - 2 * held_out),
+            "validation": (params.rows - 2 * held_out, params.rows - held_out),
+            "test": (params.rows - held_out, params.rows),
+        }
+
+    def splits(self) -> list[str]:
+        """The three of the line."""
+        return list(SPLITS)
+
+    def read(self, split: str, wanted: Wanted) -> Reading:
+        """Writes the tickets of one split.
+
+        Raises:
+            DataError: Another column is wanted than tickets have.
+        """
+        for parameter, columns in (("text_columns", wanted.text_columns), ("label_column", (wanted.label_column,))):
+            for column in columns:
+                if column not in Ticket._fields:
+                    raise DataError(
+                        f"data.{parameter}: the sample has no column {column!r}.", f"It has {', '.join(Ticket._fields)}."
+                    )
+        if wanted.regression:
+            raise DataError("data.task: the sample's labels are classes, not numbers.", "Set data.task to classification.")
+        return Reading(f"sample, split {split}", "row", batches_of(self._rows(split, wanted), wanted.schema), QUEUES)
+
+    def _rows(self, split: str, wanted: Wanted) -> Iterator[tuple[Any, ...]]:
+        start, stop = self.ranges[split]
+        columns = [Ticket._fields.index(name) for name in (*wanted.text_columns, wanted.label_column)]
+        tickets = islice(write_tickets(self.params.rows, self.params.mislabelled, self.seed), start, stop)
+        for place, ticket in enumerate(tickets, start=1):
+            yield (*(ticket[column] for column in columns), place)
+
+    def provenance(self) -> dict[str, Any]:
+        """The generator's inputs."""
+        return {"rows": self.params.rows, "mislabelled": self.params.mislabelled, "seed": self.seed}

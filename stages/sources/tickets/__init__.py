@@ -1,0 +1,1 @@
+"""The embedded sample: support tickets, written from phrases that live here."""
