@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from ruamel.yaml import YAML
 
+from stages.errors import StageError
+
 HEADLINES = {
     "accuracy": "accuracy",
     "f1": "F1",
@@ -36,15 +38,22 @@ Try next:
   tuneline predict FILE                       the model at work"""
 
 
+def command() -> None:
+    """Show what the line made last: how good it is, which commit it belongs to, where it lies."""
+    console = Console()
+    show(console)
+    console.print(NEXT_STEPS, highlight=False, markup=False)
+
+
 def show(console: Console, root: Path = Path()) -> None:
     """Prints metrics, provenance and places.
 
     Raises:
-        FileNotFoundError: The line has not run here.
+        StageError: The line has not run here.
     """
     metrics = root / "metrics/evaluate.json"
     if not metrics.exists():
-        raise FileNotFoundError(f"{metrics} is not there: the line has not run here yet. Run `make run` or `dvc repro`.")
+        raise StageError(f"{metrics} is not there: the line has not run here yet.", "Run `make run` or `dvc repro`.")
     console.print(quality_table(_read(metrics), _read(root / "metrics/compare.json"), reported_split(root)))
     for name, value in {**provenance(root), **places(root)}.items():
         console.print(f"{name:>12}  {value}", highlight=False, soft_wrap=True, markup=False)

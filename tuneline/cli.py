@@ -1,0 +1,36 @@
+"""The command ``tuneline``: one module per subcommand, each importing late what is slow.
+
+An error that a person can mend (``StageError``) ends any of them with its message and exit code 1, without a traceback.
+"""
+
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from stages.errors import StageError
+from tuneline import show
+
+
+class Commands(TyperGroup):
+    """The subcommands, in the order in which they are added."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a subcommand; an error meant for its user becomes a message."""
+        try:
+            return super().invoke(ctx)
+        except StageError as error:
+            print(f"tuneline {ctx.invoked_subcommand}: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
+
+
+app = typer.Typer(
+    name="tuneline",
+    cls=Commands,
+    help="An assembly line for fine-tuning transformer text classifiers.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("show")(show.command)
