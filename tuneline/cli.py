@@ -28,9 +28,15 @@ class Commands(TyperGroup):
 app = typer.Typer(
     name="tuneline",
     cls=Commands,
-    help="An assembly line for fine-tuning transformer text classifiers.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def tuneline() -> None:
+    """An assembly line for fine-tuning transformer text classifiers."""
+
+
 app.command("show")(show.command)
