@@ -6,10 +6,11 @@ from pydantic import Field, model_validator
 
 from stages.params.data import DataParams, TokenizeParams
 from stages.params.export import CompareParams, ExportParams
-from stages.params.gates import EvaluateParams, ValidateParams
+from stages.params.gates import EvaluateParams
 from stages.params.model import ModelParams
 from stages.params.section import Section
 from stages.params.train import TrainParams
+from stages.params.validate import ValidateParams
 
 __all__ = [
     "CompareParams",

@@ -1,4 +1,4 @@
-"""Sections ``validate`` and ``evaluate``: what must hold, and what is measured."""
+"""Section ``evaluate``: what is measured, and on which rows."""
 
 from typing import Annotated, Literal
 
@@ -8,14 +8,6 @@ from stages.params.section import Section
 
 Split = Literal["train", "validation", "test"]
 Rate = Annotated[float, Field(ge=0, le=1)]
-
-
-class ValidateParams(Section):
-    """``validate``: thresholds of the data checks."""
-
-    min_rows: Annotated[int, Field(ge=1)] = 20
-    max_unknown_rate: Rate = 0.05
-    max_truncation_rate: Rate = 0.2
 
 
 class EvaluateParams(Section):
