@@ -50,6 +50,14 @@ class TokenizedSplit:
         """Tokens of each row, special ones included."""
         return np.diff(self.offsets)
 
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Some of the rows, in the order given, as a split of their own."""
+        lengths = self.lengths[rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        source = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        values = {name: column[source] for name, column in self.values.items()}
+        return type(self)(values, offsets, self.labels[rows], self.spec)
+
     def pad(self, rows: NDArray[np.int64], pad_token_id: int) -> Batch:
         """Pads some rows on the right to the longest of them.
 

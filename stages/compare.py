@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from stages.batches import TokenizedSplit, length_sorted_batches
+from stages.batches import TokenizedSplit
 from stages.entry import require, run_stage
 from stages.errors import DataError, GateError
 from stages.outs import replace_directory, write_json, write_metrics
@@ -23,7 +23,7 @@ from stages.params import CompareParams
 from stages.params.loading import load_params
 from stages.parity.comparison import Comparison, Logits, compare_logits, faults
 from stages.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, TOKENIZED, split_file
-from stages.serving.session import OnnxClassifier
+from stages.serving.session import OnnxClassifier, logits_of
 
 
 def read_logits(path: Path, rows: int) -> Logits:
@@ -40,21 +40,13 @@ def read_logits(path: Path, rows: int) -> Logits:
     return np.asarray(logits[np.argsort(idx)], dtype=np.float32)
 
 
-def run_model(model: OnnxClassifier, split: TokenizedSplit, pad_token_id: int, batch_size: int) -> Logits:
-    """Logits of every row, in the order of the split."""
-    logits = np.empty((len(split), split.spec.outputs), dtype=np.float32)
-    for rows in length_sorted_batches(split.lengths, batch_size):
-        logits[rows] = model.logits(split.pad(rows, pad_token_id))
-    return logits
-
-
 def compare(
     params: CompareParams, models: Mapping[str, Path], split: TokenizedSplit, pad_token_id: int, trained: Logits
 ) -> dict[str, Comparison]:
     """Compares every model with the trained one's logits."""
     found = {}
     for precision, path in models.items():
-        exported = run_model(OnnxClassifier(path), split, pad_token_id, params.batch_size)
+        exported = logits_of(OnnxClassifier(path), split, pad_token_id, params.batch_size)
         found[precision] = compare_logits(trained, exported, split.labels, split.spec, params.close)
     return found
 

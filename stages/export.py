@@ -1,78 +1,133 @@
 """Turns the trained classifier into ONNX models.
 
-Reads ``models/classifier``. Writes ``models/candidates/``: one model per precision, ``export.json``, and the
-tokenizer, so that the folder serves on its own. They are candidates until the stage ``compare`` has found that
-they predict what the trained model does; it publishes those that pass to ``models/onnx/``.
+Reads ``models/classifier``; of the data, ``data/tokenized`` for the calibration of int8 and ``data/raw`` for its hashes; and
+``metrics/evaluate.json`` for how good the model is. Writes ``models/candidates/``: one model per precision,
+``export.json`` with what must be known to use and to trace them, and the tokenizer, so that the folder serves on its
+own. They are candidates until the stage ``compare`` has found that they predict what the trained model does; it
+publishes those that pass in ``models/onnx/``.
 """
 
-import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import pyarrow.parquet as pq
 
 from stages.entry import require, run_stage
+from stages.exporting.calibration import Rows, make_int8
 from stages.exporting.graph import to_onnx
-from stages.exporting.quantization import to_dynamic_int8
+from stages.exporting.half import to_fp16
+from stages.exporting.provenance import chosen, code_hash, data_record, declared, file_hash, library_versions, parameters_record
+from stages.exporting.record import embed, use_record
+from stages.exporting.storage import save
 from stages.outs import replace_directory, write_json
-from stages.params import ExportParams
+from stages.params import ExportParams, Params
 from stages.params.loading import load_params
-from stages.paths import CANDIDATES, CLASSIFIER, TOKENIZED, split_file
+from stages.paths import CANDIDATES, CLASSIFIER, METRICS, RAW, SPLITS, TOKENIZED, split_file
 from stages.tables import LABELS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 FILES = {"fp32": "model.onnx", "fp16": "model.fp16.onnx", "int8": "model.int8.onnx"}
 BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json")
-"""Copied beside the models, so that the folder serves on its own."""
+"""Copied beside the models: what a program needs to turn text into their inputs, and their outputs into names."""
+GRAPH = Path("dvc.yaml")
 
 
-def export(params: ExportParams, classifier: Path, columns: Sequence[str]) -> dict[str, onnx.ModelProto]:
+@dataclass(frozen=True)
+class Made:
+    """An exported model, and what to say about how it was made."""
+
+    model: onnx.ModelProto
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def export(model: "PreTrainedModel", columns: Sequence[str], params: ExportParams, rows: Rows) -> dict[str, Made]:
     """Makes the models.
 
     Args:
-        params: Opset and precisions.
-        classifier: Folder of the trained model.
+        model: The trained classifier, in evaluation mode.
         columns: The model inputs that the tokenized splits have.
+        params: Opset, precisions, the way to 8 bits.
+        rows: For the calibration of int8.
 
     Returns:
-        A model by precision.
+        What was made, by precision.
+    """
+    fp32 = to_onnx(model, columns, params.opset)
+    made = {"fp32": Made(fp32)}
+    if "fp16" in params.precisions:
+        made["fp16"] = Made(to_fp16(fp32))
+    if "int8" in params.precisions:
+        made["int8"] = Made(*make_int8(fp32, params.int8, rows))
+    return made
+
+
+def load_classifier(folder: Path) -> "PreTrainedModel":
+    """The trained model, ready to be traced.
+
+    Attention is written out ("eager"): it gives the same numbers as the fused kinds, in fewer ONNX operators.
     """
     from transformers import AutoModelForSequenceClassification
+    from transformers.utils import logging
 
-    model = AutoModelForSequenceClassification.from_pretrained(classifier, dtype="float32").eval()
-    models = {"fp32": to_onnx(model, columns, params.opset)}
-    if "int8" in params.precisions:
-        models["int8"] = to_dynamic_int8(models["fp32"])
-    return models
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    model: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(
+        folder, dtype="float32", attn_implementation="eager", local_files_only=True, use_safetensors=True
+    )
+    model.train(False)
+    return model
 
 
-def write(models: Mapping[str, onnx.ModelProto], classifier: Path, folder: Path) -> None:
-    """Fills a folder with the models, what is known of them, and the tokenizer."""
+def provenance(params: Params) -> dict[str, Any]:
+    """What made the model, from what ``dvc.yaml`` lists for this stage."""
+    code, keys = declared(GRAPH, "export")
+    metrics = json.loads(require(METRICS / "evaluate.json", "evaluate").read_text(encoding="utf-8"))
+    return {
+        "data": data_record(RAW, SPLITS),
+        "parameters": parameters_record(chosen(params.model_dump(mode="json", by_alias=True), keys)),
+        "code": {"sha256": code_hash(code)},
+        "libraries": library_versions(),
+        "metrics": {"split": params.evaluate.split, **metrics},
+    }
+
+
+def write(made: Mapping[str, Made], record: Mapping[str, Any], classifier: Path, folder: Path) -> dict[str, float]:
+    """Fills a folder with the models, each with the record inside it, ``export.json``, and the tokenizer.
+
+    Returns:
+        Size of each model in MB.
+    """
     for name in BESIDE:
         shutil.copyfile(require(classifier / name, "train"), folder / name)
-    record: dict[str, Any] = {"models": {}}
-    config = json.loads((classifier / "config.json").read_text(encoding="utf-8"))
-    record["pad_token_id"] = config["pad_token_id"]
-    record["labels"] = [config["id2label"][key] for key in sorted(config["id2label"], key=int)]
-    for precision, model in models.items():
-        path = folder / FILES[precision]
-        path.write_bytes(model.SerializeToString(deterministic=True))
-        record["models"][precision] = {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-    write_json(folder / "export.json", record)
+    models: dict[str, Any] = {}
+    for precision, one in made.items():
+        embed(one.model, {**record, "precision": precision})
+        files = save(one.model, folder / FILES[precision])
+        size = sum(file.stat().st_size for file in files)
+        models[precision] = {"file": files[0].name, "bytes": size, "sha256": {file.name: file_hash(file) for file in files}, **one.notes}
+    inputs = [given.name for given in made["fp32"].model.graph.input]
+    write_json(folder / "export.json", {**record, "inputs": inputs, "models": models})
+    return {f"{precision}_mb": round(model["bytes"] / 2**20, 2) for precision, model in models.items()}
 
 
 def main() -> dict[str, float]:
-    """Reads parameters and the trained model, exports, writes."""
+    """Reads parameters, data and the trained model, exports, writes."""
     params = load_params()
     require(CLASSIFIER / "config.json", "train")
-    columns = [name for name in pq.read_schema(require(split_file(TOKENIZED, "train"), "tokenize")).names if name != LABELS]
-    models = export(params.export, CLASSIFIER, columns)
+    splits = {split: require(split_file(TOKENIZED, split), "tokenize") for split in ("train", "validation")}
+    record = use_record(CLASSIFIER, params.data.text_columns, params.tokenize.max_length)
+    record |= {"opset": params.export.opset, "provenance": provenance(params)}
+    columns = [name for name in pq.read_schema(splits["train"]).names if name != LABELS]
+    rows = Rows(splits["train"], splits["validation"], record["pad_token_id"], params.seed)
+    made = export(load_classifier(CLASSIFIER), columns, params.export, rows)
     with replace_directory(CANDIDATES) as folder:
-        write(models, CLASSIFIER, folder)
-    return {f"{precision}_mb": round(model.ByteSize() / 2**20, 2) for precision, model in models.items()}
+        return write(made, record, CLASSIFIER, folder)
 
 
 if __name__ == "__main__":

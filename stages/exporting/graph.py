@@ -40,7 +40,7 @@ def to_onnx(model: "PreTrainedModel", columns: Sequence[str], opset: int) -> onn
     import torch
 
     example = _example(model, input_names(model, columns))
-    shape = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    shape = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence")}
     with torch.no_grad(), _quiet():
         program = torch.onnx.export(
             model,

@@ -18,6 +18,8 @@ class Int8Params(Section):
     calibration rows. ``best``: both, and the one kept whose logits are closer to fp32 on the validation split."""
     calibration_rows: Annotated[int, Field(ge=1)] = 256
     """Rows of the train split, drawn with ``seed``, on which ``static`` measures activations."""
+    reduce_range: bool = False
+    """Weights in 7 bits. CPUs without VNNI instructions add 8-bit products in 16 bits, where they can overflow."""
 
 
 class ExportParams(Section):

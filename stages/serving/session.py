@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from stages.batches import TokenizedSplit, length_sorted_batches
 from stages.errors import StageError
 
 
@@ -61,3 +62,15 @@ class OnnxClassifier:
     def metadata(self) -> dict[str, str]:
         """What the model says of itself."""
         return dict(self._session.get_modelmeta().custom_metadata_map)
+
+
+def logits_of(model: OnnxClassifier, split: TokenizedSplit, pad_token_id: int, batch_size: int = 64) -> NDArray[np.float32]:
+    """Logits of every row of a split, in its order; rows of like length share a batch.
+
+    Returns:
+        float32 of shape ``[rows, outputs]``.
+    """
+    logits = np.empty((len(split), split.spec.outputs), dtype=np.float32)
+    for rows in length_sorted_batches(split.lengths, batch_size):
+        logits[rows] = model.logits(split.pad(rows, pad_token_id))
+    return logits
