@@ -87,5 +87,3 @@ class TokenizeParams(Section):
     vocab_size: Annotated[int, Field(ge=100)] = 4000
     max_length: Annotated[int, Field(ge=4)] = 128
     """Tokens, special ones included; longer texts are cut."""
-    batch_rows: Annotated[int, Field(ge=1)] = 10_000
-    """Rows in memory at a time. Does not change what is written."""

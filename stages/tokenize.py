@@ -1,0 +1,149 @@
+"""Turns the raw splits into ids, once, before anything else reads them.
+
+Reads: ``data/raw/*.parquet``, the sections ``tokenize`` and ``data.text_columns``; ``model``, for what a model made from scratch takes.
+Computes: a tokenizer (of a checkpoint, or WordPiece trained on the train split), and the ids of every row. Long texts are cut;
+nothing is padded: the collator does that.
+Writes: ``data/tokenized/{train,validation,test}.parquet``, ``data/tokenized/tokenizer/``, ``metrics/tokenize.json``.
+"""
+
+import functools
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+from stages.entry import Figures, require, run_stage
+from stages.errors import DataError
+from stages.outs import replace_directory, write_metrics
+from stages.params import ModelParams, TokenizeParams
+from stages.params.loading import load_params
+from stages.paths import METRICS, RAW, SPLITS, TOKENIZED, TOKENIZER, split_file
+from stages.tables import LABELS, ROW_GROUP, read_labels, tokenized_schema, write_batches
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from stages.tokenization.encoding import Counts, Encoder
+
+
+def run(params: TokenizeParams, model: ModelParams, text_columns: Sequence[str], raw: Path, target: Path) -> dict[str, "Counts"]:
+    """Tokenizes every split.
+
+    Args:
+        params: The section ``tokenize``.
+        model: The section ``model``.
+        text_columns: One or two columns of text.
+        raw: Folder of the raw splits.
+        target: Empty folder for the tokenized ones and the tokenizer.
+
+    Returns:
+        What was seen, by split.
+
+    Raises:
+        StageError: The tokenizer cannot be had, or ``max_length`` does not suit it; or a raw split is not as it should be.
+    """
+    from stages.tokenization.encoding import Encoder
+    from stages.tokenization.folder import save_tokenizer
+
+    tokenizer = build_tokenizer(params, model, text_columns, split_file(raw, "train"))
+    encoders = {split: Encoder(tokenizer, params.max_length, pairs=len(text_columns) == 2) for split in SPLITS}
+    for split, encoder in encoders.items():
+        tokenize_split(encoder, split_file(raw, split), text_columns, split_file(target, split))
+    save_tokenizer(tokenizer, params.max_length, target / TOKENIZER.name)
+    return {split: encoder.counts for split, encoder in encoders.items()}
+
+
+def build_tokenizer(params: TokenizeParams, model: ModelParams, text_columns: Sequence[str], train: Path) -> "PreTrainedTokenizerFast":
+    """Loads the tokenizer, or trains it on ``train``, and checks that ``max_length`` suits it and the model.
+
+    Raises:
+        StageError: It cannot be had, or ``max_length`` is too long or too short.
+    """
+    from stages.tokenization.checkpoint import length_limit, load_tokenizer
+    from stages.tokenization.limits import check_length, positions_of
+    from stages.tokenization.segments import has_segments
+    from stages.tokenization.wordpiece import train_wordpiece
+
+    limit = None
+    if params.tokenizer is None:
+        texts = functools.partial(read_texts, train, text_columns)
+        tokenizer = train_wordpiece(texts, params.vocab_size)
+    else:
+        tokenizer = load_tokenizer(params.tokenizer, params.revision)
+        limit = length_limit(tokenizer, params.tokenizer, params.revision)
+    if model.checkpoint is None:
+        limit = positions_of(model.config)
+        tokenizer.model_input_names = input_names(tokenizer, has_segments(model.config))
+    check_length(params.max_length, limit, tokenizer.num_special_tokens_to_add(pair=len(text_columns) == 2), len(text_columns))
+    return tokenizer
+
+
+def input_names(tokenizer: "PreTrainedTokenizerFast", segments: bool) -> list[str]:
+    """The tokenizer's outputs that the model reads."""
+    return [name for name in tokenizer.model_input_names if segments or name != "token_type_ids"]
+
+
+def read_rows(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Reads a raw split, some rows at a time.
+
+    Raises:
+        DataError: A column is missing, is no text, or has a null.
+    """
+    file = pq.ParquetFile(path)
+    for name in columns:
+        if name not in file.schema_arrow.names:
+            known = ", ".join(file.schema_arrow.names)
+            raise DataError(f"{path} has no column {name!r}; it has {known}.", "Check data.text_columns, and run `dvc repro download`.")
+    row = 0
+    for batch in file.iter_batches(batch_size=ROW_GROUP, columns=list(columns)):
+        for name in columns:
+            if batch[name].null_count:
+                first = row + batch[name].is_null().index(True).as_py()
+                raise DataError(f"{path}, row {first}: column {name!r} is null.", "Run `dvc repro download`: it lets no null through.")
+        yield batch
+        row += batch.num_rows
+
+
+def read_texts(path: Path, text_columns: Sequence[str]) -> Iterator[list[str]]:
+    """The texts of a raw split, column after column, for training a tokenizer."""
+    for batch in read_rows(path, text_columns):
+        yield from (batch[name].to_pylist() for name in text_columns)
+
+
+def tokenize_split(encoder: "Encoder", source: Path, text_columns: Sequence[str], target: Path) -> None:
+    """Encodes one file into another, in bounded memory."""
+    from stages.tokenization.encoding import encode_rows
+
+    schema = tokenized_schema(encoder.token_type_ids, read_labels(source))
+    rows = read_rows(source, [*text_columns, LABELS])
+    with tqdm(total=pq.read_metadata(source).num_rows, desc=source.stem, unit="row", disable=None) as bar:
+        write_batches(target, schema, _counted(encode_rows(encoder, rows, text_columns, schema), bar))
+
+
+def _counted(batches: Iterator[pa.RecordBatch], bar: "tqdm[None]") -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch
+        bar.update(batch.num_rows)
+
+
+def main() -> Figures:
+    """Reads the parameters, tokenizes, and writes the outs."""
+    params = load_params()
+    for split in SPLITS:
+        require(split_file(RAW, split), made_by="download")
+    started = time.perf_counter()
+    with replace_directory(TOKENIZED) as partial:
+        counts = run(params.tokenize, params.model, params.data.text_columns, RAW, partial)
+    seconds = time.perf_counter() - started
+    total = sum(counts.values(), start=type(counts["train"])())
+    by_split = {name: value for split, count in counts.items() for name, value in count.metrics(f"{split}_").items()}
+    write_metrics(METRICS / "tokenize.json", {**total.metrics(), **by_split})
+    return {"rows_per_second": round(total.rows / seconds), "tokens_per_second": round(total.tokens / seconds)}
+
+
+if __name__ == "__main__":
+    run_stage("tokenize", main)
