@@ -1,16 +1,18 @@
-"""Holds the exported models against the trained one, and publishes those that predict what it does.
+"""Holds the exported models against the trained one on every row of the reported split, and publishes those that pass.
 
-Reads ``models/candidates``, the reported split in ``data/tokenized`` and the trained model's logits in
-``reports/predictions.parquet``; torch is not needed. Writes ``metrics/compare.json``, ``reports/compare/`` and
-``models/onnx``, in this order. A model outside its tolerance stops the line, unless its ``required`` says that
-the line goes on without it.
+Reads ``models/candidates``, the reported split in ``data/tokenized`` and ``data/raw`` (for the text of rows that flip), and
+the trained model's logits in ``reports/predictions.parquet``; torch is not needed. Writes, in this order,
+``metrics/compare.json``, ``reports/compare/`` (``comparison.json`` with figures and verdicts, ``flips.json``) and
+``models/onnx``. A model outside its tolerance is never published. It stops the line, unless its ``required`` says that the
+line goes on without it.
 """
 
 import json
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -19,11 +21,26 @@ from stages.batches import TokenizedSplit
 from stages.entry import require, run_stage
 from stages.errors import DataError, GateError
 from stages.outs import replace_directory, write_json, write_metrics
-from stages.params import CompareParams
+from stages.params import CompareParams, Params
 from stages.params.loading import load_params
-from stages.parity.comparison import Comparison, Logits, compare_logits, faults
-from stages.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, TOKENIZED, split_file
+from stages.parity.comparison import Comparison, Logits, Rows, compare_logits, faults_of
+from stages.parity.flips import describe_flips
+from stages.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, TOKENIZED, split_file
 from stages.serving.session import OnnxClassifier, logits_of
+
+Record = Mapping[str, Any]
+Faults = Mapping[str, Sequence[str]]
+"""By precision, what is outside its tolerance."""
+
+
+def compare(params: CompareParams, exported: Mapping[str, Logits], rows: Rows, seed: int) -> tuple[dict[str, Comparison], Faults]:
+    """Compares the logits of every exported model with the trained one's, and judges.
+
+    Returns:
+        By precision: the comparison, and what is outside the tolerance.
+    """
+    found = {precision: compare_logits(rows, logits, params.close, seed) for precision, logits in exported.items()}
+    return found, {precision: faults_of(one, params.tolerance(precision), rows.metric) for precision, one in found.items()}
 
 
 def read_logits(path: Path, rows: int) -> Logits:
@@ -36,48 +53,87 @@ def read_logits(path: Path, rows: int) -> Logits:
     idx = table["idx"].to_numpy()
     if not np.array_equal(np.sort(idx), np.arange(rows)):
         raise DataError(f"{path} has not exactly one prediction for each of the {rows} rows.", "Run `dvc repro evaluate`.")
-    logits = np.stack(table["logits"].to_numpy())
-    return np.asarray(logits[np.argsort(idx)], dtype=np.float32)
+    logits = np.stack(table["logits"].to_numpy()).astype(np.float32)
+    return np.asarray(logits[np.argsort(idx)])
 
 
-def compare(
-    params: CompareParams, models: Mapping[str, Path], split: TokenizedSplit, pad_token_id: int, trained: Logits
-) -> dict[str, Comparison]:
-    """Compares every model with the trained one's logits."""
-    found = {}
-    for precision, path in models.items():
-        exported = logits_of(OnnxClassifier(path), split, pad_token_id, params.batch_size)
-        found[precision] = compare_logits(trained, exported, split.labels, split.spec, params.close)
-    return found
+def metrics_of(found: Mapping[str, Comparison], rows: Rows, published: Sequence[str]) -> dict[str, float]:
+    """The figures for ``dvc metrics``, each with its precision before it."""
+    figures = {f"trained_{name}": value for name, value in rows.quality(rows.trained).items()}
+    for precision, one in found.items():
+        figures |= {f"{precision}_{name}": value for name, value in one.metrics.items()}
+        figures[f"{precision}_published"] = int(precision in published)
+    return figures
 
 
-def publish(record: Mapping[str, Any], passed: Sequence[str]) -> None:
-    """Copies what passed to ``models/onnx``, and everything else of the candidates' folder but the models."""
-    models = {model["file"] for model in record["models"].values()}
-    kept = {record["models"][precision]["file"] for precision in passed}
+def write_report(params: Params, found: Mapping[str, Comparison], faults: Faults, rows: Rows, published: Sequence[str]) -> None:
+    """Writes ``reports/compare/``."""
+    models = {
+        precision: {
+            **{name: round(value, 6) for name, value in one.metrics.items()},
+            "faults": list(faults[precision]),
+            "required": params.compare.tolerance(precision).required,
+            "published": precision in published,
+        }
+        for precision, one in found.items()
+    }
+    trained = {name: round(value, 6) for name, value in rows.quality(rows.trained).items()}
+    raw = require(split_file(RAW, params.evaluate.split), "download")
+    flips = {precision: describe_flips(one, rows, raw, params.data.text_columns) for precision, one in found.items()}
+    with replace_directory(COMPARISON) as folder:
+        head = {"split": params.evaluate.split, "rows": len(rows.labels), "metric": rows.metric, "trained": trained}
+        write_json(folder / "comparison.json", {**head, "models": models})
+        write_json(folder / "flips.json", flips)
+
+
+def publish(record: Record, passed: Sequence[str]) -> None:
+    """Fills ``models/onnx`` with what passed, and with all of the candidates' folder that is no model."""
+    models = record["models"]
+    left = {file for precision in models if precision not in passed for file in models[precision]["sha256"]}
     with replace_directory(ONNX) as folder:
         for path in sorted(CANDIDATES.iterdir()):
-            if path.name not in models or path.name in kept:
+            if path.name not in left:
                 shutil.copyfile(path, folder / path.name)
-        write_json(folder / "export.json", {**record, "models": {name: record["models"][name] for name in passed}})
+        write_json(folder / "export.json", {**record, "models": {precision: models[precision] for precision in passed}})
+
+
+def judge(faults: Faults, params: CompareParams) -> tuple[list[str], list[str]]:
+    """Says which models may be published, and what stops the line: then none may."""
+    failed = [precision for precision, said in faults.items() if said]
+    stopping = [f"{precision}: {fault}" for precision in failed if params.tolerance(precision).required for fault in faults[precision]]
+    return ([] if stopping else [precision for precision in faults if precision not in failed]), stopping
+
+
+def refuse(stopping: Sequence[str]) -> NoReturn:
+    """Ends the stage, and leaves nothing published.
+
+    Raises:
+        GateError: Always; the message names every fault.
+    """
+    shutil.rmtree(ONNX, ignore_errors=True)  # of an earlier run by hand; DVC removes it by itself
+    said = "\n  ".join(["an exported model does not predict what the trained one does.", *stopping])
+    raise GateError(said, f"Rows are counted from 0 in the reported split; their text is in {COMPARISON}/flips.json.")
 
 
 def main() -> dict[str, float]:
-    """Reads what was exported and what was predicted, compares, writes, and judges."""
+    """Reads what was exported and what was predicted, compares, writes, judges, publishes."""
     params = load_params()
-    record = json.loads(require(CANDIDATES / "export.json", "export").read_text(encoding="utf-8"))
+    record: Record = json.loads(require(CANDIDATES / "export.json", "export").read_text(encoding="utf-8"))
     split = TokenizedSplit.read(require(split_file(TOKENIZED, params.evaluate.split), "tokenize"))
-    trained = read_logits(require(PREDICTIONS, "evaluate"), len(split))
-    models = {precision: CANDIDATES / model["file"] for precision, model in record["models"].items()}
-    found = compare(params.compare, models, split, record["pad_token_id"], trained)
-    write_metrics(METRICS / "compare.json", {f"{name}_{key}": value for name, one in found.items() for key, value in one.metrics.items()})
-    said = {name: faults(one, params.compare.tolerance(name), split.spec) for name, one in found.items()}  # type: ignore[arg-type]
-    with replace_directory(COMPARISON) as folder:
-        write_json(folder / "verdict.json", {name: {"passed": not faulty, "faults": faulty} for name, faulty in said.items()})
-    stopping = [f"{name}: {fault}" for name in said for fault in said[name] if params.compare.tolerance(name).required]  # type: ignore[arg-type]
+    rows = Rows(split.labels, split.spec, read_logits(require(PREDICTIONS, "evaluate"), len(split)))
+    exported = {
+        precision: logits_of(OnnxClassifier(CANDIDATES / model["file"]), split, record["pad_token_id"], params.compare.batch_size)
+        for precision, model in record["models"].items()
+    }
+    found, faults = compare(params.compare, exported, rows, params.seed)
+    published, stopping = judge(faults, params.compare)
+    write_metrics(METRICS / "compare.json", metrics_of(found, rows, published))
+    write_report(params, found, faults, rows, published)
     if stopping:
-        raise GateError("\n  ".join(["an exported model does not predict what the trained one does:", *stopping]))
-    publish(record, [name for name, faulty in said.items() if not faulty])
+        refuse(stopping)
+    for precision in sorted(set(found) - set(published)):
+        print(f"compare: {precision} is not published: {'; '.join(faults[precision])}", file=sys.stderr)
+    publish(record, published)
     return {"rows": len(split)}
 
 

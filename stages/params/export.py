@@ -58,11 +58,11 @@ class CompareParams(Section):
     batch_size: Annotated[int, Field(ge=1)] = 64
     close: Annotated[float, Field(gt=0)] = 0.05
     """Regression: two predictions agree when they differ by at most this share of the labels' standard deviation."""
-    fp32: Tolerance = Tolerance(max_abs_diff=1e-3)
+    fp32: Tolerance = Tolerance(max_abs_diff=1e-3, min_agreement=0.9999, max_metric_drop=1e-4)
     fp16: Tolerance = Tolerance(max_abs_diff=0.05, min_agreement=0.99, max_metric_drop=0.005)
     int8: Tolerance = Tolerance(min_agreement=0.97, max_metric_drop=0.02)
 
-    def tolerance(self, precision: Precision) -> Tolerance:
+    def tolerance(self, precision: str) -> Tolerance:
         """The tolerance of one precision."""
         return {"fp32": self.fp32, "fp16": self.fp16, "int8": self.int8}[precision]
 

@@ -1,4 +1,4 @@
-"""The figures by which an exported model is held against the trained one."""
+"""The figures by which an exported model is held against the trained one, and the judgement over them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,76 +7,131 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.params.export import Tolerance
+from stages.parity.confidence import expected_calibration_error
+from stages.parity.intervals import accuracy_drop_interval, pearson_drop_interval
 from stages.scoring.formulas import predictions_of, regression_metrics
 from stages.tables import Labels
 
 Logits = NDArray[np.float32]
+SHOWN_ROWS = 10
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows both models are asked about.
+
+    Attributes:
+        labels: int64 or float32 of shape ``[rows]``.
+        spec: What labels and logits mean.
+        trained: The trained model's logits, of shape ``[rows, outputs]``.
+    """
+
+    labels: NDArray[Any]
+    spec: Labels
+    trained: Logits
+
+    @property
+    def metric(self) -> str:
+        """The metric whose drop is gated."""
+        return "pearson" if self.spec.is_regression else "accuracy"
+
+    def score(self, logits: Logits) -> float:
+        """That metric, of some logits."""
+        predictions = predictions_of(logits, self.spec)
+        if self.spec.is_regression:
+            return regression_metrics(self.labels, predictions)["pearson"]
+        return float(np.mean(predictions == self.labels))
+
+    def quality(self, logits: Logits) -> dict[str, float]:
+        """The metric, and for a classifier the calibration error."""
+        calibration = {} if self.spec.is_regression else {"ece": expected_calibration_error(logits, self.labels)}
+        return {self.metric: self.score(logits), **calibration}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One exported model against the trained one, on the same rows.
+    """One exported model against the trained one.
 
     Attributes:
-        metrics: Figures of the whole split, by name: ``max_abs_diff``, ``mean_abs_diff``, ``agreement``, and
-            ``accuracy_drop`` or ``pearson_drop``.
+        metrics: Figures of the whole split, by name: ``max_abs_diff`` and ``mean_abs_diff`` of logits, ``agreement`` (share of
+            rows with the same prediction), ``flips`` (rows without), the metric and its drop with the ends of its
+            bootstrap interval, and for a classifier ``ece``.
+        logits: The exported model's, of shape ``[rows, outputs]``, numbers all.
+        difference: The largest difference of a logit, by row.
         flipped: Rows on which the two do not agree, the largest difference first.
-        worst: The row with the largest difference of a logit.
+        broken: Rows for which the model gives NaN or infinity.
     """
 
     metrics: dict[str, float]
+    logits: Logits
+    difference: NDArray[np.float64]
     flipped: NDArray[np.int64]
-    worst: int
+    broken: NDArray[np.int64]
 
 
-def metric_name(labels: Labels) -> str:
-    """The metric whose drop is gated."""
-    return "pearson" if labels.is_regression else "accuracy"
-
-
-def score(logits: Logits, labels: NDArray[Any], spec: Labels) -> float:
-    """The gated metric of some logits."""
-    predictions = predictions_of(logits, spec)
-    return regression_metrics(labels, predictions)["pearson"] if spec.is_regression else float(np.mean(predictions == labels))
-
-
-def compare_logits(trained: Logits, exported: Logits, labels: NDArray[Any], spec: Labels, close: float) -> Comparison:
-    """Holds two sets of logits against each other.
+def compare_logits(rows: Rows, exported: Logits, close: float, seed: int) -> Comparison:
+    """Holds an exported model's logits against the trained one's.
 
     Args:
-        trained: The trained model's, of shape ``[rows, outputs]``.
-        exported: The exported model's, same shape.
-        labels: Shape ``[rows]``.
-        spec: What the outputs mean.
-        close: Regression only: the share of the labels' standard deviation within which two predictions agree.
+        rows: Labels and the trained model's logits.
+        exported: Same shape as ``rows.trained``. What is no finite number in it counts as 0, and the row as broken.
+        close: Regression: the share of the labels' standard deviation within which two predictions agree.
+        seed: Of the bootstrap.
     """
-    difference = np.abs(trained.astype(np.float64) - exported).max(axis=1)
-    agrees = difference <= close * labels.std() if spec.is_regression else predictions_of(trained, spec) == predictions_of(exported, spec)
+    broken = np.flatnonzero(~np.isfinite(exported).all(axis=1))
+    exported = np.nan_to_num(exported, nan=0.0, posinf=0.0, neginf=0.0)
+    difference = np.abs(rows.trained.astype(np.float64) - exported)
+    per_row = difference.max(axis=1)
+    agrees = _agrees(rows, exported, per_row, close)
+    agrees[broken] = False
     flipped = np.flatnonzero(~agrees)
+    low, high = _drop_interval(rows, exported, seed)
+    drop = f"{rows.metric}_drop"
     metrics = {
-        "max_abs_diff": float(difference.max()),
-        "mean_abs_diff": float(np.abs(trained.astype(np.float64) - exported).mean()),
+        "max_abs_diff": float(per_row.max()),
+        "mean_abs_diff": float(difference.mean()),
         "agreement": float(agrees.mean()),
-        f"{metric_name(spec)}_drop": score(trained, labels, spec) - score(exported, labels, spec),
+        "flips": len(flipped),
+        drop: rows.score(rows.trained) - rows.score(exported),
+        f"{drop}_low": low,
+        f"{drop}_high": high,
+        **rows.quality(exported),
     }
-    return Comparison(metrics, flipped[np.argsort(-difference[flipped], kind="stable")], int(difference.argmax()))
+    return Comparison(metrics, exported, per_row, flipped[np.argsort(-per_row[flipped], kind="stable")], broken)
 
 
-def faults(found: Comparison, tolerance: Tolerance, spec: Labels) -> list[str]:
-    """What is outside the tolerance, one sentence each; empty when nothing is."""
-    metrics, drop = found.metrics, f"{metric_name(spec)}_drop"
+def _agrees(rows: Rows, exported: Logits, difference: NDArray[np.float64], close: float) -> NDArray[np.bool_]:
+    if rows.spec.is_regression:
+        return np.asarray(difference <= close * rows.labels.std())
+    return np.asarray(predictions_of(rows.trained, rows.spec) == predictions_of(exported, rows.spec))
+
+
+def _drop_interval(rows: Rows, exported: Logits, seed: int) -> tuple[float, float]:
+    trained, other = predictions_of(rows.trained, rows.spec), predictions_of(exported, rows.spec)
+    if rows.spec.is_regression:
+        return pearson_drop_interval(rows.labels, trained, other, seed)
+    return accuracy_drop_interval(trained == rows.labels, other == rows.labels, seed)
+
+
+def faults_of(found: Comparison, tolerance: Tolerance, metric: str) -> list[str]:
+    """What is outside the tolerance, one clause each, with the rows that show it; empty when nothing is."""
+    figures, drop = found.metrics, found.metrics[f"{metric}_drop"]
+    worst = int(found.difference.argmax())
     said = []
-    if tolerance.max_abs_diff is not None and not metrics["max_abs_diff"] <= tolerance.max_abs_diff:
-        said.append(
-            f"a logit differs by {metrics['max_abs_diff']:.3g} (row {found.worst}), more than max_abs_diff {tolerance.max_abs_diff:g}"
-        )
-    if metrics["agreement"] < tolerance.min_agreement:
-        said.append(f"agreement is {metrics['agreement']:.6g}, below min_agreement {tolerance.min_agreement:g} ({_rows(found.flipped)})")
-    if not metrics[drop] <= tolerance.max_metric_drop:
-        said.append(f"{drop.replace('_', ' ')} is {metrics[drop]:.3g}, more than max_metric_drop {tolerance.max_metric_drop:g}")
+    if len(found.broken):
+        said.append(f"no finite logits for {rows_named(found.broken)}")
+    if tolerance.max_abs_diff is not None and figures["max_abs_diff"] > tolerance.max_abs_diff:
+        said.append(f"a logit of row {worst} differs by {figures['max_abs_diff']:.3g}, more than max_abs_diff {tolerance.max_abs_diff:g}")
+    if figures["agreement"] < tolerance.min_agreement:
+        flipped = rows_named(found.flipped)
+        said.append(f"agreement is {figures['agreement']:.6g}, less than min_agreement {tolerance.min_agreement:g}: it flips {flipped}")
+    if drop > tolerance.max_metric_drop:
+        said.append(f"{metric} drops by {drop:.3g}, more than max_metric_drop {tolerance.max_metric_drop:g}")
     return said
 
 
-def _rows(flipped: NDArray[np.int64]) -> str:
-    shown = ", ".join(str(row) for row in np.sort(flipped[:10]))
-    return f"rows {shown}" + (f" and {len(flipped) - 10} more" if len(flipped) > 10 else "")
+def rows_named(rows: NDArray[np.int64]) -> str:
+    """Row numbers for a message: the first ten given, in ascending order, and how many more there are."""
+    shown = ", ".join(str(row) for row in np.sort(rows[:SHOWN_ROWS]))
+    more = f" and {len(rows) - SHOWN_ROWS} more" if len(rows) > SHOWN_ROWS else ""
+    return f"row{'s' * (len(rows) > 1)} {shown}{more}"
