@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from stages.errors import StageError
 from tuneline import show
+from tuneline.init import command as init
 
 
 class Commands(TyperGroup):
@@ -39,4 +40,5 @@ def tuneline() -> None:
     """An assembly line for fine-tuning transformer text classifiers."""
 
 
+app.command("init")(init.command)
 app.command("show")(show.command)
