@@ -1,0 +1,78 @@
+"""What a run leaves: a commit with ``dvc.lock``, metrics and parameters, on a branch ``runs/<date>-<run name>``."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from flows.checkout import Checkout
+from flows.repository import Repository, dvc_config
+
+TRAILER = "Prefect-Run"
+
+
+class NoRemoteError(Exception):
+    """There is nowhere to push to."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Where a run's result is.
+
+    Attributes:
+        commit: The run's commit; the commit it ran when nothing came out that was not in it.
+        branch: Its branch; ``None`` without a commit of its own.
+    """
+
+    commit: str
+    branch: str | None
+
+
+def require_remote(repository: Repository) -> None:
+    """Finds out before hours of training that there is nowhere to push to.
+
+    Raises:
+        NoRemoteError: DVC has no default remote.
+    """
+    if not dvc_config(repository.root).get("core", {}).get("remote"):
+        raise NoRemoteError("push: DVC has no default remote. Set one (`dvc remote add --default NAME URL`), or run with push=false.")
+
+
+def commit_run(repository: Repository, checkout: Checkout, run: Mapping[str, str], message: str) -> Result:
+    """Commits what a run changed, and gives the commit its branch.
+
+    Args:
+        repository: Where the branch goes.
+        checkout: Where the run worked.
+        run: ``name`` and ``id`` of the Prefect run.
+        message: Body of the commit message.
+    """
+    repository.git("add", "--all", cwd=checkout.path)
+    if repository.git("status", "--porcelain", cwd=checkout.path):
+        text = f"Run {run['name']}: {headline(checkout)}\n\n{message}\n\n{TRAILER}: {run['id']}\n"
+        repository.git("-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-", cwd=checkout.path, text=text)
+    commit = repository.git("rev-parse", "HEAD", cwd=checkout.path)
+    if commit == checkout.work.commit:
+        return Result(commit, None)
+    branch = _free_branch(repository, f"runs/{date.today().isoformat()}-{run['name']}", run["id"])
+    repository.git("branch", "--force", branch, commit)
+    return Result(commit, branch)
+
+
+def _free_branch(repository: Repository, branch: str, run_id: str) -> str:
+    """The branch's name, longer where another run has it."""
+    taken = repository.git("branch", "--list", "--format=%(contents:trailers:key=" + TRAILER + ",valueonly)", branch)
+    return f"{branch}-{run_id[:8]}" if taken and run_id not in taken else branch
+
+
+def headline(checkout: Checkout) -> str:
+    """The reported metrics in one line."""
+    metrics = read_metrics(checkout, "evaluate")
+    shown = [f"{name} {value:.4g}" for name, value in metrics.items() if name not in ("rows", "loss")]
+    return ", ".join(shown[:3]) or "no metrics"
+
+
+def read_metrics(checkout: Checkout, stage: str) -> dict[str, float]:
+    """``metrics/STAGE.json``; empty where the line has none."""
+    path = checkout.path / "metrics" / f"{stage}.json"
+    return dict(json.loads(path.read_text())) if path.exists() else {}

@@ -1,0 +1,62 @@
+"""The tasks of flow ``train``: one for each DVC stage, and those around them. DVC is the only cache: Prefect's is off."""
+
+from typing import Any
+
+from prefect import Task, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas import State
+from prefect.states import Completed
+
+from flows.checkout import Checkout
+from flows.line import Graph, Line, compose
+from flows.repository import Repository, dvc_config
+from flows.settings import StagePolicy
+
+UNCACHED: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
+_UNCHANGED = {
+    "skipped": ("Skipped", "Nothing that the stage reads has changed."),
+    "restored": ("Restored", "DVC had run the stage on these inputs before, and restored what came out."),
+}
+
+
+@task(name="prepare", **UNCACHED)
+def prepare(line: Line, checkout: Checkout) -> Graph:
+    """Sets the parameters, reads the graph, and restores what the cache has."""
+    if checkout.work.overrides:
+        compose(checkout.path, dvc_config(checkout.path), checkout.work.overrides)
+    graph = line.graph()
+    line.restore(graph.sources)
+    return graph
+
+
+def stage_task(stage: str, policy: StagePolicy) -> Task[[Line], State[Any] | None]:
+    """The task of one stage: named after it, with its retries and timeout. A stage that DVC skipped ends as Skipped."""
+
+    @task(
+        name=stage,
+        task_run_name=stage,
+        retries=policy.retries,
+        retry_delay_seconds=policy.delays,
+        timeout_seconds=policy.timeout_minutes * 60,
+        tags={"stage"},
+        **UNCACHED,
+    )
+    def run(line: Line) -> State[Any] | None:
+        if (outcome := line.reproduce(stage)) == "ran":
+            return None
+        name, message = _UNCHANGED[outcome]
+        return Completed(name=name, message=message)
+
+    return run
+
+
+@task(name="push", retries=2, retry_delay_seconds=[10, 60], **UNCACHED)
+def push_artifacts(line: Line) -> None:
+    """Sends what the run made to the DVC remote. Before the commit goes out: a commit names what can be fetched."""
+    line.dvc("push", what="Pushing artifacts to the DVC remote")
+
+
+@task(name="push commit", retries=2, retry_delay_seconds=[10, 60], **UNCACHED)
+def push_commit(repository: Repository, *refs: str) -> None:
+    """Sends the commit's branch, and its tags, to the git remote."""
+    repository.git("push", "--quiet", "origin", *refs)
