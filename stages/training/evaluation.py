@@ -7,13 +7,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from stages.batches import length_sorted_batches
+from stages.training.control import Control
 from stages.training.feeding import Feed
 from stages.training.order import Rows, share
 
 Logits = NDArray[np.float32]
 
 
-def predict(accelerator: Accelerator, model: nn.Module, feed: Feed, batch_size: int) -> Logits:
+def predict(accelerator: Accelerator, model: nn.Module, feed: Feed, batch_size: int, control: Control) -> Logits:
     """Runs the model over a split, in batches of like length.
 
     Args:
@@ -21,30 +22,38 @@ def predict(accelerator: Accelerator, model: nn.Module, feed: Feed, batch_size: 
         model: As prepared by it. Left in training mode.
         feed: The split to predict.
         batch_size: Examples in one forward pass of one process.
+        control: Asked before each batch whether to leave.
 
     Returns:
         Logits of shape ``[rows, outputs]``, the same in every process.
 
     Raises:
         AssertionError: An example was counted twice or not at all.
+        InterruptedRun: A signal came.
     """
     shares = deal(feed.split.lengths, batch_size, accelerator.num_processes)
     own = shares[accelerator.process_index]
     model.eval()
     with torch.no_grad():  # not inference_mode: sharded parameters are views that autograd must know later
-        logits = [model(**feed.inputs(rows)).logits.float()[: len(rows)] for rows in own]
+        logits = [_logits(model, feed, rows, control) for rows in own]
     model.train()
     most = max(sum(len(rows) for rows in one) for one in shares)
     rows, values = _gather(accelerator, np.concatenate(own), torch.cat(logits), most)
     return in_order(rows, values, len(feed.split))
 
 
+def _logits(model: nn.Module, feed: Feed, rows: Rows, control: Control) -> torch.Tensor:
+    control.check_interruption()
+    logits: torch.Tensor = model(**feed.inputs(rows)).logits
+    return logits.float()[: len(rows)]
+
+
 def deal(lengths: NDArray[np.int64], batch_size: int, processes: int) -> list[list[Rows]]:
     """Shares the batches of a split out: one list for each process, all equally long."""
     shares: list[list[Rows]] = [[] for _ in range(processes)]
     for rows in length_sorted_batches(lengths, batch_size * processes):
-        for process, own in enumerate(shares):
-            own += share(rows, batch_size, processes, process)
+        for process in range(processes):
+            shares[process] += share(rows, batch_size, processes, process)
     return shares
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from stages.batches import TokenizedSplit
+from stages.params import TrainParams
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,15 @@ class Loss:
     def total_weight(self, labels: NDArray[np.int64] | NDArray[np.float32]) -> float:
         """What the sum of the losses of these examples is divided by: their number, or the sum of their classes' weights."""
         return float(len(labels) if self.class_weights is None else self.class_weights[labels.astype(np.int64)].sum(dtype=np.float64))
+
+
+def class_weights(params: TrainParams, split: TokenizedSplit) -> NDArray[np.float32] | None:
+    """The weight of each class as ``train.class_weights`` says; a class it does not name weighs 1."""
+    if params.class_weights is None:
+        return None
+    if params.class_weights == "balanced":
+        return balanced_weights(split)
+    return np.array([params.class_weights.get(name, 1.0) for name in split.spec.names or ()], dtype=np.float32)
 
 
 def balanced_weights(split: TokenizedSplit) -> NDArray[np.float32]:

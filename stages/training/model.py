@@ -22,10 +22,17 @@ def build_model(params: ModelParams, labels: Labels, tokenizer: PreTrainedTokeni
         ParamsError: The configuration has an unknown key, or the checkpoint cannot be had or does not fit.
     """
     if params.checkpoint is not None:
-        return _from_checkpoint(params, labels)
+        return _from_checkpoint(params.checkpoint, params, labels)
     config = new_config(params.config, tokenizer)
     config.update(label_config(labels))
-    return AutoModelForSequenceClassification.from_config(config)
+    return new_model(config)
+
+
+def new_model(config: PretrainedConfig) -> PreTrainedModel:
+    """Builds a classifier of a configuration, with new weights."""
+    auto: Any = AutoModelForSequenceClassification
+    model: PreTrainedModel = auto.from_config(config)
+    return model
 
 
 def label_config(labels: Labels) -> dict[str, Any]:
@@ -66,14 +73,14 @@ def check_keys(options: dict[str, Any], known: PretrainedConfig) -> None:
             raise ParamsError(f"model.config.{key}: a {known.model_type} has no such key{f'; did you mean {close[0]}?' if close else '.'}")
 
 
-def _from_checkpoint(params: ModelParams, labels: Labels) -> PreTrainedModel:
+def _from_checkpoint(name: str, params: ModelParams, labels: Labels) -> PreTrainedModel:
     try:
-        config = AutoConfig.from_pretrained(params.checkpoint, revision=params.revision, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(name, revision=params.revision, trust_remote_code=False)
         options = {key: value for key, value in params.config.items() if key != "model_type"}
         check_keys(options, config)
         config.update({**options, **label_config(labels)})
-        model, info = AutoModelForSequenceClassification.from_pretrained(
-            params.checkpoint,
+        loaded: tuple[PreTrainedModel, dict[str, Any]] = AutoModelForSequenceClassification.from_pretrained(
+            name,
             revision=params.revision,
             config=config,
             dtype="float32",
@@ -83,18 +90,18 @@ def _from_checkpoint(params: ModelParams, labels: Labels) -> PreTrainedModel:
             output_loading_info=True,
         )
     except (OSError, ValueError) as error:
-        raise ParamsError(f"model.checkpoint: {params.checkpoint!r} could not be loaded: {error}") from None
-    _check_loaded(model, info, params)
-    return model
+        raise ParamsError(f"model.checkpoint: {name!r} could not be loaded: {error}") from None
+    _check_loaded(*loaded, name)
+    return loaded[0]
 
 
-def _check_loaded(model: PreTrainedModel, info: dict[str, Any], params: ModelParams) -> None:
+def _check_loaded(model: PreTrainedModel, info: dict[str, Any], name: str) -> None:
     """Only the head may be new. A body that was not in the checkpoint would be trained from noise without a word."""
     fresh = {*info["missing_keys"], *(key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"])}
     body = sorted(key for key in fresh if key.startswith(f"{model.base_model_prefix}.") and ".pooler." not in key)
     if body:
         raise ParamsError(
-            f"model.checkpoint: {params.checkpoint!r} does not hold {len(body)} weights of the model, or in another shape: {body[0]} ...",
+            f"model.checkpoint: {name!r} does not hold {len(body)} weights of the model, or in another shape: {body[0]} ...",
             "Let model.config override nothing that changes shapes.",
         )
-    print(f"train: {params.checkpoint} loaded; new weights: {', '.join(sorted(fresh)) or 'none'}")
+    print(f"train: {name} loaded; new weights: {', '.join(sorted(fresh)) or 'none'}")

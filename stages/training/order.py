@@ -71,17 +71,20 @@ def _longest_first(groups: list[Rows], lengths: NDArray[np.int64]) -> None:
         groups[0], groups[longest] = groups[longest], groups[0]
 
 
-def share(rows: Rows, micro_batch_size: int, processes: int, process: int) -> list[Rows]:
-    """The micro batches of one process in one group.
+def chunks(rows: Rows, micro_batch_size: int, processes: int) -> list[Rows]:
+    """The micro batches of a group, of sizes that differ by at most one: as many for each process as for the others.
 
-    Every process gets the same number of them, of sizes that differ by at most one, because they compute in step. One may
-    be empty when a group has fewer rows than there are processes.
+    Processes compute in step, so a group with fewer rows than there are processes has empty ones.
 
     Args:
         rows: The rows of the group.
         micro_batch_size: Most examples in one forward pass.
         processes: Number of processes.
-        process: Which of them this is.
     """
     rounds = -(-len(rows) // (micro_batch_size * processes))
-    return np.array_split(rows, rounds * processes)[process::processes]
+    return np.array_split(rows, rounds * processes)
+
+
+def share(rows: Rows, micro_batch_size: int, processes: int, process: int) -> list[Rows]:
+    """The micro batches of one process; see ``chunks``."""
+    return chunks(rows, micro_batch_size, processes)[process::processes]

@@ -1,12 +1,16 @@
 """Step arithmetic and the learning rate's schedule."""
 
 import math
+from typing import Any
 
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
-from transformers import get_scheduler
+from transformers import SchedulerType, get_scheduler
 
+from stages.errors import ParamsError
 from stages.params import TrainParams
+
+BY_LOSS = (SchedulerType.REDUCE_ON_PLATEAU.value, SchedulerType.GREEDY.value)
+"""Schedules that look at the validation loss, and step when there is a new one."""
 
 
 def total_steps(params: TrainParams, groups_per_epoch: int) -> int:
@@ -19,6 +23,16 @@ def warmup_steps(params: TrainParams, total: int) -> int:
     return params.warmup_steps if params.warmup_steps is not None else math.ceil(total * (params.warmup_ratio or 0.0))
 
 
-def build_schedule(optimizer: Optimizer, params: TrainParams, total: int) -> LRScheduler:
-    """Builds the schedule; it is stepped once per optimizer step."""
-    return get_scheduler(params.schedule, optimizer, warmup_steps(params, total), total)
+def build_schedule(optimizer: Optimizer, params: TrainParams, total: int) -> Any:
+    """Builds the schedule. The loop steps it: once per optimizer step, or once per evaluation for those of ``BY_LOSS``.
+
+    Raises:
+        ParamsError: ``train.schedule_options`` are not what this schedule takes.
+    """
+    try:
+        return get_scheduler(params.schedule, optimizer, warmup_steps(params, total), total, dict(params.schedule_options))
+    except (TypeError, ValueError) as error:
+        raise ParamsError(
+            f"train.schedule_options: {params.schedule} does not take {params.schedule_options}: {error}",
+            "They are the keyword arguments of the schedule's function in transformers.optimization.",
+        ) from None

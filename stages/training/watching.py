@@ -1,0 +1,158 @@
+"""What a person sees of a run: a progress bar or lines, and live curves. Nothing of it can stop the run or change its result."""
+
+import contextlib
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from accelerate import Accelerator
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from stages.paths import REPORTS
+from stages.training.order import Rows, chunks
+from stages.training.progress import Evaluation, LoggedStep, Progress, StepResult
+
+LIVE = REPORTS / "live"
+SECONDS_BETWEEN_LINES = 10.0
+
+
+@dataclass
+class Throughput:
+    """What was fed to the model since the process began, all processes together. Not part of a run's state.
+
+    Attributes:
+        samples: Examples.
+        tokens: Real ones.
+        places: Tokens with padding.
+    """
+
+    samples: int = 0
+    tokens: int = 0
+    places: int = 0
+
+    def add(self, lengths: list[NDArray[np.int64]]) -> None:
+        """Counts micro batches, given the lengths of their rows."""
+        for micro_batch in lengths:
+            self.samples += len(micro_batch)
+            self.tokens += int(micro_batch.sum())
+            self.places += len(micro_batch) * int(micro_batch.max(initial=0))
+
+    @property
+    def padding(self) -> float:
+        """Share of the places that hold padding."""
+        return 1 - self.tokens / self.places if self.places else 0.0
+
+
+class Watch:
+    """Shows a run on the main process.
+
+    On a terminal that is a bar; in a log a line every few seconds. Curves go to the trackers named in ``train.trackers``;
+    they are written anew when a run goes on, from what the checkpoint remembers, so that no step stands there twice.
+
+    Args:
+        accelerator: Of the run.
+        lengths: Tokens of each row of the train split.
+        micro_batch_size: Examples in one forward pass.
+        metric: Name of the validation metric.
+    """
+
+    def __init__(self, accelerator: Accelerator, lengths: NDArray[np.int64], micro_batch_size: int, metric: str) -> None:
+        self.throughput = Throughput()
+        self._accelerator = accelerator
+        self._lengths = lengths
+        self._micro_batch_size = micro_batch_size
+        self._metric = metric
+        self._shown = accelerator.is_main_process
+        self._bar: Any = None
+        self._total = self._before = self._done = 0
+        self._started = self._line_at = time.monotonic()
+
+    @contextlib.contextmanager
+    def watching(self, progress: Progress, total_steps: int) -> Iterator[None]:
+        """Opens the bar and the trackers, and closes them whatever happens."""
+        self._started = self._line_at = time.monotonic()
+        self._total, self._before, self._done = total_steps, progress.step, 0
+        self._open_trackers(progress)
+        with quietly():
+            self._bar = tqdm(total=total_steps, initial=progress.step, unit="step", disable=None if self._shown else True, leave=False)
+        try:
+            yield
+        finally:
+            with quietly():
+                self._bar.close()
+            with quietly():
+                self._accelerator.end_training()
+
+    @property
+    def seconds(self) -> float:
+        """Since the watch was opened."""
+        return time.monotonic() - self._started
+
+    def step(self, result: StepResult, rows: Rows, logged: LoggedStep | None) -> None:
+        """Shows a step."""
+        parts = chunks(rows, self._micro_batch_size, self._accelerator.num_processes)
+        self.throughput.add([self._lengths[part] for part in parts])
+        self._done += 1
+        with quietly():
+            self._bar.update()
+            self._show(result)
+        if logged is not None:
+            self._track_step(logged)
+
+    def evaluation(self, row: Evaluation, best: bool) -> None:
+        """Shows an evaluation."""
+        self.say(f"step {row.step}: validation loss {row.loss:.4f}, {self._metric} {row.metric:.4f}{' (best)' * best}")
+        self._track_evaluation(row)
+
+    def say(self, text: str) -> None:
+        """Prints a line on the main process, above the bar where there is one."""
+        if self._shown:
+            with quietly():
+                tqdm.write(f"train: {text}", file=sys.stdout)
+                sys.stdout.flush()
+
+    def _show(self, result: StepResult) -> None:
+        words = (
+            f"loss {result.loss:.4f}, lr {result.learning_rate:.3g}, {self.throughput.samples / self.seconds:.0f} samples/s, "
+            f"{self.throughput.tokens / self.seconds:.0f} tokens/s, {self.throughput.padding:.1%} padding"
+        )
+        self._bar.set_postfix_str(words, refresh=False)
+        if self._bar.disable and self._shown and time.monotonic() - self._line_at > SECONDS_BETWEEN_LINES:
+            self._line_at = time.monotonic()
+            rate = self.seconds / max(self._done, 1)
+            left = rate * (self._total - self._before - self._done)
+            self.say(f"step {self._before + self._done} of {self._total}: {words}, {left:.0f} s left")
+
+    def _open_trackers(self, progress: Progress) -> None:
+        if not self._accelerator.log_with:
+            return
+        if self._shown:
+            shutil.rmtree(LIVE, ignore_errors=True)
+            LIVE.mkdir(parents=True, exist_ok=True)
+        options = {"dvclive": {"dir": str(LIVE), "save_dvc_exp": False, "dvcyaml": False}}
+        self._accelerator.init_trackers("train", init_kwargs=options)
+        for logged in progress.logged:
+            self._track_step(logged)
+        for row in progress.evaluated:
+            self._track_evaluation(row)
+
+    def _track_step(self, row: LoggedStep) -> None:
+        with quietly():
+            values = {"loss": row.loss, "learning_rate": row.learning_rate, "gradient_norm": row.gradient_norm}
+            self._accelerator.log(values, step=row.step)
+
+    def _track_evaluation(self, row: Evaluation) -> None:
+        with quietly():
+            self._accelerator.log({"validation_loss": row.loss, f"validation_{self._metric}": row.metric}, step=row.step)
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Lets nothing out that writing for people may raise: a closed pipe, a full disk, a tracker's own fault."""
+    with contextlib.suppress(Exception):
+        yield
