@@ -1,0 +1,109 @@
+"""Curves and calibration of a classifier, as columns for ``dvc plots``: bounded in size, whatever the split's."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+from sklearn import metrics
+
+POINTS = 200
+"""Most points of a curve."""
+BINS = 15
+"""Of calibration, as in Guo et al. 2017, "On Calibration of Modern Neural Networks"."""
+
+Columns = dict[str, NDArray[np.float64]]
+Classes = NDArray[np.int64] | NDArray[np.float32]
+"""Labels of a classification: int64. (A split's labels have either type.)"""
+Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
+_GRID = np.linspace(0.0, 1.0, POINTS + 1)
+
+
+def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Softmax of logits of shape ``[rows, classes]``, in float64."""
+    result: NDArray[np.float64] = special.softmax(logits.astype(np.float64), axis=1)
+    return result
+
+
+def scored_classes(labels: Classes, classes: int) -> list[int]:
+    """Classes whose curves can be drawn: those that some rows have and others do not. With two classes: the positive one."""
+    candidates = [1] if classes == 2 else range(classes)
+    return [one for one in candidates if 0 < np.count_nonzero(labels == one) < len(labels)]
+
+
+def roc_curve(probability: NDArray[np.float64], labels: Classes) -> Columns:
+    """True positive rate over false positive rate: of class 1 of two, or the mean of one class against the rest.
+
+    Args:
+        probability: Shape ``[rows, classes]``.
+        labels: Shape ``[rows]``.
+
+    Returns:
+        ``false_positive_rate`` and ``true_positive_rate``; empty when no class can be scored.
+    """
+    curves = []
+    for one in scored_classes(labels, probability.shape[1]):
+        false, true, _ = metrics.roc_curve(labels == one, probability[:, one])
+        curves.append((false, true))
+    false, true = _mean_curve(curves)
+    return {"false_positive_rate": false, "true_positive_rate": true}
+
+
+def precision_recall_curve(probability: NDArray[np.float64], labels: Classes) -> Columns:
+    """Precision over recall, as ``roc_curve`` averages it."""
+    curves = []
+    for one in scored_classes(labels, probability.shape[1]):
+        precision, recall, _ = metrics.precision_recall_curve(labels == one, probability[:, one])
+        curves.append((recall[::-1], precision[::-1]))
+    recall, precision = _mean_curve(curves)
+    return {"recall": recall, "precision": precision}
+
+
+def _mean_curve(curves: list[Curve]) -> Curve:
+    """One curve is thinned, several are averaged on a common grid. ``x`` rises."""
+    if len(curves) == 1:
+        return _thin(*curves[0])
+    if not curves:
+        return np.empty(0), np.empty(0)
+    return _GRID, np.mean([np.interp(_GRID, x, y) for x, y in curves], axis=0)
+
+
+def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> Curve:
+    """Keeps the ends, and points that lie evenly along the curve's length."""
+    if len(x) <= POINTS:
+        return x, y
+    along = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y)))])
+    kept = np.unique(np.searchsorted(along, np.linspace(0.0, along[-1], POINTS)).clip(max=len(x) - 1))
+    kept = np.unique([0, *kept, len(x) - 1])
+    return x[kept], y[kept]
+
+
+def ranking_metrics(probability: NDArray[np.float64], labels: Classes) -> dict[str, float]:
+    """Area under the ROC curve and average precision, over the classes as for the curves; empty when none can be scored."""
+    scored = scored_classes(labels, probability.shape[1])
+    if not scored:
+        return {}
+    areas = [metrics.roc_auc_score(labels == one, probability[:, one]) for one in scored]
+    precisions = [metrics.average_precision_score(labels == one, probability[:, one]) for one in scored]
+    return {"roc_auc": float(np.mean(areas)), "average_precision": float(np.mean(precisions))}
+
+
+def calibration(probability: NDArray[np.float64], labels: Classes) -> Columns:
+    """How often the predicted class is right, by the probability given to it, in bins of equal width (Guo et al. 2017, eq. 1 and 2).
+
+    Returns:
+        ``confidence`` (mean), ``accuracy`` and ``rows`` of each bin that is not empty.
+    """
+    confidence = probability.max(axis=1)
+    right = probability.argmax(axis=1) == labels
+    bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    rows = np.bincount(bins, minlength=BINS)
+    filled = rows > 0
+    return {
+        "confidence": np.bincount(bins, confidence, BINS)[filled] / rows[filled],
+        "accuracy": np.bincount(bins, right, BINS)[filled] / rows[filled],
+        "rows": rows[filled].astype(np.float64),
+    }
+
+
+def calibration_error(bins: Columns) -> float:
+    """Expected calibration error: the mean distance of accuracy from confidence, by rows (Guo et al. 2017, eq. 3)."""
+    return float(np.average(np.abs(bins["accuracy"] - bins["confidence"]), weights=bins["rows"]))
