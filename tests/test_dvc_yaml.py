@@ -12,7 +12,13 @@ from tests.imports import imported_files
 PIPELINE = YAML(typ="safe", pure=True).load(ROOT / "dvc.yaml")
 STAGES = PIPELINE["stages"]
 # Keys that change how a stage works or looks but not one byte of what it makes: a stage need not run again for them.
-BOOKKEEPING: set[str] = set()
+BOOKKEEPING: set[str] = {
+    "train.checkpoint_every_steps",
+    "train.checkpoint_every_minutes",
+    "train.checkpoint_every_epochs",
+    "train.keep_checkpoints",
+    "train.trackers",
+}
 MAKERS = ("download", "tokenize", "train", "export")
 """The stages that make a model. Export hashes their code into it, so it depends on files that it does not import."""
 
