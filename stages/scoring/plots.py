@@ -16,7 +16,7 @@ SCATTERED = 2_000
 
 
 def write_plots(folder: Path, logits: NDArray[np.float32], labels: NDArray[Any], spec: Labels) -> None:
-    """Writes every plot of one split.
+    """Writes every plot of one split. Those of the other task get a header and no rows: DVC warns of a file that is missing.
 
     Args:
         folder: Where to.
@@ -24,12 +24,24 @@ def write_plots(folder: Path, logits: NDArray[np.float32], labels: NDArray[Any],
         labels: Shape ``[rows]``.
         spec: What they mean.
     """
-    if spec.names is None:
-        step = -(-len(labels) // SCATTERED)
-        write_columns(folder / "scatter.csv", {"actual": labels[::step], "predicted": logits[::step, 0]})
-        return
-    names = np.array(spec.names, dtype=object)
-    write_rows(folder / "confusion.csv", ("actual", "predicted"), zip(names[labels], names[logits.argmax(axis=1)], strict=True))
+    if spec.is_regression:
+        every = -(-len(labels) // SCATTERED)
+        write_scatter(folder, labels[::every], logits[::every, 0])
+        write_class_plots(folder, np.empty((0, 1), dtype=np.float32), np.empty(0, dtype=np.int64), ())
+    else:
+        write_scatter(folder, np.empty(0), np.empty(0))
+        write_class_plots(folder, logits, labels, spec.names or ())
+
+
+def write_scatter(folder: Path, actual: NDArray[Any], predicted: NDArray[Any]) -> None:
+    """Writes the plot of a regression."""
+    write_columns(folder / "scatter.csv", {"actual": actual, "predicted": predicted})
+
+
+def write_class_plots(folder: Path, logits: NDArray[np.float32], labels: NDArray[Any], names: Sequence[str]) -> None:
+    """Writes the plots of a classification."""
+    named = np.array(names, dtype=object)
+    write_rows(folder / "confusion.csv", ("actual", "predicted"), zip(named[labels], named[logits.argmax(axis=1)], strict=True))
     probability = probabilities(logits)
     write_columns(folder / "roc.csv", roc_curve(probability, labels))
     write_columns(folder / "precision_recall.csv", precision_recall_curve(probability, labels))
