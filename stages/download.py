@@ -6,14 +6,9 @@ Writes ``data/raw/{train,validation,test}.parquet`` (the text columns, ``labels`
 """
 
 import shutil
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from stages.entry import run_stage
 from stages.errors import DataError
@@ -22,20 +17,21 @@ from stages.params import Params
 from stages.params.loading import load_params
 from stages.paths import RAW, SPLITS, split_file
 from stages.sources import Source, Wanted, open_source
-from stages.sources.labels import encode, names_in, sorted_names
-from stages.sources.reading import rebatch
+from stages.sources.labels import Encoding
+from stages.sources.raw import RawSplit
 from stages.sources.slices import Slice, refuse_overlaps, resolve, source_splits
-from stages.sources.staging import INDEX, Staged, stage
-from stages.tables import LABELS, Labels, raw_schema, write_batches
+from stages.sources.staging import Staged, stage
+
+STAGING = "staging"
 
 
 def download(params: Params, source: Source, folder: Path) -> dict[str, int]:
-    """Reads every split of the source that is needed, and writes the splits of the line.
+    """Reads every split of the source that is needed, once, and writes the splits of the line.
 
     Args:
         params: All parameters.
         source: Where rows come from.
-        folder: An empty folder; three Parquet files and ``source.json`` are written to it.
+        folder: An empty folder; three Parquet files and ``source.json`` are left in it.
 
     Returns:
         Rows per split.
@@ -43,57 +39,75 @@ def download(params: Params, source: Source, folder: Path) -> dict[str, int]:
     Raises:
         DataError: The data cannot be used as it is.
     """
-    specs = params.data.splits.model_dump()
-    staged = read_splits(params, source, folder)
-    slices = {split: resolve(split, specs[split], {name: it.rows for name, it in staged.items()}) for split in SPLITS}
+    specs: dict[str, str] = params.data.splits.model_dump()
+    staged = read_splits(params, source, specs, folder / STAGING)
+    sizes = {name: split.rows for name, split in staged.items()}
+    slices = {split: resolve(split, spec, sizes) for split, spec in specs.items()}
     refuse_overlaps(slices)
-    labels = label_names(params, staged, slices["train"])
-    rows = {split: write_split(params, staged, slices[split], labels, split_file(folder, split)) for split in SPLITS}
-    write_json(folder / "source.json", describe(params, source, specs, rows, labels))
+    for split in needing_labels(params):
+        refuse_unlabelled(split, slices[split], staged)
+    rows, about = write_splits(params, staged, slices, folder)
+    shutil.rmtree(folder / STAGING)
+    write_json(folder / "source.json", {"source": params.data.source, **source.provenance(), **about})
     return rows
 
 
-def read_splits(params: Params, source: Source, folder: Path) -> dict[str, Staged]:
-    """Reads the splits of the source that ``data.splits`` names, each once, into ``folder/staging``."""
-    data = params.data
-    needed = {name: split for split in SPLITS for name in source_splits(split, getattr(data.splits, split))}
-    staging = folder / "staging"
+def needing_labels(params: Params) -> list[str]:
+    """The splits that are learned from, chosen by or reported on. Another one may come without labels."""
+    return [split for split in SPLITS if split != "test" or params.evaluate.split == "test"]
+
+
+def read_splits(params: Params, source: Source, specs: Mapping[str, str], staging: Path) -> dict[str, Staged]:
+    """Reads each split of the source that a specification names into ``staging``."""
+    drawn = {split: source_splits(split, spec) for split, spec in specs.items()}
+    labelled = {name for split in needing_labels(params) for name in drawn[split]}
     staging.mkdir()
-    wanted = Wanted(tuple(data.text_columns), data.label_column, data.task == "regression")
-    return {name: stage(source.read(name, wanted), wanted, staging / f"{position}.parquet") for position, name in enumerate(needed)}
+    staged: dict[str, Staged] = {}
+    for name in dict.fromkeys(name for names in drawn.values() for name in names):
+        wanted = wanted_columns(params, label_optional=name not in labelled)
+        staged[name] = stage(source.read(name, wanted), wanted, staging / f"{len(staged)}.parquet")
+        print(f"download: {staged[name].name}: {staged[name].rows:,} rows", flush=True)
+    return staged
 
 
-def label_names(params: Params, staged: Mapping[str, Staged], train: list[Slice]) -> Labels:
-    """The class names: those given, else those of the source, else those of the train split, sorted."""
-    if params.data.task == "regression":
-        return Labels(None)
-    found: set[str] = set()
-    for part in train:
-        found |= names_in(staged[part.source], [part])
-    return Labels(sorted_names(found))
+def wanted_columns(params: Params, label_optional: bool = False) -> Wanted:
+    """What ``data`` asks of a source."""
+    data = params.data
+    return Wanted(tuple(data.text_columns), data.label_column, data.task == "regression", label_optional)
 
 
-def write_split(params: Params, staged: Mapping[str, Staged], slices: list[Slice], labels: Labels, path: Path) -> int:
-    """Writes one split of the line and returns its number of rows."""
-    schema = raw_schema(params.data.text_columns, labels)
-    batches = (
-        to_raw(batch, schema, labels, staged[part.source], params.data.label_column)
-        for part in slices
-        for batch in staged[part.source].batches(part)
-    )
-    return write_batches(path, schema, rebatch(batches, schema))
+def refuse_unlabelled(split: str, slices: Sequence[Slice], staged: Mapping[str, Staged]) -> None:
+    """Sees to it that a split has labels.
+
+    Raises:
+        DataError: It has none: nothing can be learned from it or scored on it.
+    """
+    for part in slices:
+        if not staged[part.source].labelled:
+            raise DataError(
+                f"{staged[part.source].name} has no labels (all are -1 or missing), and it is to be the {split} split.",
+                "Published test splits often have none: take another in data.splits, or report on validation (evaluate.split).",
+            )
 
 
-def to_raw(batch: pa.RecordBatch, schema: pa.Schema, labels: Labels, staged: Staged, label_column: str) -> pa.RecordBatch:
-    """A batch as it stands in ``data/raw``."""
-    text = batch.columns[: len(schema) - 2]
-    return pa.record_batch([*text, encode(batch, labels, staged, label_column), batch[INDEX]], schema=schema)
+def write_splits(
+    params: Params, staged: Mapping[str, Staged], slices: Mapping[str, list[Slice]], folder: Path
+) -> tuple[dict[str, int], dict[str, Any]]:
+    """Writes the three Parquet files.
 
-
-def describe(params: Params, source: Source, specs: Mapping[str, str], rows: Mapping[str, int], labels: Labels) -> dict[str, Any]:
-    """What ``source.json`` says."""
-    splits = {split: {"from": specs[split], "rows": rows[split]} for split in SPLITS}
-    return {"source": params.data.source, **source.provenance(), "splits": splits, "label_names": labels.names}
+    Returns:
+        Rows per split, and what ``source.json`` says about them.
+    """
+    data = params.data
+    regression = data.task == "regression"
+    encoding = Encoding.numbers() if regression else Encoding.classes(staged, slices["train"], data.label_names)
+    rows: dict[str, int] = {}
+    about: dict[str, Any] = {}
+    for position, split in enumerate(SPLITS):
+        writer = RawSplit(wanted_columns(params), encoding, data.drop_incomplete)
+        rows[split] = writer.write(split_file(folder, split), staged, slices[split], data.max_rows, params.seed + position)
+        about[split] = {"from": getattr(data.splits, split), "rows": rows[split], "left_out": writer.left_out}
+    return rows, {"splits": about, "label_names": encoding.labels.names}
 
 
 def main() -> dict[str, float]:
@@ -101,8 +115,7 @@ def main() -> dict[str, float]:
     params = load_params()
     with replace_directory(RAW) as folder:
         rows = download(params, open_source(params.data, params.seed), folder)
-        shutil.rmtree(folder / "staging")
-    print("download: " + ", ".join(f"{split} {count:,} rows" for split, count in rows.items()))
+    print("download: " + ", ".join(f"{split} {count:,}" for split, count in rows.items()) + " rows")
     return {"rows": sum(rows.values())}
 
 

@@ -31,6 +31,22 @@ class FilesParams(Section):
     encoding: str = "utf-8"
     """Of CSV, TSV and JSONL. A byte order mark is dropped."""
 
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
+            raise ValueError(f"delimiter: one character is wanted, no quote and no line end, not {self.delimiter!r}")
+        if self.columns is not None and len(set(self.columns)) != len(self.columns):
+            raise ValueError(f"columns: {_twice(self.columns)!r} stands there twice")
+        try:
+            "".encode(self.encoding)
+        except LookupError:
+            raise ValueError(f"encoding: {self.encoding!r} is none that Python knows; utf-8, cp1252 and latin-1 are common") from None
+        return self
+
+
+def _twice(names: list[str]) -> str:
+    return next(name for name in names if names.count(name) > 1)
+
 
 class Splits(Section):
     """``data.splits``: where each split of the line comes from, in the slice syntax of the datasets library."""
@@ -58,6 +74,8 @@ class DataParams(Section):
     task: Task = "classification"
     max_rows: Annotated[int, Field(ge=1)] | None = None
     """At most so many rows of each split, drawn with ``seed``."""
+    drop_incomplete: bool = False
+    """Leave out rows without text or without a label, and say how many. ``false``: the first one is an error."""
     sample: SampleParams = SampleParams()
     files: FilesParams = FilesParams()
 
@@ -69,12 +87,32 @@ class DataParams(Section):
             raise ValueError(f"{'name' if self.name else 'revision'}: only source 'hub' has one; source is {self.source!r}")
         if self.source == "sample" and self.path:
             raise ValueError("path: source 'sample' reads no files; set source to 'files' or 'hub', or path to null")
+        return self
+
+    @model_validator(mode="after")
+    def _consistent_columns(self) -> Self:
         if len(set(self.text_columns)) != len(self.text_columns):
             raise ValueError(f"text_columns: {self.text_columns[0]!r} stands there twice")
         if self.label_column in self.text_columns:
             raise ValueError(f"label_column: {self.label_column!r} is a text column too")
-        if self.label_names is not None and self.task == "regression":
+        if taken := {"labels", "idx"} & set(self.text_columns):
+            raise ValueError(f"text_columns: {taken.pop()!r} is a column that the line adds itself; rename that of the source")
+        missing = [name for name in (*self.text_columns, self.label_column) if name not in (self.files.columns or [name])]
+        if missing and self.source == "files":
+            raise ValueError(f"files.columns: {missing[0]!r} is not among them, and text_columns or label_column names it")
+        return self
+
+    @model_validator(mode="after")
+    def _consistent_names(self) -> Self:
+        names = self.label_names
+        if names is None:
+            return self
+        if self.task == "regression":
             raise ValueError("label_names: a regression has none")
+        if len(names) < 2 or "" in names:
+            raise ValueError("label_names: two classes at least are wanted, each with a name")
+        if len(set(names)) != len(names):
+            raise ValueError(f"label_names: {_twice(names)!r} stands there twice")
         return self
 
 

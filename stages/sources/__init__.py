@@ -7,7 +7,19 @@ __all__ = ["Reading", "Source", "Wanted", "open_source"]
 
 
 def open_source(params: DataParams, seed: int) -> Source:
-    """The source that ``data.source`` names."""
-    from stages.sources.sample import Sample  # noqa: PLC0415 - each source imports what only it needs
+    """The source that ``data.source`` names. Each is imported only when it is wanted, and what it needs with it.
+
+    Raises:
+        DataError: The source is not there.
+    """
+    if params.source == "files":
+        from stages.sources.files import Files
+
+        return Files(params.path, params.files)
+    if params.source == "hub":
+        from stages.sources.hub import Hub
+
+        return Hub(str(params.path), params.name, params.revision)
+    from stages.sources.sample import Sample
 
     return Sample(params.sample, seed)

@@ -28,6 +28,10 @@ class Wanted:
     regression: bool = False
     label_optional: bool = False
 
+    def columns(self, has_label: bool) -> list[str]:
+        """The text columns, and the label column where there is one."""
+        return [*self.text_columns, *([self.label_column] if has_label else [])]
+
     @property
     def schema(self) -> pa.Schema:
         """Schema of the batches of a reading: text, ``label`` (class name or number, null where there is none), ``place``."""
@@ -55,10 +59,6 @@ class Reading:
 
 class Source(Protocol):
     """Where rows come from."""
-
-    def splits(self) -> list[str]:
-        """Names of the splits that the source has."""
-        ...
 
     def read(self, split: str, wanted: Wanted) -> Reading:
         """Opens one split.

@@ -7,6 +7,7 @@ from typing import Any
 from stages.errors import DataError
 from stages.params.data import SampleParams
 from stages.paths import SPLITS
+from stages.sources.columns import did_you_mean, find_columns, listed
 from stages.sources.reading import Reading, Wanted, batches_of
 from stages.sources.tickets.generator import QUEUES, Ticket, write_tickets
 
@@ -24,22 +25,15 @@ class Sample:
             "test": (params.rows - held_out, params.rows),
         }
 
-    def splits(self) -> list[str]:
-        """The three of the line."""
-        return list(SPLITS)
-
     def read(self, split: str, wanted: Wanted) -> Reading:
         """Writes the tickets of one split.
 
         Raises:
-            DataError: Another column is wanted than tickets have.
+            DataError: Tickets have no such split or column.
         """
-        for parameter, columns in (("text_columns", wanted.text_columns), ("label_column", (wanted.label_column,))):
-            for column in columns:
-                if column not in Ticket._fields:
-                    raise DataError(
-                        f"data.{parameter}: the sample has no column {column!r}.", f"It has {', '.join(Ticket._fields)}."
-                    )
+        if split not in self.ranges:
+            raise DataError(f"data.splits: the sample has no split {split!r}{did_you_mean(split, SPLITS)}.", f"It has {listed(SPLITS)}.")
+        find_columns(Ticket._fields, wanted, "sample")
         if wanted.regression:
             raise DataError("data.task: the sample's labels are classes, not numbers.", "Set data.task to classification.")
         return Reading(f"sample, split {split}", "row", batches_of(self._rows(split, wanted), wanted.schema), QUEUES)

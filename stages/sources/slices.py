@@ -62,7 +62,7 @@ def resolve(split: str, spec: str, rows: Mapping[str, int]) -> list[Slice]:
 
 
 def _instruction(split: str, spec: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - a class of datasets, which has no types
-    from datasets.arrow_reader import ReadInstruction  # noqa: PLC0415 - two seconds that plain names save
+    from datasets.arrow_reader import ReadInstruction
 
     try:
         return ReadInstruction.from_spec(spec)

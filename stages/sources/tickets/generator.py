@@ -7,10 +7,12 @@ from typing import NamedTuple
 from stages.sources.tickets import phrases
 
 QUEUES = tuple(sorted(phrases.TOPICS))
-TOPICS_IN_A_TICKET = (0.35, 0.6, 0.05)
+TOPICS_IN_A_TICKET = (0.45, 0.5, 0.05)
 """Shares of tickets that name one, two or three topics, each of another queue. One of them is broken: it decides."""
-TOPIC_IN_SUBJECT = 0.25
+TOPIC_IN_SUBJECT = 0.15
 """Share of the tickets whose subject names one of their topics, whichever. The other subjects say nothing."""
+GREETED, CONTEXT_GIVEN, CLOSED = 0.65, 0.7, 0.65
+"""Shares of the tickets with these. They say nothing about the queue either."""
 
 
 class Ticket(NamedTuple):
@@ -78,8 +80,12 @@ class _Writer:
         return self.sentence(self.pick(phrases.PLAIN_SUBJECTS))
 
     def body(self, topics: list[str]) -> str:
-        parts = [phrases.GREETINGS, None, phrases.CONTEXTS, phrases.CLOSINGS]
-        sentences = [self.matter(*topics) if part is None else self.pick(part) for part in parts]
+        sentences = [
+            self.pick(phrases.GREETINGS) if self.chance() < GREETED else "",
+            self.matter(*topics),
+            self.pick(phrases.CONTEXTS) if self.chance() < CONTEXT_GIVEN else "",
+            self.pick(phrases.CLOSINGS) if self.chance() < CLOSED else "",
+        ]
         return " ".join(self.sentence(sentence) for sentence in sentences if sentence)
 
     def matter(self, broken: str, *settled: str) -> str:
@@ -87,7 +93,7 @@ class _Writer:
         trouble = self.pick(phrases.BROKEN).replace("{x}", broken)
         if not settled:
             return self.pick(phrases.ALONE).replace("{b}", trouble)
-        order = self.pick_some([phrases.SETTLED_THEN_BROKEN, phrases.BROKEN_THEN_SETTLED], 1)[0]
+        order = phrases.SETTLED_THEN_BROKEN if self.chance() < 0.5 else phrases.BROKEN_THEN_SETTLED
         fine = [clause.replace("{x}", topic) for clause, topic in zip(self.pick_some(phrases.SETTLED, len(settled)), settled, strict=True)]
         return self.pick(order).replace("{b}", trouble).replace("{s}", " and ".join(fine))
 
