@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from stages.errors import StageError
 from tuneline import show
+from tuneline.doctor import command as doctor
 from tuneline.init import command as init
 
 
@@ -42,3 +43,4 @@ def tuneline() -> None:
 
 app.command("init")(init.command)
 app.command("show")(show.command)
+app.command("doctor")(doctor.command)

@@ -1,0 +1,21 @@
+"""A checkout with nothing wrong in it, to be broken by a test."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from tests.project import GIT_IDENTITY
+
+
+@pytest.fixture
+def checkout(tmp_path, root, monkeypatch):
+    """What doctor reads of a checkout, in a git repository without DVC; the working directory."""
+    for name in ("params.yaml", "dvc.yaml", "requirements.txt"):
+        shutil.copyfile(root / name, tmp_path / name)
+    shutil.copytree(root / "conf/accelerate", tmp_path / "conf/accelerate")
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    for name, value in GIT_IDENTITY.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
