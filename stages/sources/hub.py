@@ -43,7 +43,12 @@ class Hub:
         import datasets
 
         with self._explained():
-            return datasets.load_dataset(self.path, self.name, revision=self.commit)
+            data = datasets.load_dataset(self.path, self.name, revision=self.commit)
+        # Without network the library takes the latest version that it finds in its cache, whatever was asked for.
+        files = [Path(file["filename"]) for split in data.values() for file in split.cache_files]
+        if not all(self.commit in file.parts for file in files):
+            raise DataError(f"data.revision: commit {self.commit} of {self.called} is not in the cache, and the hub is out of reach.", _PIN)
+        return data
 
     def read(self, split: str, wanted: Wanted) -> Reading:
         """Opens one split.
@@ -52,9 +57,8 @@ class Hub:
             DataError: The data set has no such split or column.
         """
         if split not in self.data:
-            raise DataError(
-                f"data.splits: {self.called} has no split {split!r}{did_you_mean(split, self.data)}.", f"It has {listed(self.data)}."
-            )
+            problem = f"data.splits: {self.called} has no split {split!r}{did_you_mean(split, self.data)}."
+            raise DataError(problem, f"It has {listed(self.data)}. A part of one will do: 'train[90%:]'.")
         data, name = self.data[split], f"{self.called}, split {split}"
         columns = wanted.columns(find_columns(data.column_names, wanted, name))
         feature = data.features.get(wanted.label_column)
@@ -75,6 +79,8 @@ class Hub:
             yield
         except ConnectionError as error:
             raise DataError(f"data.path: {self.called} cannot be fetched: {error}", _PIN) from None
+        except pa.ArrowException as error:
+            raise DataError(f"data.path: {self.called} cannot be read: {error}") from None
         except ValueError as error:  # an unknown or missing configuration
             raise DataError(f"data.name: {self.called}: {error}") from None
         except RuntimeError as error:  # a loading script
@@ -96,8 +102,8 @@ def resolve_commit(path: str, revision: str | None) -> str:
     """
     if revision is not None and _COMMIT.fullmatch(revision):
         return revision
-    import httpx
     from huggingface_hub import HfApi, errors
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # whichever the client is built on
 
     try:
         return str(HfApi().dataset_info(path, revision=revision).sha)
@@ -112,5 +118,5 @@ def resolve_commit(path: str, revision: str | None) -> str:
         raise DataError(f"data.path: the hub has no data set {path!r}.", hint) from None
     except errors.HFValidationError as error:
         raise DataError(f"data.path: {path!r} is no id of a data set: {error}", "It looks like 'nyu-mll/glue'.") from None
-    except (errors.OfflineModeIsEnabled, errors.HfHubHTTPError, httpx.HTTPError) as error:
+    except (OSError, httpx.HTTPError) as error:
         raise DataError(f"data.path: the hub cannot be asked for {path}: {str(error).splitlines()[0]}", _PIN) from None

@@ -1,0 +1,187 @@
+"""A hub on loopback for tests: the real hub client talks to it, and nothing leaves the machine.
+
+It holds models and data sets as folders, each with one commit and any number of branches that point to it::
+
+    with LoopbackHub(tmp_path / "hub") as hub:
+        hub.add("datasets", "someone/reviews", {"data/train.parquet": parquet_bytes})
+        subprocess.run([...], env=hub.env(tmp_path / "home"))
+
+The client reads its address when it is imported, so what is to talk to this hub is best started as a process with ``hub.env``.
+Only what the client asks when it reads is answered: the commit of a revision, the list of files, and the files.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, Literal
+from urllib.parse import parse_qs, unquote, urlsplit
+
+Kind = Literal["models", "datasets"]
+
+
+@dataclass(frozen=True)
+class Repository:
+    """One model or data set: a folder, the commit that it stands for, and the names that point to the commit."""
+
+    folder: Path
+    commit: str
+    branches: tuple[str, ...] = ("main",)
+
+    def knows(self, revision: str) -> bool:
+        return revision == self.commit or revision in self.branches
+
+    def entry(self, path: Path) -> dict[str, Any]:
+        """How the hub lists a file or folder."""
+        name = path.relative_to(self.folder).as_posix()
+        if path.is_dir():
+            return {"type": "directory", "path": name, "oid": self.commit, "size": 0}
+        return {"type": "file", "path": name, "oid": _sha1(path.read_bytes()), "size": path.stat().st_size}
+
+    def inside(self, name: str) -> Path | None:
+        """The file or folder of that name, if there is one in here."""
+        path = (self.folder / name).resolve()
+        return path if path.exists() and path.is_relative_to(self.folder.resolve()) else None
+
+
+@dataclass
+class LoopbackHub:
+    """Serves repositories on a free port of 127.0.0.1 while its block runs."""
+
+    root: Path
+    repositories: dict[tuple[str, str], Repository] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)
+    """What was asked, in order: ``GET /api/datasets/...``."""
+
+    def add(self, kind: Kind, name: str, files: Mapping[str, bytes | str] | Path, branches: tuple[str, ...] = ("main",)) -> str:
+        """Adds a repository and returns its commit.
+
+        Args:
+            kind: ``models`` or ``datasets``.
+            name: ``owner/name``.
+            files: Contents by path, or a folder that is served as it is.
+            branches: Names that point to the commit.
+        """
+        folder = files if isinstance(files, Path) else self.root / kind / name
+        if not isinstance(files, Path):
+            for path, content in files.items():
+                target = folder / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content.encode() if isinstance(content, str) else content)
+        commit = _sha1(f"{kind}/{name}".encode())
+        self.repositories[kind, name] = Repository(folder, commit, branches)
+        return commit
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def env(self, home: Path) -> dict[str, str]:
+        """Environment of a process that is to talk to this hub, with a cache of its own and no proxy."""
+        keep = {key: value for key, value in os.environ.items() if key not in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_TOKEN")}
+        return {**keep, "HF_ENDPOINT": self.url, "HF_HOME": str(home), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+
+    def __enter__(self) -> "LoopbackHub":
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
+        self._thread = Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    hub: LoopbackHub
+
+    def do_GET(self) -> None:
+        self.hub.requests.append(f"{self.command} {self.path}")
+        path, _, query = self.path.partition("?")
+        for pattern, answer in (
+            (r"/api/(models|datasets)/([^/]+/[^/]+)(?:/revision/([^/]+))?", self._about),
+            (r"/api/(models|datasets)/([^/]+/[^/]+)/tree/([^/]+)(?:/(.*))?", self._list),
+            (r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", self._file),
+        ):
+            if match := re.fullmatch(pattern, path):
+                kind, name, revision, *rest = (None if part is None else unquote(part) for part in match.groups())
+                repository = self._repository("datasets" if (kind or "").startswith("datasets") else "models", name or "", revision)
+                return repository and answer(repository, *rest, **({"query": parse_qs(query)} if answer == self._list else {}))
+        return self._missing("EntryNotFound")
+
+    do_HEAD = do_GET
+
+    def do_POST(self) -> None:
+        """``paths-info``: which of some paths there are."""
+        self.hub.requests.append(f"POST {self.path}")
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+        match = re.fullmatch(r"/api/(models|datasets)/([^/]+/[^/]+)/paths-info/([^/]+)", urlsplit(self.path).path)
+        if match is None:
+            return self._missing("EntryNotFound")
+        repository = self._repository(*(unquote(part) for part in match.groups()))
+        if repository is None:
+            return None
+        names = json.loads(body)["paths"] if body.startswith("{") else parse_qs(body).get("paths", [])
+        return self._reply([repository.entry(path) for name in names if (path := repository.inside(name)) is not None])
+
+    def _repository(self, kind: str, name: str, revision: str | None) -> Repository | None:
+        repository = self.hub.repositories.get((kind, name))
+        if repository is None:
+            self._missing("RepoNotFound")
+        elif revision is not None and not repository.knows(revision):
+            self._missing("RevisionNotFound")
+        else:
+            return repository
+        return None
+
+    def _about(self, repository: Repository) -> None:
+        names = sorted(path.relative_to(repository.folder).as_posix() for path in repository.folder.rglob("*") if path.is_file())
+        name = next(name for (_, name), other in self.hub.repositories.items() if other is repository)
+        self._reply({"id": name, "sha": repository.commit, "private": False, "siblings": [{"rfilename": name} for name in names]})
+
+    def _list(self, repository: Repository, folder: str | None, query: Mapping[str, list[str]]) -> None:
+        base = repository.inside(folder or "")
+        if base is None or not base.is_dir():
+            return self._missing("EntryNotFound")
+        deep = query.get("recursive", ["false"])[0].lower() in ("1", "true")
+        return self._reply([repository.entry(path) for path in sorted(base.rglob("*") if deep else base.iterdir())])
+
+    def _file(self, repository: Repository, name: str) -> None:
+        path = repository.inside(name)
+        if path is None or not path.is_file():
+            return self._missing("EntryNotFound")
+        content = path.read_bytes()
+        headers = {"ETag": f'"{_sha1(content)}"', "X-Repo-Commit": repository.commit, "Accept-Ranges": "bytes"}
+        part = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if part is None:
+            return self._reply(content, headers=headers)
+        first, last = int(part[1]), min(int(part[2] or len(content) - 1), len(content) - 1)
+        headers["Content-Range"] = f"bytes {first}-{last}/{len(content)}"
+        return self._reply(content[first : last + 1], status=206, headers=headers)
+
+    def _missing(self, code: str) -> None:
+        self._reply({"error": code}, status=404, headers={"X-Error-Code": code, "X-Error-Message": code})
+
+    def _reply(self, content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        body = content if isinstance(content, bytes) else json.dumps(content).encode()
+        kind = "application/octet-stream" if isinstance(content, bytes) else "application/json"
+        self.send_response(status)
+        for key, value in {"Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}.items():
+            self.send_header(key, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing: the requests are in ``hub.requests``."""
+
+
+def _sha1(content: bytes) -> str:
+    return hashlib.sha1(content, usedforsecurity=False).hexdigest()
