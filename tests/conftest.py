@@ -12,6 +12,7 @@ os.environ.update(
         "DVC_NO_ANALYTICS": "1",
         "GX_ANALYTICS_ENABLED": "false",
         "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_OFFLINE": "1",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "OMP_NUM_THREADS": "1",
     }
@@ -42,5 +43,4 @@ def homes(tmp_path_factory: pytest.TempPathFactory):
     with pytest.MonkeyPatch.context() as patch:
         for name in ("HF_HOME", "PREFECT_HOME", "DVC_SITE_CACHE_DIR"):
             patch.setenv(name, str(home / name.lower()))
-        patch.setenv("HF_HUB_OFFLINE", "1")
         yield
