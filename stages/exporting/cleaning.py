@@ -9,7 +9,7 @@ def clean(model: onnx.ModelProto) -> onnx.ModelProto:
     """Strips what says where and how the graph was made, in place, and returns it.
 
     Goes: documentation strings, metadata of nodes and values (the exporter notes file names and stack traces there),
-    inferred shapes of inner values (the quantizer trips over them), inputs that no node reads.
+    inferred shapes of inner values (the quantizer trips over them), inputs whose values no node reads.
     """
     del model.metadata_props[:]
     model.doc_string = ""
@@ -18,10 +18,19 @@ def clean(model: onnx.ModelProto) -> onnx.ModelProto:
     _clean_graph(model.graph)
     for function in model.functions:
         _clean_parts(function, function.node)
-    used = {name for node in _nodes(model.graph) for name in node.input}
-    for dead in [given for given in model.graph.input if given.name not in used]:
-        model.graph.input.remove(dead)
+    _drop_dead_inputs(model.graph)
     return model
+
+
+def _drop_dead_inputs(graph: onnx.GraphProto) -> None:
+    """All inputs are of shape [batch, sequence], and the exporter asks any of them for it; the first can answer as well."""
+    nodes = _nodes(graph)
+    read = {name for node in nodes if node.op_type != "Shape" for name in node.input}
+    first, *others = graph.input
+    for dead in [given for given in others if given.name not in read]:
+        for node in nodes:
+            node.input[:] = [first.name if name == dead.name else name for name in node.input]
+        graph.input.remove(dead)
 
 
 def _clean_graph(graph: onnx.GraphProto) -> None:

@@ -1,0 +1,138 @@
+"""The line up to ``evaluate``, in a folder, in seconds: a tiny classifier with random weights, its data and its predictions."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from ruamel.yaml import YAML
+
+from stages.batches import TokenizedSplit, length_sorted_batches
+from stages.tables import LABELS, Labels, raw_schema, tokenized_schema, write_table
+from tests.conftest import ROOT
+
+QUEUES = ("billing", "delivery", "returns")
+MAX_LENGTH = 24
+ROWS = {"train": 60, "validation": 30, "test": 50}
+WORDS = "the parcel invoice is fine now but was missing again please help me with my refund order and late payment".split()
+
+SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 64}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "bert": SMALL,
+    "distilbert": {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 64},
+    "roberta": {**SMALL, "type_vocab_size": 1, "pad_token_id": 1},
+    "albert": {**SMALL, "embedding_size": 8},
+    "electra": {**SMALL, "embedding_size": 8},
+    "deberta-v2": {  # as microsoft/deberta-v3-* has it
+        **SMALL, "type_vocab_size": 0, "relative_attention": True, "position_buckets": 8, "norm_rel_ebd": "layer_norm",
+        "share_att_key": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False, "max_relative_positions": -1,
+        "pooler_hidden_size": 16,
+    },
+    "minilm": {**SMALL, "model_type": "bert", "num_attention_heads": 4, "num_hidden_layers": 3},  # BERT's shape, narrow and deep
+    "modernbert": {
+        **SMALL, "global_attn_every_n_layers": 2, "local_attention": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+        "cls_token_id": 1, "sep_token_id": 2,
+    },
+}  # fmt: skip
+"""Tiny configurations of the model families that the line is made for."""
+
+
+def tiny_model(family: str, outputs: int, vocab_size: int = 120, names: tuple[str, ...] | None = None):
+    """A classifier with random weights, large enough for its logits to differ from row to row."""
+    import torch
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    values = dict(FAMILIES[family])
+    labels = names or tuple(f"label {position}" for position in range(outputs))
+    config = AutoConfig.for_model(
+        values.pop("model_type", family),
+        vocab_size=vocab_size,
+        id2label=dict(enumerate(labels)),
+        label2id={name: position for position, name in enumerate(labels)},
+        problem_type="regression" if outputs == 1 else "single_label_classification",
+        **values,
+    )
+    torch.manual_seed(0)
+    model = AutoModelForSequenceClassification.from_config(config, attn_implementation="eager").eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def write_line(folder: Path, regression: bool = False, changes: dict[str, Any] | None = None) -> None:
+    """Fills a folder with all that ``export`` and ``compare`` read.
+
+    Args:
+        folder: Becomes the root of a project.
+        regression: One number to predict instead of three classes.
+        changes: Values for ``params.yaml``, by dotted key.
+    """
+    from stages.tokenization.folder import save_tokenizer
+    from stages.tokenization.wordpiece import train_wordpiece
+
+    labels = Labels(None if regression else QUEUES)
+    generator = random.Random(0)
+    texts = {split: [(_text(generator, 1, 4), _text(generator, 1, 30)) for _ in range(rows)] for split, rows in ROWS.items()}
+    tokenizer = train_wordpiece(lambda: iter([WORDS] * 3), 120)
+    save_tokenizer(tokenizer, MAX_LENGTH, folder / "data/tokenized/tokenizer")
+    for split, rows in texts.items():
+        answers = [generator.random() if regression else generator.randrange(len(QUEUES)) for _ in rows]
+        subjects, bodies = zip(*rows, strict=True)
+        columns = {"subject": subjects, "body": bodies, LABELS: answers, "idx": range(len(rows))}
+        (folder / "data/raw").mkdir(parents=True, exist_ok=True)
+        write_table(pa.table(columns, schema=raw_schema(("subject", "body"), labels)), folder / f"data/raw/{split}.parquet")
+        encoded = tokenizer(list(subjects), list(bodies), truncation="longest_first", max_length=MAX_LENGTH)
+        names = ("input_ids", "attention_mask", "token_type_ids")
+        table = pa.table({**{name: encoded[name] for name in names}, LABELS: answers}, schema=tokenized_schema(True, labels))
+        write_table(table, folder / f"data/tokenized/{split}.parquet")
+    (folder / "data/raw/source.json").write_text(json.dumps({"source": "sample"}))
+    model = tiny_model("bert", labels.outputs, len(tokenizer), labels.names)
+    save_tokenizer(tokenizer, MAX_LENGTH, folder / "models/classifier")
+    model.save_pretrained(folder / "models/classifier")
+    _predict(folder, model)
+    _write_settings(folder, changes or {})
+
+
+def _text(generator: random.Random, least: int, most: int) -> str:
+    return " ".join(generator.choices(WORDS, k=generator.randint(least, most)))
+
+
+def _predict(folder: Path, model: Any) -> None:
+    """Writes what ``evaluate`` writes."""
+    import torch
+
+    split = TokenizedSplit.read(folder / "data/tokenized/test.parquet")
+    logits = np.empty((len(split), split.spec.outputs), dtype=np.float32)
+    with torch.inference_mode():
+        for rows in length_sorted_batches(split.lengths, 16):
+            logits[rows] = model(**{name: torch.from_numpy(values) for name, values in split.pad(rows, 0).items()}).logits.numpy()
+    predictions = logits[:, 0] if split.spec.is_regression else logits.argmax(axis=1)
+    table = pa.table({"idx": np.arange(len(split)), "label": split.labels, "logits": list(logits), "prediction": predictions})
+    (folder / "reports").mkdir()
+    pq.write_table(table, folder / "reports/predictions.parquet")
+    (folder / "metrics").mkdir()
+    (folder / "metrics/evaluate.json").write_text(json.dumps({"accuracy": 0.5, "rows": len(split)}))
+
+
+def _write_settings(folder: Path, changes: dict[str, Any]) -> None:
+    """Puts this project's parameters and graph there, and its code."""
+    (folder / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
+    change_params(folder, {"tokenize.max_length": MAX_LENGTH, **changes})
+    (folder / "dvc.yaml").write_bytes((ROOT / "dvc.yaml").read_bytes())
+    (folder / "stages").symlink_to(ROOT / "stages")
+
+
+def change_params(folder: Path, changes: dict[str, Any]) -> None:
+    """Changes values in ``params.yaml``, by dotted key."""
+    yaml = YAML()
+    values = yaml.load(folder / "params.yaml")
+    for key, value in changes.items():
+        *sections, last = key.split(".")
+        section = values
+        for name in sections:
+            section = section[name]
+        section[last] = value
+    yaml.dump(values, folder / "params.yaml")
