@@ -5,6 +5,7 @@ from pathlib import Path
 PARAMS = Path("params.yaml")
 
 SOURCE = Path("data/source")
+REFERENCE_PROFILE = Path("data/reference/profile.json")
 RAW = Path("data/raw")
 TOKENIZED = Path("data/tokenized")
 TOKENIZER = TOKENIZED / "tokenizer"

@@ -19,13 +19,18 @@ class Segments:
         self.values = values
         self.lengths = lengths
         self._filled = lengths > 0
-        self._starts = (np.cumsum(lengths) - lengths)[self._filled]
+        self._ends = np.cumsum(lengths)
+        self._starts = (self._ends - lengths)[self._filled]
 
     @classmethod
     def of(cls, column: pa.ListArray) -> Self:
         """Takes the values of an Arrow column of lists, without a copy."""
         offsets = column.offsets.to_numpy().astype(np.int64)
         return cls(column.flatten().to_numpy(zero_copy_only=False), np.diff(offsets))
+
+    def row(self, place: int) -> NDArray[Any]:
+        """The values of one row."""
+        return self.values[self._ends[place] - self.lengths[place] : self._ends[place]]
 
     def reduce(self, ufunc: np.ufunc, values: NDArray[Any], empty: int) -> NDArray[np.int64]:
         """Reduces ``values`` (one per value of the column) over each row; ``empty`` stands where a row has none.

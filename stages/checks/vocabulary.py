@@ -27,6 +27,7 @@ class Vocabulary:
         first_id: The token each row starts with; ``None`` when that is one of the text.
         last_id: The token each row ends with; ``None`` when that is one of the text.
         largest_type_id: Of ``token_type_ids``.
+        has_type_ids: Whether rows have ``token_type_ids``: the tokenizer's ``model_input_names`` say so.
     """
 
     largest_id: int
@@ -36,6 +37,7 @@ class Vocabulary:
     first_id: int | None
     last_id: int | None
     largest_type_id: int
+    has_type_ids: bool
 
     @classmethod
     def read(cls, folder: Path, texts: int) -> Self:
@@ -46,8 +48,9 @@ class Vocabulary:
             texts: Texts per row: one or two.
         """
         tokenizer = load_tokenizer(folder)
+        config = json.loads(require(folder / "tokenizer_config.json", "tokenize").read_text(encoding="utf-8"))
         added = tokenizer.get_added_tokens_decoder()
-        unknown = tokenizer.token_to_id(_unknown_token(folder) or "")
+        unknown = tokenizer.token_to_id(_unknown_token(config) or "")
         row = tokenizer.encode("a", "a") if texts == 2 else tokenizer.encode("a")
         marked = [token for token, special in zip(row.ids, row.special_tokens_mask, strict=True) if special]
         return cls(
@@ -58,6 +61,7 @@ class Vocabulary:
             first_id=row.ids[0] if row.special_tokens_mask[0] else None,
             last_id=row.ids[-1] if row.special_tokens_mask[-1] else None,
             largest_type_id=max(row.type_ids),
+            has_type_ids="token_type_ids" in config.get("model_input_names", ()),
         )
 
     def is_special(self) -> NDArray[np.bool_]:
@@ -75,7 +79,6 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def _unknown_token(folder: Path) -> str | None:
-    config: dict[str, Any] = json.loads(require(folder / "tokenizer_config.json", "tokenize").read_text(encoding="utf-8"))
-    token = config.get("unk_token")
+def _unknown_token(config: dict[str, Any]) -> str | None:
+    token: str | dict[str, str] | None = config.get("unk_token")
     return token["content"] if isinstance(token, dict) else token

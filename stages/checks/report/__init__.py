@@ -1,0 +1,1 @@
+"""The report: JSON for machines, a page for people, and the pages of Great Expectations behind it."""

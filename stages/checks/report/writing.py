@@ -1,0 +1,32 @@
+"""Writes ``reports/checks/``."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
+from jinja2 import Environment, FileSystemLoader
+
+from stages.checks.catalog import CHECKS
+from stages.checks.profile import Profile
+from stages.checks.report.data_docs import data_docs_page
+from stages.checks.report.verdict import Verdict
+from stages.outs import write_json
+
+TEMPLATES = Path(__file__).parent / "page"
+
+
+def write_report(folder: Path, verdict: Verdict, results: Sequence[ExpectationSuiteValidationResult], profile: Profile) -> None:
+    """Fills a folder: ``checks.json``, ``index.html``, ``profile.json``, and ``data_docs/`` with Great Expectations' own pages."""
+    write_json(folder / "checks.json", verdict.to_json())
+    (folder / "profile.json").write_text(json.dumps(profile.to_json()) + "\n", encoding="utf-8")
+    (folder / "data_docs").mkdir()
+    for result in results:
+        (folder / "data_docs" / f"{result.suite_name}.html").write_text(data_docs_page(result), encoding="utf-8")
+    (folder / "index.html").write_text(page(verdict, [result.suite_name for result in results]), encoding="utf-8")
+
+
+def page(verdict: Verdict, pages: Sequence[str]) -> str:
+    """The page for people. Whatever comes from the data is escaped."""
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template("index.html.j2").render(verdict=verdict, catalog=CHECKS, pages=pages)
