@@ -16,47 +16,25 @@ Batch = dict[str, NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
-class TokenizedSplit:
-    """A tokenized Parquet file in memory, as flat arrays: 4 bytes a token and 1 a mask, no Python object per row.
+class TokenizedRows:
+    """Tokenized rows in memory, as flat arrays: 4 bytes a token and 1 a mask, no Python object per row.
 
     Attributes:
         values: Per model input, the rows' values one after the other.
         offsets: Where row ``i`` starts, int64 of shape ``[rows + 1]``.
-        labels: int64 or float32 of shape ``[rows]``.
-        spec: What the labels mean.
     """
 
     values: Mapping[str, NDArray[np.integer]]
     offsets: NDArray[np.int64]
-    labels: NDArray[np.int64] | NDArray[np.float32]
-    spec: Labels
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Reads one file of ``data/tokenized/``."""
-        table = pq.read_table(path)
-        names = [name for name in table.column_names if name != LABELS]
-        columns = {name: _one_chunk(table[name]) for name in names}
-        offsets = columns["input_ids"].offsets.to_numpy().astype(np.int64)
-        values = {name: column.values.to_numpy() for name, column in columns.items()}
-        return cls(values, offsets, table[LABELS].to_numpy(), Labels.of(table.schema))
 
     def __len__(self) -> int:
         """Number of rows."""
-        return len(self.labels)
+        return len(self.offsets) - 1
 
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Tokens of each row, special ones included."""
         return np.diff(self.offsets)
-
-    def take(self, rows: NDArray[np.int64]) -> Self:
-        """Some of the rows, in the order given, as a split of their own."""
-        lengths = self.lengths[rows]
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        source = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        values = {name: column[source] for name, column in self.values.items()}
-        return type(self)(values, offsets, self.labels[rows], self.spec)
 
     def pad(self, rows: NDArray[np.int64], pad_token_id: int) -> Batch:
         """Pads some rows on the right to the longest of them.
@@ -73,6 +51,37 @@ class TokenizedSplit:
             padded[real] = values[source]
             batch[name] = padded
         return batch
+
+
+@dataclass(frozen=True)
+class TokenizedSplit(TokenizedRows):
+    """A tokenized Parquet file in memory.
+
+    Attributes:
+        labels: int64 or float32 of shape ``[rows]``.
+        spec: What the labels mean.
+    """
+
+    labels: NDArray[np.int64] | NDArray[np.float32]
+    spec: Labels
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Reads one file of ``data/tokenized/``."""
+        table = pq.read_table(path)
+        names = [name for name in table.column_names if name != LABELS]
+        columns = {name: _one_chunk(table[name]) for name in names}
+        offsets = columns["input_ids"].offsets.to_numpy().astype(np.int64)
+        values = {name: column.values.to_numpy() for name, column in columns.items()}
+        return cls(values, offsets, table[LABELS].to_numpy(), Labels.of(table.schema))
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Some of the rows, in the order given, as a split of their own."""
+        lengths = self.lengths[rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        source = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        values = {name: column[source] for name, column in self.values.items()}
+        return type(self)(values, offsets, self.labels[rows], self.spec)
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.ListArray:

@@ -122,7 +122,9 @@ def main() -> dict[str, float]:
     split = TokenizedSplit.read(require(split_file(TOKENIZED, params.evaluate.split), "tokenize"))
     rows = Rows(split.labels, split.spec, read_logits(require(PREDICTIONS, "evaluate"), len(split)))
     exported = {
-        precision: logits_of(OnnxClassifier(CANDIDATES / model["file"]), split, record["pad_token_id"], params.compare.batch_size)
+        precision: logits_of(
+            OnnxClassifier(CANDIDATES / model["file"]), split, record["pad_token_id"], params.compare.batch_size, precision
+        )
         for precision, model in record["models"].items()
     }
     found, faults = compare(params.compare, exported, rows, params.seed)

@@ -22,7 +22,8 @@ def use_record(classifier: Path, text_columns: Sequence[str], max_length: int) -
         text_columns: The columns that are its text, in their order.
         max_length: Tokens it reads of a row, special ones included.
     """
-    config = json.loads((classifier / "config.json").read_text(encoding="utf-8"))
+    config = _read(classifier / "config.json")
+    tokenizer = _read(classifier / "tokenizer_config.json")
     regression = config.get("problem_type") == "regression"
     return {
         "format": FORMAT,
@@ -31,9 +32,18 @@ def use_record(classifier: Path, text_columns: Sequence[str], max_length: int) -
         "text_columns": list(text_columns),
         "max_length": max_length,
         "pad_token_id": config.get("pad_token_id") or 0,
-        "tokenizer": {"file": "tokenizer.json", "sha256": file_hash(classifier / "tokenizer.json")},
+        "tokenizer": {
+            "file": "tokenizer.json",
+            "sha256": file_hash(classifier / "tokenizer.json"),
+            "truncation_side": tokenizer.get("truncation_side", "right"),
+        },
         "architecture": config["model_type"],
     }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return values
 
 
 def label_names(config: Mapping[str, Any]) -> list[str]:

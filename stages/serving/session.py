@@ -1,14 +1,14 @@
 """An exported model, loaded and ready to be asked."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from stages.batches import TokenizedSplit, length_sorted_batches
+from stages.batches import TokenizedRows, length_sorted_batches
 from stages.errors import StageError
 
 
@@ -64,13 +64,34 @@ class OnnxClassifier:
         return dict(self._session.get_modelmeta().custom_metadata_map)
 
 
-def logits_of(model: OnnxClassifier, split: TokenizedSplit, pad_token_id: int, batch_size: int = 64) -> NDArray[np.float32]:
-    """Logits of every row of a split, in its order; rows of like length share a batch.
+def logits_of(
+    model: OnnxClassifier, rows: TokenizedRows, pad_token_id: int, batch_size: int = 64, progress: str | None = None
+) -> NDArray[np.float32]:
+    """Logits of some rows, in their order; rows of like length share a batch.
+
+    Args:
+        model: The model.
+        rows: At least one.
+        pad_token_id: Of the tokenizer.
+        batch_size: Rows in a batch.
+        progress: A name for a progress bar; ``None`` for no bar.
 
     Returns:
         float32 of shape ``[rows, outputs]``.
     """
-    logits = np.empty((len(split), split.spec.outputs), dtype=np.float32)
-    for rows in length_sorted_batches(split.lengths, batch_size):
-        logits[rows] = model.logits(split.pad(rows, pad_token_id))
+    batches = length_sorted_batches(rows.lengths, batch_size)
+    first = model.logits(rows.pad(batches[0], pad_token_id))
+    logits = np.empty((len(rows), first.shape[1]), dtype=np.float32)
+    logits[batches[0]] = first
+    for batch in _shown(batches[1:], progress):
+        logits[batch] = model.logits(rows.pad(batch, pad_token_id))
     return logits
+
+
+def _shown(batches: Sequence[NDArray[np.int64]], progress: str | None) -> Iterable[NDArray[np.int64]]:
+    if progress is None:
+        return batches
+    from tqdm import tqdm
+
+    bar: Iterable[NDArray[np.int64]] = tqdm(batches, desc=progress, unit="batch", disable=None)
+    return bar

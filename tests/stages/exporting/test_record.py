@@ -10,6 +10,7 @@ from stages.exporting.record import embed, label_names, use_record
 def write_classifier(folder, **config):
     (folder / "config.json").write_text(json.dumps({"model_type": "bert", "id2label": {"0": "no", "1": "yes"}, **config}))
     (folder / "tokenizer.json").write_text("{}")
+    (folder / "tokenizer_config.json").write_text('{"truncation_side": "left"}')
 
 
 def test_class_names_come_in_the_order_of_their_ids():
@@ -28,6 +29,7 @@ def test_a_classifier_is_recorded_with_its_classes(tmp_path):
     record = use_record(tmp_path, ["subject", "body"], 64)
     assert (record["task"], record["labels"], record["pad_token_id"], record["max_length"]) == ("classification", ["no", "yes"], 3, 64)
     assert record["text_columns"] == ["subject", "body"]
+    assert record["tokenizer"]["truncation_side"] == "left"
 
 
 def test_a_regression_has_no_classes(tmp_path):
