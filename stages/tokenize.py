@@ -6,23 +6,21 @@ nothing is padded: the collator does that.
 Writes: ``data/tokenized/{train,validation,test}.parquet``, ``data/tokenized/tokenizer/``, ``metrics/tokenize.json``.
 """
 
-import functools
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from stages.entry import Figures, require, run_stage
-from stages.errors import DataError
 from stages.outs import replace_directory, write_metrics
 from stages.params import ModelParams, TokenizeParams
 from stages.params.loading import load_params
 from stages.paths import METRICS, RAW, SPLITS, TOKENIZED, TOKENIZER, split_file
-from stages.tables import LABELS, ROW_GROUP, read_labels, tokenized_schema, write_batches
+from stages.tables import LABELS, tokenized_schema, write_batches
+from stages.tokenization.rows import RawSplit
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -49,15 +47,16 @@ def run(params: TokenizeParams, model: ModelParams, text_columns: Sequence[str],
     from stages.tokenization.encoding import Encoder
     from stages.tokenization.folder import save_tokenizer
 
-    tokenizer = build_tokenizer(params, model, text_columns, split_file(raw, "train"))
+    sources = {split: RawSplit(split_file(raw, split), text_columns) for split in SPLITS}
+    tokenizer = build_tokenizer(params, model, sources["train"])
     encoders = {split: Encoder(tokenizer, params.max_length, pairs=len(text_columns) == 2) for split in SPLITS}
     for split, encoder in encoders.items():
-        tokenize_split(encoder, split_file(raw, split), text_columns, split_file(target, split))
+        tokenize_split(encoder, sources[split], split_file(target, split))
     save_tokenizer(tokenizer, params.max_length, target / TOKENIZER.name)
     return {split: encoder.counts for split, encoder in encoders.items()}
 
 
-def build_tokenizer(params: TokenizeParams, model: ModelParams, text_columns: Sequence[str], train: Path) -> "PreTrainedTokenizerFast":
+def build_tokenizer(params: TokenizeParams, model: ModelParams, train: RawSplit) -> "PreTrainedTokenizerFast":
     """Loads the tokenizer, or trains it on ``train``, and checks that ``max_length`` suits it and the model.
 
     Raises:
@@ -70,15 +69,15 @@ def build_tokenizer(params: TokenizeParams, model: ModelParams, text_columns: Se
 
     limit = None
     if params.tokenizer is None:
-        texts = functools.partial(read_texts, train, text_columns)
-        tokenizer = train_wordpiece(texts, params.vocab_size)
+        tokenizer = train_wordpiece(train.texts, params.vocab_size)
     else:
         tokenizer = load_tokenizer(params.tokenizer, params.revision)
         limit = length_limit(tokenizer, params.tokenizer, params.revision)
     if model.checkpoint is None:
         limit = positions_of(model.config)
         tokenizer.model_input_names = input_names(tokenizer, has_segments(model.config))
-    check_length(params.max_length, limit, tokenizer.num_special_tokens_to_add(pair=len(text_columns) == 2), len(text_columns))
+    texts = len(train.text_columns)
+    check_length(params.max_length, limit, tokenizer.num_special_tokens_to_add(pair=texts == 2), texts)
     return tokenizer
 
 
@@ -87,41 +86,14 @@ def input_names(tokenizer: "PreTrainedTokenizerFast", segments: bool) -> list[st
     return [name for name in tokenizer.model_input_names if segments or name != "token_type_ids"]
 
 
-def read_rows(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Reads a raw split, some rows at a time.
-
-    Raises:
-        DataError: A column is missing, is no text, or has a null.
-    """
-    file = pq.ParquetFile(path)
-    for name in columns:
-        if name not in file.schema_arrow.names:
-            known = ", ".join(file.schema_arrow.names)
-            raise DataError(f"{path} has no column {name!r}; it has {known}.", "Check data.text_columns, and run `dvc repro download`.")
-    row = 0
-    for batch in file.iter_batches(batch_size=ROW_GROUP, columns=list(columns)):
-        for name in columns:
-            if batch[name].null_count:
-                first = row + batch[name].is_null().index(True).as_py()
-                raise DataError(f"{path}, row {first}: column {name!r} is null.", "Run `dvc repro download`: it lets no null through.")
-        yield batch
-        row += batch.num_rows
-
-
-def read_texts(path: Path, text_columns: Sequence[str]) -> Iterator[list[str]]:
-    """The texts of a raw split, column after column, for training a tokenizer."""
-    for batch in read_rows(path, text_columns):
-        yield from (batch[name].to_pylist() for name in text_columns)
-
-
-def tokenize_split(encoder: "Encoder", source: Path, text_columns: Sequence[str], target: Path) -> None:
+def tokenize_split(encoder: "Encoder", source: RawSplit, target: Path) -> None:
     """Encodes one file into another, in bounded memory."""
     from stages.tokenization.encoding import encode_rows
 
-    schema = tokenized_schema(encoder.token_type_ids, read_labels(source))
-    rows = read_rows(source, [*text_columns, LABELS])
-    with tqdm(total=pq.read_metadata(source).num_rows, desc=source.stem, unit="row", disable=None) as bar:
-        write_batches(target, schema, _counted(encode_rows(encoder, rows, text_columns, schema), bar))
+    schema = tokenized_schema(encoder.token_type_ids, source.labels)
+    rows = source.batches([*source.text_columns, LABELS])
+    with tqdm(total=source.rows, desc=source.path.stem, unit="row", disable=None) as bar:
+        write_batches(target, schema, _counted(encode_rows(encoder, rows, source.text_columns, schema), bar))
 
 
 def _counted(batches: Iterator[pa.RecordBatch], bar: "tqdm[None]") -> Iterator[pa.RecordBatch]:

@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils.hub import cached_file
 
 from stages.errors import StageError
+from stages.tokenization.limits import positions_of
 
 UNLIMITED = 10**9
 """transformers says 1e30 where a tokenizer knows no limit."""
@@ -32,16 +33,23 @@ def load_tokenizer(name: str, revision: str | None) -> PreTrainedTokenizerFast:
     Raises:
         StageError: It is not there, cannot be reached, or has no fast tokenizer.
     """
+    if name.startswith((".", "/", "~")) and not Path(name).is_dir():
+        raise StageError(f"tokenize.tokenizer: {name!r} is no folder.", "A path is read from the root of the project.")
     try:
         declared = str(read_json(name, "tokenizer_config.json", revision).get("tokenizer_class")).removesuffix("Fast")
         loader = getattr(transformers, declared) if declared in PLAIN else transformers.AutoTokenizer
         tokenizer = loader.from_pretrained(name, revision=revision, trust_remote_code=False)
-    except (OSError, ValueError, ImportError, KeyError) as error:
+    except Exception as error:  # a broken file raises whatever its reader stumbles over
         raise StageError(f"tokenize.tokenizer: {name!r} cannot be loaded: {_first_line(error)}", _advice(name)) from None
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise StageError(
             f"tokenize.tokenizer: {name!r} has only a slow tokenizer ({type(tokenizer).__name__}).",
             "The line needs one of the tokenizers library (a tokenizer.json). Choose another checkpoint, or convert this one.",
+        )
+    if tokenizer.pad_token_id is None:
+        raise StageError(
+            f"tokenize.tokenizer: {name!r} has no padding token, which batches need.",
+            "Save a copy of it with one (tokenizer.pad_token = ...; tokenizer.save_pretrained(FOLDER)), and give that folder.",
         )
     return tokenizer
 
@@ -50,8 +58,7 @@ def length_limit(tokenizer: PreTrainedTokenizerFast, name: str, revision: str | 
     """Tokens that the checkpoint can take: what its tokenizer says, else its model's positions. ``None`` when neither says."""
     if tokenizer.model_max_length < UNLIMITED:
         return int(tokenizer.model_max_length)
-    positions = read_json(name, "config.json", revision).get("max_position_embeddings")
-    return positions if isinstance(positions, int) and positions > 0 else None
+    return positions_of(read_json(name, "config.json", revision))
 
 
 def read_json(name: str, file: str, revision: str | None) -> dict[str, Any]:

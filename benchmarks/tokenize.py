@@ -1,0 +1,163 @@
+"""Tokenizing sentence pairs three ways, on the same rows, in alternation.
+
+- ``datasets.map(tokenizer, batched=True)``: what one would write instead, to an Arrow file.
+- The Rust tokenizer alone: ids that nobody keeps. No way through Python can be faster.
+- The stage's way: Parquet to Parquet, with columns built and counts taken.
+
+Run in the root of the project: ``python -m benchmarks.tokenize``. Texts are MRPC's, repeated, where they lie beside the checkout;
+else the sample's vocabulary at random.
+"""
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+from transformers import PreTrainedTokenizerFast
+
+from stages.entry import QUIET
+from stages.tables import Labels, raw_schema, write_batches
+from stages.tokenization.checkpoint import load_tokenizer
+from stages.tokenization.encoding import CHUNK, Encoder
+from stages.tokenization.rows import RawSplit
+from stages.tokenization.wordpiece import train_wordpiece
+from stages.tokenize import tokenize_split
+
+os.environ.update(QUIET)
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+COLUMNS = ["first", "second"]
+Way = Callable[[Path, PreTrainedTokenizerFast, int], None]
+
+
+def pairs() -> list[tuple[str, str]]:
+    """Some thousand sentence pairs."""
+    source = SHARED / "data/mrpc/train.tsv"
+    if source.is_file():
+        lines = source.read_text(encoding="utf-8-sig").splitlines()[1:]
+        return [(first, second) for _, _, _, first, second in (line.split("\t") for line in lines)]
+    random = np.random.default_rng(0)
+    words = np.array(
+        [f"{stem}{ending}" for stem in ("parcel", "invoice", "refund", "order", "carrier", "login") for ending in ("", "s", "ed", "ing")]
+    )
+    return [tuple(" ".join(random.choice(words, random.integers(12, 30))) for _ in COLUMNS) for _ in range(4000)]  # type: ignore[misc]
+
+
+def write_raw(path: Path, rows: int) -> None:
+    """Writes ``rows`` pairs as a raw split, a row group at a time."""
+    texts, schema = pairs(), raw_schema(COLUMNS, Labels(("no", "yes")))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, rows, 10_000):
+            index = range(start, min(start + 10_000, rows))
+            first, second = zip(*(texts[row % len(texts)] for row in index), strict=True)
+            yield pa.record_batch([pa.array(first), pa.array(second), pa.array([row % 2 for row in index]), pa.array(index)], schema=schema)
+
+    write_batches(path, schema, batches())
+
+
+def tokenizer_for(path: Path) -> PreTrainedTokenizerFast:
+    """The tokenizer of ``bert-base-uncased`` where it lies beside the checkout, else one trained on the rows."""
+    folder = SHARED / "hub/models/google-bert/bert-base-uncased"
+    return load_tokenizer(str(folder), None) if folder.is_dir() else train_wordpiece(RawSplit(path, COLUMNS).texts, 8000)
+
+
+def with_datasets(path: Path, tokenizer: PreTrainedTokenizerFast, max_length: int) -> None:
+    """``datasets.map``, without its cache."""
+    import datasets
+
+    datasets.disable_progress_bars()
+    rows = datasets.Dataset.from_parquet(str(path), cache_dir=str(path.parent / "cache"))
+
+    def encode(batch: dict[str, list[str]]) -> Any:
+        return tokenizer(batch["first"], batch["second"], truncation=True, max_length=max_length)
+
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        rows.map(encode, batched=True, remove_columns=COLUMNS, load_from_cache_file=False, cache_file_name=f"{folder}/map.arrow")
+
+
+def with_rust_alone(path: Path, tokenizer: PreTrainedTokenizerFast, max_length: int) -> None:
+    """Encodes and forgets."""
+    encoder = Encoder(tokenizer, max_length, pairs=True)
+    texts = _TEXTS.setdefault(path, list(zip(*pq.read_table(path, columns=COLUMNS).to_pydict().values(), strict=True)))
+    for start in range(0, len(texts), CHUNK):
+        encoder.encode(texts[start : start + CHUNK])
+
+
+_TEXTS: dict[Path, list[tuple[str, str]]] = {}
+
+
+def with_the_stage(path: Path, tokenizer: PreTrainedTokenizerFast, max_length: int) -> None:
+    """Parquet to Parquet."""
+    tokenize_split(Encoder(tokenizer, max_length, pairs=True), RawSplit(path, COLUMNS), path.with_name("tokenized.parquet"))
+
+
+WAYS: dict[str, Way] = {"datasets.map": with_datasets, "Rust tokenizer alone": with_rust_alone, "stage": with_the_stage}
+
+
+def measure(rows: int, rounds: int, max_length: int) -> dict[str, float]:
+    """Rows per second of each way: the median of ``rounds``, after one that does not count."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "train.parquet"
+        write_raw(path, rows)
+        tokenizer = tokenizer_for(path)
+        seconds: dict[str, list[float]] = {name: [] for name in WAYS}
+        for turn in range(rounds + 1):
+            for name, way in WAYS.items():
+                started = time.perf_counter()
+                way(path, tokenizer, max_length)
+                if turn:
+                    seconds[name].append(time.perf_counter() - started)
+    return {name: rows / statistics.median(taken) for name, taken in seconds.items()}
+
+
+def measure_memory(rows: int, max_length: int) -> None:
+    """Prints the peak memory of this process in MB: of the stage's way on ``rows`` rows, and nothing else."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "train.parquet"
+        write_raw(path, rows)
+        with_the_stage(path, tokenizer_for(path), max_length)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def memory_of(rows: int, max_length: int) -> float:
+    """Peak memory in MB, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.tokenize", "--memory-of", str(rows), "--max-length", str(max_length)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def main() -> None:
+    """Measures, and prints two tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=23_496)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--max-length", type=int, default=128)
+    parser.add_argument("--memory-of", type=int, help="measure only the memory of so many rows, in this process")
+    options = parser.parse_args()
+    if options.memory_of:
+        measure_memory(options.memory_of, options.max_length)
+        return
+    speeds = measure(options.rows, options.rounds, options.max_length)
+    table = Table("way", "rows/s", "of datasets.map", "of Rust alone", title=f"{options.rows:,} pairs, {os.cpu_count()} cores")
+    for name, speed in speeds.items():
+        table.add_row(name, f"{speed:,.0f}", f"{speed / speeds['datasets.map']:.2f}", f"{speed / speeds['Rust tokenizer alone']:.2f}")
+    memory = Table("rows", "peak memory of the stage, MB")
+    for rows in (options.rows, options.rows * 8):
+        memory.add_row(f"{rows:,}", f"{memory_of(rows, options.max_length):,.0f}")
+    console = Console()
+    console.print(table, memory)
+
+
+if __name__ == "__main__":
+    main()
