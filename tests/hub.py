@@ -116,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return repository and answer(repository, *rest, **({"query": parse_qs(query)} if answer == self._list else {}))
         return self._missing("EntryNotFound")
 
-    do_HEAD = do_GET
+    do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
 
     def do_POST(self) -> None:
         """``paths-info``: which of some paths there are."""
