@@ -42,7 +42,8 @@ def run_stage(name: str, main: Callable[[], Figures | None]) -> NoReturn:
     except KeyboardInterrupt:
         print(f"{name}: interrupted; nothing half-written was left. `dvc repro` goes on from here.", file=sys.stderr)
         sys.exit(130)
-    write_timing(name, time.perf_counter() - started, figures or {})
+    if int(os.environ.get("RANK", "0")) == 0:  # a stage of several processes notes its cost once
+        write_timing(name, time.perf_counter() - started, figures or {})
     sys.exit(0)
 
 
