@@ -37,7 +37,9 @@ def main() -> Figures:
         except InterruptedRun as interrupted:
             leave(accelerator, interrupted)
         publish(outcome)
-    return figures_of(outcome.run)
+    figures = figures_of(outcome.run)
+    accelerator.end_training()
+    return figures
 
 
 def publish(outcome: Outcome) -> None:
@@ -60,6 +62,7 @@ def leave(accelerator: Accelerator, interrupted: InterruptedRun) -> None:
     if accelerator.is_main_process:
         write_note(interrupted)
         print(f"\ntrain: {interrupted}", file=sys.stderr, flush=True)
+    accelerator.end_training()
     sys.exit(EXIT_CODE)
 
 

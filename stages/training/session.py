@@ -83,7 +83,7 @@ def prepare(params: Params, inputs: Inputs, accelerator: Accelerator, interrupti
     steps = total_steps(settings, order.groups_per_epoch)
     optimizer = build_optimizer(model, settings, accelerator.device)
     schedule = build_schedule(optimizer, settings, steps)
-    tell_plugins(accelerator, model, micro_batch_size)
+    tell_plugins(accelerator, model, micro_batch_size, settings.max_grad_norm)
     if settings.compile is not None:
         model.compile(backend=settings.compile, dynamic=True)
     prepared, optimizer, schedule = accelerator.prepare(model, optimizer, schedule)

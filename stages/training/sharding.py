@@ -22,20 +22,23 @@ def shard_on_cpu(accelerator: Accelerator) -> None:
     accelerator.state.fsdp_plugin = FullyShardedDataParallelPlugin()
 
 
-def tell_plugins(accelerator: Accelerator, model: nn.Module, micro_batch_size: int) -> None:
-    """Names the layers to shard, and the micro batch; launch configurations then need not know the model.
+def tell_plugins(accelerator: Accelerator, model: nn.Module, micro_batch_size: int, max_grad_norm: float | None) -> None:
+    """Names the layers to shard, the micro batch and the clipping; launch configurations then need not know the run.
 
     Args:
         accelerator: Before it prepares the model.
         model: To be prepared.
         micro_batch_size: Examples in one forward pass of one process.
+        max_grad_norm: DeepSpeed clips by itself.
     """
     if accelerator.distributed_type == DistributedType.FSDP:
         plugin = accelerator.state.fsdp_plugin
         if plugin.transformer_cls_names_to_wrap is None:
             plugin.transformer_cls_names_to_wrap = [layer_class(model)]
     if accelerator.distributed_type == DistributedType.DEEPSPEED:
-        accelerator.state.deepspeed_plugin.deepspeed_config["train_micro_batch_size_per_gpu"] = micro_batch_size
+        config = accelerator.state.deepspeed_plugin.deepspeed_config
+        config["train_micro_batch_size_per_gpu"] = micro_batch_size
+        config["gradient_clipping"] = max_grad_norm or 0.0
 
 
 def layer_class(model: nn.Module) -> str:

@@ -85,8 +85,9 @@ class Watch:
         finally:
             with quietly():
                 self._bar.close()
-            with quietly():
-                self._accelerator.end_training()
+            for tracker in getattr(self._accelerator, "trackers", []):  # not end_training: that ends the process group too
+                with quietly():
+                    tracker.finish()
 
     @property
     def seconds(self) -> float:
