@@ -8,13 +8,20 @@ from numpy.typing import NDArray
 from scipy import special, stats
 from sklearn import metrics
 
+from stages.errors import ParamsError
 from stages.tables import Labels
 
 Averaging = Literal["binary", "macro"]
 
 
 def averaging(labels: Labels, wanted: Averaging | None) -> Averaging:
-    """The way F1 is averaged: as wanted, else binary for two classes (class 1 is the positive one) and macro for more."""
+    """The way F1 is averaged: as wanted, else binary for two classes (class 1 is the positive one) and macro for more.
+
+    Raises:
+        ParamsError: Binary is wanted, and there are not two classes.
+    """
+    if wanted == "binary" and labels.outputs != 2:
+        raise ParamsError(f"evaluate.f1: binary is for two classes; the data has {labels.outputs}.", "Set it to macro, or to null.")
     return wanted or ("binary" if labels.outputs == 2 else "macro")
 
 
@@ -39,10 +46,13 @@ def classification_metrics(labels: NDArray[np.int64], predictions: NDArray[np.in
         predictions: Shape ``[rows]``.
         average: ``binary`` scores class 1; ``macro`` averages over the classes seen in either array.
     """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "A single label was found")
+        matthews = float(metrics.matthews_corrcoef(labels, predictions))
     return {
         "accuracy": float(metrics.accuracy_score(labels, predictions)),
         "f1": float(metrics.f1_score(labels, predictions, average=average, zero_division=0)),
-        "matthews_correlation": float(metrics.matthews_corrcoef(labels, predictions)),
+        "matthews_correlation": matthews,
     }
 
 

@@ -46,7 +46,7 @@ class Classifier:
                 folder, use_safetensors=True, attn_implementation="sdpa", dtype=torch.float32
             )
             tokenizer = AutoTokenizer.from_pretrained(folder)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # safetensors and transformers have no common base for what a broken file raises
             raise StageError(f"{folder} cannot be loaded: {str(error).splitlines()[0]}", "Train again: `dvc repro -f train`.") from None
         if model.config.num_labels != labels.outputs:
             raise DataError(
