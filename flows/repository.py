@@ -49,7 +49,7 @@ class Repository:
             GitError: It failed.
         """
         # Nobody sits there to type a password; a hook of the person's would run in a checkout that is not theirs.
-        env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **({} if self._has_author else _author())}
+        env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **({} if self.has_author else _author())}
         command = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
         done = subprocess.run(command, cwd=cwd or self.root, env=env, input=text, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -57,7 +57,8 @@ class Repository:
         return done.stdout.strip()
 
     @property
-    def _has_author(self) -> bool:
+    def has_author(self) -> bool:
+        """Whether git knows who commits here."""
         probe = subprocess.run(["git", "config", "user.email"], cwd=self.root, capture_output=True, check=False)
         return probe.returncode == 0 or "GIT_AUTHOR_EMAIL" in os.environ
 

@@ -9,6 +9,7 @@ from flows.checkout import Checkout
 from flows.repository import Repository, dvc_config
 
 TRAILER = "Prefect-Run"
+SHOWN = ("accuracy", "f1", "pearson", "spearmanr")
 
 
 class NoRemoteError(Exception):
@@ -27,6 +28,11 @@ class Result:
     commit: str
     branch: str | None
 
+    @property
+    def refs(self) -> list[str]:
+        """What there is to push. Another attempt of the same run may have pushed the branch before."""
+        return [f"+{self.branch}"] if self.branch else []
+
 
 def require_remote(repository: Repository) -> None:
     """Finds out before hours of training that there is nowhere to push to.
@@ -41,22 +47,44 @@ def require_remote(repository: Repository) -> None:
 def commit_run(repository: Repository, checkout: Checkout, run: Mapping[str, str], message: str) -> Result:
     """Commits what a run changed, and gives the commit its branch.
 
+    Called again (for another attempt, or because the decision became another), it replaces the run's commit.
+
     Args:
         repository: Where the branch goes.
         checkout: Where the run worked.
         run: ``name`` and ``id`` of the Prefect run.
         message: Body of the commit message.
     """
+    if not has_changes(repository, checkout):
+        return Result(checkout.work.commit, None)
+    text = f"Run {run['name']}: {headline(checkout)}\n\n{_origin(checkout)}\n\n{message}\n\n{TRAILER}: {run['id']}"
     repository.git("add", "--all", cwd=checkout.path)
-    if repository.git("status", "--porcelain", cwd=checkout.path):
-        text = f"Run {run['name']}: {headline(checkout)}\n\n{message}\n\n{TRAILER}: {run['id']}\n"
-        repository.git("-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-", cwd=checkout.path, text=text)
+    if repository.git("rev-parse", "HEAD", cwd=checkout.path) == checkout.work.commit:
+        _commit(repository, checkout, text)
+    elif (
+        repository.git("status", "--porcelain", cwd=checkout.path) or repository.git("log", "-1", "--format=%B", cwd=checkout.path) != text
+    ):
+        _commit(repository, checkout, text, "--amend")
     commit = repository.git("rev-parse", "HEAD", cwd=checkout.path)
-    if commit == checkout.work.commit:
-        return Result(commit, None)
     branch = _free_branch(repository, f"runs/{date.today().isoformat()}-{run['name']}", run["id"])
     repository.git("branch", "--force", branch, commit)
     return Result(commit, branch)
+
+
+def has_changes(repository: Repository, checkout: Checkout) -> bool:
+    """Whether something came out that is not in the commit that was run."""
+    head = repository.git("rev-parse", "HEAD", cwd=checkout.path)
+    return head != checkout.work.commit or bool(repository.git("status", "--porcelain", cwd=checkout.path))
+
+
+def _origin(checkout: Checkout) -> str:
+    work = checkout.work
+    with_parameters = f", with {' '.join(work.overrides)}" if work.overrides else ""
+    return f"The line as of {work.commit[:12]} ({work.ref}){with_parameters}."
+
+
+def _commit(repository: Repository, checkout: Checkout, text: str, *more: str) -> None:
+    repository.git("-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-", *more, cwd=checkout.path, text=text)
 
 
 def _free_branch(repository: Repository, branch: str, run_id: str) -> str:
@@ -68,8 +96,7 @@ def _free_branch(repository: Repository, branch: str, run_id: str) -> str:
 def headline(checkout: Checkout) -> str:
     """The reported metrics in one line."""
     metrics = read_metrics(checkout, "evaluate")
-    shown = [f"{name} {value:.4g}" for name, value in metrics.items() if name not in ("rows", "loss")]
-    return ", ".join(shown[:3]) or "no metrics"
+    return ", ".join(f"{name} {metrics[name]:.4g}" for name in SHOWN if name in metrics) or "no metrics"
 
 
 def read_metrics(checkout: Checkout, stage: str) -> dict[str, float]:

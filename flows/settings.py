@@ -1,7 +1,7 @@
 """What the flows go by, from ``conf/flows.yaml``. Their own models: the line's parameters are the stages' business."""
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from ruamel.yaml import YAML
@@ -38,10 +38,39 @@ class StagePolicy(Section):
         return known + [known[-1]] * (self.retries - len(known))
 
 
+class PromotionPolicy(Section):
+    """When a model may take the place of the one in production.
+
+    Attributes:
+        artifact: Name under ``artifacts:`` in dvc.yaml; it gets the version.
+        stage: Of the registry.
+        metric: What must get better; ``None`` for accuracy, or Pearson's r for a regression.
+        confidence: Of the interval, and of McNemar's test.
+        resamples: Draws of the bootstrap.
+        min_gain: The whole interval must be above it.
+        min_agreement: Share of rows on which ``model.onnx`` predicts what the trained model does.
+        max_abs_diff: Of any logit, between the two.
+        max_megabytes: Of ``model.onnx``.
+        max_latency_ms: Of one row, at the 95th percentile.
+    """
+
+    artifact: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*[a-z0-9]$")] = "onnx"
+    stage: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*[a-z0-9]$")] = "production"
+    metric: Literal["accuracy", "f1", "pearson"] | None = None
+    confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
+    resamples: Annotated[int, Field(ge=200)] = 5000
+    min_gain: float = 0.0
+    min_agreement: Annotated[float, Field(ge=0, le=1)] = 0.999
+    max_abs_diff: Annotated[float, Field(ge=0)] = 1e-3
+    max_megabytes: Annotated[float, Field(gt=0)] = 1000
+    max_latency_ms: Annotated[float, Field(gt=0)] = 250
+
+
 class Settings(Section):
     """``conf/flows.yaml``."""
 
     stages: dict[str, StagePolicy] = {}
+    promotion: PromotionPolicy = PromotionPolicy()
     lock_wait_seconds: Seconds = 600
     max_attempts: Annotated[int, Field(ge=1)] = 4
 

@@ -9,7 +9,7 @@ from prefect.states import Completed
 
 from flows.checkout import Checkout
 from flows.line import Graph, Line, compose
-from flows.repository import Repository, dvc_config
+from flows.repository import dvc_config
 from flows.settings import StagePolicy
 
 UNCACHED: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
@@ -19,7 +19,7 @@ _UNCHANGED = {
 }
 
 
-@task(name="prepare", **UNCACHED)
+@task(name="prepare", task_run_name="prepare", **UNCACHED)
 def prepare(line: Line, checkout: Checkout) -> Graph:
     """Sets the parameters, reads the graph, and restores what the cache has."""
     if checkout.work.overrides:
@@ -50,13 +50,7 @@ def stage_task(stage: str, policy: StagePolicy) -> Task[[Line], State[Any] | Non
     return run
 
 
-@task(name="push", retries=2, retry_delay_seconds=[10, 60], **UNCACHED)
+@task(name="push", task_run_name="push", retries=2, retry_delay_seconds=[10, 60], **UNCACHED)
 def push_artifacts(line: Line) -> None:
     """Sends what the run made to the DVC remote. Before the commit goes out: a commit names what can be fetched."""
     line.dvc("push", what="Pushing artifacts to the DVC remote")
-
-
-@task(name="push commit", retries=2, retry_delay_seconds=[10, 60], **UNCACHED)
-def push_commit(repository: Repository, *refs: str) -> None:
-    """Sends the commit's branch, and its tags, to the git remote."""
-    repository.git("push", "--quiet", "origin", *refs)

@@ -1,0 +1,64 @@
+"""The automations that belong to the flows; ``python -m flows.automations`` creates or updates them by name.
+
+The one that trains on drift is in ``prefect.yaml``, with the deployment that it starts.
+"""
+
+from datetime import timedelta
+
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import StateType
+from prefect.events.actions import ChangeFlowRunState
+from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+
+FLOWS = {"prefect.resource.role": "flow", "prefect.resource.name": ["train", "score"]}
+HEARTBEAT = 30
+"""Seconds between two heartbeats of a run: ``PREFECT_FLOWS_HEARTBEAT_FREQUENCY`` of the workers."""
+_ENDED = ["Completed", "Failed", "Cancelled", "Crashed", "TimedOut"]
+
+
+def automations() -> list[AutomationCore]:
+    """What is to stand on the server."""
+    return [
+        AutomationCore(
+            name="tuneline: pick up a crashed run",
+            description="A run that crashed (its worker was killed, say) goes on where it stopped. Flow `train` gives up by itself.",
+            trigger=EventTrigger(
+                match={"prefect.resource.id": "prefect.flow-run.*"},
+                match_related=FLOWS,
+                expect={"prefect.flow-run.Crashed"},
+                posture=Posture.Reactive,
+                threshold=1,
+            ),
+            actions=[ChangeFlowRunState(state=StateType.SCHEDULED, name="AwaitingRetry", message="Picked up after a crash.")],
+        ),
+        AutomationCore(
+            name="tuneline: notice a run whose machine is gone",
+            description="A run that was silent for three heartbeats has crashed: neither it nor its worker can say so any more.",
+            trigger=EventTrigger(
+                match={"prefect.resource.id": "prefect.flow-run.*"},
+                match_related=FLOWS,
+                after={"prefect.flow-run.heartbeat"},
+                expect={"prefect.flow-run.heartbeat", *(f"prefect.flow-run.{state}" for state in _ENDED)},
+                for_each={"prefect.resource.id"},
+                posture=Posture.Proactive,
+                threshold=1,
+                within=timedelta(seconds=3 * HEARTBEAT),
+            ),
+            actions=[ChangeFlowRunState(state=StateType.CRASHED, message="No heartbeat: the machine of this run is gone.")],
+        ),
+    ]
+
+
+def apply(client: SyncPrefectClient) -> list[str]:
+    """Creates or updates the automations and returns their names."""
+    for automation in automations():
+        standing = client.read_automations_by_name(automation.name)
+        for outdated in standing:
+            client.delete_automation(outdated.id)
+        client.create_automation(automation)
+    return [automation.name for automation in automations()]
+
+
+if __name__ == "__main__":
+    with get_client(sync_client=True) as client:
+        print(*apply(client), sep="\n")

@@ -1,0 +1,112 @@
+"""Everything on one machine with one command: Prefect server (SQLite), work pool, deployments, automations, worker.
+
+``python -m flows.serve``; Ctrl-C ends it all, runs first: what they trained goes on from its checkpoint the next time.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from flows.automations import HEARTBEAT
+
+POOL = "tuneline"
+ROOT = Path(__file__).parents[1]
+SERVER_START = 180.0
+"""Seconds a server may take to answer: its first start migrates the database, on a busy machine for a minute."""
+
+
+def main() -> None:
+    """Serves until interrupted, or until the server or the worker ends by itself."""
+    parser = argparse.ArgumentParser(prog="python -m flows.serve", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1", help="address the server listens on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=4200, help="its port (default: %(default)s)")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    env = settings(f"http://{options.host}:{options.port}/api")
+    with contextlib.suppress(KeyboardInterrupt), server(options.host, options.port, env) as serving:
+        deploy(env)
+        print(f"\nServing at {env['PREFECT_API_URL'].removesuffix('/api')}. In another terminal:\n", flush=True)
+        print(f"  export PREFECT_API_URL={env['PREFECT_API_URL']}\n  prefect deployment run train/train-on-demand --watch\n", flush=True)
+        with ending(prefect("worker", "start", "--pool", POOL, "--name", "local", env=env)) as worker:
+            while worker.poll() is None and serving.poll() is None:
+                time.sleep(0.5)
+        sys.exit("The worker ended." if worker.poll() is not None else "The server ended.")
+
+
+def settings(api: str) -> dict[str, str]:
+    """The environment of server and worker: no telemetry, heartbeats (see flows/automations.py), a worker that looks often."""
+    quiet = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "PREFECT_CLI_PROMPT": "false"}
+    beats = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT), "PREFECT_WORKER_QUERY_SECONDS": "5"}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return {**quiet, **beats, **os.environ, "PREFECT_API_URL": api, "PATH": path}
+
+
+def prefect(*arguments: str, env: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Starts the Prefect command out of reach of the terminal's Ctrl-C: the worker ends before the server does."""
+    return subprocess.Popen([sys.executable, "-m", "prefect", *arguments], cwd=ROOT, env=env, start_new_session=True)
+
+
+@contextlib.contextmanager
+def server(host: str, port: int, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs a server and waits until it answers.
+
+    Raises:
+        SystemExit: It ended, or did not answer in time.
+    """
+    with ending(prefect("server", "start", "--host", host, "--port", str(port), env=env)) as process:
+        until = time.monotonic() + SERVER_START
+        while not _answers(env["PREFECT_API_URL"]):
+            if process.poll() is not None or time.monotonic() > until:
+                sys.exit(f"The Prefect server does not answer at {env['PREFECT_API_URL']}. Is the port taken? Try --port.")
+            time.sleep(0.3)
+        yield process
+
+
+def _answers(api: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{api}/health", timeout=5) as answer:  # noqa: S310 - the address is ours
+            return bool(answer.status == 200)
+    except OSError:  # URLError is one
+        return False
+
+
+def deploy(env: dict[str, str]) -> None:
+    """Creates or updates the work pool, the deployments of ``prefect.yaml`` and the automations.
+
+    Raises:
+        SystemExit: Prefect refused; the message is its own.
+    """
+    for step in (
+        ["prefect", "work-pool", "create", POOL, "--type", "process", "--overwrite"],
+        ["prefect", "--no-prompt", "deploy", "--all"],
+        ["flows.automations"],
+    ):
+        print(f"... {' '.join(step)}", flush=True)
+        done = subprocess.run([sys.executable, "-m", *step], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(done.stdout + done.stderr)
+
+
+@contextlib.contextmanager
+def ending(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """Ends a process at the end of the block: asked first, killed after 40 seconds (a worker waits 30 for its runs)."""
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(40)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+if __name__ == "__main__":
+    main()
