@@ -13,6 +13,8 @@ from stages.errors import StageError
 from tuneline import show
 from tuneline.doctor import command as doctor
 from tuneline.init import command as init
+from tuneline.predict import command as predict
+from tuneline.report import command as report
 
 
 class Commands(TyperGroup):
@@ -42,5 +44,6 @@ def tuneline() -> None:
 
 
 app.command("init")(init.command)
+app.command("predict")(predict.command)
 app.command("show")(show.command)
 app.command("doctor")(doctor.command)
