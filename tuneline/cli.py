@@ -46,4 +46,5 @@ def tuneline() -> None:
 app.command("init")(init.command)
 app.command("predict")(predict.command)
 app.command("show")(show.command)
+app.command("report")(report.command)
 app.command("doctor")(doctor.command)

@@ -1,0 +1,188 @@
+"""What git and dvc.lock know: which version of the model this is, which commit has it, and what came before it."""
+
+import configparser
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+EVALUATED = "metrics/evaluate.json"
+CLASSIFIER = "models/classifier"
+PREDICTIONS = "reports/predictions.parquet"
+RAW = "data/raw"
+_FIELDS = "%H%x1f%h%x1f%cs%x1f%s"
+
+
+def git(root: Path, *words: str) -> str:
+    """What git prints; empty where it fails or is not there."""
+    try:
+        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit, in words."""
+
+    sha: str
+    short: str
+    date: str
+    subject: str
+
+    def __str__(self) -> str:
+        return f"{self.short} {self.date} {self.subject}"
+
+
+def commits(root: Path, *words: str) -> list[Commit]:
+    """Commits that ``git log`` gives, the newest first."""
+    lines = git(root, "log", f"--format={_FIELDS}", *words).splitlines()
+    return [Commit(*line.split("\x1f", 3)) for line in lines]
+
+
+@dataclass(frozen=True)
+class Lock:
+    """One version of ``dvc.lock``: which files belong together."""
+
+    text: str = field(repr=False)
+
+    @cached_property
+    def stages(self) -> Mapping[str, Any]:
+        """Its stages; empty where it is empty or no YAML."""
+        try:
+            loaded = YAML(typ="safe", pure=True).load(self.text)
+        except YAMLError:
+            return {}
+        return dict(loaded.get("stages", {})) if isinstance(loaded, dict) else {}
+
+    def out(self, path: str) -> str | None:
+        """Hash of an out, as DVC writes it."""
+        return next((out["md5"] for stage in self.stages.values() for out in stage.get("outs", []) if out["path"] == path), None)
+
+    def params(self) -> dict[str, Any]:
+        """Every parameter that a stage ran with, by dotted key."""
+        found = {}
+        for stage in self.stages.values():
+            for values in stage.get("params", {}).values():
+                found.update(values)
+        return found
+
+    def code(self) -> dict[str, str]:
+        """Hash of every code file or folder that a stage ran with."""
+        found = {}
+        for stage in self.stages.values():
+            found.update({dep["path"]: dep["md5"] for dep in stage.get("deps", []) if dep["path"].startswith("stages")})
+        return dict(sorted(found.items()))
+
+
+def read_lock(root: Path) -> Lock:
+    """``dvc.lock`` as it lies in the working tree; empty where it is not there."""
+    path = root / "dvc.lock"
+    return Lock(path.read_text(encoding="utf-8") if path.exists() else "")
+
+
+def lock_at(root: Path, revision: str) -> Lock:
+    """``dvc.lock`` of a commit."""
+    return Lock(git(root, "show", f"{revision}:dvc.lock"))
+
+
+def metrics_at(root: Path, revision: str) -> dict[str, float]:
+    """The metrics of a commit; empty where it has none."""
+    try:
+        return dict(json.loads(git(root, "show", f"{revision}:{EVALUATED}")))
+    except ValueError:
+        return {}
+
+
+def commit_of(root: Path, version: str) -> Commit | None:
+    """The commit that brought a version of the model into ``dvc.lock``; ``None`` when it is not committed.
+
+    Looks for the hash in HEAD first: a version that was replaced since belongs to no commit that one stands on.
+    """
+    if version not in git(root, "show", "HEAD:dvc.lock"):
+        return None
+    return next(iter(commits(root, "-1", f"-S{version}", "--", "dvc.lock")), None)
+
+
+def registered(root: Path, version: str, artifact: str) -> list[str]:
+    """Tags of the model registry (gto) on commits that have this version: ``classifier@v1.0.0``, ``classifier#production#1``."""
+    tags = git(root, "tag", "--list", f"{artifact}@*", f"{artifact}#*", "--sort=creatordate").splitlines()
+    return [tag for tag in tags if version in git(root, "show", f"{tag}^{{commit}}:dvc.lock")]
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The result of another commit.
+
+    Attributes:
+        commit: Which.
+        metrics: Of ``metrics/evaluate.json``.
+        comparable: Whether it was measured on the same rows: the same raw data, the same split.
+        lock: ``dvc.lock`` of then.
+        root: The project.
+    """
+
+    commit: Commit
+    metrics: dict[str, float]
+    comparable: bool
+    lock: Lock
+    root: Path
+
+    def file(self, path: str) -> Path | None:
+        """Where a file that the line made then lies in DVC's cache, if it still does. Nothing is fetched."""
+        if md5 := self.lock.out(path):
+            return cached(self.root, md5)
+        folder, _, name = path.rpartition("/")
+        listing = cached(self.root, self.lock.out(folder))
+        if listing is None:
+            return None
+        entries = json.loads(listing.read_text(encoding="utf-8"))
+        return next((cached(self.root, entry["md5"]) for entry in entries if entry["relpath"] == name), None)
+
+
+def earlier(root: Path, current: Mapping[str, float], reference: str | None = None) -> Earlier | None:
+    """The result to compare with: that of ``reference``, else the newest committed one with other metrics.
+
+    Args:
+        root: The project.
+        current: The metrics of now.
+        reference: Any name of a commit.
+    """
+    candidates = commits(root, "-1", reference, "--") if reference else commits(root, "-100", "--", EVALUATED)
+    for commit in candidates:
+        metrics = metrics_at(root, commit.sha)
+        if metrics and (reference or metrics != current):
+            now, then = read_lock(root), lock_at(root, commit.sha)
+            same = _rows_of(now) == _rows_of(then) and None not in _rows_of(now)
+            return Earlier(commit, metrics, same, then, root)
+    return None
+
+
+def _rows_of(lock: Lock) -> tuple[str | None, Any]:
+    return lock.out(RAW), lock.params().get("evaluate.split")
+
+
+def cached(root: Path, md5: str | None) -> Path | None:
+    """Where a file or a folder's listing of that hash lies in DVC's cache, if it does."""
+    if md5 is None:
+        return None
+    return next((path for cache in _caches(root) if (path := cache / "files/md5" / md5[:2] / md5[2:]).is_file()), None)
+
+
+def _caches(root: Path) -> Iterator[Path]:
+    for name in ("config.local", "config"):
+        config = configparser.ConfigParser()
+        try:
+            config.read(root / ".dvc" / name, encoding="utf-8")
+        except (configparser.Error, OSError):
+            continue
+        if folder := config.get("cache", "dir", fallback=None):
+            yield root / ".dvc" / folder
+    yield root / ".dvc/cache"

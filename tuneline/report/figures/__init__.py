@@ -1,0 +1,1 @@
+"""Figures of the report as SVG that follows the page: its width, its font, its light or dark colours."""
