@@ -1,15 +1,17 @@
 """``tuneline show``: what the line made last, how good it is, and which commit it belongs to."""
 
 import json
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
-from ruamel.yaml import YAML
+from rich.text import Text
 
 from stages.errors import StageError
+from tuneline.history import CLASSIFIER, EVALUATED, Lock, commit_of, read_lock, registered
 
 HEADLINES = {
     "accuracy": "accuracy",
@@ -19,14 +21,23 @@ HEADLINES = {
     "spearmanr": "Spearman's rho",
     "loss": "loss",
     "majority_accuracy": "accuracy of always saying the most frequent class",
+    "mean_mse": "squared error of always saying the mean",
     "rows": "rows",
 }
 """The figures of metrics/evaluate.json that a person looks at first, in this order."""
+COMPARED = {
+    "agreement": "answers like the trained model's",
+    "accuracy_drop": "accuracy lost",
+    "pearson_drop": "Pearson's r lost",
+    "max_abs_diff": "largest difference of a logit",
+}
+"""The figures of metrics/compare.json, each of one precision."""
 
 PLACES = {
     "model": "models/classifier",
     "ONNX": "models/onnx",
     "report": "reports/index.html",
+    "model card": "reports/model_card.md",
     "data checks": "reports/checks/index.html",
     "predictions": "reports/predictions.parquet",
 }
@@ -35,14 +46,20 @@ NEXT_STEPS = """\
 Try next:
   dvc exp run -S train.learning_rate=1e-3     another value, compared with  dvc metrics diff
   dvc exp run -S task=mrpc                    another task (conf/task/)
+  tuneline init FILE.csv                      your own data
   tuneline predict FILE                       the model at work"""
 
+Folder = Annotated[Path | None, typer.Argument(help="A folder of exported models, to say what they are; else the project")]
 
-def command() -> None:
+
+def command(folder: Folder = None) -> None:
     """Show what the line made last: how good it is, which commit it belongs to, where it lies."""
-    console = Console()
+    console = Console(soft_wrap=True)
+    if folder is not None:
+        show_export(console, folder)
+        return
     show(console)
-    console.print(NEXT_STEPS, highlight=False, markup=False)
+    console.print(Text(f"\n{NEXT_STEPS}"))
 
 
 def show(console: Console, root: Path = Path()) -> None:
@@ -51,12 +68,12 @@ def show(console: Console, root: Path = Path()) -> None:
     Raises:
         StageError: The line has not run here.
     """
-    metrics = root / "metrics/evaluate.json"
+    metrics = root / EVALUATED
     if not metrics.exists():
         raise StageError(f"{metrics} is not there: the line has not run here yet.", "Run `make run` or `dvc repro`.")
-    console.print(quality_table(_read(metrics), _read(root / "metrics/compare.json"), reported_split(root)))
-    for name, value in {**provenance(root), **places(root)}.items():
-        console.print(f"{name:>12}  {value}", highlight=False, soft_wrap=True, markup=False)
+    lock = read_lock(root)
+    console.print(quality_table(_read(metrics), _read(root / "metrics/compare.json"), reported_split(lock)))
+    _print_facts(console, {**provenance(root, lock), **places(root)})
 
 
 def quality_table(evaluated: Mapping[str, float], compared: Mapping[str, float], split: str) -> Table:
@@ -67,23 +84,26 @@ def quality_table(evaluated: Mapping[str, float], compared: Mapping[str, float],
     for key, title in HEADLINES.items():
         if key in evaluated:
             table.add_row(title, f"{evaluated[key]:,.6g}")
-    table.add_section()
-    for key, value in compared.items():
-        table.add_row(key.replace("_", " "), f"{value:,.6g}")
+    for precision in [key.removesuffix("_agreement") for key in compared if key.endswith("_agreement")]:
+        table.add_section()
+        for key, title in COMPARED.items():
+            if f"{precision}_{key}" in compared:
+                table.add_row(f"ONNX {precision}: {title}", f"{compared[f'{precision}_{key}']:,.6g}")
     return table
 
 
-def provenance(root: Path) -> dict[str, str]:
-    """The version of the model in ``dvc.lock``, and the commit that brought it there."""
-    lock = root / "dvc.lock"
-    if not lock.exists():
-        return {"version": "dvc.lock is not there: the line was never run to the end"}
-    version = next(_outs(lock, "models/classifier"), None)
+def provenance(root: Path, lock: Lock) -> dict[str, str]:
+    """The version of the model in ``dvc.lock``, the commit that brought it there, and its names in the registry."""
+    version = lock.out(CLASSIFIER)
     if version is None:
-        return {"version": "dvc.lock holds no model yet"}
-    if version not in _git(root, "show", "HEAD:dvc.lock"):
-        return {"version": version, "commit": "not committed yet: git add params.yaml dvc.lock metrics && git commit"}
-    return {"version": version, "commit": _git(root, "log", "-1", "--format=%h %cs %s", f"-S{version}", "--", "dvc.lock")}
+        return {"version": "not in dvc.lock: the line was never run to the end"}
+    commit = commit_of(root, version)
+    said = {
+        "version": version,
+        "commit": str(commit) if commit else "not committed yet: git add params.yaml dvc.lock metrics && git commit",
+    }
+    tags = registered(root, version, "classifier") if commit else []
+    return said | ({"registry": ", ".join(tags)} if tags else {})
 
 
 def places(root: Path) -> dict[str, str]:
@@ -91,26 +111,47 @@ def places(root: Path) -> dict[str, str]:
     return {name: path for name, path in PLACES.items() if (root / path).exists()}
 
 
-def reported_split(root: Path) -> str:
+def reported_split(lock: Lock) -> str:
     """The split that metrics/evaluate.json is about, as ``dvc.lock`` has it."""
-    try:
-        lock = YAML(typ="safe", pure=True).load(root / "dvc.lock")
-        return str(lock["stages"]["evaluate"]["params"]["params.yaml"]["evaluate.split"])
-    except (FileNotFoundError, KeyError, TypeError):
-        return "the reported split"
+    return str(lock.params().get("evaluate.split", "the reported split"))
 
 
-def _outs(lock: Path, path: str) -> Iterator[str]:
-    for stage in YAML(typ="safe", pure=True).load(lock)["stages"].values():
-        for out in stage.get("outs", []):
-            if out["path"] == path:
-                yield out["md5"]
+def show_export(console: Console, folder: Path) -> None:
+    """Prints what a folder of exported models says of itself: it may have travelled far from its project.
+
+    Raises:
+        StageError: There are no exported models in it.
+    """
+    record = _read(folder / "export.json")
+    if not record:
+        raise StageError(f"{folder} has no export.json: no models of Tuneline lie there.", "For example: tuneline show models/onnx")
+    made = record.get("provenance", {})
+    metrics = {key: value for key, value in made.get("metrics", {}).items() if key != "split"}
+    console.print(quality_table(metrics, {}, str(made.get("metrics", {}).get("split", "the reported split"))))
+    _print_facts(console, export_facts(record, made))
 
 
-def _read(path: Path) -> dict[str, float]:
+def export_facts(record: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, str]:
+    """What ``export.json`` says, in a few lines."""
+    models = record.get("models", {})
+    parameters = made.get("parameters", {})
+    facts = {
+        "task": f"{record.get('task')}: {', '.join(record.get('text_columns', []))} -> "
+        f"{', '.join(record.get('labels') or []) or 'a number'}",
+        "reads": f"at most {record.get('max_length')} tokens, {record.get('architecture')}",
+        **{f"{name}": f"{model['file']}, {model['bytes'] / 2**20:.1f} MB" for name, model in models.items()},
+        "data": ", ".join(f"{split} {sha[:12]}" for split, sha in made.get("data", {}).get("sha256", {}).items()),
+        "parameters": str(parameters.get("sha256", ""))[:12],
+        "code": str(made.get("code", {}).get("sha256", ""))[:12],
+        "libraries": ", ".join(f"{name} {version}" for name, version in made.get("libraries", {}).items()),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _print_facts(console: Console, facts: Mapping[str, str]) -> None:
+    for name, value in facts.items():
+        console.print(Text(f"{name:>12}  {value}"))
+
+
+def _read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-
-
-def _git(root: Path, *words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
