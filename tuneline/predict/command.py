@@ -56,6 +56,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.predict.textfiles import Dialect
     from tuneline.predict.writing import Columns, open_writer
 
+    check(file, delimiter, encoding)
     source, target = (None if str(place) == "-" else place for place in (file, output))
     kind = input_format or (kind_of(source, "--input-format") if source else "jsonl")
     dialect = Dialect(
@@ -63,7 +64,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
         (quoting or ("literal" if kind == "tsv" else "standard")) == "literal",
         tuple(columns.split(",")) if columns else None,
     )
-    check(source, dialect.delimiter, encoding)
     served = ServedModel.load(model, precision, threads)
     wanted = Wanted(text_columns(text, served.text_columns), tuple(keep or ()))
     written = output_format or (kind_of(target, "--output-format") if target else "jsonl")
@@ -82,15 +82,15 @@ def command(  # noqa: PLR0917 - typer calls it by name
     print(f"{tally.predicted:,} rows{skipped} in {seconds:.1f} s, {tally.predicted / seconds:,.0f} rows/s", file=sys.stderr)
 
 
-def check(source: Path | None, delimiter: str, encoding: str) -> None:
+def check(file: Path, delimiter: str | None, encoding: str) -> None:
     """Refuses what cannot work before anything is loaded.
 
     Raises:
         StageError: The file is not there, or an option is not what it should be.
     """
-    if source is not None and (source.is_dir() or not source.exists()):
-        raise StageError(f"{source} is a folder; name a file in it." if source.is_dir() else f"{source} is not there.")
-    if len(delimiter) != 1:
+    if str(file) != "-" and (file.is_dir() or not file.exists()):
+        raise StageError(f"{file} is a folder; name a file in it." if file.is_dir() else f"{file} is not there.")
+    if delimiter is not None and len(delimiter) != 1:
         raise StageError(f"--delimiter: one character is wanted, not {delimiter!r}.")
     try:
         codecs.lookup(encoding)

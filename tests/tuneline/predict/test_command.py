@@ -1,0 +1,347 @@
+import csv
+import gzip
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import ROOT
+from tests.small_line import QUEUES
+
+PAIR = '{"subject": "the parcel", "body": "is missing"}\n'
+
+
+def source(project, columns=("subject", "body")):
+    return pq.read_table(project / "data/raw/test.parquet").select(list(columns))
+
+
+def expected(project):
+    """Probabilities by the trained model, in torch."""
+    logits = np.stack(pq.read_table(project / "reports/predictions.parquet")["logits"].to_numpy()).astype(np.float64)
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def write_input(table, path):
+    kind = path.name.removesuffix(".gz").rsplit(".", 1)[1]
+    plain = path.with_name(path.name.removesuffix(".gz"))
+    rows = table.to_pylist()
+    if kind == "parquet":
+        pq.write_table(table, plain, row_group_size=7)
+    elif kind == "jsonl":
+        plain.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        with plain.open("w", newline="") as file:
+            writer = csv.DictWriter(file, table.column_names, delimiter="\t" if kind == "tsv" else ",")
+            writer.writeheader()
+            writer.writerows(rows)
+    if plain != path:
+        path.write_bytes(gzip.compress(plain.read_bytes()))
+        plain.unlink()
+    return path
+
+
+def probabilities(lines):
+    return np.array([[line["probabilities"][name] for name in QUEUES] for line in lines])
+
+
+def lines_of(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "csv.gz", "tsv.gz", "jsonl.gz", "parquet.gz"])
+def test_every_kind_of_file_gives_what_the_trained_model_said_of_its_texts(predict, classification, tmp_path, ending):
+    result = predict(write_input(source(classification), tmp_path / f"in.{ending}"))
+    assert result.exit_code == 0, result.output
+    lines = lines_of(result.stdout)
+    assert [line["row"] for line in lines] == list(range(1, 51))
+    np.testing.assert_allclose(probabilities(lines), expected(classification), atol=2e-6)
+    assert [line["label"] for line in lines] == [QUEUES[place] for place in expected(classification).argmax(axis=1)]
+    assert all(line["probability"] == max(line["probabilities"].values()) for line in lines)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_standard_input_is_read_plain_or_packed(predict, classification, tmp_path, kind, packed):
+    content = write_input(source(classification), tmp_path / f"in.{kind}").read_bytes()
+    result = predict("--input-format", kind, given=gzip.compress(content) if packed else content)
+    np.testing.assert_allclose(probabilities(lines_of(result.stdout)), expected(classification), atol=2e-6)
+
+
+def read_output(path):
+    if path.name.endswith("parquet"):
+        return pq.read_table(path).to_pylist()
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    if "jsonl" in path.name:
+        objects = lines_of(content.decode())
+        by_name = [{f"probability_{name}": value for name, value in line.pop("probabilities").items()} for line in objects]
+        return [{**line, **values} for line, values in zip(objects, by_name, strict=True)]
+    return list(csv.DictReader(content.decode().splitlines(), delimiter="\t" if ".tsv" in path.name else ","))
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "csv.gz", "jsonl.gz"])
+def test_every_kind_of_output_holds_the_same(predict, classification, tmp_path, ending):
+    given = write_input(source(classification, ("idx", "subject", "body", "labels")), tmp_path / "in.parquet")
+    assert predict(given, "-o", f"out/deep/out.{ending}", "--keep", "idx").exit_code == 0
+    rows = read_output(tmp_path / f"out/deep/out.{ending}")
+    assert list(rows[0]) == ["row", "idx", "label", "probability", *(f"probability_{name}" for name in QUEUES)]
+    assert [int(row["row"]) for row in rows] == list(range(1, 51))
+    assert [int(row["idx"]) for row in rows] == list(range(50))
+    found = np.array([[float(row[f"probability_{name}"]) for name in QUEUES] for row in rows])
+    np.testing.assert_allclose(found, expected(classification), atol=2e-6)
+
+
+def test_the_same_input_gives_the_same_bytes(predict, classification, tmp_path):
+    given = write_input(source(classification), tmp_path / "in.csv")
+    contents = []
+    for _ in range(2):
+        assert predict(given, "-o", "out.jsonl.gz").exit_code == 0
+        contents.append((tmp_path / "out.jsonl.gz").read_bytes())
+    assert contents[0] == contents[1]
+
+
+def test_a_regression_gives_numbers(predict, regression, tmp_path):
+    given = write_input(source(regression), tmp_path / "in.csv")
+    lines = lines_of(predict(given, model=regression / "models/onnx").stdout)
+    trained = pq.read_table(regression / "reports/predictions.parquet")["prediction"].to_numpy()
+    assert list(lines[0]) == ["row", "prediction"]
+    np.testing.assert_allclose([line["prediction"] for line in lines], trained, atol=1e-5)
+
+
+def test_int8_is_there_for_the_asking(predict, classification, tmp_path):
+    given = write_input(source(classification), tmp_path / "in.csv")
+    found = probabilities(lines_of(predict(given, "--precision", "int8").stdout))
+    assert 1e-6 < np.abs(found - expected(classification)).max() < 0.2
+
+
+def test_columns_may_have_other_names_than_in_training(predict, classification, tmp_path):
+    table = source(classification).rename_columns(["title", "subject"])
+    result = predict(write_input(table, tmp_path / "in.csv"), "--text", "title", "--text", "subject")
+    np.testing.assert_allclose(probabilities(lines_of(result.stdout)), expected(classification), atol=2e-6)
+
+
+def test_a_kept_column_gives_way_to_one_of_the_output(predict, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"subject": "a", "body": "b", "label": "mine", "row": 99}\n')
+    (line,) = lines_of(predict("in.jsonl", "--keep", "label", "--keep", "row").stdout)
+    assert (line["input_label"], line["input_row"], line["row"]) == ("mine", 99, 1)
+    assert line["label"] in QUEUES
+
+
+def test_a_file_without_a_header_is_read_by_the_names_given(predict, tmp_path):
+    (tmp_path / "in.csv").write_text("7,the parcel,is missing\n")
+    (line,) = lines_of(predict("in.csv", "--columns", "id,subject,body", "--keep", "id").stdout)
+    assert line["id"] == "7"
+
+
+def test_a_model_of_one_text_takes_one_text(predict, classification, tmp_path):
+    folder = tmp_path / "single"
+    shutil.copytree(classification / "models/onnx", folder)
+    model = onnx.load(folder / "model.onnx")
+    next(entry for entry in model.metadata_props if entry.key == "text_columns").value = '["text"]'
+    onnx.save(model, folder / "model.onnx")
+    (line,) = lines_of(predict(given=b'{"text": "the parcel is missing"}\n', model=folder / "model.onnx").stdout)
+    assert line["label"] in QUEUES
+
+
+BAD_ROWS = {
+    "too few fields": ("csv", b"subject,body\na,b\nonly one\nc,d\n", r"row 2 \(line 3\): 1 fields, where the header has 2"),
+    "too many fields": ("csv", b"subject,body\na,b\n1,2,3\nc,d\n", r"row 2 \(line 3\): 3 fields, where the header has 2"),
+    "text after a quote": ("csv", b'subject,body\na,b\n"x"y,z\nc,d\n', r"row 2 \(line 3\): .*expected after"),
+    "a byte that is no UTF-8": ("csv", b"subject,body\na,b\n\xe9t\xe9,z\nc,d\n", r"row 2 \(line 3\): byte 0xe9 is not in the encoding"),
+    "rows of several lines before it": ("csv", b'subject,body\n"a\n\na",b\nbad\nc,d\n', r"row 2 \(line 5\): 1 fields"),
+    "a quote in the middle of TSV": ("tsv", b'subject\tbody\n"a\tb\nbad\nc\td\n', r"row 2 \(line 3\): 1 fields"),
+    "no JSON": ("jsonl", PAIR.encode() + b"{broken\n" + PAIR.encode(), r"row 2 \(line 2\): no JSON"),
+    "no object": ("jsonl", PAIR.encode() + b"[1]\n" + PAIR.encode(), r"row 2 \(line 2\): no JSON object"),
+    "a missing key": ("jsonl", PAIR.encode() + b'{"subject": "a"}\n' + PAIR.encode(), r"row 2 \(line 2\): it has no 'body'"),
+    "null": (
+        "jsonl",
+        PAIR.encode() + b'{"subject": null, "body": "b"}\n' + PAIR.encode(),
+        r"row 2 \(line 2\): 'subject' is null, not text",
+    ),
+    "a number": ("jsonl", PAIR.encode() + b'{"subject": 5, "body": "b"}\n' + PAIR.encode(), r"row 2 \(line 2\): 'subject' is 5, not text"),
+    "half a character": ("jsonl", PAIR.encode() + b'{"subject": "\\ud83d", "body": "b"}\n' + PAIR.encode(), "row 2 .*half a character"),
+    "an empty line before it": ("jsonl", PAIR.encode() + b"\n[1]\n" + PAIR.encode(), r"row 2 \(line 3\): no JSON object"),
+}
+
+
+@pytest.mark.parametrize(("kind", "content", "message"), BAD_ROWS.values(), ids=BAD_ROWS)
+def test_a_bad_row_is_named_and_fatal_or_skipped(predict, tmp_path, kind, content, message):
+    (tmp_path / f"in.{kind}").write_bytes(content)
+    stopped = predict(f"in.{kind}", "-o", "out.jsonl")
+    assert stopped.exit_code == 1
+    assert re.search(message, stopped.stderr), stopped.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [f"in.{kind}"], "nothing half-written is left"
+    skipped = predict(f"in.{kind}", "-o", "out.jsonl", "--bad-rows", "skip")
+    assert skipped.exit_code == 0, skipped.stderr
+    assert re.search(f"skipped {message}", skipped.stderr)
+    assert [line["row"] for line in lines_of((tmp_path / "out.jsonl").read_text())] == [1, 3]
+    assert "2 rows, 1 skipped" in skipped.stderr
+
+
+def test_a_null_in_parquet_is_a_bad_row(predict, tmp_path):
+    pq.write_table(pa.table({"subject": ["a", None, "c"], "body": ["d", "e", "f"]}), tmp_path / "in.parquet")
+    assert "row 2: 'subject' is None, not text" in predict("in.parquet").stderr
+    assert [line["row"] for line in lines_of(predict("in.parquet", "--bad-rows", "skip").stdout)] == [1, 3]
+
+
+def test_many_bad_rows_are_counted_not_named(predict, tmp_path):
+    (tmp_path / "in.csv").write_text("subject,body\n" + "bad\n" * 1000 + "a,b\n")
+    result = predict("in.csv", "--bad-rows", "skip")
+    assert "1 rows, 1,000 skipped" in result.stderr
+    assert len(result.stderr.splitlines()) < 30
+
+
+def damaged(content, place=0.6):
+    return content[: int(len(content) * place)]
+
+
+WHOLLY_BAD = {
+    "cut gzip": ("in.csv.gz", damaged(gzip.compress(b"subject,body\n" + b"a,b\n" * 50 + bytes(range(256)))), "damaged gzip file"),
+    "no gzip but for its start": ("in.csv.gz", b"\x1f\x8b" + b"x" * 100, "damaged gzip file"),
+    "no Parquet": ("in.parquet", b"subject,body\n", "no Parquet file"),
+    "no column": ("in.csv", b"title,body\na,b\n", "no column 'subject'"),
+    "other delimiter": ("in.csv", b"subject;body\na;b\n", "--delimiter"),
+    "empty": ("in.csv", b"", "in.csv is empty"),
+    "column twice": ("in.csv", b"subject,body,body\n", "column 'body' twice"),
+    "unknown ending": ("in.xlsx", b"x", "--input-format"),
+    "UTF-16": ("in.csv", "subject,body\na,b\n".encode("utf-16"), "no column 'subject'"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "message"), WHOLLY_BAD.values(), ids=WHOLLY_BAD)
+def test_a_file_that_cannot_be_read_ends_with_one_clear_error_and_leaves_what_was_there(predict, tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "out.csv").write_text("of an earlier run\n")
+    result = predict(name, "-o", "out.csv", "--bad-rows", "skip")
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert (tmp_path / "out.csv").read_text() == "of an earlier run\n"
+    assert {path.name for path in tmp_path.iterdir()} == {name, "out.csv"}
+
+
+WRONG_WORDS = {
+    "no file": (("nowhere.csv",), "nowhere.csv is not there"),
+    "a folder": ((".",), "is a folder"),
+    "delimiter": (("in.csv", "--delimiter", "::"), "--delimiter: one character"),
+    "encoding": (("in.csv", "--encoding", "klingon"), "no encoding that Python knows"),
+    "too few texts": (("in.csv", "--text", "subject"), "the model takes two texts"),
+    "parquet to standard output": (("in.csv", "--output-format", "parquet"), "not written to standard output"),
+    "precision": (("in.csv", "--precision", "fp16"), "no model in fp16; it has fp32, int8"),
+    "unknown output": (("in.csv", "-o", "out.xml"), "--output-format"),
+    "no right to write": (("in.csv", "-o", "/proc/out.csv"), "cannot be written"),
+}
+
+
+@pytest.mark.parametrize(("words", "message"), WRONG_WORDS.values(), ids=WRONG_WORDS)
+def test_what_cannot_work_is_refused_with_what_to_do(predict, tmp_path, words, message):
+    (tmp_path / "in.csv").write_text("subject,body\na,b\n")
+    result = predict(*words)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert not result.stdout
+
+
+def test_another_model_s_tokenizer_is_refused(predict, classification, tmp_path):
+    """It would give ids that mean other words: predictions that look like any others."""
+    folder = tmp_path / "model"
+    shutil.copytree(classification / "models/onnx", folder)
+    content = (folder / "tokenizer.json").read_text()
+    (folder / "tokenizer.json").write_text(content.replace("parcel", "lecrap"))
+    assert "is not the tokenizer that this model was trained with" in predict(given=PAIR.encode(), model=folder).stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "message"), [("tokenizer.json", "tokenizer beside it"), ("model.onnx", "dvc checkout"), ("export.json", "no exported model")]
+)
+def test_an_incomplete_folder_says_what_is_missing(predict, classification, tmp_path, file, message):
+    shutil.copytree(classification / "models/onnx", tmp_path / "model")
+    (tmp_path / "model" / file).unlink()
+    result = predict(given=PAIR.encode(), model=tmp_path / "model")
+    assert (result.exit_code, message in result.stderr) == (1, True)
+
+
+def test_a_foreign_model_is_refused(predict, classification, tmp_path):
+    model = onnx.load(classification / "models/onnx/model.onnx")
+    del model.metadata_props[:]
+    onnx.save(model, tmp_path / "foreign.onnx")
+    assert "was not exported by this project" in predict(given=PAIR.encode(), model=tmp_path / "foreign.onnx").stderr
+
+
+def test_no_rows_give_no_predictions(predict, tmp_path):
+    (tmp_path / "in.csv").write_text("subject,body\n")
+    assert predict("in.csv", "-o", "out.csv").exit_code == 0
+    assert (tmp_path / "out.csv").read_text().startswith("row,label,probability")
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 1
+
+
+def tuneline(*words, **options):
+    return [sys.executable, "-c", f"from tuneline.cli import app; app({[*map(str, words)]})"], {"cwd": ROOT, **options}
+
+
+def test_predicting_imports_neither_torch_nor_transformers(classification, tmp_path):
+    """They take seconds and hundreds of megabytes, and a server has them not."""
+    (tmp_path / "in.jsonl").write_text(PAIR)
+    words = ["predict", str(tmp_path / "in.jsonl"), "--model", str(classification / "models/onnx"), "-o", str(tmp_path / "out.csv")]
+    heavy = {"torch", "transformers", "datasets", "onnx", "pandas", "sklearn", "scipy", "dvc"}
+    code = (
+        f"import sys; from tuneline.cli import app; app({words}, standalone_mode=False);"
+        f"loaded = {heavy} & set(sys.modules); sys.exit(str(loaded) if loaded else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.csv").exists()
+
+
+def test_predictions_come_while_rows_still_arrive(classification):
+    """A window that is full is answered, whatever comes after."""
+    command, options = tuneline("predict", "--model", classification / "models/onnx", "--window", 2)
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, **options
+    ) as running:
+        running.stdin.write(PAIR * 2)
+        running.stdin.flush()
+        assert json.loads(running.stdout.readline())["row"] == 1
+        running.stdin.write(PAIR)
+        running.stdin.close()
+        assert [json.loads(line)["row"] for line in running.stdout] == [2, 3]
+
+
+def test_whoever_reads_the_output_may_stop(classification):
+    command, options = tuneline("predict", "--model", classification / "models/onnx", "--window", 1)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as running:
+        running.stdin.write(PAIR.encode() * 3)
+        running.stdin.flush()
+        running.stdout.readline()
+        running.stdout.close()
+        running.stdin.write(PAIR.encode() * 200)
+        running.stdin.close()
+        assert b"Traceback" not in running.stderr.read()
+
+
+def peak_memory(rows, classification, tmp_path):
+    """In MB, of a process that predicts so many rows."""
+    path = Path(tmp_path, f"{rows}.jsonl.gz")
+    with gzip.open(path, "wt", compresslevel=1) as file:
+        for row in range(rows):
+            file.write(json.dumps({"subject": f"parcel {row}", "body": "is missing"}) + "\n")
+    words = ["predict", str(path), "--model", str(classification / "models/onnx"), "-o", str(tmp_path / "out.parquet"), "--window", "512"]
+    code = (
+        f"import resource; from tuneline.cli import app; app({words}, standalone_mode=False);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def test_ten_times_the_rows_take_no_more_memory(classification, tmp_path):
+    few, many = peak_memory(6_000, classification, tmp_path), peak_memory(60_000, classification, tmp_path)
+    assert many < few + 10
