@@ -13,6 +13,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from flows.automations import HEARTBEAT
 
@@ -48,19 +49,25 @@ def settings(api: str) -> dict[str, str]:
     return {**quiet, **beats, **os.environ, "PREFECT_API_URL": api, "PATH": path}
 
 
-def prefect(*arguments: str, env: dict[str, str]) -> subprocess.Popen[bytes]:
+def prefect(*arguments: str, env: dict[str, str], **more: Any) -> subprocess.Popen[bytes]:
     """Starts the Prefect command out of reach of the terminal's Ctrl-C: the worker ends before the server does."""
-    return subprocess.Popen([sys.executable, "-m", "prefect", *arguments], cwd=ROOT, env=env, start_new_session=True)
+    return subprocess.Popen([sys.executable, "-m", "prefect", *arguments], cwd=ROOT, env=env, start_new_session=True, **more)
 
 
 @contextlib.contextmanager
-def server(host: str, port: int, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def server(host: str, port: int, env: dict[str, str], **more: Any) -> Iterator[subprocess.Popen[bytes]]:
     """Runs a server and waits until it answers.
+
+    Args:
+        host: Address it listens on.
+        port: Its port.
+        env: Of the process.
+        more: For ``subprocess.Popen``.
 
     Raises:
         SystemExit: It ended, or did not answer in time.
     """
-    with ending(prefect("server", "start", "--host", host, "--port", str(port), env=env)) as process:
+    with ending(prefect("server", "start", "--host", host, "--port", str(port), env=env, **more)) as process:
         until = time.monotonic() + SERVER_START
         while not _answers(env["PREFECT_API_URL"]):
             if process.poll() is not None or time.monotonic() > until:

@@ -4,11 +4,16 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from flows.repository import Repository
+from flows.line import compose
+from flows.processes import Programs
+from flows.repository import Repository, dvc_config
+
+from .server import Prefect, prefect_server
 
 TOY = Path(__file__).parent / "toy"
 
@@ -20,7 +25,7 @@ def sh(*command: str, cwd: Path, **more) -> str:
 
 @pytest.fixture(scope="session")
 def toy_template(tmp_path_factory, homes) -> Path:
-    """Made once: initialising DVC takes a second."""
+    """Made once. Its three tasks have run before, so that most runs of the tests find their stages in DVC's cache."""
     root = tmp_path_factory.mktemp("toy") / "repo"
     shutil.copytree(TOY, root, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "gitignore").rename(root / ".gitignore")
@@ -32,6 +37,12 @@ def toy_template(tmp_path_factory, homes) -> Path:
     sh("git", "config", "user.name", "Tests", cwd=root)
     sh("git", "add", "--all", cwd=root)
     sh("git", "commit", "--quiet", "--message=The line in miniature", cwd=root)
+    with Programs(root, "toy") as programs:
+        for overrides in ([], ["task=strong"], ["task=weak"]):
+            compose(root, dvc_config(root), overrides)
+            programs.run(["dvc", "repro", "--quiet"], "The line in miniature", lambda _line: None)
+    sh("git", "checkout", "--quiet", ".", cwd=root)
+    sh("git", "clean", "--quiet", "-fdx", "--exclude=.dvc", cwd=root)
     return root
 
 
@@ -42,3 +53,10 @@ def toy(toy_template, tmp_path, monkeypatch) -> Repository:
     shutil.copytree(toy_template, root, symlinks=True)
     monkeypatch.setenv("TUNELINE_REPOSITORY", str(root))
     return Repository(root)
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory, homes) -> Iterator[Prefect]:
+    """One Prefect server for all tests of a session: it takes most of a minute to be ready."""
+    with prefect_server(tmp_path_factory.mktemp("prefect") / "home") as served:
+        yield served

@@ -1,0 +1,129 @@
+"""A Prefect server and workers of the tests' own: free port, SQLite in a temporary folder, real processes."""
+
+import contextlib
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psutil
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, LogFilter, LogFilterFlowRunId
+from prefect.client.schemas.objects import FlowRun, TaskRun
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Cancelling
+
+from flows import serve
+from flows.processes import MARK
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def until(condition: Callable[[], Any], seconds: float, what: str) -> Any:
+    """Waits for something that comes true, and returns it."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain for {what}"
+        time.sleep(0.2)
+    return found
+
+
+@dataclass
+class Prefect:
+    """The server, as a test sees it."""
+
+    env: dict[str, str]
+    logs: Path
+    client: SyncPrefectClient
+    workers: list[subprocess.Popen] = field(default_factory=list)
+
+    @property
+    def api(self) -> str:
+        return self.env["PREFECT_API_URL"]
+
+    def start_worker(self) -> subprocess.Popen:
+        with (self.logs / f"worker-{len(self.workers)}.log").open("w") as log:
+            command = ("worker", "start", "--pool", serve.POOL, "--name", f"worker-{len(self.workers)}")
+            self.workers.append(serve.prefect(*command, env=self.env, stdout=log, stderr=log))
+        return self.workers[-1]
+
+    def stop_workers(self) -> None:
+        for worker in self.workers:
+            with serve.ending(worker):
+                pass
+
+    def submit(self, deployment: str, root: Path, **parameters: Any) -> UUID:
+        """Asks for a run of a deployment on a repository of the test's."""
+        found = self.client.read_deployment_by_name(deployment)
+        env = {"env": {"TUNELINE_REPOSITORY": str(root)}}
+        return self.client.create_flow_run_from_deployment(found.id, parameters=parameters, job_variables=env).id
+
+    def run(self, run: UUID) -> FlowRun:
+        return self.client.read_flow_run(run)
+
+    def wait(self, run: UUID, *states: str, seconds: float = 120) -> FlowRun:
+        """Waits until a run is in one of some states; in a final one by default."""
+
+        def arrived() -> FlowRun | None:
+            found = self.run(run)
+            return found if (found.state.name in states if states else found.state.is_final()) else None
+
+        return until(arrived, seconds, f"run {run} to be {' or '.join(states) or 'over'}: {self.run(run).state}; {self.said(run)[-20:]}")
+
+    def tasks(self, run: UUID) -> dict[str, TaskRun]:
+        only = FlowRunFilter(id=FlowRunFilterId(any_=[run]))
+        return {task.name: task for task in self.client.read_task_runs(flow_run_filter=only)}
+
+    def said(self, run: UUID) -> list[str]:
+        """The run's log, as the API has it."""
+        return [log.message for log in self.client.read_logs(LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run])))]
+
+    def cancel(self, run: UUID) -> None:
+        self.client.set_flow_run_state(run, Cancelling())
+
+
+def processes_of(run: FlowRun) -> list[str]:
+    """Command lines of all that a run started and that still runs."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK, "").startswith(run.name) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline()))
+    return found
+
+
+def kill_outright(process: subprocess.Popen) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+@contextlib.contextmanager
+def prefect_server(home: Path) -> Iterator[Prefect]:
+    """Serves, with work pool, deployments and automations as ``python -m flows.serve`` makes them; without a worker."""
+    port = free_port()
+    home.mkdir(parents=True, exist_ok=True)
+    env = {
+        **serve.settings(f"http://127.0.0.1:{port}/api"),
+        "PREFECT_HOME": str(home),
+        "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "5",
+        "PREFECT_SERVER_UI_ENABLED": "false",
+    }
+    with (home / "server.log").open("w") as log, serve.server("127.0.0.1", port, env, stdout=log, stderr=log):
+        serve.deploy(env)
+        with temporary_settings({PREFECT_API_URL: env["PREFECT_API_URL"]}), get_client(sync_client=True) as client:
+            served = Prefect(env, home, client)
+            try:
+                yield served
+            finally:
+                served.stop_workers()

@@ -1,0 +1,189 @@
+"""Flow ``train`` against a real Prefect server, on the line in miniature. test_deployments.py runs it through a worker."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+from prefect.client.schemas.objects import FlowRun
+from prefect.events.filters import EventFilter, EventNameFilter
+
+from flows.registry import Registry
+from flows.rollback import rollback
+from flows.train import train
+
+from .conftest import sh
+from .server import until
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def run(served, toy):
+    """Runs the flow in this process and returns the run as the API has it."""
+
+    def run(**parameters) -> FlowRun:
+        state = train(**parameters, return_state=True)
+        return served.run(state.state_details.flow_run_id)
+
+    return run
+
+
+def branches(toy) -> list[str]:
+    return sh("git", "branch", "--list", "runs/*", "--format=%(refname:short)", cwd=toy.root).split()
+
+
+def events(served, name: str) -> list:
+    found = served.client.request(
+        "POST", "/events/filter", json={"filter": EventFilter(event=EventNameFilter(name=[name])).model_dump(mode="json")}
+    )
+    return found.json()["events"]
+
+
+def test_a_run_ends_as_a_commit_that_dvc_can_compare(run, served, toy):
+    flow_run = run()
+    assert flow_run.state.is_completed(), flow_run.state.message
+    tasks = served.tasks(flow_run.id)
+    stages = {"download", "tokenize", "validate", "train", "evaluate", "export", "compare"}
+    assert {name for name in tasks if "stage" in tasks[name].tags} == stages
+    assert set(tasks) == stages | {"prepare", "gate", "promote"}
+    assert all(task.state.is_completed() for task in tasks.values())
+
+    (branch,) = branches(toy)
+    assert branch.startswith("runs/20")
+    assert branch.endswith(flow_run.name)
+    changed = set(sh("git", "diff", "--name-only", "main", branch, cwd=toy.root).split())
+    assert changed == {"dvc.lock", *(f"metrics/{stage}.json" for stage in ("tokenize", "validate", "train", "evaluate", "compare"))}
+    compared = json.loads(sh("dvc", "metrics", "diff", "main", branch, "--json", cwd=toy.root))
+    assert compared["metrics/evaluate.json"]["accuracy"]["new"] == pytest.approx(0.825)
+    message = sh("git", "log", "-1", "--format=%B", branch, cwd=toy.root)
+    assert message.startswith(f"Run {flow_run.name}: accuracy 0.825")
+    assert "accuracy over the majority" in message
+    assert f"Prefect-Run: {flow_run.id}" in message
+
+    assert sh("git", "status", "--porcelain", cwd=toy.root) == "", "a person's working tree is left alone"
+    assert not [path for path in toy.state.iterdir() if path.is_dir()], "the checkout is cleaned up"
+
+    # Its first model beats the majority; what is in production can be fetched by its name.
+    sh("dvc", "artifacts", "get", ".", "onnx", "--stage", "production", "--out", "fetched", cwd=toy.root)
+    assert (toy.root / "fetched" / "model.onnx").exists()
+
+
+def test_the_output_of_stages_reaches_the_runs_log_while_they_run(run, served):
+    flow_run = run(overrides=["train.steps=40"], promote=False)
+    said = until(lambda: served.said(flow_run.id), 20, "logs")
+    assert "> python toy.py launch" in said
+    assert [line for line in said if line.startswith("train: ")] == ["train: 40/40"], "a progress bar leaves its last state"
+
+
+def test_stages_that_dvc_skips_show_as_such(run, served, toy):
+    first = run(promote=False)
+    assert {task.state.name for name, task in served.tasks(first.id).items() if name != "prepare"} == {"Restored"}
+    (branch,) = branches(toy)
+    again = run(ref=branch, promote=False)
+    tasks = served.tasks(again.id)
+    assert {task.state.name for name, task in tasks.items() if name != "prepare"} == {"Skipped"}
+    assert branches(toy) == [branch], "nothing new, so no commit"
+    assert Registry(toy, "onnx").tags() == set(), "nothing is promoted when that is not asked for"
+
+
+def test_a_failing_stage_fails_the_run_with_its_error(run, served, toy):
+    flow_run = run(overrides=["validate.fails=true"])
+    assert flow_run.state.is_failed()
+    assert "3 rows hold a label that has no name" in flow_run.state.message
+    tasks = served.tasks(flow_run.id)
+    assert tasks["validate"].state.is_failed()
+    assert tasks["validate"].run_count == 1, "bad data stays bad: no retry"
+    assert "train" not in tasks, "the line stops before the training"
+    assert branches(toy) == []
+    (kept,) = [path for path in toy.state.iterdir() if path.is_dir()]
+    assert json.loads((kept / "reports" / "checks" / "checks.json").read_text()) == {"passed": False, "checks": []}
+
+
+def test_a_download_that_fails_is_tried_again(run, served, tmp_path):
+    flow_run = run(overrides=["data.fails=2", f"data.counter={tmp_path / 'counter'}"], promote=False)
+    assert flow_run.state.is_completed()
+    assert served.tasks(flow_run.id)["download"].run_count == 3
+
+
+def test_a_stage_that_takes_too_long_is_stopped(run, served, toy):
+    settings = toy.root / "conf" / "flows.yaml"
+    settings.write_text("stages: {train: {timeout_minutes: 0.05}}\n")
+    flow_run = run(overrides=["train.pause=0.1", "train.steps=600"])
+    assert flow_run.state.is_failed()
+    assert served.tasks(flow_run.id)["train"].state.name == "TimedOut"
+    said = until(lambda: [line for line in served.said(flow_run.id) if "checkpoint saved" in line], 20, "last words")
+    assert said, "it was stopped, not killed: its last words are in the log"
+
+
+def test_better_is_promoted_worse_is_rejected_and_rollback_works(run, served, toy):
+    registry = Registry(toy, "onnx")
+    run()
+    assert registry.in_stage("production").name == "v0.1.0"
+    strong = run(task="strong", overrides=["compare.agreement=0.9999"])
+    assert "v0.2.0 in production" in strong.state.message
+    promoted = registry.in_stage("production")
+    params = sh("git", "show", f"{promoted.commit}:params.yaml", cwd=toy.root)
+    assert "skill: 0.9" in params
+    assert "agreement: 0.9999" in params
+    assert "with task=strong compare.agreement=0.9999" in sh("git", "log", "-1", "--format=%B", promoted.commit, cwd=toy.root)
+    weak = run(task="weak")
+    assert weak.state.is_completed(), "a model that is not better is no failure"
+    assert registry.in_stage("production") == promoted
+
+    (artifact,) = served.client.read_latest_artifacts(artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=["promotion"])))
+    assert artifact.data.startswith("# Not promoted")
+    assert "accuracy over production" in artifact.data
+    told = until(lambda: events(served, "tuneline.model.rejected"), 30, "the event")
+    assert told[0]["payload"]["before"] == "v0.2.0"
+    assert told[0]["payload"]["difference"] < 0
+    assert until(lambda: events(served, "tuneline.model.promoted"), 30, "the event")
+    assert len(branches(toy)) == 3, "a rejected run is kept to be compared"
+
+    rollback(registry, "production", None, "The test says so.")
+    assert registry.in_stage("production").name == "v0.1.0"
+
+
+def test_a_push_without_a_remote_is_refused_before_anything_runs(run, served):
+    flow_run = run(push=True)
+    assert flow_run.state.is_failed()
+    assert "DVC has no default remote" in flow_run.state.message
+    assert served.tasks(flow_run.id) == {}
+
+
+def test_what_is_pushed_can_be_fetched_elsewhere(run, toy, tmp_path):
+    """Another machine, with nothing but the git remote and the DVC remote, gets the model in production."""
+    sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
+    sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
+    sh("dvc", "remote", "add", "--default", "shelf", str(tmp_path / "shelf"), cwd=toy.root)
+    sh("git", "commit", "--quiet", "--all", "--message=A remote", cwd=toy.root)
+    sh("git", "push", "--quiet", "origin", "main", cwd=toy.root)
+    flow_run = run(ref="origin/main", push=True)
+    assert flow_run.state.is_completed(), flow_run.state.message
+    sh("git", "clone", "--quiet", str(tmp_path / "origin.git"), "elsewhere", cwd=tmp_path)
+    sh("dvc", "artifacts", "get", ".", "onnx", "--stage", "production", "--out", "fetched", cwd=tmp_path / "elsewhere")
+    assert (tmp_path / "elsewhere" / "fetched" / "model.onnx").exists()
+    assert sh("git", "branch", "--remotes", "--list", "origin/runs/*", cwd=tmp_path / "elsewhere").strip()
+
+
+@pytest.mark.parametrize("parameters", [{"ref": "--upload-pack=evil"}, {"overrides": ["--force"]}, {"task": "../../etc/passwd"}])
+def test_parameters_that_are_no_such_thing_are_refused(run, parameters):
+    flow_run = run(**parameters)
+    assert flow_run.state.is_failed()
+    assert "Validation of flow parameters failed" in flow_run.state.message
+
+
+def test_importing_the_flows_does_not_import_torch_or_the_stages(root):
+    names = sorted(path.stem for path in (root / "flows").glob("*.py") if path.stem not in ("__init__", "guardian", "latency"))
+    script = f"import sys, importlib\nfor name in {names}: importlib.import_module('flows.' + name)\nprint(*sorted(sys.modules))"
+    loaded = set(sh(sys.executable, "-c", script, cwd=root).split())
+    assert not {"torch", "transformers", "datasets", "stages", "great_expectations", "onnxruntime"} & loaded
+
+
+def test_no_flow_hides_a_library(root):
+    """Prefect puts this folder first on the path: ``import profile`` must not find a flow."""
+    ours = {path.stem for path in Path(root / "flows").glob("*.py")} - {"__init__"}
+    assert not ours & set(sys.stdlib_module_names)
+    script = f"import importlib.util as u; print(*[n for n in {sorted(ours)} if u.find_spec(n)])"
+    assert sh(sys.executable, "-P", "-c", script, cwd=Path("/")).split() == []
