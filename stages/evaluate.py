@@ -1,14 +1,15 @@
-"""Scores the trained classifier on the reported split.
+"""Scores the trained classifier on the reported split: its metrics, those of parts of the split, and how it behaves.
 
-Reads: ``models/classifier/``, ``data/tokenized/`` (the reported split, and the labels of train for the baseline), the section
-``evaluate``.
-Computes: the logits of every row, once; metrics through the evaluate library; curves.
-Writes: ``reports/predictions.parquet``, ``plots/evaluation/``, ``metrics/evaluate.json``.
+Reads: ``models/classifier/``; the reported split in ``data/tokenized/`` and ``data/raw/``; the labels of train, for the baseline;
+``conf/behaviour/NAME.yaml``; the section ``evaluate``.
+Computes: the logits of every row, once; metrics through the evaluate library; curves; metrics by slice; behaviour tests.
+Writes: ``reports/predictions.parquet``, ``reports/slices.json``, ``reports/behaviour.json``, ``plots/evaluation/``,
+``metrics/evaluate.json``. A behaviour test below its ``min_pass_rate`` stops the line, after all that is written.
 """
 
 import time
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,18 +17,26 @@ from numpy.typing import NDArray
 
 from stages.batches import TokenizedSplit
 from stages.entry import Figures, require, run_stage
-from stages.errors import DataError
-from stages.outs import replace_directory, replace_file, write_metrics
+from stages.errors import GateError
+from stages.outs import replace_directory, replace_file, write_json, write_metrics
 from stages.params import EvaluateParams
 from stages.params.loading import load_params
-from stages.paths import CLASSIFIER, METRICS, PLOTS, PREDICTIONS, TOKENIZED, split_file
+from stages.paths import CLASSIFIER, METRICS, PLOTS, PREDICTIONS, RAW, REPORTS, TOKENIZED, split_file
 from stages.scoring.baseline import baseline_metrics
+from stages.scoring.behaviour.cases import Rows
+from stages.scoring.behaviour.judging import faults, pass_rates, run_suite
+from stages.scoring.behaviour.suite import Suite, read_suite
 from stages.scoring.curves import calibration, calibration_error, probabilities, ranking_metrics
 from stages.scoring.formulas import averaging, loss_of, predictions_of
 from stages.scoring.library import score
-from stages.scoring.plots import write_plots
+from stages.scoring.plots import write_plots, write_slices_plot
 from stages.scoring.predictions import predictions_table
-from stages.tables import LABELS, UNLABELLED, write_table
+from stages.scoring.reading import read_places, read_split, read_texts
+from stages.scoring.slices import Slice, label_slices, length_slices, overlap_slices, score_slices, slices_report, source_slices
+from stages.tables import LABELS, write_table
+
+if TYPE_CHECKING:
+    from stages.scoring.predicting import Classifier
 
 Logits = NDArray[np.float32]
 
@@ -51,44 +60,69 @@ def run(params: EvaluateParams, split: TokenizedSplit, train_labels: NDArray[Any
     return metrics | baseline_metrics(train_labels, split.labels, split.spec, average)
 
 
-def read_split(path: Path) -> TokenizedSplit:
-    """Reads the reported split.
+def slice_split(params: EvaluateParams, split: TokenizedSplit, texts: Sequence[Sequence[str]], logits: Logits) -> dict[str, Any]:
+    """Metrics by slice, for ``reports/slices.json``.
 
-    Raises:
-        DataError: It has no rows, or no labels.
+    Args:
+        params: The section ``evaluate``.
+        split: The rows.
+        texts: Their texts, one list for each column.
+        logits: Shape ``[rows, outputs]``.
     """
-    split = TokenizedSplit.read(path)
-    if len(split) == 0:
-        raise DataError(f"{path} has no rows.", "Report on another split (evaluate.split), or give this one rows (data.splits).")
-    unlabelled = np.flatnonzero(split.labels == UNLABELLED)
-    if len(unlabelled) == len(split) or (len(unlabelled) and not split.spec.is_regression):  # -1 can be a number to predict
-        raise DataError(
-            f"{path}: {len(unlabelled)} of {len(split)} rows have no label, the first is row {unlabelled[0]}.",
-            "Report on a split with labels: evaluate.split.",
-        )
-    return split
+    slices: list[Slice] = [*length_slices(split.lengths)]
+    if len(texts) == 2:
+        slices += overlap_slices(list(zip(*texts, strict=True)))
+    if split.spec.names is not None:
+        slices += label_slices(split.labels, split.spec.names)
+    slices += source_slices(*read_places(split_file(RAW, params.split), RAW / "source.json", params.split))
+    average = "macro" if split.spec.is_regression else averaging(split.spec, params.f1)
+    metric = "pearson" if split.spec.is_regression else "accuracy"
+    return slices_report(score_slices(slices, logits, split.labels, split.spec, average), metric)
 
 
 def main() -> Figures:
     """Loads the model, predicts, scores, and writes the outs."""
-    params = load_params().evaluate
-    split = read_split(require(split_file(TOKENIZED, params.split), made_by="tokenize"))
+    params = load_params()
+    settings = params.evaluate
+    split = read_split(require(split_file(TOKENIZED, settings.split), made_by="tokenize"))
+    texts = read_texts(require(split_file(RAW, settings.split), made_by="download"), params.data.text_columns, len(split))
     train_labels = pq.read_table(require(split_file(TOKENIZED, "train"), made_by="tokenize"), columns=[LABELS])[LABELS].to_numpy()
+    suite = None if settings.behaviour is None else read_suite(settings.behaviour)
     require(CLASSIFIER, made_by="train")
 
     from stages.scoring.predicting import Classifier
 
     classifier = Classifier.load(CLASSIFIER, split.spec)
     started = time.perf_counter()
-    logits = classifier.logits(split, params.batch_size)
+    logits = classifier.logits(split, settings.batch_size)
     seconds = time.perf_counter() - started
-    metrics = run(params, split, train_labels, logits)
+    behaviour = _behave(suite, Rows(texts, split.labels, split.spec), classifier, settings.batch_size)
+    slices = slice_split(settings, split, texts, logits)
+    metrics = run(settings, split, train_labels, logits) | pass_rates(behaviour)
+    if slices["worst"] is not None:
+        metrics[f"worst_slice_{slices['metric']}"] = slices["worst"][slices["metric"]]
+    write_outs(split, logits, slices, behaviour, metrics)
+    if said := faults(behaviour):
+        raise GateError("\n  ".join(["the model does not behave as it must:", *said]), f"Cases stand in {REPORTS / 'behaviour.json'}.")
+    return {"predicting_seconds": round(seconds, 2), "rows_per_second": round(len(split) / seconds, 1)}
+
+
+def _behave(suite: Suite | None, rows: Rows, classifier: "Classifier", batch_size: int) -> list[dict[str, Any]]:
+    return [] if suite is None else run_suite(suite, rows, lambda texts: classifier.ask(texts, batch_size))
+
+
+def write_outs(
+    split: TokenizedSplit, logits: Logits, slices: Mapping[str, Any], behaviour: Sequence[Mapping[str, Any]], metrics: Mapping[str, float]
+) -> None:
+    """Writes everything that the stage makes."""
     with replace_file(PREDICTIONS) as partial:
         write_table(predictions_table(split, logits), partial)
+    write_json(REPORTS / "slices.json", slices)
+    write_json(REPORTS / "behaviour.json", {"tests": list(behaviour)})
     with replace_directory(PLOTS / "evaluation") as partial:
         write_plots(partial, logits, split.labels, split.spec)
+        write_slices_plot(partial, slices)
     write_metrics(METRICS / "evaluate.json", metrics)
-    return {"predicting_seconds": round(seconds, 2), "rows_per_second": round(len(split) / seconds, 1)}
 
 
 if __name__ == "__main__":

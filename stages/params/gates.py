@@ -20,3 +20,5 @@ class EvaluateParams(Section):
     f1: Literal["binary", "macro"] | None = None
     """``null``: binary with two classes, macro with more."""
     batch_size: Annotated[int, Field(ge=1)] = 64
+    behaviour: Annotated[str, Field(pattern=r"^[\w-]+$")] | None = "tickets"
+    """Tests of how the model behaves: ``conf/behaviour/NAME.yaml``. ``null``: none."""

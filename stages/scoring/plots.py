@@ -1,7 +1,7 @@
 """Files of ``plots/evaluation/``, for the templates that dvc.yaml gives them."""
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,12 @@ def write_class_plots(folder: Path, logits: NDArray[np.float32], labels: NDArray
     write_columns(folder / "roc.csv", roc_curve(probability, labels))
     write_columns(folder / "precision_recall.csv", precision_recall_curve(probability, labels))
     write_columns(folder / "calibration.csv", calibration(probability, labels))
+
+
+def write_slices_plot(folder: Path, report: Mapping[str, Any]) -> None:
+    """Writes the score of each slice."""
+    rows = [(f"{one['by']}: {one['slice']}", f"{one[report['metric']]:.6g}", one["rows"]) for one in report["slices"]]
+    write_rows(folder / "slices.csv", ("slice", "score", "rows"), rows)
 
 
 def write_columns(path: Path, columns: Columns | dict[str, NDArray[Any]]) -> None:

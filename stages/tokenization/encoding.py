@@ -16,7 +16,7 @@ from stages.tables import LABELS, ROW_GROUP
 
 CHUNK = 2_000
 """Rows that are encoded at a time: enough for the threads of the tokenizer, few enough for memory (about 100 bytes a token)."""
-Texts = list[str] | list[tuple[str, str]]
+Texts = list[str] | list[tuple[str, ...]]
 T = TypeVar("T")
 
 

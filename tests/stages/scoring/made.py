@@ -16,7 +16,7 @@ QUEUES = Labels(("billing", "delivery", "technical"))
 PARAMS = """
 data: {text_columns: [subject, body], label_column: queue}
 model: {config: {model_type: bert}}
-evaluate: {split: test}
+evaluate: {split: test, behaviour: null}
 """
 
 
