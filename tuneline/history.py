@@ -60,7 +60,7 @@ class Lock:
             loaded = YAML(typ="safe", pure=True).load(self.text)
         except YAMLError:
             return {}
-        return dict(loaded.get("stages", {})) if isinstance(loaded, dict) else {}
+        return dict(loaded.get("stages") or {}) if isinstance(loaded, dict) else {}
 
     def out(self, path: str) -> str | None:
         """Hash of an out, as DVC writes it."""

@@ -140,6 +140,6 @@ def texts_of(raw: Path, rows: Sequence[int], text_columns: Sequence[str]) -> lis
 
     columns = [name for name in text_columns if name in pq.read_schema(raw).names]
     table = pq.read_table(raw, columns=columns)
-    if rows and max(rows) >= table.num_rows:
+    if not rows or not columns or max(rows) >= table.num_rows:
         return [[] for _ in rows]
     return [[(name, str(values[name] or "")) for name in columns] for values in table.take(list(rows)).to_pylist()]

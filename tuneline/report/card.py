@@ -13,7 +13,7 @@ from tuneline.report.headline import TITLES
 from tuneline.report.page import TEMPLATES, Report
 
 CARD = Path("reports/model_card.md")
-HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
+HUB_NAME = re.compile(r"[a-z0-9][\w.-]*(/[a-z0-9][\w.-]*)?", re.ASCII | re.IGNORECASE)
 TASK = "text-classification"
 
 

@@ -40,23 +40,27 @@ class Checks:
 def checks(report: Mapping[str, Any]) -> Checks:
     """Sums up ``reports/checks/checks.json``."""
     entries = [entry for entry in report.get("checks", []) if isinstance(entry, Mapping)]
-    failed = [_failed(entry) for entry in entries if not entry.get("passed")]
+    failed = [_failed(entry) for entry in entries if not _passed(entry)]
     tables: dict[str, tuple[int, int]] = {}
     for entry in entries:
         table = str(entry.get("table", ""))
         passed, total = tables.get(table, (0, 0))
-        tables[table] = (passed + bool(entry.get("passed")), total + 1)
+        tables[table] = (passed + _passed(entry), total + 1)
     return Checks(len(entries), len(entries) - len(failed), sorted(failed, key=lambda check: check.severity != "error"), tables)
 
 
+def _passed(entry: Mapping[str, Any]) -> bool:
+    return bool(entry["status"] == "passed" if "status" in entry else entry.get("passed"))
+
+
 def _failed(entry: Mapping[str, Any]) -> Check:
-    severity = "error" if entry.get("crashed") else str(entry.get("severity", "error"))
+    severity = "error" if entry.get("crashed") or entry.get("status") == "crashed" else str(entry.get("severity", "error"))
     return Check(str(entry.get("check", "?")).replace("_", " "), str(entry.get("table", "")), severity, _found(entry))
 
 
 def _found(entry: Mapping[str, Any]) -> str:
-    if crashed := entry.get("crashed"):
-        return str(crashed)
+    if said := entry.get("crashed") or entry.get("found"):
+        return f"{said} (allowed: {entry['allowed']})" if entry.get("allowed") else str(said)
     if entry.get("unexpected") is not None:
         rows = f" of {entry['rows']:,}" if isinstance(entry.get("rows"), int) else ""
         return f"{entry['unexpected']:,}{rows} rows"

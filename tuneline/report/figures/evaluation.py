@@ -60,7 +60,7 @@ def confidence(predictions: Predictions) -> str:
         width = edges[1] * 0.86
         axes.bar(edges[:-1] + edges[1] / 2, counts[0], width, color=FIRST, alpha=0.85, label="right")
         axes.bar(edges[:-1] + edges[1] / 2, counts[1], width, bottom=counts[0], color=BAD, alpha=0.85, label="wrong")
-        axes.set(xlabel="confidence", ylabel="rows", xlim=(max(0, np.floor(sure.min() * 10) / 10), 1))
+        axes.set(xlabel="confidence", ylabel="rows", xlim=(np.clip(np.floor(sure.min() * 10) / 10, 0, 0.9), 1))
         axes.grid(visible=False, axis="x")
         axes.legend(loc="upper left")
         return to_svg(figure, "confidence", "Rows by confidence, right and wrong answers")

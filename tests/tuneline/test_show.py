@@ -1,0 +1,81 @@
+import re
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from tuneline.cli import app
+
+runner = CliRunner(env={"COLUMNS": "200"})
+
+
+def shown(*words) -> str:
+    done = runner.invoke(app, ["show", *words])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_a_fresh_clone_is_told_how_to_run_the_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = runner.invoke(app, ["show"])
+    assert done.exit_code == 1
+    assert "the line has not run here yet" in done.output
+    assert "make run" in done.output
+
+
+def test_metrics_version_commit_places_and_next_steps_are_shown(made):
+    output = shown()
+    assert re.search(r"accuracy +│ +0\.\d+", output)
+    assert re.search(r"ONNX int8: answers like the trained model's +│ +0\.9 ", output)
+    assert f"{1:032x}.dir" in output
+    assert "Run the line" in output
+    assert "reports/predictions.parquet" in output
+    assert "reports/index.html" not in output, "only what is there"
+    assert "dvc exp run -S train.learning_rate=1e-3" in output
+
+
+def test_an_uncommitted_result_says_how_to_commit_it(made):
+    made.lock(seed=2)
+    assert "not committed yet: git add params.yaml dvc.lock metrics" in shown()
+
+
+def test_names_in_the_registry_are_shown(made):
+    made.git("tag", "classifier@v1.0.0")
+    made.git("tag", "classifier#production#1")
+    assert re.search(r"registry +classifier#production#1, classifier@v1\.0\.0\n", shown())
+
+
+def test_a_folder_of_exported_models_says_what_it_is_far_from_its_project(made, tmp_path_factory, monkeypatch):
+    (made.root / "models/onnx").rename(tmp_path_factory.mktemp("far") / "onnx")
+    monkeypatch.chdir(tmp_path_factory.getbasetemp())
+    output = shown(str(next(tmp_path_factory.getbasetemp().glob("far*/onnx"))))
+    assert "subject, body -> billing, delivery, damage" in output
+    assert "model.onnx, 2.0 MB" in output
+    assert "torch 2.13.0" in output
+
+
+def test_a_folder_without_exported_models_is_refused(tmp_path):
+    done = runner.invoke(app, ["show", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "no models of Tuneline lie there" in done.output
+
+
+@pytest.mark.parametrize("words", [["show"], ["doctor", "--help"], ["init", "--help"], ["report", "--no-latency"]])
+def test_starting_the_command_imports_neither_torch_nor_transformers(made, words):
+    code = (
+        "import sys\nfrom tuneline.cli import app\napp(sys.argv[1:], standalone_mode=False)\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'great_expectations'} & set(sys.modules)\nassert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], cwd=made.root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_show_needs_no_arrays(made):
+    """Its start-up is what `make run` and every prompt pay."""
+    code = (
+        "import sys\nfrom tuneline.cli import app\napp(['show'], standalone_mode=False)\n"
+        "heavy = {'numpy', 'pyarrow', 'matplotlib', 'jinja2', 'pandas', 'onnxruntime'} & set(sys.modules)\nassert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=made.root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
