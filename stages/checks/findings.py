@@ -73,6 +73,9 @@ def _found(outcome: Outcome, rule: Rule) -> str:
         return outcome.crashed
     if outcome.missing:
         return f"no row of class {', '.join(map(str, outcome.missing))}"
+    if isinstance(rule, Drift):
+        measure = "population stability index" if "stability_index" in outcome.type else "Kolmogorov-Smirnov distance"
+        return f"{measure} {number(outcome.observed)}"
     if outcome.rows is None:
         return share(outcome.observed) if isinstance(rule, AtMost) else number(outcome.observed)
     if outcome.table.kind == "between":
@@ -84,7 +87,7 @@ def _found(outcome: Outcome, rule: Rule) -> str:
 def _allowed(outcome: Outcome, rule: Rule) -> str:
     if isinstance(rule, Drift):
         limit = outcome.arguments["max_value"]
-        return f"at most {number(limit)}, unless chance alone makes as much more often than once in {round(1 / rule.significance):,}"
+        return f"at most {number(limit)}, or what chance alone makes once in {round(1 / rule.significance):,}"
     if isinstance(rule, AtMost):
         return f"at most {share(rule.max)}"
     if isinstance(rule, AtLeast | RowCount):

@@ -10,7 +10,7 @@ from great_expectations.data_context.types.base import ProgressBarsConfig
 
 from stages.checks.suites.table import Table
 
-RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": 5, "unexpected_index_column_names": ["row"]}
+RESULT_FORMAT = {"result_format": "BASIC", "partial_unexpected_count": 5}
 """Bounds what a result carries; Great Expectations counts all failing rows all the same."""
 BULKY = ("batch_id", "edges", "counts", "mostly")
 """Arguments left out of the machine-readable result: bins of a hundred numbers, and what ``allowed`` says better."""

@@ -83,7 +83,7 @@ class ValidateParams(Section):
     conflicting_labels: AtMost = AtMost(severity="error", max=0.02)
     duplicates: AtMost = AtMost(severity="warning", max=0.05)
     leakage: AtMost = AtMost(severity="error", max=0.02)
-    near_duplicates: NearDuplicates = NearDuplicates(severity="warning", max=0.05, similarity=0.8, rows=5000)
+    near_duplicates: NearDuplicates = NearDuplicates(severity="warning", max=0.1, similarity=0.8, rows=5000)
 
     row_count: Rule = Rule(severity="error")
     ids_in_vocabulary: AtMost = AtMost(severity="error", max=0.0)
