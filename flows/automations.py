@@ -25,7 +25,10 @@ def automations() -> list[AutomationCore]:
             trigger=EventTrigger(
                 match={"prefect.resource.id": "prefect.flow-run.*"},
                 match_related=FLOWS,
+                # Of a run that never got as far as running, the next attempt would not either.
+                after={"prefect.flow-run.Running"},
                 expect={"prefect.flow-run.Crashed"},
+                for_each={"prefect.resource.id"},
                 posture=Posture.Reactive,
                 threshold=1,
             ),

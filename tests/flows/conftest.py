@@ -23,8 +23,17 @@ def sh(*command: str, cwd: Path, **more) -> str:
     return subprocess.run(command, cwd=cwd, env=env, check=True, capture_output=True, text=True, **more).stdout
 
 
+@pytest.fixture(autouse=True, scope="session")
+def bytecode(tmp_path_factory):
+    """Dozens of processes import Prefect and DVC: half of their time is compiling, where nothing keeps what was compiled."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("bytecode")))
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        yield
+
+
 @pytest.fixture(scope="session")
-def toy_template(tmp_path_factory, homes) -> Path:
+def toy_template(tmp_path_factory, homes, bytecode) -> Path:
     """Made once. Its three tasks have run before, so that most runs of the tests find their stages in DVC's cache."""
     root = tmp_path_factory.mktemp("toy") / "repo"
     shutil.copytree(TOY, root, ignore=shutil.ignore_patterns("__pycache__"))
@@ -56,7 +65,7 @@ def toy(toy_template, tmp_path, monkeypatch) -> Repository:
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory, homes) -> Iterator[Prefect]:
+def served(tmp_path_factory, homes, bytecode) -> Iterator[Prefect]:
     """One Prefect server for all tests of a session: it takes most of a minute to be ready."""
     with prefect_server(tmp_path_factory.mktemp("prefect") / "home") as served:
         yield served

@@ -13,8 +13,15 @@ from uuid import UUID
 
 import psutil
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, LogFilter, LogFilterFlowRunId
-from prefect.client.schemas.objects import FlowRun, TaskRun
+from prefect.client.schemas.filters import (
+    DeploymentFilter,
+    DeploymentFilterId,
+    FlowRunFilter,
+    FlowRunFilterId,
+    LogFilter,
+    LogFilterFlowRunId,
+)
+from prefect.client.schemas.objects import FlowRun, State, TaskRun
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelling
 
@@ -78,6 +85,14 @@ class Prefect:
             return found if (found.state.name in states if states else found.state.is_final()) else None
 
         return until(arrived, seconds, f"run {run} to be {' or '.join(states) or 'over'}: {self.run(run).state}; {self.said(run)[-20:]}")
+
+    def runs_of(self, deployment: UUID, *states: str) -> list[FlowRun]:
+        only = DeploymentFilter(id=DeploymentFilterId(any_=[deployment]))
+        found = self.client.read_flow_runs(deployment_filter=only)
+        return [run for run in found if not states or run.state.name in states]
+
+    def states(self, run: UUID) -> list[State]:
+        return self.client.read_flow_run_states(run)
 
     def tasks(self, run: UUID) -> dict[str, TaskRun]:
         only = FlowRunFilter(id=FlowRunFilterId(any_=[run]))
