@@ -1,5 +1,6 @@
 """The ready tasks: what `dvc exp run -S task=NAME` writes to params.yaml is whole, and valid."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from stages.params.loading import known_keys, parse_params, read_yaml
 TASKS = ["tickets", "files", "mrpc", "rte", "cola", "stsb", "sst2"]
 
 
+@cache
 def composed(root: Path, *overrides: str) -> dict[str, Any]:
     """What DVC would write to params.yaml: the same call of Hydra."""
     with initialize_config_dir(str(root / "conf"), version_base=None):
