@@ -1,5 +1,6 @@
 """What a person wants to know of each outcome: how many rows, how many are allowed, which are the worst."""
 
+import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -131,13 +132,13 @@ def miss(frame: pd.DataFrame, arguments: Mapping[str, Any]) -> NDArray[np.float6
 
 def _shown(outcome: Outcome) -> list[str]:
     names = [outcome.arguments[key] for key in ("column", "column_A", "column_B") if key in outcome.arguments]
-    if outcome.table.kind == "columns":
-        return ["column", *names]
     return [*names, "similarity"] if "near_duplicate_of" in names else [name for name in names if not name.endswith("_of")]
 
 
 def _plain(value: Any) -> Any:
-    """A number as Python knows it, so that JSON does too; NaN and infinity as words."""
+    """A number as Python knows it, so that JSON does too; NaN and infinity as words. Text as it was before it was escaped."""
+    if isinstance(value, str):
+        return html.unescape(value)
     plain = value.item() if isinstance(value, np.generic) else value
     return str(plain) if isinstance(plain, float) and not np.isfinite(plain) else plain
 

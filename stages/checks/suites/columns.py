@@ -30,10 +30,10 @@ def columns_table(schemas: Mapping[str, tuple[pa.Schema, pa.Schema]]) -> pd.Data
     rows = []
     for kind, (expected, found) in schemas.items():
         wanted, there = described(expected), described(found)
-        rows += [(f"{kind}: {name}", wanted.get(name, ABSENT), there.get(name, ABSENT)) for name in sorted(wanted.keys() | there.keys())]
+        names = sorted(wanted.keys() | there.keys())
+        rows += [[f"{kind} {name}: {types.get(name, ABSENT)}" for types in (wanted, there)] for name in names]
     # Names are the user's, and end up in pages that Great Expectations makes.
-    escaped = [[html.escape(value) for value in row] for row in rows]
-    frame = pd.DataFrame(escaped, columns=["column", "expected", "found"], dtype=object)
+    frame = pd.DataFrame([[html.escape(value) for value in row] for row in rows], columns=["expected", "found"], dtype=object)
     frame.insert(0, "row", range(len(frame)))
     return frame
 
