@@ -44,7 +44,7 @@ PLACES = {
 
 NEXT_STEPS = """\
 Try next:
-  dvc exp run -S train.learning_rate=1e-3     another value, compared with  dvc metrics diff
+  dvc exp run -S train.learning_rate=5e-4     another value, compared with  dvc metrics diff
   dvc exp run -S task=mrpc                    another task (conf/task/)
   tuneline init FILE.csv                      your own data
   tuneline predict FILE                       the model at work"""

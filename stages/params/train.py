@@ -50,7 +50,7 @@ class TrainParams(Section):
     launch: str = "cpu"
     """Launch configuration: ``conf/accelerate/NAME.yaml``."""
 
-    epochs: Positive | None = 3
+    epochs: Positive | None = 4
     max_steps: Positive | None = None
     """Optimizer steps. One of ``epochs`` and ``max_steps`` is given, the other ``null``."""
     global_batch_size: Positive = 32
@@ -62,7 +62,7 @@ class TrainParams(Section):
     1: examples in plain random order."""
 
     optimizer: Literal["adamw", "adam", "adafactor", "sgd"] = "adamw"
-    learning_rate: PositiveFloat = 5e-4
+    learning_rate: PositiveFloat = 1e-3
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     """Of matrices; biases and norms do not decay."""
     betas: Annotated[list[Fraction], Field(min_length=2, max_length=2)] = [0.9, 0.999]

@@ -11,6 +11,10 @@ TOPICS_IN_A_TICKET = (0.45, 0.5, 0.05)
 """Shares of tickets that name one, two or three topics, each of another queue. One of them is broken: it decides."""
 TOPIC_IN_SUBJECT = 0.15
 """Share of the tickets whose subject names one of their topics, whichever. The other subjects say nothing."""
+SETTLED_FIRST = 0.85
+"""Share of the tickets with two topics or more that begin with what is settled, as people do. A bag of words cannot see the
+order; a small model sees it first, and from there learns what is said of which topic. With 0.5 it stays for thousands of
+steps where the bag of words is."""
 GREETED, CONTEXT_GIVEN, CLOSED = 0.65, 0.7, 0.65
 """Shares of the tickets with these. They say nothing about the queue either."""
 
@@ -93,7 +97,7 @@ class _Writer:
         trouble = self.pick(phrases.BROKEN).replace("{x}", broken)
         if not settled:
             return self.pick(phrases.ALONE).replace("{b}", trouble)
-        order = phrases.SETTLED_THEN_BROKEN if self.chance() < 0.5 else phrases.BROKEN_THEN_SETTLED
+        order = phrases.SETTLED_THEN_BROKEN if self.chance() < SETTLED_FIRST else phrases.BROKEN_THEN_SETTLED
         fine = [clause.replace("{x}", topic) for clause, topic in zip(self.pick_some(phrases.SETTLED, len(settled)), settled, strict=True)]
         return self.pick(order).replace("{b}", trouble).replace("{s}", " and ".join(fine))
 
