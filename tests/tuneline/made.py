@@ -50,7 +50,7 @@ class Made:
         self.rows = rows
         self.params = {**PARAMS, **({"data.task": "regression", "train.metric": "pearson"} if names is None else {}), **params}
         (root / "dvc.yaml").write_text("stages: {}\n")
-        (root / ".gitignore").write_text("/data/\n/models/\n/plots/\n/reports/\n/.dvc/\n")
+        (root / ".gitignore").write_text("/data/\n/models/\n/plots/\n/reports/\n/.dvc/cache/\n")
         self.git("init", "--quiet", "--initial-branch", "main")
 
     def git(self, *words: str) -> str:
@@ -70,6 +70,7 @@ class Made:
         self.evaluate(skill, seed)
         self.train(seed)
         self.checks()
+        self.slices()
         self.compare()
         self.lock(seed)
         return self
@@ -113,16 +114,33 @@ class Made:
         self.write("reports/timing/train.json", {"seconds": 12.5, "peak_memory_mb": 400.0, "samples_per_second": 250.0})
 
     def checks(self) -> None:
-        passed = {
-            "check": "rows",
-            "table": "tokenized/test",
-            "severity": "error",
-            "status": "passed",
-            "found": "120",
-            "allowed": "at least 20",
-        }
-        failed = {**passed, "check": "near_duplicates", "severity": "warning", "status": "failed", "found": "4 of 120 rows", "allowed": "0"}
+        passed = {"check": "rows", "split": "test", "of": "tokenized", "severity": "error", "status": "passed", "title": "Enough rows."}
+        passed |= {"found": "120", "allowed": "at least 20", "advice": None}
+        failed = {**passed, "check": "near_duplicates", "severity": "warning", "status": "failed", "title": "No row is almost another."}
+        failed |= {"found": "4 of 120 rows", "allowed": "0 %", "advice": "Leave one of them out."}
         self.write("reports/checks/checks.json", {"passed": True, "checks": [passed, failed]})
+        (self.root / "reports/checks/index.html").write_text("<!doctype html>")
+
+    def slices(self) -> None:
+        metric = "accuracy" if self.spec.names else "pearson"
+        slices = [
+            {"by": "length", "slice": "4 to 20 tokens", "rows": 60, metric: 0.9, "low": 0.8, "high": 0.95},
+            {"by": "length", "slice": "21 to 70 tokens", "rows": 60, metric: 0.6, "low": 0.48, "high": 0.72},
+            {"by": "overlap", "slice": HOSTILE, "rows": 3, metric: 0.5, "low": 0.1, "high": 0.9},
+        ]
+        self.write("reports/slices.json", {"metric": metric, "level": 0.95, "smallest": slices[2], "worst": slices[1], "slices": slices})
+        said = {"before": {"texts": ["a", HOSTILE], "prediction": "billing"}, "after": {"texts": ["b", HOSTILE], "prediction": "damage"}}
+        test = {"name": "a typing mistake", "kind": "invariance", "cases": 100, "passed": 97, "min_pass_rate": None, "failures": [said]}
+        few = {
+            **test,
+            "name": "no case at all",
+            "kind": "minimum_functionality",
+            "cases": 0,
+            "passed": 0,
+            "min_pass_rate": 0.9,
+            "failures": [],
+        }
+        self.write("reports/behaviour.json", {"tests": [test, few]})
 
     def compare(self) -> None:
         metric = "accuracy" if self.spec.names else "pearson"

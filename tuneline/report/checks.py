@@ -1,19 +1,32 @@
 """The data checks, summed up: how many, and which did not pass."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from stages.paths import CHECKS
+from tuneline.report.reading import read_json
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check of one table that did not pass."""
+    """One check of one split that did not pass.
+
+    Attributes:
+        name: As under ``validate:``.
+        split: Where it was found.
+        stops: Whether it ends the line.
+        title, found, allowed, advice: In words.
+    """
 
     name: str
-    table: str
-    severity: str
+    split: str
+    stops: bool
+    title: str
     found: str
+    allowed: str
+    advice: str
 
 
 @dataclass(frozen=True)
@@ -23,46 +36,43 @@ class Checks:
     Attributes:
         total, passed: How many there are, and how many passed.
         failed: Those that did not, errors first.
-        tables: Per table, how many passed of how many.
+        parts: Per kind of table and split, how many passed of how many.
+        has_page: Whether the checks' own page is there.
     """
 
     total: int
     passed: int
     failed: list[Check]
-    tables: dict[str, tuple[int, int]]
+    parts: dict[str, tuple[int, int]]
+    has_page: bool
 
     @property
     def errors(self) -> int:
         """Failed checks that end the line."""
-        return sum(check.severity == "error" for check in self.failed)
+        return sum(check.stops for check in self.failed)
 
 
-def checks(report: Mapping[str, Any]) -> Checks:
-    """Sums up ``reports/checks/checks.json``."""
-    entries = [entry for entry in report.get("checks", []) if isinstance(entry, Mapping)]
-    failed = [_failed(entry) for entry in entries if not _passed(entry)]
-    tables: dict[str, tuple[int, int]] = {}
+def found_checks(root: Path) -> Checks | None:
+    """Sums up ``reports/checks/checks.json``; ``None`` where it is not there."""
+    report = read_json(root / CHECKS / "checks.json")
+    if report is None or not isinstance(report.get("checks"), list):
+        return None
+    entries: list[Mapping[str, Any]] = report["checks"]
+    failed = [_check(entry) for entry in entries if not _passed(entry)]
+    parts: dict[str, tuple[int, int]] = {}
     for entry in entries:
-        table = str(entry.get("table", ""))
-        passed, total = tables.get(table, (0, 0))
-        tables[table] = (passed + _passed(entry), total + 1)
-    return Checks(len(entries), len(entries) - len(failed), sorted(failed, key=lambda check: check.severity != "error"), tables)
+        part = f"{entry.get('of', 'data')}, {entry.get('split', '')}"
+        passed, total = parts.get(part, (0, 0))
+        parts[part] = (passed + _passed(entry), total + 1)
+    has_page = (root / CHECKS / "index.html").is_file()
+    return Checks(len(entries), len(entries) - len(failed), sorted(failed, key=lambda check: not check.stops), parts, has_page)
 
 
 def _passed(entry: Mapping[str, Any]) -> bool:
-    return bool(entry["status"] == "passed" if "status" in entry else entry.get("passed"))
+    return entry.get("status") == "passed"
 
 
-def _failed(entry: Mapping[str, Any]) -> Check:
-    severity = "error" if entry.get("crashed") or entry.get("status") == "crashed" else str(entry.get("severity", "error"))
-    return Check(str(entry.get("check", "?")).replace("_", " "), str(entry.get("table", "")), severity, _found(entry))
-
-
-def _found(entry: Mapping[str, Any]) -> str:
-    if said := entry.get("crashed") or entry.get("found"):
-        return f"{said} (allowed: {entry['allowed']})" if entry.get("allowed") else str(said)
-    if entry.get("unexpected") is not None:
-        rows = f" of {entry['rows']:,}" if isinstance(entry.get("rows"), int) else ""
-        return f"{entry['unexpected']:,}{rows} rows"
-    observed = entry.get("observed")
-    return "" if observed is None else f"found {json.dumps(observed, default=str)}"
+def _check(entry: Mapping[str, Any]) -> Check:
+    words = {key: str(entry.get(key) or "") for key in ("title", "found", "allowed", "advice")}
+    stops = entry.get("status") == "crashed" or entry.get("severity") == "error"
+    return Check(str(entry.get("check", "?")), str(entry.get("split", "")), stops, **words)

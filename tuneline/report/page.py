@@ -8,16 +8,17 @@ from typing import Any
 from markupsafe import Markup
 
 from stages.outs import replace_file
-from stages.paths import CHECKS, COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, split_file
+from stages.paths import COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, split_file
 from tuneline.history import Earlier, earlier, read_lock
 from tuneline.report.answers import Confusion, Mistake, confusion, mistakes
-from tuneline.report.checks import Checks, checks
+from tuneline.report.checks import Checks, found_checks
 from tuneline.report.drawn import drawn
 from tuneline.report.exported import Exported, exported
 from tuneline.report.headline import TITLES, Headline, headline
 from tuneline.report.latency import Latencies
 from tuneline.report.provenance import Provenance, provenance
 from tuneline.report.reading import Predictions, numbers, read_json
+from tuneline.report.slices import BehaviourTest, Slices, found_behaviour, found_slices
 
 PAGE = Path("reports/index.html")
 TEMPLATES = Path(__file__).parent / "templates"
@@ -47,6 +48,8 @@ class Report:
     confusion: Confusion | None
     mistakes: list[Mistake]
     is_regression: bool
+    slices: Slices | None
+    behaviour: list[BehaviourTest]
     checks: Checks | None
     exported: Exported | None
     provenance: Provenance
@@ -101,6 +104,8 @@ def gather(root: Path, reference: str | None = None, latencies: Latencies | None
         confusion=confusion(usable) if usable is not None and usable.names else None,
         mistakes=mistakes(usable, raw, columns) if usable is not None else [],
         is_regression=params.get("data.task") == "regression",
+        slices=found_slices(root),
+        behaviour=found_behaviour(root),
         checks=found_checks(root),
         exported=found_exports(root, latencies),
         provenance=provenance(root, lock),
@@ -114,12 +119,6 @@ def title(params: Mapping[str, Any]) -> str:
     if not columns:
         return "Text classifier"
     return f"{', '.join(map(str, columns))} → {params.get('data.label_column', 'label')}"
-
-
-def found_checks(root: Path) -> Checks | None:
-    """The data checks, if they ran."""
-    report = read_json(root / CHECKS / "checks.json")
-    return None if report is None else checks(report)
 
 
 def found_exports(root: Path, latencies: Latencies | None) -> Exported | None:
@@ -137,7 +136,7 @@ def render(report: Report) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters["signed"] = signed
+    environment.filters |= {"signed": signed, "title_of": lambda name: TITLES.get(name, name)}
     style = Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
     return environment.get_template("page.html.j2").render(report=report, style=style)
 

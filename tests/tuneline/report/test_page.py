@@ -104,6 +104,8 @@ def test_every_section_has_what_it_is_for(reader):
         assert words in reader.text, words
     for words in ("int8 is not published. agreement is 0.9", "1 row on which int8 answers otherwise", "No earlier commit", "torch 2.13.0"):
         assert words in reader.text, words
+    for words in ("Worst: 21 to 70 tokens, 0.600", "by overlap", "a typing mistake: 3 failed", "97 of 100", "minimum functionality"):
+        assert words in reader.text, words
     figures = [attributes["aria-label"] for tag, attributes in reader.tags if tag == "svg"]
     assert len(figures) == 9
 
@@ -138,6 +140,8 @@ def test_an_unknown_commit_is_an_error(made):
         ("plots/evaluation", "dvc repro evaluate"),
         ("plots/training", "dvc repro train"),
         ("reports/predictions.parquet", "dvc repro evaluate"),
+        ("reports/slices.json", "dvc repro evaluate"),
+        ("reports/behaviour.json", None),
         ("reports/checks", "dvc repro validate"),
         ("reports/compare", "dvc repro compare"),
         ("dvc.lock", "dvc repro"),
@@ -207,6 +211,12 @@ def test_two_classes_draw_curves_of_the_positive_one(tmp_path, monkeypatch):
 
 def test_the_same_inputs_give_the_same_page(made):
     assert written() == written()
+
+
+def test_the_checks_are_linked_only_where_their_page_is(made):
+    assert 'href="checks/index.html"' in written()
+    (made.root / "reports/checks/index.html").unlink()
+    assert 'href="checks/index.html"' not in written()
 
 
 def test_an_unwritable_place_leaves_the_former_page(made, monkeypatch):

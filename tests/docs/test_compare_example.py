@@ -1,0 +1,82 @@
+"""The example workflow for pull requests does what docs/compare-commits.md says, run here as CI would run it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.tuneline.made import Made
+
+EXAMPLE = Path(__file__).parents[2] / "docs/examples/compare.yml"
+
+
+@pytest.fixture(scope="module")
+def workflow():
+    return YAML(typ="safe", pure=True).load(EXAMPLE)
+
+
+@pytest.fixture(scope="module")
+def job(workflow):
+    return workflow["jobs"]["compare"]
+
+
+def step(job, name) -> dict:
+    return next(one for one in job["steps"] if one.get("name") == name)
+
+
+@pytest.fixture(scope="module")
+def proposed(tmp_path_factory, homes):
+    """Two commits, as a pull request has them: `base`, and one with another learning rate."""
+    root = tmp_path_factory.mktemp("proposed")
+    made = Made(root)
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=root, check=True)
+    made.line()
+    (root / "dvc.yaml").write_text("metrics: [metrics/evaluate.json]\nparams: [params.yaml]\n")
+    (root / "params.yaml").write_text("train: {learning_rate: 0.0005}\n")
+    made.commit("Base")
+    made.git("branch", "base")
+    made.line(skill=6.0, seed=2)
+    (root / "params.yaml").write_text("train: {learning_rate: 0.001}\n")
+    made.commit("Learn faster")
+    return made
+
+
+def test_the_compare_step_writes_both_tables_and_the_page(job, proposed):
+    summary = proposed.root / "summary.md"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", step(job, "Compare")["run"]],  # as GitHub starts it
+        cwd=proposed.root,
+        env={**os.environ, "PATH": path, "BASE": "base", "GITHUB_STEP_SUMMARY": str(summary)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    tables = summary.read_text()
+    assert "### Metrics, against base" in tables
+    assert "| metrics/evaluate.json | accuracy" in tables
+    assert "| train.learning_rate | 0.0005" in tables
+    assert "clearly better" in (proposed.root / "reports/index.html").read_text()
+
+
+def test_names_that_others_choose_never_become_part_of_a_command(job):
+    """A branch may be called `$(curl ...)`: expressions stand in `env`, not in `run`."""
+    for one in job["steps"]:
+        assert "${{" not in one.get("run", "")
+
+
+def test_the_whole_history_is_checked_out(job):
+    assert job["steps"][0]["with"]["fetch-depth"] == 0
+
+
+def test_it_may_write_comments_and_nothing_else(workflow):
+    assert workflow["permissions"] == {"contents": "read", "pull-requests": "write"}
+
+
+def test_it_runs_on_pull_requests_without_the_base_repositorys_secrets(workflow):
+    """`pull_request_target` would run a stranger's code with them."""
+    assert workflow["on"] == "pull_request"
