@@ -1,0 +1,132 @@
+"""``tuneline predict`` against the bare ONNX Runtime loop on the same batches, in alternation; and how long it takes to start.
+
+The bare loop is given padded batches that lie ready in memory, and throws the logits away: reading, tokenizing, sorting and writing
+are what the command does besides. The model is a BERT with random weights, the texts have MRPC's lengths. Run in the root of
+the project: ``python -m benchmarks.predict``; nothing else should run beside it.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.inference import MRPC_LENGTHS, bert
+from stages.batches import Batch, length_sorted_batches
+from stages.exporting.graph import to_onnx
+from stages.exporting.provenance import file_hash
+from stages.exporting.quantization import to_dynamic_int8
+from stages.exporting.record import embed
+from stages.exporting.storage import save
+from stages.tokenization.folder import save_tokenizer
+from stages.tokenization.wordpiece import train_wordpiece
+from tuneline.predict.model import ServedModel
+from tuneline.predict.opening import Input, open_rows
+from tuneline.predict.rows import Row, Wanted
+from tuneline.predict.streaming import Pace, predict_rows, windows
+from tuneline.predict.textfiles import Dialect
+from tuneline.predict.writing import Columns, open_writer
+
+WORDS = [f"{stem}{ending}" for stem in ("parcel", "invoice", "refund", "order", "carrier", "login") for ending in ("", "s", "ed", "ing")]
+BATCH, WINDOW = 32, 4096
+
+
+def write_model(folder: Path, layers: int, hidden: int) -> None:
+    """Writes a model in fp32 and int8 as ``export`` does, with a tokenizer that has each word of the texts."""
+    tokenizer = train_wordpiece(lambda: iter([WORDS] * 3), 2000)
+    save_tokenizer(tokenizer, 128, folder)
+    model = bert(layers, hidden)
+    model.set_attn_implementation("eager")
+    fp32 = to_onnx(model, ("input_ids", "attention_mask", "token_type_ids"), 20)
+    about = {"file": "tokenizer.json", "sha256": file_hash(folder / "tokenizer.json"), "truncation_side": "right"}
+    for name, one in {"fp32": fp32, "int8": to_dynamic_int8(fp32, reduce_range=False)}.items():
+        embed(one, {"labels": ["no", "yes"], "text_columns": ["first", "second"], "max_length": 128, "pad_token_id": 0, "tokenizer": about})
+        save(one, folder / f"{name}.onnx")
+
+
+def write_rows(path: Path, rows: int) -> None:
+    """Writes pairs of texts as JSON Lines."""
+    generator = np.random.default_rng(0)
+    lengths = np.interp(generator.random(rows), np.linspace(0, 1, len(MRPC_LENGTHS)), MRPC_LENGTHS).round().astype(int) - 3
+    with path.open("w", encoding="utf-8") as file:
+        for length in lengths:
+            words = generator.choice(WORDS, length)
+            file.write(json.dumps({"first": " ".join(words[: length // 2]), "second": " ".join(words[length // 2 :])}) + "\n")
+
+
+def same_batches(model: ServedModel, path: Path) -> Iterator[Batch]:
+    """The batches that the command makes of a file."""
+    rows = [Row(1, (line["first"], line["second"]), {}) for line in map(json.loads, path.open(encoding="utf-8"))]
+    for window in windows(iter(rows), BATCH, WINDOW):
+        encoded = model.encode([row.texts for row in window])
+        for batch in length_sorted_batches(encoded.lengths, BATCH):
+            yield encoded.pad(batch, model.pad_token_id)
+
+
+def bare_loop(model: ServedModel, batches: list[Batch]) -> float:
+    """Seconds for the model alone."""
+    started = time.perf_counter()
+    for batch in batches:
+        model.classifier.logits(batch)
+    return time.perf_counter() - started
+
+
+def command(model: ServedModel, path: Path) -> float:
+    """Seconds for all that the command does, once it has started."""
+    started = time.perf_counter()
+    source = Input(path, "jsonl", Dialect(",", literal=False))
+    columns = Columns(model.labels, ())
+    with open_rows(source, Wanted(model.text_columns, ())) as opened, open_writer(path.with_suffix(".out"), "jsonl", columns) as writer:
+        predict_rows(model, opened, writer, Pace(BATCH, WINDOW, "stop"))
+    return time.perf_counter() - started
+
+
+def start(model: Path, path: Path) -> float:
+    """Seconds from the command's start to its first prediction."""
+    code = f"from tuneline.cli import app; app(['predict', '--model', {str(model)!r}])"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    started = time.perf_counter()
+    with path.open("rb") as rows, subprocess.Popen([sys.executable, "-c", code], stdin=rows, **pipes) as running:
+        running.stdout.readline()
+        seconds = time.perf_counter() - started
+        running.terminate()
+    return seconds
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--rows", type=int, default=4000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    table = Table(
+        title=f"{options.rows:,} rows, BERT {options.layers} x {options.hidden}, medians of {options.rounds}", title_justify="left"
+    )
+    for head in ("model", "bare loop rows/s", "tuneline predict rows/s", "share", "first prediction s"):
+        table.add_column(head, justify="left" if head == "model" else "right")
+    with tempfile.TemporaryDirectory() as place:
+        folder, path = Path(place), Path(place, "rows.jsonl")
+        write_model(folder, options.layers, options.hidden)
+        write_rows(path, options.rows)
+        for precision in ("fp32", "int8"):
+            model = ServedModel.load(folder / f"{precision}.onnx", None, None)
+            batches = list(same_batches(model, path))
+            pairs = [(bare_loop(model, batches), command(model, path)) for _ in range(options.rounds)]
+            bare, whole = (statistics.median(column) for column in zip(*pairs, strict=True))
+            first = statistics.median(start(folder / f"{precision}.onnx", path) for _ in range(options.rounds))
+            table.add_row(precision, f"{options.rows / bare:,.0f}", f"{options.rows / whole:,.0f}", f"{bare / whole:.3f}", f"{first:.2f}")
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()
