@@ -35,7 +35,20 @@ $(INSTALLED): requirements.txt pyproject.toml
 .PHONY: run
 run: setup ## Run the line (dvc repro) and show what came out
 	@dvc repro
+	@tuneline report
 	@tuneline show
+
+.PHONY: compare
+compare: setup ## Compare the working tree with a commit: make compare REF=main
+	@test -n "$(REF)" || { echo "Say with what: make compare REF=main" >&2; exit 1; }
+	@dvc metrics diff "$(REF)"
+	@dvc params diff "$(REF)"
+	@dvc plots diff "$(REF)" --out reports/plots
+	@tuneline report --against "$(REF)"
+
+.PHONY: serve
+serve: setup ## Start Prefect server, worker and deployments on this machine
+	@python -m flows.serve $(ARGS)
 
 .PHONY: test
 test: setup ## Run the tests, one worker per core
