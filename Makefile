@@ -72,7 +72,7 @@ lock: setup ## Compile requirements.txt from pyproject.toml
 
 .PHONY: bench
 bench: setup ## Measure against what one would use instead (minutes)
-	@for file in benchmarks/*.py; do echo "== $$file"; python $$file || exit 1; done
+	@for file in benchmarks/[a-z]*.py; do name=$$(basename $$file .py); echo "== $$name"; python -m benchmarks.$$name || exit 1; done
 
 .PHONY: clean
 clean: ## Remove .venv and the tools' caches; data, models and DVC's cache stay
