@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
+from torch import nn
 
 from stages.errors import ParamsError, StageError
 from stages.params import TrainParams
@@ -55,6 +56,18 @@ def check_precision(precision: str, device: torch.device) -> None:
     if precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         name = torch.cuda.get_device_name(device)
         raise ParamsError(f"{name} has no bf16 (Ampere and later have).", "Set train.mixed_precision to fp16 or 'no'.")
+
+
+def compile_in_place(model: nn.Module, backend: str) -> None:
+    """Compiles the forward pass with ``torch.compile``, for any length of batch; the names of the weights stay.
+
+    Raises:
+        ParamsError: torch has no such backend here.
+    """
+    known = [*torch.compiler.list_backends(), "aot_eager", "eager"]
+    if backend not in known:
+        raise ParamsError(f"train.compile: torch has no backend {backend!r}.", f"Here it has {', '.join(known)}.")
+    model.compile(backend=backend, dynamic=True)
 
 
 def expected_processes(launch: str) -> int:

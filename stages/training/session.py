@@ -14,6 +14,7 @@ from stages.paths import CHECKPOINTS
 from stages.training.adaptation import adapt, merged
 from stages.training.checkpoints import Checkpoints
 from stages.training.control import Control
+from stages.training.devices import compile_in_place
 from stages.training.feeding import Feed
 from stages.training.identity import facts_of, key_of
 from stages.training.inputs import Inputs, check_fit, data_files
@@ -85,7 +86,7 @@ def prepare(params: Params, inputs: Inputs, accelerator: Accelerator, interrupti
     schedule = build_schedule(optimizer, settings, steps)
     tell_plugins(accelerator, model, micro_batch_size, settings.max_grad_norm)
     if settings.compile is not None:
-        model.compile(backend=settings.compile, dynamic=True)
+        compile_in_place(model, settings.compile)
     prepared, optimizer, schedule = accelerator.prepare(model, optimizer, schedule)
     prepared.train()
     return Run(

@@ -14,6 +14,7 @@ from stages.params.loading import parse_params
 from stages.tables import Labels, tokenized_schema, write_table
 
 NAMES = ("billing", "delivery", "technical")
+CLASSES = Labels(NAMES)
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *NAMES, *(f"word{index}" for index in range(24))]
 MODEL = {
     "model_type": "bert",
@@ -35,7 +36,7 @@ TRAIN: dict[str, Any] = {
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
-    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))  # noqa: S106
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     words.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
@@ -44,7 +45,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=32, **special)
 
 
-def table(rows: int, seed: int, labels: Labels = Labels(NAMES)) -> pa.Table:
+def table(rows: int, seed: int, labels: Labels = CLASSES) -> pa.Table:
     """Rows of 6 to 17 tokens; three of them name the class, or say how large the number is."""
     random = np.random.default_rng(seed)
     classes = random.integers(len(NAMES), size=rows)
@@ -58,7 +59,7 @@ def table(rows: int, seed: int, labels: Labels = Labels(NAMES)) -> pa.Table:
     return pa.table(columns, schema=tokenized_schema(True, labels))
 
 
-def write_data(project: Path, rows: int = 60, labels: Labels = Labels(NAMES)) -> None:
+def write_data(project: Path, rows: int = 60, labels: Labels = CLASSES) -> None:
     """Fills ``data/tokenized``: 60 rows in groups of 8 leave a last group of 4."""
     folder = project / "data/tokenized"
     tokenizer().save_pretrained(folder / "tokenizer")

@@ -99,7 +99,7 @@ def test_the_default_launch_exists(monkeypatch):
 def test_another_number_of_processes_than_asked_for_is_an_error(monkeypatch):
     monkeypatch.chdir(ROOT)
     check_processes("multi-gpu", 2)
-    with pytest.raises(StageError, match="conf/accelerate/multi-gpu.yaml asks for 2 processes, and 1 runs"):
+    with pytest.raises(StageError, match=r"conf/accelerate/multi-gpu\.yaml asks for 2 processes, and 1 runs"):
         check_processes("multi-gpu", 1)
     with pytest.raises(StageError, match="asks for 1 process, and 2 run"):
         check_processes("cpu", 2)
