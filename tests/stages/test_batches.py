@@ -1,7 +1,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.batches import TokenizedSplit, length_sorted_batches
@@ -49,6 +49,7 @@ def test_no_rows_at_all_can_be_read(tmp_path):
     assert length_sorted_batches(split.lengths, 4) == []
 
 
+@settings(deadline=None)
 @given(lengths=st.lists(st.integers(1, 50), max_size=60), size=st.integers(1, 20))
 def test_every_row_stands_in_one_batch_and_the_longest_come_first(lengths, size):
     batches = length_sorted_batches(np.array(lengths, dtype=np.int64), size)
@@ -58,6 +59,7 @@ def test_every_row_stands_in_one_batch_and_the_longest_come_first(lengths, size)
     assert all(len(batch) == size for batch in batches[:-1])
 
 
+@settings(deadline=None)
 @given(lengths=st.lists(st.integers(1, 3), min_size=1, max_size=30))
 def test_rows_of_one_length_keep_their_order(lengths):
     rows = [row for batch in length_sorted_batches(np.array(lengths), 4) for row in batch.tolist()]

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages import evaluate
-from stages.errors import DataError, StageError
+from stages.errors import DataError, GateError, ParamsError, StageError
 from stages.tables import Labels, write_table
 from tests.stages.scoring.made import write_project
 
@@ -35,6 +35,7 @@ def metrics():
 
 
 def outs(project):
+    """Everything that the stage wrote."""
     kept = [path for name in ("metrics", "plots", "reports") for path in (project / name).rglob("*") if path.is_file()]
     return {str(path.relative_to(project)): path.read_bytes() for path in sorted(kept)}
 
@@ -146,3 +147,74 @@ def test_a_failure_leaves_what_was_there(project):
     with pytest.raises(StageError, match="no-such-metric"):
         evaluate.main()
     assert outs(project) == before
+
+
+BEHAVIOUR = """
+tests:
+  - {name: in lower case, kind: invariance, change: lower_case}
+  - name: sure
+    kind: minimum_functionality
+    templates: [[Help, "{x} is missing"]]
+    fill: {x: [the parcel, the invoice]}
+    expect: 1
+    min_pass_rate: 0.0
+"""
+
+
+def behave(project, suite=BEHAVIOUR):
+    (project / "conf/behaviour").mkdir(parents=True)
+    (project / "conf/behaviour/own.yaml").write_text(suite)
+    (project / "params.yaml").write_text((project / "params.yaml").read_text().replace("behaviour: null", "behaviour: own"))
+
+
+def test_behaviour_is_reported_and_counted(project):
+    behave(project)
+    evaluate.main()
+    lower, sure = json.loads(Path("reports/behaviour.json").read_text())["tests"]
+    assert 0 < lower["cases"] < 45  # rows without a capital are no cases
+    assert lower["pass_rate"] == 1.0  # the tokenizer lowers anyway
+    assert metrics()["invariance_pass_rate"] == 1.0
+    assert metrics()["minimum_functionality_pass_rate"] == sure["passed"] / 2
+
+
+def test_behaviour_below_its_bound_stops_the_line_after_all_is_written(project):
+    strict = BEHAVIOUR.replace("min_pass_rate: 0.0", "min_pass_rate: 1.0")
+    other = strict[strict.index("  - name: sure") :].replace("sure", "the contrary").replace("expect: 1", "expect: 2")
+    behave(project, strict + other)  # no model can do both
+    with pytest.raises(GateError, match=r"of 2 cases passed; min_pass_rate is 1(.|\n)*behaviour\.json"):
+        evaluate.main()
+    assert [test["failures"] for test in json.loads(Path("reports/behaviour.json").read_text())["tests"]][1:] != [[], []]
+    assert metrics()["rows"] == 45
+
+
+def test_a_behaviour_file_for_other_data_is_refused_before_anything_is_written(project):
+    behave(project, BEHAVIOUR.replace("expect: 1", "expect: equivalent"))
+    with pytest.raises(ParamsError, match="'equivalent' is no class of the data"):
+        evaluate.main()
+    assert outs(project) == {}
+
+
+@pytest.mark.parametrize(
+    ("project", "metric"), [("queues", "accuracy"), ("pairs", "accuracy"), ("numbers", "pearson")], indirect=["project"]
+)
+def test_slices_cover_the_split(project, metric):
+    evaluate.main()
+    report = json.loads(Path("reports/slices.json").read_text())
+    kinds = {"length", "overlap"} if metric == "pearson" else {"length", "overlap", "label"}
+    assert {one["by"] for one in report["slices"]} == kinds
+    for kind in kinds:
+        assert sum(one["rows"] for one in report["slices"] if one["by"] == kind) == 45
+    assert report["smallest"]["rows"] == min(one["rows"] for one in report["slices"])
+    assert metrics()[f"worst_slice_{metric}"] == report["worst"][metric]
+    if metric == "accuracy":
+        whole = sum(one["rows"] * one["accuracy"] for one in report["slices"] if one["by"] == "label") / 45
+        assert whole == pytest.approx(metrics()["accuracy"], abs=1e-5)
+
+
+def test_rows_from_two_splits_of_the_source_are_sliced_by_it(project):
+    raw = pq.read_table("data/raw/test.parquet")
+    write_table(raw.set_column(3, raw.field(3), pa.array([*range(30), *range(15)], pa.int64())), project / "data/raw/test.parquet")
+    Path("data/raw/source.json").write_text(json.dumps({"splits": {"test": {"from": "old+new[:15]"}}}))
+    evaluate.main()
+    report = json.loads(Path("reports/slices.json").read_text())
+    assert {one["slice"]: one["rows"] for one in report["slices"] if one["by"] == "source"} == {"old": 30, "new": 15}

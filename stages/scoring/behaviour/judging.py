@@ -45,7 +45,7 @@ def run_suite(suite: Suite, rows: Rows, model: Model) -> list[dict[str, Any]]:
     entries, first = [], 0
     for test, some in zip(suite.tests, cases, strict=True):
         width = 1 if not some or some[0].before is None else 2
-        answers = logits[first : first + width * len(some)].reshape(len(some), width, -1)
+        answers = logits[first : first + width * len(some)].reshape(len(some), width, logits.shape[1])
         first += width * len(some)
         entries.append(_entry(test, some, answers, rows.spec))
     return entries
