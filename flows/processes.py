@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from rich.console import Console
+
 from flows.lines import Lines
 
 GUARDIAN = Path(__file__).with_name("guardian.py")
@@ -191,7 +193,13 @@ def end_with_parent() -> None:
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(1.0)
+            time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGTERM)
 
+    def stay_silent(console: Console) -> None:
+        console.quiet = True
+
+    # The worker reads what this process prints. Without it rich would exit in the middle of a log call, before the
+    # signal, and take the report of what happened along.
+    Console.on_broken_pipe = stay_silent  # type: ignore[method-assign]
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()

@@ -77,7 +77,7 @@ class Prefect:
     def run(self, run: UUID) -> FlowRun:
         return self.client.read_flow_run(run)
 
-    def wait(self, run: UUID, *states: str, seconds: float = 120) -> FlowRun:
+    def wait(self, run: UUID, *states: str, seconds: float = 400) -> FlowRun:
         """Waits until a run is in one of some states; in a final one by default."""
 
         def arrived() -> FlowRun | None:
