@@ -107,7 +107,9 @@ def _score(one: Slice, labels: NDArray[Any], predictions: NDArray[Any], spec: La
     else:
         scores = classification_metrics(labels, predictions, average)
         low, high = wilson_interval(int(np.count_nonzero(labels == predictions)), rows)
-        figures = {"accuracy": scores["accuracy"], "low": low, "high": high, "f1": scores["f1"]}
+        figures = {"accuracy": scores["accuracy"], "low": low, "high": high}
+        if one.by != "label":  # F1 says nothing where all rows have one label
+            figures["f1"] = scores["f1"]
     return {"by": one.by, "slice": one.name, "rows": rows, **{name: round(value, DIGITS) for name, value in figures.items()}}
 
 

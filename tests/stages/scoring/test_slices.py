@@ -76,7 +76,7 @@ def test_rows_are_sliced_by_the_split_they_were_drawn_from(specification, places
 def test_a_slice_is_scored_on_its_rows_alone():
     logits = np.array([[2, 0], [0, 2], [0, 2], [2, 0]], dtype=np.float32)
     labels = np.array([0, 1, 0, 0])
-    scored = score_slices([Slice("label", "x", np.array([0, 1])), Slice("label", "y", np.array([2, 3]))], logits, labels, PAIR, "binary")
+    scored = score_slices([Slice("length", "x", np.array([0, 1])), Slice("length", "y", np.array([2, 3]))], logits, labels, PAIR, "binary")
     assert [(one["slice"], one["rows"], one["accuracy"], one["f1"]) for one in scored] == [("x", 2, 1.0, 1.0), ("y", 2, 0.5, 0.0)]
     assert scored[1]["low"] < 0.5 < scored[1]["high"]
 
