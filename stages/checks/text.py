@@ -12,14 +12,20 @@ CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 """C0 and C1 control characters, tab and line breaks left out."""
 BROKEN = "\ufffd|[ÃÂ][\x80-\xbf]|â€"
 """The replacement character, and what UTF-8 looks like after it was read as Latin-1 or Windows-1252."""
+MARKS = r" ?[^\p{L}\p{N} ][^\p{L}\p{N}]*"
+"""What stands between words beside a single space. Leaving single spaces out of it saves most of the work."""
 BOUNDARY = "\x1e"
 """Stands before, between and after the texts of a row when they are split into words."""
 
 
 def folded(texts: pa.StringArray) -> pa.StringArray:
     """Texts in one form of Unicode, lower case, each run of white space one space and none at the ends."""
-    lowered = pc.utf8_lower(pc.utf8_normalize(texts, form="NFKC"))
-    return pc.utf8_trim_whitespace(pc.replace_substring_regex(lowered, r"\s+", " "))
+    lowered = pc.utf8_trim_whitespace(pc.utf8_lower(pc.utf8_normalize(texts, form="NFKC")))
+    # Looking for what is to be replaced is ten times faster than replacing, and most texts have nothing of it.
+    loose = pc.match_substring_regex(lowered, r"\s\s|[^\S ]")
+    if not pc.any(loose).as_py():
+        return lowered
+    return pc.replace_with_mask(lowered, loose, pc.replace_substring_regex(lowered.filter(loose), r"\s+", " "))
 
 
 def text_keys(texts: pa.StringArray) -> Keys:
@@ -56,7 +62,7 @@ def words(columns: list[pa.StringArray]) -> pa.ListArray:
     """
     cleaned = []
     for texts in columns:
-        spaced = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, r"[^\p{L}\p{N}]+", " "))
+        spaced = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, MARKS, " "))
         cleaned.append(pc.if_else(pc.equal(spaced, ""), pc.replace_substring(texts, " ", "_"), spaced))
     edge = pa.scalar(BOUNDARY)
     parts = [edge]

@@ -1,8 +1,12 @@
 # ruff: noqa: RUF001 (odd characters are what these tests are about)
+import re
+
+import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given
 
 from stages.checks.text import BOUNDARY, BROKEN, CONTROL, folded, row_keys, text_keys, unordered_row_keys, words
 
@@ -57,3 +61,16 @@ def test_control_characters_are_counted_and_white_space_is_not(text, count):
 )
 def test_text_read_with_the_wrong_encoding_is_told_from_text_with_accents(text, broken):
     assert bool(pc.count_substring_regex(pa.array([text]), BROKEN)[0].as_py()) is broken
+
+
+@given(st.text(alphabet="ab1é -,.!\t\n\u3000", max_size=20))
+def test_words_are_runs_of_letters_and_digits(text):
+    expected = re.findall(r"[^\W_]+", text.casefold()) or None
+    (found,) = words([folded(pa.array([text], pa.string()))]).to_pylist()
+    assert expected is None or found == [BOUNDARY, *expected, BOUNDARY]
+    assert found[0] == found[-1] == BOUNDARY
+
+
+@given(st.text(alphabet="ab \t\n\r\u00a0\u3000", max_size=12))
+def test_folding_leaves_single_spaces(text):
+    assert folded(pa.array([text], pa.string())).to_pylist() == [" ".join(text.split())]
