@@ -1,0 +1,134 @@
+"""Training the same model on the same data four ways, side by side.
+
+(a) ``textbook``: a shuffled DataLoader, padding per batch, ``torch.optim.AdamW`` as it comes, a linear schedule.
+(b) ``trainer``: Hugging Face ``Trainer`` with its defaults. (c) ``grouped``: the same, grouping by length.
+(d) ``ours``: the loop of the train stage, with its checkpoints and its evaluation.
+
+Every run is a process of its own, which measures its own memory. Ways alternate, so that a machine that slows down slows all of
+them. Without ``--seeds`` speed is measured (one epoch, or ``--steps``); with it, the loss on the validation split at the end of
+``--epochs``, over so many seeds.
+
+Run in the root of the project: ``python -m benchmarks.training``. Pairs are MRPC's with the tokenizer of bert-base-uncased where
+they lie beside the checkout; else made-up rows of the same lengths. On a GPU: ``--device cuda --bf16 --layers 12 --hidden 768
+--peak-tflops 989``.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+WAYS = ("textbook", "trainer", "grouped", "ours")
+Result = dict[str, float]
+
+
+def measure(way: str, seed: int, options: argparse.Namespace) -> Result:
+    """One run in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = [f"--{name.replace('_', '-')}={value}" for name, value in vars(options).items() if name in RUN and value is not None]
+        command = [sys.executable, "-m", "benchmarks.training_ways.run", way, f"--seed={seed}", f"--folder={folder}", *arguments]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(Path.cwd())})
+        if done.returncode:
+            sys.exit(f"{way} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+        result: Result = json.loads(done.stdout.splitlines()[-1])
+        return result
+
+
+RUN = ("layers", "hidden", "batch", "epochs", "steps", "rows", "device", "bf16", "learning_rate", "profile", "clock")
+"""Options that are handed on to each run."""
+
+
+def medians(results: Sequence[Result]) -> Result:
+    """The median of each figure."""
+    return {name: statistics.median(result[name] for result in results) for name in results[0]}
+
+
+def compare_speed(options: argparse.Namespace, console: Console) -> None:
+    """Rounds of all ways in alternation, and the table of their medians."""
+    found: dict[str, list[Result]] = {way: [] for way in options.ways}
+    for number in range(options.rounds):
+        for way in options.ways:
+            result = measure(way, seed=number, options=options)
+            found[way].append(result)
+            console.print(f"round {number + 1}: {way} {result['samples_per_second']:.1f} samples/s", style="dim")
+    table = Table(
+        "way", "samples/s in steps", "end to end", "tokens/s", "padding", "matmul share", "peak MB", "of it before", "against ours"
+    )
+    middle = {way: medians(results) for way, results in found.items()}
+    ours = middle.get("ours", {}).get("samples_per_second", 0.0)
+    for way, result in middle.items():
+        numbers = [result["samples_per_second"], result["end_to_end_samples_per_second"], result["tokens_per_second"]]
+        shares = [f"{result['padding_share']:.1%}", f"{result['matmul_share']:.0%}" if options.profile else "-"]
+        memory = [f"{result['peak_mb']:.0f}", f"{result['imported_mb']:.0f}"]
+        ratio = f"{ours / result['samples_per_second']:.2f} x" if ours else "-"
+        table.add_row(way, *(f"{number:,.1f}" for number in numbers), *shares, *memory, ratio)
+    console.print(table)
+    if options.peak_tflops:
+        for way, result in middle.items():
+            share = 6 * result["parameters"] * result["tokens_per_second"] / (options.peak_tflops * 1e12)
+            console.print(f"{way}: {share:.1%} of the chip's peak (6 x parameters without embeddings x tokens)")
+
+
+def compare_losses(options: argparse.Namespace, console: Console) -> None:
+    """The loss on the validation split at the end, over seeds."""
+    table = Table("way", "validation loss", "standard deviation", "accuracy", *(f"seed {seed}" for seed in range(options.seeds)))
+    for way in options.ways:
+        results = [measure(way, seed, options) for seed in range(options.seeds)]
+        losses = [result["loss"] for result in results]
+        spread = statistics.stdev(losses) if len(losses) > 1 else 0.0
+        accuracy = statistics.mean(result["accuracy"] for result in results)
+        table.add_row(way, f"{statistics.mean(losses):.4f}", f"{spread:.4f}", f"{accuracy:.4f}", *(f"{loss:.4f}" for loss in losses))
+        console.print(f"{way}: {statistics.mean(losses):.4f}", style="dim")
+    console.print(table)
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add: Any = parser.add_argument
+    add("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    add("--layers", type=int, default=4)
+    add("--hidden", type=int, default=256)
+    add("--batch", type=int, default=16)
+    add("--epochs", type=int, default=None, help="1; with --seeds 3")
+    add("--steps", type=int, default=None, help="instead of whole epochs")
+    add("--rows", type=int, default=None, help="only so many rows")
+    add("--rounds", type=int, default=3)
+    add("--seeds", type=int, default=None, help="compare losses over so many seeds instead of speed")
+    add("--learning-rate", type=float, default=1e-4)
+    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--bf16", type=int, choices=(0, 1), default=0)
+    add("--clock", choices=("wall", "cpu"), default="wall", help="cpu: processor time, for a machine that is busy with other things")
+    add("--profile", type=int, choices=(0, 1), default=1, help="measure the share of matrix products, in steps after the timed ones")
+    add("--peak-tflops", type=float, default=None, help="of the chip, to say what share of it is used")
+    options = parser.parse_args(arguments)
+    if options.epochs is None:
+        options.epochs = 1 if options.seeds is None else 3
+    if options.seeds is not None:
+        options.profile = 0
+    return options
+
+
+def main() -> None:
+    """Measures and prints."""
+    options, console = parse(), Console(width=140)
+    console.print(
+        f"BERT {options.layers} x {options.hidden}, batch {options.batch}, {options.steps or f'{options.epochs} epochs of'} steps"
+    )
+    if options.seeds is None:
+        compare_speed(options, console)
+    else:
+        compare_losses(options, console)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The ways of training that ``benchmarks.training`` compares."""

@@ -1,0 +1,123 @@
+"""What every way is measured by."""
+
+import resource
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForSequenceClassification, BertConfig, PreTrainedModel
+
+from benchmarks.training_ways.data import LABELS, VOCABULARY
+from stages.batches import TokenizedSplit
+from stages.scoring.formulas import metrics_of
+
+MATMULS = ("mm", "bmm", "linear", "scaled_dot_product", "gemm", "attention")
+
+
+def new_model(layers: int, hidden: int, seed: int) -> PreTrainedModel:
+    """The same weights for the same seed, whoever trains them."""
+    torch.manual_seed(seed)
+    config = BertConfig(**model_config(layers, hidden), num_labels=LABELS.outputs, vocab_size=VOCABULARY)
+    model: PreTrainedModel = AutoModelForSequenceClassification.from_config(config)
+    return model
+
+
+def model_config(layers: int, hidden: int) -> dict[str, Any]:
+    """Shapes, with heads 64 wide."""
+    return {
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": max(hidden // 64, 1),
+        "intermediate_size": 4 * hidden,
+        "max_position_embeddings": 128,
+    }
+
+
+def peak_mb() -> float:
+    """Most resident memory so far; on Linux it is counted in kilobytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+class Meter:
+    """Counts what a model is fed, and how long its steps take.
+
+    Args:
+        clock: ``wall``, or ``cpu`` for the processor time of all threads: on a busy machine that says more.
+
+    Attributes:
+        seconds: Of whole steps, the first few left out.
+    """
+
+    WARMUP = 5
+
+    def __init__(self, clock: str) -> None:
+        self._now = time.process_time if clock == "cpu" else time.perf_counter
+        self.samples = self.tokens = self.places = self.steps = 0
+        self.seconds = 0.0
+        self._last: float | None = None
+
+    def batch(self, attention_mask: torch.Tensor) -> None:
+        """Counts a micro batch."""
+        if self.steps >= self.WARMUP:
+            self.samples += len(attention_mask)
+            self.tokens += int(attention_mask.sum())
+            self.places += attention_mask.numel()
+
+    def step(self) -> None:
+        """Call it after each optimizer step."""
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        now = self._now()
+        if self._last is not None and self.steps >= self.WARMUP:
+            self.seconds += now - self._last
+        self.steps += 1
+        self._last = now
+
+    def pause(self) -> None:
+        """What follows is no step (an evaluation, a checkpoint)."""
+        self._last = self._now()
+
+    def figures(self) -> dict[str, float]:
+        """Rates of the steps."""
+        return {
+            "samples_per_second": self.samples / self.seconds,
+            "tokens_per_second": self.tokens / self.seconds,
+            "padding_share": 1 - self.tokens / self.places,
+        }
+
+
+def score(model: torch.nn.Module, split: TokenizedSplit) -> dict[str, float]:
+    """Loss and accuracy on a split, one way for all."""
+    model.eval()
+    device = next(model.parameters()).device
+    logits = []
+    with torch.no_grad():
+        for start in range(0, len(split), 64):
+            batch = split.pad(np.arange(start, min(start + 64, len(split))), 0)
+            logits.append(model(**{name: torch.from_numpy(values).to(device) for name, values in batch.items()}).logits.float().cpu())
+    scores = metrics_of(torch.cat(logits).numpy(), split.labels, split.spec)
+    return {"loss": scores["loss"], "accuracy": scores["accuracy"]}
+
+
+def matmul_share(step: Callable[[], object], repetitions: int = 5) -> float:
+    """Share of the operators' own time that goes into matrix products and attention: the rest can be saved, that cannot."""
+    step()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        for _ in range(repetitions):
+            step()
+    events = profile.key_averages()
+    whole = sum(event.self_cpu_time_total for event in events)
+    products = sum(event.self_cpu_time_total for event in events if any(name in event.key.lower() for name in MATMULS))
+    return products / whole
+
+
+@contextmanager
+def timed() -> Iterator[list[float]]:
+    """Yields a list that holds the seconds when the block has ended."""
+    seconds: list[float] = []
+    started = time.perf_counter()
+    yield seconds
+    seconds.append(time.perf_counter() - started)

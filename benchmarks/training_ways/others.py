@@ -1,0 +1,119 @@
+"""What one would use instead: the textbook's loop, and the Trainer of transformers."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import datasets
+import torch
+from torch.utils.data import DataLoader
+from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, TrainingArguments, get_scheduler
+
+from benchmarks.training_ways.data import TOKENIZER
+from benchmarks.training_ways.measuring import Meter, matmul_share, new_model, score, timed
+from stages.batches import TokenizedSplit
+
+
+def collator() -> Any:
+    """Pads a batch to its longest row."""
+    from transformers import AutoTokenizer, BertTokenizerFast
+
+    tokenizer = AutoTokenizer.from_pretrained(TOKENIZER) if TOKENIZER.is_dir() else BertTokenizerFast(vocab={"[PAD]": 0, "[UNK]": 1})
+    return DataCollatorWithPadding(tokenizer)
+
+
+def splits(options: argparse.Namespace) -> tuple[datasets.Dataset, TokenizedSplit]:
+    """The split to train on, as the datasets library has it, and the one to score on."""
+    train = datasets.Dataset.from_parquet(str(options.folder / "train.parquet"), cache_dir=str(options.folder / "cache"))
+    return train, TokenizedSplit.read(options.folder / "validation.parquet")
+
+
+def textbook(options: argparse.Namespace) -> dict[str, float]:
+    """Shuffle, pad, forward, backward, step."""
+    split, scored = splits(options)
+    loader = DataLoader(split, batch_size=options.batch, shuffle=True, collate_fn=collator())
+    model = new_model(options.layers, options.hidden, options.seed).to(options.device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
+    steps = options.steps or len(loader) * options.epochs
+    schedule = get_scheduler("linear", optimizer, 0, steps)
+    meter = Meter(options.clock)
+
+    def step(batch: dict[str, torch.Tensor]) -> None:
+        batch = {name: values.to(options.device) for name, values in batch.items()}
+        with torch.autocast(options.device, dtype=torch.bfloat16, enabled=bool(options.bf16)):
+            loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+
+    model.train()
+    done = 0
+    with timed() as seconds:
+        while done < steps:
+            for batch in loader:
+                meter.batch(batch["attention_mask"])
+                step(batch)
+                meter.step()
+                done += 1
+                if done == steps:
+                    break
+        scores = score(model, scored)
+    figures = {**meter.figures(), **scores, "seconds": seconds[0], "steps": done}
+    model.train()
+    some = next(iter(loader))
+    return figures | {"matmul_share": matmul_share(lambda: step(some)) if options.profile else 0.0}
+
+
+class _Clock(TrainerCallback):
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self.meter.step()
+
+
+class _CountingTrainer(Trainer):
+    meter: Meter
+
+    def training_step(self, model: Any, inputs: Any, *rest: Any) -> torch.Tensor:
+        self.meter.batch(inputs["attention_mask"])
+        return super().training_step(model, inputs, *rest)
+
+
+def trainer(options: argparse.Namespace, grouped: bool) -> dict[str, float]:
+    """The Trainer; but for what is compared, with its defaults."""
+    split, scored = splits(options)
+    model = new_model(options.layers, options.hidden, options.seed)
+    arguments = TrainingArguments(
+        output_dir=str(Path(options.folder) / "trainer"),
+        per_device_train_batch_size=options.batch,
+        learning_rate=options.learning_rate,
+        num_train_epochs=options.epochs,
+        max_steps=options.steps or -1,
+        seed=options.seed,
+        use_cpu=options.device == "cpu",
+        bf16=bool(options.bf16),
+        report_to=[],
+        train_sampling_strategy="group_by_length" if grouped else "random",
+    )
+    meter = Meter(options.clock)
+    engine = _CountingTrainer(model, arguments, data_collator=collator(), train_dataset=split, callbacks=[_Clock(meter)])
+    engine.meter = meter
+    with timed() as seconds:
+        engine.train()
+        scores = score(model, scored)
+    figures = {**meter.figures(), **scores, "seconds": seconds[0], "steps": engine.state.global_step}
+    return figures | {"matmul_share": _profiled(engine) if options.profile else 0.0}
+
+
+def _profiled(engine: Trainer) -> float:
+    batch = next(iter(engine.get_train_dataloader()))
+    engine.model.train()
+
+    def step() -> None:
+        Trainer.training_step(engine, engine.model, dict(batch), None)
+        engine.optimizer.step()
+        engine.model.zero_grad()
+
+    return matmul_share(step)

@@ -1,0 +1,88 @@
+"""The loop of the train stage."""
+
+import argparse
+import contextlib
+import os
+from typing import Any
+
+from benchmarks.training_ways.measuring import Meter, matmul_share, model_config, new_model, score, timed
+from stages.batches import TokenizedSplit
+from stages.params import Params
+from stages.params.loading import parse_params
+from stages.training import loop, session
+from stages.training.checkpoints import Checkpoints
+from stages.training.devices import start
+from stages.training.inputs import Inputs
+from stages.training.interruption import Interruption
+
+
+def parameters(options: argparse.Namespace) -> Params:
+    """As ``params.yaml`` would say it; what is not said is the default. The last weights are kept, as by the others."""
+    train: dict[str, Any] = {
+        "global_batch_size": options.batch,
+        "micro_batch_size": options.batch,
+        "learning_rate": options.learning_rate,
+        "weight_decay": 0.0,
+        "warmup_ratio": 0.0,
+        "epochs": None if options.steps else options.epochs,
+        "max_steps": options.steps,
+        "mixed_precision": "bf16" if options.bf16 else "no",
+        "keep": "last",
+    }
+    model = {"model_type": "bert", **model_config(options.layers, options.hidden)}
+    return parse_params({"seed": options.seed, "model": {"config": model}, "train": train})
+
+
+def ours(options: argparse.Namespace) -> dict[str, float]:
+    """Trains with the stage's own session, in the folder of this run."""
+    os.environ["ACCELERATE_USE_CPU"] = str(options.device == "cpu")
+    splits = [TokenizedSplit.read(options.folder / f"{split}.parquet") for split in ("train", "validation")]
+    inputs = Inputs(splits[0], splits[1], _Padding())
+    params = parameters(options)
+    meter = Meter(options.clock)
+    os.chdir(options.folder)
+    with metered(meter, options), timed() as seconds, contextlib.redirect_stdout(None):
+        outcome = session.train(params, inputs, start(params.train), Interruption())
+    run = outcome.run
+    figures = {**meter.figures(), "seconds": seconds[0], "steps": run.progress.step}
+    figures |= score(run.accelerator.unwrap_model(run.model), inputs.validation)
+    run.model.train()
+    rows = run.order.epoch(1)[0]
+    return figures | {"matmul_share": matmul_share(lambda: loop.train_group(run, rows)) if options.profile else 0.0}
+
+
+class _Padding:
+    """All that a run wants of a tokenizer when the model is given."""
+
+    pad_token_id = 0
+
+
+@contextlib.contextmanager
+def metered(meter: Meter, options: argparse.Namespace) -> Any:
+    """Counts the steps of the loop, and gives it the model that the others train."""
+    group, evaluate, save = loop.train_group, loop.evaluate, Checkpoints.save
+    build, files = session.build_model, session.data_files
+
+    def counting(run: Any, rows: Any) -> Any:
+        lengths = run.order.lengths[rows]
+        if meter.steps >= meter.WARMUP:
+            meter.samples, meter.tokens = meter.samples + len(rows), meter.tokens + int(lengths.sum())
+            meter.places += len(rows) * int(lengths.max())
+        result = group(run, rows)
+        meter.step()
+        return result
+
+    def unmetered(work: Any) -> Any:
+        def done(*arguments: Any) -> Any:
+            result = work(*arguments)
+            meter.pause()
+            return result
+
+        return done
+
+    loop.train_group, loop.evaluate, Checkpoints.save = counting, unmetered(evaluate), unmetered(save)  # type: ignore[method-assign]
+    session.build_model = lambda *_: new_model(options.layers, options.hidden, options.seed)
+    session.data_files = lambda: iter(())
+    yield
+    loop.train_group, loop.evaluate, Checkpoints.save = group, evaluate, save  # type: ignore[method-assign]
+    session.build_model, session.data_files = build, files

@@ -1,0 +1,57 @@
+"""One measured run in a process of its own: prints its figures as JSON, in the last line."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+from stages.entry import QUIET
+
+os.environ.update(QUIET)
+os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+
+import torch
+
+from benchmarks.training_ways.data import write_splits
+from benchmarks.training_ways.measuring import new_model, peak_mb
+from benchmarks.training_ways.others import textbook, trainer
+from benchmarks.training_ways.ours import ours
+
+WAYS = {
+    "textbook": textbook,
+    "trainer": lambda options: trainer(options, grouped=False),
+    "grouped": lambda options: trainer(options, grouped=True),
+    "ours": ours,
+}
+
+
+def parse() -> argparse.Namespace:
+    """The options that ``benchmarks.training`` hands on."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("way", choices=WAYS)
+    for name in ("layers", "hidden", "batch", "epochs", "steps", "rows", "seed", "bf16", "profile"):
+        parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--learning-rate", type=float)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--clock", default="wall")
+    parser.add_argument("--folder", type=Path)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Trains once, and prints."""
+    options = parse()
+    write_splits(options.folder, options.rows)
+    parameters = sum(
+        weight.numel() for name, weight in new_model(options.layers, options.hidden, 0).named_parameters() if "embeddings" not in name
+    )
+    before = peak_mb()
+    figures = WAYS[options.way](options)
+    figures["peak_mb"] = torch.cuda.max_memory_allocated() / 2**20 if options.device == "cuda" else peak_mb()
+    figures |= {"imported_mb": before, "parameters": parameters}
+    figures["end_to_end_samples_per_second"] = figures["steps"] * options.batch / figures["seconds"]
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
