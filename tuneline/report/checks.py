@@ -36,14 +36,16 @@ class Checks:
     Attributes:
         total, passed: How many there are, and how many passed.
         failed: Those that did not, errors first.
-        parts: Per kind of table and split, how many passed of how many.
+        parts: Per kind of check and split, how many passed of how many.
+        splits: Those that were checked.
         has_page: Whether the checks' own page is there.
     """
 
     total: int
     passed: int
     failed: list[Check]
-    parts: dict[str, tuple[int, int]]
+    parts: dict[str, dict[str, tuple[int, int]]]
+    splits: list[str]
     has_page: bool
 
     @property
@@ -59,13 +61,15 @@ def found_checks(root: Path) -> Checks | None:
         return None
     entries: list[Mapping[str, Any]] = report["checks"]
     failed = [_check(entry) for entry in entries if not _passed(entry)]
-    parts: dict[str, tuple[int, int]] = {}
+    parts: dict[str, dict[str, tuple[int, int]]] = {}
     for entry in entries:
-        part = f"{entry.get('of', 'data')}, {entry.get('split', '')}"
-        passed, total = parts.get(part, (0, 0))
-        parts[part] = (passed + _passed(entry), total + 1)
+        part = parts.setdefault(str(entry.get("of", "data")), {})
+        passed, total = part.get(str(entry.get("split", "")), (0, 0))
+        part[str(entry.get("split", ""))] = (passed + _passed(entry), total + 1)
+    splits = list(dict.fromkeys(split for part in parts.values() for split in part))
     has_page = (root / CHECKS / "index.html").is_file()
-    return Checks(len(entries), len(entries) - len(failed), sorted(failed, key=lambda check: not check.stops), parts, has_page)
+    failed.sort(key=lambda check: not check.stops)
+    return Checks(len(entries), len(entries) - len(failed), failed, parts, splits, has_page)
 
 
 def _passed(entry: Mapping[str, Any]) -> bool:

@@ -142,8 +142,9 @@ def render(report: Report) -> str:
 
 
 def signed(value: float, digits: int = 3) -> str:
-    """A difference, with a real minus sign."""
-    return f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
+    """A difference, with a real minus sign; no sign for what is rounded to nothing."""
+    text = f"{value:+.{digits}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
 
 
 def write(root: Path, report: Report) -> Path:

@@ -1,8 +1,13 @@
 import csv
+import gzip
+import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from stages.download import main as download
 from stages.params.loading import load_params
 from tuneline.cli import app
 
@@ -135,6 +140,44 @@ def test_an_error_is_one_clear_message_and_nothing_is_written(project, tickets, 
     assert message in done.output
     assert "Traceback" not in done.output
     assert not (project / "data").exists()
+
+
+ROWS = [(f'wörds, and "more"; of row {n}', "ab"[n % 2]) for n in range(60)]
+
+
+def as_csv(path, delimiter=",", encoding="utf-8", header=True):
+    with path.open("w", newline="", encoding=encoding) as file:
+        csv.writer(file, delimiter=delimiter).writerows([*([("text", "label")] if header else []), *ROWS])
+
+
+def as_json(path, opener=open):
+    with opener(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps({"text": text, "label": label}) + "\n" for text, label in ROWS)
+
+
+WRITERS = {
+    "comma.csv": as_csv,
+    "semicolon.csv": lambda path: as_csv(path, ";"),
+    "quoted.tsv": lambda path: as_csv(path, "\t"),
+    "windows.csv": lambda path: as_csv(path, ";", "cp1252"),
+    "marked.csv": lambda path: as_csv(path, encoding="utf-8-sig"),
+    "bare.csv": lambda path: as_csv(path, header=False),
+    "lines.jsonl": as_json,
+    "packed.jsonl.gz": lambda path: as_json(path, gzip.open),
+    "columns.parquet": lambda path: pq.write_table(pa.table({"text": [row[0] for row in ROWS], "label": [row[1] for row in ROWS]}), path),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_the_line_reads_every_row_of_what_was_set_up(project, name):
+    """What init decides about a file must be what the download stage finds in it."""
+    WRITERS[name](project / name)
+    done = init(project / name, "--force")
+    assert done.exit_code == 0, done.output
+    download()
+    (column,) = load_params().data.text_columns
+    texts = [text for split in ("train", "validation", "test") for text in pq.read_table(f"data/raw/{split}.parquet")[column].to_pylist()]
+    assert sorted(texts) == sorted(text for text, _ in ROWS)
 
 
 @pytest.mark.real_data
