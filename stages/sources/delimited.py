@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 import pyarrow as pa
 
@@ -86,7 +85,7 @@ class _Rows:
                     raise self._header_again(line)
                 yield (*[fields[text] for text in texts], None if label is None else fields[label], line)
 
-    def _split(self, text: TextIO) -> Iterator[tuple[int, list[str]]]:
+    def _split(self, text: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
         csv.field_size_limit(LONGEST_FIELD)
         reader = csv.reader(
             text,

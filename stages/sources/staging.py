@@ -14,6 +14,8 @@ from stages.sources.slices import Slice
 from stages.tables import ROW_GROUP, UNLABELLED, write_batches
 
 INDEX = "idx"
+SHOWN = 1_000_000
+"""Rows after which a long file shows that it is being read."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def stage(reading: Reading, wanted: Wanted, path: Path) -> Staged:
         DataError: It has no row, or the source cannot be read on.
     """
     schema = wanted.schema.append(pa.field(INDEX, pa.int64(), nullable=False))
-    seen = _Seen()
+    seen = _Seen(reading.name)
     rows = write_batches(path, schema, rebatch(seen.counted(reading.batches, schema), schema))
     if rows == 0:
         raise DataError(f"{reading.name} has no rows.", "Give it some, or take another split in data.splits.")
@@ -63,13 +65,16 @@ def stage(reading: Reading, wanted: Wanted, path: Path) -> Staged:
 class _Seen:
     """What is noticed while rows pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.rows = 0
         self.label = False
 
     def counted(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             index = pa.array(range(self.rows, self.rows + batch.num_rows), pa.int64())
+            if (self.rows + batch.num_rows) // SHOWN > self.rows // SHOWN:
+                print(f"download: {self.name}: {self.rows + batch.num_rows:,} rows so far", flush=True)
             self.rows += batch.num_rows
             self.label = self.label or _any_label(batch[LABEL])
             yield pa.record_batch([*batch.columns, index], schema=schema)

@@ -6,6 +6,7 @@ import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, TextIO, cast
 
@@ -13,24 +14,26 @@ from stages.errors import DataError
 
 _GZIP = b"\x1f\x8b"
 _CHUNK = 1 << 16
+LONGEST_LINE = 1 << 24
+"""Characters. A longer line is no row: a whole file written as one JSON array, say, which would not fit into memory."""
 
 
 @contextmanager
-def open_text(path: Path, encoding: str) -> Iterator[TextIO]:
-    """Opens a text file for reading, line ends untouched; a byte order mark is dropped.
+def open_text(path: Path, encoding: str) -> Iterator[Iterator[str]]:
+    """Opens a text file and gives its lines, line ends untouched; a byte order mark is dropped.
 
     Args:
         path: Gzip when its name ends in ``.gz``.
         encoding: A name that Python knows.
 
     Raises:
-        DataError: Here or while it is read: it is empty, no text in this encoding, no gzip, or cut off.
+        DataError: Here or while it is read: it is empty, no text in this encoding, no gzip, or cut off; or a line is too long.
     """
     codec = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
     try:
         _refuse_binary(path, codec)
         with open_bytes(path) as raw, io.TextIOWrapper(raw, encoding=codec, newline="") as text:
-            yield text
+            yield _lines(path, text)
     except UnicodeError as error:
         raise _undecodable(path, codec, error) from None
 
@@ -54,6 +57,14 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
         raise DataError(f"{path}: the gzip file is damaged: {error}.", "Fetch it again.") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def _lines(path: Path, text: TextIO) -> Iterator[str]:
+    for number, line in enumerate(iter(partial(text.readline, LONGEST_LINE), ""), start=1):
+        if len(line) == LONGEST_LINE:
+            hint = "Each row stands on a line of its own; an array of JSON objects is no JSON Lines file."
+            raise DataError(f"{path}, line {number:,}: longer than {LONGEST_LINE:,} characters.", hint)
+        yield line
 
 
 def _refuse_binary(path: Path, codec: str) -> None:

@@ -203,6 +203,11 @@ TABLE: dict[str, Bad] = {
     "half a character": train(
         '{"text": "a \\ud83d", "label": "ham"}\n', "line 1, column 'text': \\ud83d is half a character.", "train.jsonl"
     ),
+    "a whole file in one line": train(
+        "[" + '{"text": "free money for all of you", "label": "spam"}, ' * 350_000 + "]",
+        "data/source/train.jsonl, line 1: longer than 16,777,216 characters.",
+        "train.jsonl",
+    ),
     "JSON nested too deep": train("[" * 100_000 + "\n", "data/source/train.jsonl, line 1: JSON nested too deep.", "train.jsonl"),
     # --- Parquet
     "a Parquet file that is none": train(
