@@ -23,9 +23,7 @@ def normal(name: str) -> str:
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
 def test_every_direct_dependency_is_pinned_to_one_admitted_version(wanted, python):
     environment = {**default_environment(), "python_version": python, "python_full_version": f"{python}.9", "sys_platform": "linux"}
-    pins = [
-        pin for pin in PINNED if normal(pin.name) == normal(wanted.name) and (pin.marker is None or pin.marker.evaluate(environment))
-    ]
+    pins = [pin for pin in PINNED if normal(pin.name) == normal(wanted.name) and (pin.marker is None or pin.marker.evaluate(environment))]
     assert len(pins) == 1
     version = str(pins[0].specifier).removeprefix("==")
     assert wanted.specifier.contains(version)

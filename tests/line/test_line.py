@@ -73,6 +73,6 @@ def test_a_changed_learning_rate_reruns_training_and_what_follows(project):
     """Runs last: it changes the project."""
     project.set_params({"train.learning_rate": 2e-3})
     assert stages_run(project.run("dvc", "repro").stdout) == ["train", "evaluate", "export", "compare"]
-    diff = json.loads(project.run("dvc", "metrics", "diff", "--json", "HEAD").stdout)["diff"]
+    diff = json.loads(project.run("dvc", "metrics", "diff", "--json", "HEAD").stdout)
     assert diff["metrics/evaluate.json"]["loss"]["diff"] != 0
     assert "learning_rate" in project.run("dvc", "params", "diff", "HEAD").stdout
