@@ -2,6 +2,7 @@
 
 import configparser
 import json
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -111,10 +112,29 @@ def commit_of(root: Path, version: str) -> Commit | None:
     return next(iter(commits(root, "-1", f"-S{version}", "--", "dvc.lock")), None)
 
 
-def registered(root: Path, version: str, artifact: str) -> list[str]:
-    """Tags of the model registry (gto) on commits that have this version: ``classifier@v1.0.0``, ``classifier#production#1``."""
-    tags = git(root, "tag", "--list", f"{artifact}@*", f"{artifact}#*", "--sort=creatordate").splitlines()
-    return [tag for tag in tags if version in git(root, "show", f"{tag}^{{commit}}:dvc.lock")]
+_VERSION = re.compile(r"[\w.-]+@v[\w.+-]+")
+_STAGE = re.compile(r"(?P<slot>[\w.-]+#\w[\w-]*)#(?P<number>\d+)")
+
+
+def registered(root: Path, version: str, commit: Commit) -> list[str]:
+    """Names that the model registry (gto's git tags) has for a version of the model: its own, and the stages it is in now.
+
+    Args:
+        root: The project.
+        version: Hash of the model, as ``dvc.lock`` has it.
+        commit: That brought it.
+
+    Returns:
+        For example ``onnx@v0.2.0`` and ``onnx#production``. A tag belongs to the model when its commit's ``dvc.lock`` has it.
+    """
+    later = git(root, "tag", "--list", "--contains", commit.sha).splitlines()
+    ours = {tag for tag in later if version in git(root, "show", f"{tag}^{{commit}}:dvc.lock")}
+    newest: dict[str, int] = {}
+    for tag in git(root, "tag", "--list").splitlines():
+        if found := _STAGE.fullmatch(tag):
+            newest[found["slot"]] = max(int(found["number"]), newest.get(found["slot"], 0))
+    stages = [slot for slot, number in newest.items() if f"{slot}#{number}" in ours]
+    return [*sorted(tag for tag in ours if _VERSION.fullmatch(tag)), *sorted(stages)]
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def provenance(root: Path, lock: Lock) -> dict[str, str]:
         "version": version,
         "commit": str(commit) if commit else "not committed yet: git add params.yaml dvc.lock metrics && git commit",
     }
-    tags = registered(root, version, "classifier") if commit else []
+    tags = registered(root, version, commit) if commit else []
     return said | ({"registry": ", ".join(tags)} if tags else {})
 
 

@@ -80,14 +80,32 @@ def test_the_cache_may_lie_elsewhere(made):
     assert cached(made.root, read_lock(made.root).out("reports/predictions.parquet")) is not None
 
 
-def test_only_tags_on_commits_with_this_version_are_its_names(made):
-    made.git("tag", "classifier@v0.1.0")
-    made.line(skill=3.0, seed=2).commit("Learn more")
-    made.git("tag", "--annotate", "classifier@v0.2.0", "--message", "second")
-    made.git("tag", "classifier#production#1")
-    made.git("tag", "unrelated")
+def names(made) -> list[str]:
     version = read_lock(made.root).out(CLASSIFIER)
-    assert sorted(registered(made.root, version, "classifier")) == ["classifier#production#1", "classifier@v0.2.0"]
+    return registered(made.root, version, commit_of(made.root, version))
+
+
+def test_a_models_names_are_those_of_its_own_version(made):
+    made.git("tag", "onnx@v0.1.0")
+    made.git("tag", "onnx#production#1")
+    assert names(made) == ["onnx@v0.1.0", "onnx#production"]
+    made.line(skill=3.0, seed=2).commit("Learn more")
+    assert names(made) == []
+    made.git("tag", "--annotate", "onnx@v0.2.0", "--message", "second")
+    made.git("tag", "unrelated")
+    assert names(made) == ["onnx@v0.2.0"]
+
+
+def test_a_model_that_was_replaced_is_in_production_no_more_and_after_a_rollback_again(made):
+    first = made.git("rev-parse", "HEAD")
+    made.git("tag", "onnx#production#1")
+    made.line(skill=3.0, seed=2).commit("Learn more")
+    made.git("tag", "onnx#production#2")
+    assert names(made) == ["onnx#production"]
+    made.git("checkout", "--quiet", first)
+    assert names(made) == []
+    made.git("tag", "onnx#production#3")
+    assert names(made) == ["onnx#production"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "stages: null", "{ broken", "schema: '2.0'"])

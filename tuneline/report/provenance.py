@@ -57,14 +57,15 @@ class Provenance:
 def provenance(root: Path, lock: Lock) -> Provenance:
     """Gathers it from git, ``dvc.lock``, ``export.json``, ``source.json`` and ``reports/timing/``."""
     version = lock.out(CLASSIFIER)
+    commit = commit_of(root, version) if version else None
     record = read_json(root / ONNX / "export.json") or {}
     source = read_json(root / RAW / "source.json") or {}
     timing = {stage: numbers(read_json(root / TIMING / f"{stage}.json")) for stage in STAGES}
     return Provenance(
-        commit_of(root, version) if version else None,
+        commit,
         git(root, "log", "-1", "--format=%h"),
         len(git(root, "status", "--porcelain", "--untracked-files=no").splitlines()),
-        registered(root, version, "classifier") if version else [],
+        registered(root, version, commit) if version and commit else [],
         {path: md5 for path in OUTS if (md5 := lock.out(path))},
         {key: json.dumps(value, ensure_ascii=False) for key, value in sorted(lock.params().items())},
         lock.code(),

@@ -3,9 +3,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.small_line import WORDS
 from tuneline.predict.model import ServedModel, softmax
 
-TEXTS = st.text(max_size=60)
+WORDY = st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join)
+"""Of known words, many of them: long enough to be cut."""
+TEXTS = st.text(max_size=60) | WORDY
 
 
 @pytest.fixture(scope="module")
