@@ -48,7 +48,7 @@ class Classifier:
             model = AutoModelForSequenceClassification.from_pretrained(
                 folder, use_safetensors=True, attn_implementation="sdpa", dtype=torch.float32
             )
-            tokenizer = cast(PreTrainedTokenizerFast, AutoTokenizer.from_pretrained(folder))
+            tokenizer = cast("PreTrainedTokenizerFast", AutoTokenizer.from_pretrained(folder))
         except Exception as error:  # safetensors and transformers have no common base for what a broken file raises
             raise StageError(f"{folder} cannot be loaded: {str(error).splitlines()[0]}", "Train again: `dvc repro -f train`.") from None
         if model.config.num_labels != labels.outputs:
