@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.params.export import Tolerance
-from stages.parity.confidence import expected_calibration_error
 from stages.parity.intervals import accuracy_drop_interval, pearson_drop_interval
+from stages.scoring.curves import calibration, calibration_error, probabilities
 from stages.scoring.formulas import predictions_of, regression_metrics
 from stages.tables import Labels
 
@@ -44,8 +44,10 @@ class Rows:
 
     def quality(self, logits: Logits) -> dict[str, float]:
         """The metric, and for a classifier the calibration error."""
-        calibration = {} if self.spec.is_regression else {"ece": expected_calibration_error(logits, self.labels)}
-        return {self.metric: self.score(logits), **calibration}
+        figures = {self.metric: self.score(logits)}
+        if not self.spec.is_regression:
+            figures["calibration_error"] = calibration_error(calibration(probabilities(logits), self.labels))
+        return figures
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Comparison:
     Attributes:
         metrics: Figures of the whole split, by name: ``max_abs_diff`` and ``mean_abs_diff`` of logits, ``agreement`` (share of
             rows with the same prediction), ``flips`` (rows without), the metric and its drop with the ends of its
-            bootstrap interval, and for a classifier ``ece``.
+            bootstrap interval, and for a classifier ``calibration_error``.
         logits: The exported model's, of shape ``[rows, outputs]``, numbers all.
         difference: The largest difference of a logit, by row.
         flipped: Rows on which the two do not agree, the largest difference first.

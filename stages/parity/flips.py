@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stages.parity.comparison import Comparison, Logits, Rows
-from stages.parity.confidence import probabilities_of
+from stages.scoring.curves import probabilities
 
 DIGITS = 6
 LIMIT = 100
@@ -65,6 +65,6 @@ def _said(rows: Rows, logits: Logits, place: int) -> dict[str, Any]:
     names = rows.spec.names
     if names is None:
         return {"prediction": round(float(logits[place, 0]), DIGITS)}
-    probabilities = probabilities_of(logits[place : place + 1])[0]
-    best = int(probabilities.argmax())
-    return {"prediction": names[best], "probability": round(float(probabilities[best]), DIGITS)}
+    (shares,) = probabilities(logits[place : place + 1])
+    best = int(shares.argmax())
+    return {"prediction": names[best], "probability": round(float(shares[best]), DIGITS)}

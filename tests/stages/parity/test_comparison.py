@@ -34,6 +34,12 @@ def test_a_flip_counts_in_agreement_and_where_it_is_wrong_in_accuracy():
     assert found.metrics["accuracy_drop_low"] < 0 < found.metrics["accuracy_drop_high"]
 
 
+def test_calibration_is_measured_before_and_after():
+    """Doubled logits predict the same, and are surer of it."""
+    assert ROWS.quality(TRAINED)["calibration_error"] == pytest.approx(1 / (1 + np.exp(-2)) - 0.75, abs=1e-6)
+    assert compared(2 * TRAINED).metrics["calibration_error"] == pytest.approx(1 / (1 + np.exp(-4)) - 0.75, abs=1e-6)
+
+
 def test_a_gain_is_a_negative_drop():
     exported = TRAINED.copy()
     exported[3] = [1, 0]
@@ -43,11 +49,11 @@ def test_a_gain_is_a_negative_drop():
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_logits_that_are_no_numbers_are_a_fault_whatever_the_tolerance(wrong):
     exported = TRAINED.copy()
-    exported[2, 1] = wrong
+    exported[0, 1] = wrong  # a 0 there would be the right prediction
     found = compared(exported)
     assert all(np.isfinite(value) for value in found.metrics.values())
-    assert faults_of(found, Tolerance(min_agreement=0.0, max_metric_drop=1.0), "accuracy") == ["no finite logits for row 2"]
-    assert found.flipped.tolist() == [2]
+    assert faults_of(found, Tolerance(min_agreement=0.0, max_metric_drop=1.0), "accuracy") == ["no finite logits for row 0"]
+    assert found.flipped.tolist() == [0]
 
 
 def test_numbers_agree_within_a_share_of_the_spread_of_the_labels():
@@ -58,7 +64,7 @@ def test_numbers_agree_within_a_share_of_the_spread_of_the_labels():
     assert found.flipped.tolist() == [3, 2]
     assert found.metrics["agreement"] == 0.5
     assert found.metrics["pearson_drop"] == pytest.approx(1 - np.corrcoef(labels, exported[:, 0])[0, 1], abs=1e-6)
-    assert "ece" not in found.metrics
+    assert "calibration_error" not in found.metrics
 
 
 def test_each_tolerance_is_a_fault_of_its_own_and_names_rows():
