@@ -65,7 +65,8 @@ def findings(params: ValidateParams, outcomes: Sequence[Outcome], excerpts: Exce
     for outcome in outcomes:
         rule: Rule = getattr(params, outcome.check)
         status = "crashed" if outcome.crashed else "passed" if outcome.passed else "failed"
-        worst = tuple(_worst(outcome, excerpts)) if status == "failed" and outcome.rows is not None else ()
+        of_rows = outcome.rows is not None or "total" in outcome.arguments
+        worst = tuple(_worst(outcome, excerpts)) if status == "failed" and of_rows else ()
         yield Finding(outcome, rule.severity, status, _found(outcome, rule), _allowed(outcome, rule), worst)
 
 
@@ -112,11 +113,17 @@ def worst_rows(frame: pd.DataFrame, arguments: Mapping[str, Any]) -> NDArray[np.
 
 
 def miss(frame: pd.DataFrame, arguments: Mapping[str, Any]) -> NDArray[np.float64]:
-    """How far each row is from what was expected of it: 0 where it meets it, and where it was not judged."""
+    """How far each row is from what was expected of it: 0 where it meets it, and where it was not judged.
+
+    Of a share of a whole column, what the row adds to it.
+    """
     if "column_A" in arguments:
         differ: NDArray[np.float64] = (frame[arguments["column_A"]] != frame[arguments["column_B"]]).to_numpy(np.float64)
         return differ
     values = frame[arguments["column"]].to_numpy()
+    if "total" in arguments:
+        added: NDArray[np.float64] = values.astype(np.float64)
+        return added
     if "value_set" in arguments:
         weight = frame["similarity"].to_numpy() if arguments["column"] == "near_duplicate_of" else 1.0
         outside: NDArray[np.float64] = weight * (~np.isin(values, arguments["value_set"]) & ~pd.isna(values))
@@ -131,7 +138,7 @@ def miss(frame: pd.DataFrame, arguments: Mapping[str, Any]) -> NDArray[np.float6
 
 
 def _shown(outcome: Outcome) -> list[str]:
-    names = [outcome.arguments[key] for key in ("column", "column_A", "column_B") if key in outcome.arguments]
+    names = [outcome.arguments[key] for key in ("column", "column_A", "column_B", "total") if key in outcome.arguments]
     return [*names, "similarity"] if "near_duplicate_of" in names else [name for name in names if not name.endswith("_of")]
 
 

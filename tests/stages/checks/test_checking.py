@@ -34,6 +34,15 @@ def test_a_leak_says_where_the_text_stands_already(data, checked):
     assert finding.worst[0].like.startswith(f"validation, row 11: {data.raw['validation']['one'][11]}"[:100])
 
 
+def test_a_share_of_tokens_names_the_rows_that_add_most_to_it(data, checked):
+    for row in range(60):
+        data.raw["test"]["one"][row] = "Ω " * (2 + row % 7) + data.raw["test"]["one"][row]
+    finding = failed(checked(data.tokenize()))
+    assert finding.outcome.check == "unknown_rate"
+    assert finding.worst[0].number == 6
+    assert finding.worst[0].values["unknown_tokens"] == 8
+
+
 def test_great_expectations_and_the_list_of_the_worst_see_the_same_rows(data, checked):
     """Two places say which rows fail: the expectation, which decides, and the ranking, which shows."""
     data.raw["train"]["one"][0] = " "
