@@ -3,7 +3,8 @@
 Reads: ``data/raw/*.parquet``, the sections ``tokenize`` and ``data.text_columns``; ``model``, for what a model made from scratch takes.
 Computes: a tokenizer (of a checkpoint, or WordPiece trained on the train split), and the ids of every row. Long texts are cut;
 nothing is padded: the collator does that.
-Writes: ``data/tokenized/{train,validation,test}.parquet``, ``data/tokenized/tokenizer/``, ``metrics/tokenize.json``.
+Writes: ``data/tokenized/{train,validation,test}.parquet``, ``data/tokenized/tokenizer/``, ``data/tokenized/source.json`` (where the
+tokenizer came from, down to the commit), ``metrics/tokenize.json``.
 """
 
 import time
@@ -15,7 +16,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from stages.entry import Figures, require, run_stage
-from stages.outs import replace_directory, write_metrics
+from stages.outs import replace_directory, write_json, write_metrics
 from stages.params import ModelParams, TokenizeParams
 from stages.params.loading import load_params
 from stages.paths import METRICS, RAW, SPLITS, TOKENIZED, TOKENIZER, split_file
@@ -48,12 +49,34 @@ def run(params: TokenizeParams, model: ModelParams, text_columns: Sequence[str],
     from stages.tokenization.folder import save_tokenizer
 
     sources = {split: RawSplit(split_file(raw, split), text_columns) for split in SPLITS}
+    params = pinned(params)
     tokenizer = build_tokenizer(params, model, sources["train"])
     encoders = {split: Encoder(tokenizer, params.max_length, pairs=len(text_columns) == 2) for split in SPLITS}
     for split, encoder in encoders.items():
         tokenize_split(encoder, sources[split], split_file(target, split))
     save_tokenizer(tokenizer, params.max_length, target / TOKENIZER.name)
+    write_json(target / "source.json", {"tokenizer": provenance(params)})
     return {split: encoder.counts for split, encoder in encoders.items()}
+
+
+def pinned(params: TokenizeParams) -> TokenizeParams:
+    """The same, with the commit that a branch or tag of the hub stands for.
+
+    Raises:
+        StageError: The hub does not have it, or cannot be reached.
+    """
+    from stages.tokenization.checkpoint import commit_of
+
+    return params if params.tokenizer is None else params.model_copy(update={"revision": commit_of(params.tokenizer, params.revision)})
+
+
+def provenance(params: TokenizeParams) -> dict[str, str | None]:
+    """Where the tokenizer came from, for ``data/tokenized/source.json``. A folder's path is this machine's: it is not told."""
+    if params.tokenizer is None:
+        return {"from": "the train split"}
+    if params.revision is None:
+        return {"from": "a folder"}
+    return {"from": "hub", "name": params.tokenizer, "commit": params.revision}
 
 
 def build_tokenizer(params: TokenizeParams, model: ModelParams, train: RawSplit) -> "PreTrainedTokenizerFast":

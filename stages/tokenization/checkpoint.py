@@ -6,7 +6,7 @@ from typing import Any
 
 import transformers
 from transformers import PreTrainedTokenizerFast
-from transformers.utils.hub import cached_file
+from transformers.utils.hub import cached_file, extract_commit_hash
 
 from stages.errors import StageError
 from stages.tokenization.limits import positions_of
@@ -21,6 +21,8 @@ PLAIN = frozenset(
 )  # fmt: skip
 """Classes that AutoTokenizer would pick too, by the name in ``tokenizer_config.json``. Asked directly, they do not import torch,
 which AutoTokenizer does: seconds and 300 MB for nothing."""
+WITH_A_TOKENIZER = ("tokenizer_config.json", "tokenizer.json", "config.json")
+"""Files of which a checkpoint with a tokenizer has one at least."""
 
 
 def load_tokenizer(name: str, revision: str | None) -> PreTrainedTokenizerFast:
@@ -52,6 +54,22 @@ def load_tokenizer(name: str, revision: str | None) -> PreTrainedTokenizerFast:
             "Save a copy of it with one (tokenizer.pad_token = ...; tokenizer.save_pretrained(FOLDER)), and give that folder.",
         )
     return tokenizer
+
+
+def commit_of(name: str, revision: str | None) -> str | None:
+    """The commit that a checkpoint of the hub stands at. All its files are then read at that one. ``None`` for a folder.
+
+    Raises:
+        StageError: It is not there, or cannot be reached.
+    """
+    if Path(name).is_dir():
+        return None
+    try:
+        found = (cached_file(name, file, revision=revision, _raise_exceptions_for_missing_entries=False) for file in WITH_A_TOKENIZER)
+        path = next((path for path in found if path is not None), None)
+    except (OSError, ValueError) as error:
+        raise StageError(f"tokenize.tokenizer: {name!r} cannot be loaded: {_first_line(error)}", _advice(name)) from None
+    return extract_commit_hash(path, None)
 
 
 def length_limit(tokenizer: PreTrainedTokenizerFast, name: str, revision: str | None) -> int | None:

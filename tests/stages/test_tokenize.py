@@ -12,6 +12,7 @@ from stages.errors import DataError, ParamsError, StageError
 from stages.paths import SPLITS
 from stages.tables import ROW_GROUP, Labels, read_labels, write_table
 from tests.conftest import ROOT
+from tests.hub import LoopbackHub
 from tests.stages.tokenization.made import sentences, write_raw, write_splits
 
 PARAMS = """
@@ -42,7 +43,9 @@ def contents(folder):
 
 def test_it_writes_the_splits_the_tokenizer_and_the_metrics(project):
     figures = tokenize.main()
+    assert json.loads((project / "data/tokenized/source.json").read_text()) == {"tokenizer": {"from": "the train split"}}
     assert sorted(contents(project / "data/tokenized")) == [
+        "source.json",
         "test.parquet",
         "tokenizer/tokenizer.json",
         "tokenizer/tokenizer_config.json",
@@ -108,6 +111,35 @@ def test_the_tokenizer_of_a_checkpoint_is_used(project, wordpiece_folder):
     ours, theirs = AutoTokenizer.from_pretrained("data/tokenized/tokenizer"), AutoTokenizer.from_pretrained(wordpiece_folder)
     assert type(ours) is type(theirs) is BertTokenizer
     assert ours.get_vocab() == theirs.get_vocab()
+    assert json.loads((project / "data/tokenized/source.json").read_text()) == {"tokenizer": {"from": "a folder"}}
+
+
+def stage(project, **env):
+    """The stage, as a process of its own: the hub's client reads the hub's address when it is imported."""
+    command = [sys.executable, "-m", "stages.tokenize"]
+    return subprocess.run(command, cwd=project, env={**env, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+
+
+def test_a_checkpoint_of_the_hub_is_pinned_and_works_offline_afterwards(project, wordpiece_folder, tmp_path_factory):
+    set_params(project, "vocab_size: 300", "tokenizer: someone/small-bert, revision: stable")
+    home = tmp_path_factory.mktemp("home")
+    with LoopbackHub(tmp_path_factory.mktemp("hub")) as hub:
+        files = {path.name: path.read_bytes() for path in wordpiece_folder.iterdir()}
+        commit = hub.add("models", "someone/small-bert", files, branches=("main", "stable"))
+        online = stage(project, **hub.env(home))
+        assert online.returncode == 0, online.stderr
+        asked = [request for request in hub.requests if "/resolve/" in request]
+        assert {request.split("/resolve/")[1].split("/")[0] for request in asked} <= {"stable", commit}
+    once = contents(project / "data/tokenized")
+    assert json.loads(once["source.json"]) == {"tokenizer": {"from": "hub", "name": "someone/small-bert", "commit": commit}}
+    offline = stage(project, **hub.env(home), HF_HUB_OFFLINE="1")
+    assert offline.returncode == 0, offline.stderr
+    assert contents(project / "data/tokenized") == once
+    elsewhere = stage(project, **hub.env(home) | {"HF_HOME": str(home / "empty")}, HF_HUB_OFFLINE="1")
+    assert elsewhere.returncode == 1
+    assert "tokenize.tokenizer: 'someone/small-bert' cannot be loaded" in elsewhere.stderr
+    assert "Traceback" not in elsewhere.stderr
+    assert contents(project / "data/tokenized") == once
 
 
 def test_it_is_trained_on_the_train_split_alone(project):
