@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from ruamel.yaml import YAML
@@ -14,8 +16,8 @@ from ruamel.yaml import YAML
 from flows.gate import Figures, Predictions
 from flows.line import Line
 from flows.processes import ProgramError
-from flows.registry import Version
-from flows.repository import Repository
+from flows.registry import Registry, RegistryError, Version
+from flows.serving import serve
 
 PREDICTIONS = Path("reports/predictions.parquet")
 LATENCY = Path(__file__).with_name("latency.py")
@@ -80,21 +82,30 @@ def _latency(candidate: Candidate, line: Line) -> float | None:
     return float(json.loads(printed[-1])["p95"])
 
 
-def predictions(candidate: Candidate, production: Version | None, repository: Repository, line: Line) -> Predictions:
+def predictions(candidate: Candidate, production: Version | None, registry: Registry, line: Line) -> Predictions:
     """What the candidate and the model in production predict for the rows of the candidate's reported split.
 
-    Where the split is the same, byte for byte, production's predictions are those that its own run wrote. Where it is not,
-    production's ONNX model predicts the candidate's rows.
+    Where the raw splits are the same, byte for byte, production's predictions are those that its own run wrote. Where they
+    are not, production's ONNX model predicts the candidate's rows. Where it cannot (its text columns are gone, say), that is
+    what stands in the way of a promotion.
 
     Raises:
         EvidenceError: The candidate's predictions are missing.
-        ProgramError: Production's predictions cannot be had, from the cache or the DVC remote.
     """
     ours = _read(candidate.root / PREDICTIONS)
     if production is None:
         return Predictions(ours.labels, ours.predicted, None, ours.names)
-    theirs = _fetch(candidate, production, repository, line)
-    return Predictions(ours.labels, ours.predicted, _as(theirs, ours.names), ours.names)
+    try:
+        theirs = _predictions_of(candidate, production, registry, line, ours)
+    except (ProgramError, RegistryError) as error:
+        return Predictions(ours.labels, ours.predicted, None, ours.names, incomparable=f"{production.name}: {_reason(error)}")
+    return Predictions(ours.labels, ours.predicted, theirs, ours.names)
+
+
+def _reason(error: Exception) -> str:
+    """The line of a program's last words that says what was wrong."""
+    said = error.last if isinstance(error, ProgramError) else (str(error),)
+    return next((line for line in said if line.startswith(("ERROR", "tuneline"))), said[-1] if said else str(error))
 
 
 @dataclass(frozen=True)
@@ -113,21 +124,30 @@ def _read(path: Path) -> _Table:
     return _Table(table["label"].to_numpy(), table["prediction"].to_numpy(), None if names is None else tuple(names))
 
 
-def _as(theirs: _Table, names: tuple[str, ...] | None) -> NDArray[Any]:
+def _as_ours(predicted: NDArray[Any], theirs: tuple[str, ...] | None, ours: tuple[str, ...] | None) -> NDArray[Any]:
     """Class ids by our names; -1, which is never right, for a class that we do not know."""
-    if names is None or theirs.names is None or theirs.names == names:
-        return theirs.predicted
-    ours = np.array([names.index(name) if name in names else -1 for name in theirs.names], dtype=np.int64)
-    return np.asarray(ours[theirs.predicted])
+    if ours is None or theirs is None or theirs == ours:
+        return predicted
+    ids = np.array([ours.index(name) if name in ours else -1 for name in theirs], dtype=np.int64)
+    return np.asarray(ids[predicted])
 
 
-def _fetch(candidate: Candidate, production: Version, repository: Repository, line: Line) -> _Table:
-    place = candidate.root / ".dvc" / "tmp" / f"{production.name}-predictions.parquet"
-    if _reported_rows(repository.show(production.commit, "dvc.lock")) != _reported_rows((candidate.root / "dvc.lock").read_text()):
-        raise EvidenceError("The reported split is another than that of the model in production.")
-    what = f"Fetching the predictions of {production.name}"
-    line.dvc("get", str(repository.root), str(PREDICTIONS), "--rev", production.commit, "--out", str(place), "--force", what=what)
-    return _read(place)
+def _predictions_of(candidate: Candidate, production: Version, registry: Registry, line: Line, ours: _Table) -> NDArray[Any]:
+    place = candidate.root / ".dvc" / "tmp" / f"{production.name}.parquet"
+    if _reported_rows(registry.repository.show(production.commit, "dvc.lock")) == _reported_rows((candidate.root / "dvc.lock").read_text()):
+        source = ("get", str(registry.repository.root), str(PREDICTIONS), "--rev", production.commit)
+        line.dvc(*source, "--out", str(place), "--force", what=f"Fetching the predictions of {production.name}")
+        theirs = _read(place)
+        return _as_ours(theirs.predicted, theirs.names, ours.names)
+    served = serve(registry, production, line)
+    rows = candidate.root / "data/raw" / f"{candidate.split}.parquet"
+    command = ["tuneline", "predict", str(rows), "--model", str(served.folder), "--output", str(place), "--bad-rows", "stop"]
+    line.programs.run(command, f"Predicting the reported split with {production.name}", line.on_line)
+    if ours.names is None:
+        return np.asarray(pq.read_table(place, columns=["prediction"])["prediction"].to_numpy())
+    labels = pq.read_table(place, columns=["label"])["label"].combine_chunks()
+    ids = pc.fill_null(pc.index_in(labels, pa.array(ours.names)), -1)
+    return np.asarray(ids.to_numpy(zero_copy_only=False).astype(np.int64))
 
 
 def _reported_rows(lock: str | None) -> Any:

@@ -20,12 +20,14 @@ class Predictions:
         candidate: Of the same shape.
         production: Of the same shape; ``None`` when there is no model in production.
         names: Class names; ``None`` for a regression.
+        incomparable: Why the model in production cannot predict these rows.
     """
 
     labels: NDArray[Any]
     candidate: NDArray[Any]
     production: NDArray[Any] | None
     names: tuple[str, ...] | None
+    incomparable: str | None = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,15 @@ def decide(predictions: Predictions, figures: Figures, policy: PromotionPolicy) 
     binary = predictions.names is not None and len(predictions.names) == 2
     gain = interval(metric, *rows, binary=binary, resamples=policy.resamples, confidence=policy.confidence)
     test = None if predictions.names is None else mcnemar(*rows)
-    criteria = [_gain(gain, metric, predictions, policy), *([_significance(test, policy)] if test else []), *_limits(figures, policy)]
+    possible = (
+        [Criterion("comparison with production", predictions.incomparable, "possible", met=False)] if predictions.incomparable else []
+    )
+    criteria = [
+        *possible,
+        _gain(gain, metric, predictions, policy),
+        *([_significance(test, policy)] if test else []),
+        *_limits(figures, policy),
+    ]
     return Decision(tuple(criteria), metric, gain, test)
 
 

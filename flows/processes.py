@@ -201,5 +201,5 @@ def end_with_parent() -> None:
 
     # The worker reads what this process prints. Without it rich would exit in the middle of a log call, before the
     # signal, and take the report of what happened along.
-    Console.on_broken_pipe = stay_silent  # type: ignore[method-assign]
+    Console.on_broken_pipe = stay_silent  # type: ignore[assignment, method-assign]
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()

@@ -37,7 +37,7 @@ def judge(line: Line, registry: Registry, policy: PromotionPolicy) -> Judgement:
     """Compares the candidate with the model in production, on the same rows."""
     candidate = Candidate(line.programs.cwd, registry.artifact)
     production = registry.in_stage(policy.stage)
-    rows = predictions(candidate, production, registry.repository, line)
+    rows = predictions(candidate, production, registry, line)
     decision = decide(rows, figures(candidate, line), policy)
     get_run_logger().info("The candidate %s: %s", "is better" if decision.promoted else "stays behind", decision.reason)
     return Judgement(decision, production)

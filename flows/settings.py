@@ -66,11 +66,54 @@ class PromotionPolicy(Section):
     max_latency_ms: Annotated[float, Field(gt=0)] = 250
 
 
+class DriftLimits(Section):
+    """How far new texts may be from those of the training. Beyond both a limit and chance, they drifted.
+
+    Attributes:
+        max_psi: Population stability index.
+        max_ks: Kolmogorov-Smirnov distance.
+        significance: What chance alone makes more often than this is let through.
+        min_known_words: Share of words that were common in training, of that share in training.
+        min_rows: Fewer say nothing.
+        window_rows: The last so many scored rows are looked at, in whole files.
+        repeat_hours: After an event, so long until the next for the same model.
+    """
+
+    max_psi: Annotated[float, Field(gt=0)] = 0.25
+    max_ks: Annotated[float, Field(gt=0, le=1)] = 0.2
+    significance: Annotated[float, Field(gt=0, lt=1)] = 0.001
+    min_known_words: Annotated[float, Field(ge=0, le=1)] = 0.7
+    min_rows: Annotated[int, Field(ge=1)] = 200
+    window_rows: Annotated[int, Field(ge=1)] = 5000
+    repeat_hours: Annotated[float, Field(ge=0)] = 24
+
+
+class Scoring(Section):
+    """Flow ``score``.
+
+    Attributes:
+        inbox: Folder of new files, relative to the repository.
+        outbox: Folder of the scored ones.
+        keep: Columns of the input that go into the output.
+        bad_rows: What to do about a row that cannot be read: leave it out, or refuse the file.
+        settle_seconds: A file that was written to more recently is left for the next time.
+        drift: When new texts are no longer what the model was trained on.
+    """
+
+    inbox: Path = Path("data/inbox")
+    outbox: Path = Path("data/scored")
+    keep: list[str] = []
+    bad_rows: Literal["stop", "skip"] = "stop"
+    settle_seconds: Seconds = 10
+    drift: DriftLimits = DriftLimits()
+
+
 class Settings(Section):
     """``conf/flows.yaml``."""
 
     stages: dict[str, StagePolicy] = {}
     promotion: PromotionPolicy = PromotionPolicy()
+    scoring: Scoring = Scoring()
     lock_wait_seconds: Seconds = 600
     max_attempts: Annotated[int, Field(ge=1)] = 4
 
