@@ -17,7 +17,7 @@ from stages.params.export import Int8Params
 from stages.serving.session import OnnxClassifier, logits_of
 
 CALIBRATION_BATCH = 16
-CHOICE_ROWS = 1_000
+CHOICE_ROWS = 256
 """Rows of the validation split on which ``best`` is chosen, at most."""
 
 

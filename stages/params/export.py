@@ -13,7 +13,7 @@ Rate = Annotated[float, Field(ge=0, le=1)]
 class Int8Params(Section):
     """``export.int8``."""
 
-    method: Literal["dynamic", "static", "best"] = "dynamic"
+    method: Literal["dynamic", "static", "best"] = "best"
     """``dynamic``: weights in 8 bits, activations measured batch by batch. ``static``: activations measured once, on
     calibration rows. ``best``: both, and the one kept whose logits are closer to fp32 on the validation split."""
     calibration_rows: Annotated[int, Field(ge=1)] = 256
