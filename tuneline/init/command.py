@@ -32,6 +32,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from stages.paths import PARAMS
     from tuneline.init import planning, settings
     from tuneline.init.showing import show_outcome, show_plan
+    from tuneline.init.wanted import wanted_params
 
     params = load_params()
     folder = planning.source_folder(name or planning.folder_name(files))
@@ -40,7 +41,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         plan = planning.plan(files, asked)
     except (csv.Error, UnicodeError) as error:
         raise DataError(f"{files[0]} is no text that can be read: {error}", "Save it as UTF-8.") from None
-    wanted = planning.wanted_params(plan, folder.name, params.train.metric)
+    wanted = wanted_params(plan, folder.name, params.train.metric)
     content = settings.changed(PARAMS, wanted)
     show_plan(plan, folder, settings.differing(PARAMS, wanted), params)
     agree(folder, force)

@@ -6,7 +6,8 @@ from pathlib import Path
 from markupsafe import Markup
 
 from stages.paths import METRICS, PLOTS
-from tuneline.history import Earlier, Lock
+from tuneline.earlier import Earlier
+from tuneline.history import Lock
 from tuneline.report.figures import evaluation, training
 from tuneline.report.figures.headline import against
 from tuneline.report.headline import TITLES, Headline

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tuneline.history import PREDICTIONS, Earlier
+from tuneline.earlier import PREDICTIONS, Earlier
 from tuneline.report import intervals
 from tuneline.report.intervals import Interval, Statistic
 from tuneline.report.reading import Predictions

@@ -9,7 +9,8 @@ from markupsafe import Markup
 
 from stages.outs import replace_file
 from stages.paths import COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, split_file
-from tuneline.history import Earlier, earlier, read_lock
+from tuneline.earlier import Earlier, earlier
+from tuneline.history import read_lock
 from tuneline.report.answers import Confusion, Mistake, confusion, mistakes
 from tuneline.report.checks import Checks, found_checks
 from tuneline.report.drawn import drawn

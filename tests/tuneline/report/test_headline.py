@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from tuneline.history import earlier, read_lock
+from tuneline.earlier import earlier
+from tuneline.history import read_lock
 from tuneline.report.headline import headline
 from tuneline.report.reading import Predictions
 
