@@ -4,8 +4,10 @@ from pydantic import TypeAdapter
 
 from stages.errors import ParamsError
 from stages.scoring.behaviour.cases import Case, Rows, build_cases, spaced
-from stages.scoring.behaviour.suite import AnyTest
+from stages.scoring.behaviour.suite import AnyTest, read_suite
+from stages.sources.tickets.generator import QUEUES as QUEUE_NAMES
 from stages.tables import Labels
+from tests.conftest import ROOT
 
 QUEUES = Labels(("billing", "delivery"))
 ROWS = Rows((["One", "Two", "Three"], ["It is late.", "It came.", "It was wrong."]), np.array([0, 1, 1]), QUEUES)
@@ -78,3 +80,24 @@ def test_a_test_that_does_not_suit_the_data_is_named(values, rows, said):
     assert said in str(caught.value)
     assert "'it'" in str(caught.value)
     assert "null" in str(caught.value)
+
+
+DATA = {
+    "tickets": (2, Labels(QUEUE_NAMES)),
+    "mrpc": (2, Labels(("not_equivalent", "equivalent"))),
+    "sst2": (1, Labels(("negative", "positive"))),
+    "stsb": (2, Labels(None)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "conf/behaviour").glob("*.yaml")))
+def test_the_files_of_the_project_suit_the_data_of_their_tasks(name, monkeypatch):
+    """Each test of them has cases: one without would look like a test and be none."""
+    monkeypatch.chdir(ROOT)
+    columns, spec = DATA[name]
+    count = spec.outputs * 2
+    text = "On Monday the new movie was shown, and the invoice is late."
+    texts = [[f"{text} {column} {row}." for row in range(count)] for column in range(columns)]
+    labels = np.arange(count, dtype=np.float32 if spec.is_regression else np.int64) % spec.outputs
+    for test in read_suite(name).tests:
+        assert build_cases(test, Rows(texts, labels, spec)), test.name
