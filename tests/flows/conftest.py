@@ -12,6 +12,7 @@ import pytest
 from flows.line import compose
 from flows.processes import Programs
 from flows.repository import Repository, dvc_config
+from tests.project import GIT_IDENTITY
 
 from .server import Prefect, prefect_server
 
@@ -19,7 +20,7 @@ TOY = Path(__file__).parent / "toy"
 
 
 def sh(*command: str, cwd: Path, **more) -> str:
-    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **more.pop("env", {})}
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **GIT_IDENTITY, **more.pop("env", {})}
     return subprocess.run(command, cwd=cwd, env=env, check=True, capture_output=True, text=True, **more).stdout
 
 

@@ -57,7 +57,7 @@ def _editor(change: Change) -> Callable[[str], str]:
 def typo(text: str) -> str:
     """Swaps two neighbouring letters inside one word of four letters or more. Which ones depends on the text alone."""
     chance = zlib.crc32(text.encode())
-    words = [(found.start(), place) for found in _LONG_WORD.finditer(text) for place in _swappable(found[0])]
+    words = [(found.start(), place) for found in _LONG_WORD.finditer(text) if found[0].isalpha() for place in _swappable(found[0])]
     if not words:
         return text
     start, place = words[chance % len(words)]
