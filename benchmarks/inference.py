@@ -11,8 +11,10 @@ project: ``python -m benchmarks.inference``; nothing else should run beside it.
 """
 
 import argparse
+import logging
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +27,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel
-from transformers.utils import logging
+from transformers.utils.logging import disable_progress_bar
 
 from stages.batches import Batch
 from stages.exporting.graph import to_onnx
@@ -109,7 +111,7 @@ def onnx_ways(model: PreTrainedModel, folder: Path) -> Iterator[Contender]:
     example = {name: torch.from_numpy(values) for name, values in next(batches(2, 1)).items()}
     shape = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence")}
     options = {"dynamo": True, "dynamic_shapes": dict.fromkeys(example, shape), "external_data": False, "verbose": False}
-    torch.onnx.export(model, (), str(reference), kwargs=example, **options)
+    torch.onnx.export(model, (), str(reference), kwargs=example, output_names=["logits"], **options)
     yield loaded("reference", reference)
     model.set_attn_implementation("eager")
     fp32 = to_onnx(model, INPUTS, 20)
@@ -152,16 +154,16 @@ def optimization_ways(folder: Path) -> Iterator[Contender]:
     yield loaded("BERT fusions", folder / "fused.onnx")
 
 
-def measure(contenders: list[Contender], rounds: Mapping[int, int]) -> None:
+def measure(contenders: list[Contender], rounds: Mapping[int, int], clock: Callable[[], float]) -> None:
     """Gives the same batches to everyone, in turn, starting with another one each time."""
     for rows, count in rounds.items():
         for turn, batch in enumerate(batches(rows, WARM_UP + count)):
             for place in range(len(contenders)):
                 contender = contenders[(place + turn) % len(contenders)]
-                started = time.perf_counter()
+                started = clock()
                 contender.ask(batch)
                 if turn >= WARM_UP:
-                    contender.seconds.setdefault(rows, []).append(time.perf_counter() - started)
+                    contender.seconds.setdefault(rows, []).append(clock() - started)
 
 
 def largest_difference(contenders: list[Contender]) -> dict[str, float]:
@@ -195,15 +197,18 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the rounds (0.1: a quick look)")
     parser.add_argument("--optimizations", action="store_true", help="also try ONNX Runtime's graph optimizations one by one")
+    parser.add_argument("--cpu-time", action="store_true", help="count the process's own time, for a busy machine; with OMP_NUM_THREADS=1")
     options = parser.parse_args()
-    logging.disable_progress_bar()
+    warnings.simplefilter("ignore")  # of exporters, about themselves
+    logging.disable(logging.WARNING)
+    disable_progress_bar()
     torch.set_num_threads(threads())
     rounds = {rows: max(round(count * options.scale), 2) for rows, count in ROUNDS.items()}
     with tempfile.TemporaryDirectory() as place:
         model = bert(options.layers, options.hidden)
         ways = list(onnx_ways(bert(options.layers, options.hidden), Path(place)))
         contenders = [*torch_ways(model), *ways, *(optimization_ways(Path(place)) if options.optimizations else [])]
-        measure(contenders, rounds)
+        measure(contenders, rounds, time.process_time if options.cpu_time else time.perf_counter)
         report(contenders, rounds, Console(width=120))
 
 

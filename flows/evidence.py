@@ -98,14 +98,14 @@ def predictions(candidate: Candidate, production: Version | None, registry: Regi
     try:
         theirs = _predictions_of(candidate, production, registry, line, ours)
     except (ProgramError, RegistryError) as error:
-        return Predictions(ours.labels, ours.predicted, None, ours.names, incomparable=f"{production.name}: {_reason(error)}")
+        return Predictions(
+            ours.labels,
+            ours.predicted,
+            None,
+            ours.names,
+            incomparable=f"{production.name}: {error.reason if isinstance(error, ProgramError) else error}",
+        )
     return Predictions(ours.labels, ours.predicted, theirs, ours.names)
-
-
-def _reason(error: Exception) -> str:
-    """The line of a program's last words that says what was wrong."""
-    said = error.last if isinstance(error, ProgramError) else (str(error),)
-    return next((line for line in said if line.startswith(("ERROR", "tuneline"))), said[-1] if said else str(error))
 
 
 @dataclass(frozen=True)

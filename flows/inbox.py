@@ -92,7 +92,7 @@ class Outbox:
 def record_of(scored: Path) -> dict[str, Any]:
     """What a scored file remembers: its source, the model, counts of its rows. Empty for a file of another origin."""
     try:
-        metadata = pq.read_schema(scored).metadata or {}
+        metadata = pq.read_metadata(scored).metadata or {}  # the schema has only what was known before the first row
     except pa.ArrowInvalid:
         return {}
     return dict(json.loads(metadata.get(METADATA, b"{}")))

@@ -39,6 +39,12 @@ class ProgramError(Exception):
         super().__init__("\n".join([f"{what} {how}.", *last]))
         self.what, self.code, self.last = what, code, tuple(last)
 
+    @property
+    def reason(self) -> str:
+        """The line that says what was wrong, where a program marks it as DVC and ``tuneline`` do; else the last one."""
+        marked = (line for line in self.last if line.startswith(("ERROR", "tuneline ")))
+        return next(marked, self.last[-1] if self.last else str(self))
+
 
 class Programs:
     """Runs programs one after the other, in a folder, under a guardian (see ``flows/guardian.py``).

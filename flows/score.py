@@ -60,7 +60,7 @@ def _score(registry: Registry, stage: str, scoring: Scoring, lock: int) -> State
             try:
                 seen += score_file(line, served, incoming, outbox, scoring)
             except ProgramError as error:
-                refused[incoming.path.name] = error.last[-1] if error.last else str(error)
+                refused[incoming.path.name] = error.reason
     drifted = report_drift(served, outbox, scoring.drift, registry.repository.state)
     message = f"{len(waiting) - len(refused)} files, {seen} rows, by {version.name}; {drifted}"
     if refused:

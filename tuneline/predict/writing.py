@@ -21,6 +21,7 @@ from tuneline.predict.opening import Kind
 from tuneline.predict.rows import Row
 
 DIGITS = 6
+_to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,7 @@ class JsonlWriter(Writer):
 
     def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
         """Writes one line per row."""
-        lines = [
-            json.dumps(self._object(row, values), ensure_ascii=False, default=str) + "\n"
-            for row, values in zip(rows, self.predicted(outputs), strict=True)
-        ]
+        lines = [_to_json(self._object(row, values)) + "\n" for row, values in zip(rows, self.predicted(outputs), strict=True)]
         self._text.write("".join(lines))
         self._text.flush()
 

@@ -25,14 +25,14 @@ class OfflinePageView(DefaultJinjaPageView):
         self.env.loader = ChoiceLoader([FileSystemLoader(TEMPLATES), *theirs])
         self.env.filters["generate_html_element_uuid"] = self._number
 
+    def page(self, result: ExpectationSuiteValidationResult) -> str:
+        """Renders one validation result; its run id, its times and its batch id are left out."""
+        self._elements = 0
+        plain = copy.deepcopy(result)
+        plain.meta = {}
+        rendered: str = self.render(ValidationResultsPageRenderer().render(plain))  # type: ignore[no-untyped-call]
+        return rendered
+
     def _number(self, prefix: str | None = None) -> str:
         self._elements += 1
         return f"{prefix or ''}{self._elements}"
-
-
-def data_docs_page(result: ExpectationSuiteValidationResult) -> str:
-    """Renders one validation result; its run id, its times and its batch id are left out."""
-    plain = copy.deepcopy(result)
-    plain.meta = {}
-    page: str = OfflinePageView().render(ValidationResultsPageRenderer().render(plain))  # type: ignore[no-untyped-call]
-    return page

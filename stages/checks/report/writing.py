@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader
 
 from stages.checks.catalog import CHECKS
 from stages.checks.profile import Profile
-from stages.checks.report.data_docs import data_docs_page
+from stages.checks.report.data_docs import OfflinePageView
 from stages.checks.report.verdict import Verdict
 from stages.outs import write_json
 
@@ -21,8 +21,9 @@ def write_report(folder: Path, verdict: Verdict, results: Sequence[ExpectationSu
     write_json(folder / "checks.json", verdict.to_json())
     (folder / "profile.json").write_text(json.dumps(profile.to_json()) + "\n", encoding="utf-8")
     (folder / "data_docs").mkdir()
+    view = OfflinePageView()
     for result in results:
-        (folder / "data_docs" / f"{result.suite_name}.html").write_text(data_docs_page(result), encoding="utf-8")
+        (folder / "data_docs" / f"{result.suite_name}.html").write_text(view.page(result), encoding="utf-8")
     (folder / "index.html").write_text(page(verdict, [result.suite_name for result in results]), encoding="utf-8")
 
 

@@ -69,7 +69,7 @@ def _text(chance: random.Random, words: list[str], shape) -> str:
 
 
 # A check of a whole data set takes a second: a failing one is told as it is, not shrunk for minutes.
-@settings(max_examples=12, deadline=None, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=8, deadline=None, derandomize=True, phases=[Phase.generate])
 @given(kind=KINDS)
 def test_generated_data_raises_no_alarm(kind, tmp_path_factory):
     data = made(kind)
