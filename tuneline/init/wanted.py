@@ -33,5 +33,6 @@ def wanted_params(plan: Plan, name: str, metric: str) -> dict[str, Any]:
         "data.files.quoting": layout.quoting if delimited and layout.quoting != usual["quoting"] else None,
         "data.files.columns": list(plan.columns) if delimited and not layout.header else None,
         "data.files.encoding": "utf-8" if layout.kind == "parquet" else layout.encoding.removesuffix("-sig"),
+        "evaluate.behaviour": None,  # its templates speak of the classes of another task
         "train.metric": metric if metric in fitting else ("pearson" if regression else "accuracy"),
     }

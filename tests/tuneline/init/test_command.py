@@ -100,6 +100,7 @@ def test_numbers_to_predict_make_a_regression_with_a_metric_for_it(project):
     assert init(project / "sts.tsv", "--force").exit_code == 0
     params = load_params()
     assert (params.data.task, params.train.metric) == ("regression", "pearson")
+    assert params.evaluate.behaviour is None
 
 
 def test_rows_without_a_header_get_column_names(project):
