@@ -10,7 +10,7 @@ from prefect.events import emit_event
 from .conftest import sh
 from .server import kill_outright, processes_of, until
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 SLOW_TRAINING = ["train.pause=0.1", "train.steps=3000"]
 
