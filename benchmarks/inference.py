@@ -33,7 +33,7 @@ from stages.batches import Batch
 from stages.exporting.graph import to_onnx
 from stages.exporting.quantization import to_dynamic_int8, to_static_int8
 from stages.exporting.storage import save
-from stages.serving.session import OnnxClassifier, threads
+from stages.serving.session import OnnxClassifier, session_options, threads
 
 MRPC_LENGTHS = (19, 33, 35, 38, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 62, 65, 67, 70, 74, 104)
 """Quantiles, in steps of 5 %, of the lengths of MRPC's test pairs under bert-base-uncased, special tokens included."""
@@ -145,8 +145,7 @@ def optimization_ways(folder: Path) -> Iterator[Contender]:
 
     level = onnxruntime.GraphOptimizationLevel
     for name in ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL"):
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads()
+        options = session_options()
         options.graph_optimization_level = getattr(level, name)
         session = onnxruntime.InferenceSession(str(folder / "fp32.onnx"), options, providers=["CPUExecutionProvider"])
         yield Contender(name.removeprefix("ORT_").lower().replace("_", " "), asked_of(session))

@@ -40,7 +40,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 """Tiny configurations of the model families that the line is made for."""
 
 
-def tiny_model(family: str, outputs: int, vocab_size: int = 120, names: tuple[str, ...] | None = None):
+def tiny_model(family: str, outputs: int, vocab_size: int = 120, names: tuple[str, ...] | None = None, pooling: str = "cls"):
     """A classifier with random weights, large enough for its logits to differ from row to row."""
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification
@@ -53,6 +53,7 @@ def tiny_model(family: str, outputs: int, vocab_size: int = 120, names: tuple[st
         id2label=dict(enumerate(labels)),
         label2id={name: position for position, name in enumerate(labels)},
         problem_type="regression" if outputs == 1 else "single_label_classification",
+        classifier_pooling=pooling,
         **values,
     )
     torch.manual_seed(0)

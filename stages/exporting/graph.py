@@ -3,13 +3,17 @@
 import inspect
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import onnx
 
+from stages.exporting.agreement import agrees
 from stages.exporting.cleaning import clean
+from stages.exporting.first_token import keep_first_token
+from stages.exporting.padding import skip_padding
+from stages.exporting.shapes import BATCH, SEQUENCE, Traced
 
 if TYPE_CHECKING:
     import torch
@@ -18,6 +22,9 @@ if TYPE_CHECKING:
 LOGITS = "logits"
 EXAMPLE_ROWS, EXAMPLE_TOKENS = 2, 8
 """Shape of the example that is traced. Neither is 0 or 1: those the tracer would take for constants."""
+Rewriting = Callable[[Traced], None]
+REWRITINGS: tuple[tuple[Rewriting, ...], ...] = ((keep_first_token, skip_padding), (keep_first_token,))
+"""What makes a graph faster and leaves its logits as they are, for most models: the first set that does is taken, else none."""
 
 
 def input_names(model: "PreTrainedModel", columns: Sequence[str]) -> list[str]:
@@ -26,7 +33,7 @@ def input_names(model: "PreTrainedModel", columns: Sequence[str]) -> list[str]:
 
 
 def to_onnx(model: "PreTrainedModel", columns: Sequence[str], opset: int) -> onnx.ModelProto:
-    """Traces a classifier into a graph with one output, ``logits`` of shape ``[batch, outputs]``.
+    """Makes a graph of a classifier, with one output, ``logits`` of shape ``[batch, outputs]``.
 
     Args:
         model: In evaluation mode, on the CPU.
@@ -37,10 +44,30 @@ def to_onnx(model: "PreTrainedModel", columns: Sequence[str], opset: int) -> onn
         The graph with its weights inside, without a trace of the machine that made it. Inputs that the model ignores
         (``token_type_ids`` where it has none) are left out.
     """
+    names = input_names(model, columns)
+    traced = trace(model, names, opset)
+    for rewritings in REWRITINGS:
+        if agrees(made := rewritten(traced, rewritings), model, names):
+            return made
+    return rewritten(traced, ())
+
+
+def rewritten(traced: onnx.ModelProto, rewritings: Sequence[Rewriting]) -> onnx.ModelProto:
+    """A clean copy of a traced graph, after some rewritings."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(traced)
+    values = Traced.of(copy.graph)
+    for rewrite in rewritings:
+        rewrite(values)
+    return clean(copy)
+
+
+def trace(model: "PreTrainedModel", names: Sequence[str], opset: int) -> onnx.ModelProto:
+    """The graph as the exporter writes it, with the shapes of all values in it."""
     import torch
 
-    example = _example(model, input_names(model, columns))
-    shape = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence")}
+    example = _example(model, names)
+    shape = {0: torch.export.Dim(BATCH), 1: torch.export.Dim(SEQUENCE)}
     with torch.no_grad(), _quiet():
         program = torch.onnx.export(
             model,
@@ -55,7 +82,8 @@ def to_onnx(model: "PreTrainedModel", columns: Sequence[str], opset: int) -> onn
         )
     if program is None:
         raise RuntimeError("torch.onnx.export returned nothing")
-    return clean(program.model_proto)
+    made: onnx.ModelProto = program.model_proto
+    return made
 
 
 def _example(model: "PreTrainedModel", names: Sequence[str]) -> "dict[str, torch.Tensor]":

@@ -1,12 +1,15 @@
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import onnxruntime
 import pytest
 import torch
+from transformers.modeling_outputs import SequenceClassifierOutput
 
 from stages.exporting.graph import to_onnx
+from stages.exporting.padding import REAL
 from tests.conftest import ROOT
 from tests.small_line import FAMILIES, tiny_model
 
@@ -33,6 +36,17 @@ def batch_of(rows, tokens, padding):
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
 
 
+def trained_logits(model, batch, columns):
+    with torch.inference_mode():
+        return model(**{name: torch.from_numpy(batch[name]) for name in columns}).logits.numpy()
+
+
+def is_rewritten(exported):
+    """Which of the ways to make a graph faster have been gone."""
+    names = {name for node in exported.graph.node for name in node.output}
+    return {way for way, found in {"first token": any("_first_" in name for name in names), "padding": REAL in names}.items() if found}
+
+
 def logits_of(session, batch):
     return session.run(["logits"], {given.name: batch[given.name] for given in session.get_inputs()})[0]
 
@@ -54,9 +68,8 @@ def test_an_exported_model_gives_the_logits_of_the_trained_one_at_any_shape(fami
     assert session.get_outputs()[0].shape == ["batch", outputs]
     for shape in SHAPES:
         batch = batch_of(*shape, padding=model.config.pad_token_id)
-        with torch.inference_mode():
-            trained = model(**{name: torch.from_numpy(batch[name]) for name in columns_of(family)}).logits.numpy()
-        np.testing.assert_allclose(logits_of(session, batch), trained, atol=2e-6)
+        np.testing.assert_allclose(logits_of(session, batch), trained_logits(model, batch, columns_of(family)), atol=2e-6)
+    assert is_rewritten(exported) == {"first token", "padding"}
 
 
 @pytest.mark.parametrize("opset", [18, 23])
@@ -65,10 +78,8 @@ def test_the_opset_is_the_one_asked_for(opset):
     exported = to_onnx(model, COLUMNS, opset)
     assert {entry.domain: entry.version for entry in exported.opset_import} == {"": opset}
     batch = batch_of(3, 9, padding=0)
-    with torch.inference_mode():
-        trained = model(**{name: torch.from_numpy(values) for name, values in batch.items()}).logits.numpy()
     session = onnxruntime.InferenceSession(exported.SerializeToString())
-    np.testing.assert_allclose(logits_of(session, batch), trained, atol=2e-6)
+    np.testing.assert_allclose(logits_of(session, batch), trained_logits(model, batch, COLUMNS), atol=2e-6)
 
 
 def test_the_same_weights_give_the_same_bytes_in_another_process(fp32, tmp_path):
@@ -93,3 +104,63 @@ def test_an_input_that_the_model_ignores_is_left_out():
     """Who feeds a model asks it for its inputs: one that changes nothing would have to be made for nothing."""
     exported = to_onnx(tiny_model("deberta-v2", 2), COLUMNS, opset=20)
     assert [given.name for given in exported.graph.input] == COLUMNS[:2]
+
+
+def padded_on_the_left():
+    return {name: values[:, ::-1].copy() for name, values in batch_of(3, 9, padding=0).items()}
+
+
+def padded_in_every_row():
+    return {name: np.pad(values, ((0, 0), (0, 2))) for name, values in batch_of(3, 9, padding=0).items()}
+
+
+def not_padded():
+    return {**batch_of(3, 9, padding=0), "attention_mask": np.ones((3, 9), np.int64)}
+
+
+@pytest.mark.parametrize("padded", [padded_on_the_left, padded_in_every_row, not_padded])
+def test_padding_may_stand_anywhere_or_nowhere(fp32, padded):
+    session = onnxruntime.InferenceSession(fp32.SerializeToString())
+    np.testing.assert_allclose(logits_of(session, padded()), trained_logits(tiny_model("bert", 3), padded(), COLUMNS), atol=2e-6)
+
+
+def test_a_row_without_a_token_leaves_the_others_alone(fp32):
+    session, batch = onnxruntime.InferenceSession(fp32.SerializeToString()), batch_of(3, 9, padding=0)
+    before = logits_of(session, batch)
+    batch["attention_mask"][2] = 0
+    after = logits_of(session, batch)
+    np.testing.assert_allclose(after[:2], before[:2], atol=2e-6)
+    assert np.isfinite(after).all()
+
+
+def test_a_model_that_reads_every_token_keeps_every_token():
+    model = tiny_model("modernbert", 3, pooling="mean")
+    exported = to_onnx(model, COLUMNS[:2], opset=20)
+    assert is_rewritten(exported) == {"padding"}
+    batch = batch_of(3, 9, padding=0)
+    session = onnxruntime.InferenceSession(exported.SerializeToString())
+    np.testing.assert_allclose(logits_of(session, batch), trained_logits(model, batch, COLUMNS[:2]), atol=2e-6)
+
+
+class ReadsPadding(torch.nn.Module):
+    """Sums over all places of a row, padding included: what is computed for padding matters."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.config = SimpleNamespace(pad_token_id=0, vocab_size=120)
+        self.embeddings, self.dense = torch.nn.Embedding(120, 16), torch.nn.Linear(16, 3)
+
+    def forward(self, input_ids, attention_mask):
+        hidden = self.dense(self.embeddings(input_ids)) + attention_mask[:, :, None]
+        return SequenceClassifierOutput(logits=torch.tanh(self.dense(torch.nn.functional.pad(hidden, (0, 13)))).sum(dim=1))
+
+
+def test_a_model_that_reads_padding_keeps_its_padding():
+    """Not every architecture can do without; what an export says must be what the model says."""
+    model = ReadsPadding().eval()
+    exported = to_onnx(model, COLUMNS[:2], opset=20)
+    assert is_rewritten(exported) == set()
+    batch = batch_of(3, 9, padding=0)
+    session = onnxruntime.InferenceSession(exported.SerializeToString())
+    np.testing.assert_allclose(logits_of(session, batch), trained_logits(model, batch, COLUMNS[:2]), atol=2e-5)
