@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 
 from stages.batches import Batch
 from stages.exporting.storage import save
@@ -27,22 +28,24 @@ def agrees(made: onnx.ModelProto, model: "PreTrainedModel", names: Sequence[str]
         made: The graph.
         model: In evaluation mode, on the CPU.
         names: The model's inputs.
-
-    Returns:
-        ``False`` as well where ONNX Runtime cannot run the graph.
     """
     import torch
 
-    batch = {name: values for name, values in padded_rows(model).items() if name in names}
+    batch = padded_rows(model)
     with torch.inference_mode():
-        wanted = model(**{name: torch.from_numpy(values) for name, values in batch.items()}).logits.numpy()
+        wanted = model(**{name: torch.from_numpy(batch[name]) for name in names}).logits.numpy()
+    logits = answer(made, batch)
+    return logits is not None and np.allclose(logits, wanted, atol=TOLERANCE, rtol=TOLERANCE)
+
+
+def answer(made: onnx.ModelProto, batch: Batch) -> NDArray[np.float32] | None:
+    """Logits by ONNX Runtime; ``None`` where it cannot run the graph."""
     with tempfile.TemporaryDirectory() as folder:
         save(made, path := Path(folder, "model.onnx"))
         try:
-            logits = OnnxClassifier(path).logits(batch)
-        except Exception:  # ONNX Runtime's errors have no common base of their own
-            return False
-    return np.allclose(logits, wanted, atol=TOLERANCE, rtol=TOLERANCE)
+            return OnnxClassifier(path).logits(batch)
+        except Exception:  # its errors have no common base of their own
+            return None
 
 
 def padded_rows(model: "PreTrainedModel") -> Batch:

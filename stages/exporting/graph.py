@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from stages.exporting.agreement import agrees
+from stages.errors import StageError
+from stages.exporting.agreement import agrees, answer, padded_rows
 from stages.exporting.cleaning import clean
 from stages.exporting.first_token import keep_first_token
 from stages.exporting.padding import skip_padding
@@ -43,13 +44,21 @@ def to_onnx(model: "PreTrainedModel", columns: Sequence[str], opset: int) -> onn
     Returns:
         The graph with its weights inside, without a trace of the machine that made it. Inputs that the model ignores
         (``token_type_ids`` where it has none) are left out.
+
+    Raises:
+        StageError: ONNX Runtime cannot run what the exporter writes for this model with these operators.
     """
     names = input_names(model, columns)
     traced = trace(model, names, opset)
     for rewritings in REWRITINGS:
         if agrees(made := rewritten(traced, rewritings), model, names):
             return made
-    return rewritten(traced, ())
+    plain = rewritten(traced, ())
+    if answer(plain, padded_rows(model)) is None:
+        raise StageError(
+            f"ONNX Runtime cannot run this model at opset {opset}.", "Set export.opset to another version: 20 suits most models."
+        )
+    return plain
 
 
 def rewritten(traced: onnx.ModelProto, rewritings: Sequence[Rewriting]) -> onnx.ModelProto:

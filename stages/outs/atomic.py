@@ -32,7 +32,8 @@ def replace_file(target: Path) -> Iterator[Path]:
 def replace_directory(target: Path) -> Iterator[Path]:
     """Yields an empty folder to fill; it takes the place of ``target`` when the block ends well, and vanishes when it does not.
 
-    A folder that stood at ``target`` is removed only once the new one is complete.
+    A folder that stood at ``target`` is removed only once the new one is complete. Files are as open to other users as the
+    umask has it, whoever wrote them: safetensors and ``tempfile`` write for the owner alone.
 
     Raises:
         OSError: The folder cannot be made or written.
@@ -42,6 +43,7 @@ def replace_directory(target: Path) -> Iterator[Path]:
     partial.mkdir(parents=True)
     try:
         yield partial
+        _open_to_others(partial)
         former = target.with_name(f".{target.name}.former")
         shutil.rmtree(former, ignore_errors=True)
         if target.exists():
@@ -50,3 +52,11 @@ def replace_directory(target: Path) -> Iterator[Path]:
         shutil.rmtree(former, ignore_errors=True)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _open_to_others(folder: Path) -> None:
+    """Gives the files inside the mode of the folder, which the umask made, without leave to run them."""
+    mode = folder.stat().st_mode & 0o666
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            path.chmod(mode)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from stages.errors import StageError
 from stages.exporting.graph import to_onnx
 from stages.exporting.padding import REAL
 from tests.conftest import ROOT
@@ -80,6 +81,12 @@ def test_the_opset_is_the_one_asked_for(opset):
     batch = batch_of(3, 9, padding=0)
     session = onnxruntime.InferenceSession(exported.SerializeToString())
     np.testing.assert_allclose(logits_of(session, batch), trained_logits(model, batch, COLUMNS), atol=2e-6)
+
+
+def test_a_graph_that_nobody_can_run_is_not_handed_on():
+    """torch writes ModernBERT's rotary embedding at opset 23 in a shape that ONNX Runtime refuses once there are two rows."""
+    with pytest.raises(StageError, match=r"(?s)opset 23.*export\.opset"):
+        to_onnx(tiny_model("modernbert", 3), COLUMNS[:2], opset=23)
 
 
 def test_the_same_weights_give_the_same_bytes_in_another_process(fp32, tmp_path):

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from stages.outs import replace_directory, replace_file
@@ -56,3 +58,20 @@ def test_what_a_killed_run_left_is_cleared(tmp_path):
     with replace_directory(target) as partial:
         (partial / "whole").touch()
     assert [path.name for path in target.iterdir()] == ["whole"]
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_files_of_a_folder_are_as_open_as_the_umask_has_it(tmp_path, mask, mode):
+    """Some libraries write through temporary files, which are their owner's alone: a server of another user could not read the model."""
+    former = os.umask(mask)
+    try:
+        with replace_directory(tmp_path / "classifier") as partial:
+            (partial / "inner").mkdir()
+            for path in (partial / "model.safetensors", partial / "inner" / "tokenizer.json"):
+                os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    finally:
+        os.umask(former)
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_file()} == {
+        "model.safetensors": mode,
+        "tokenizer.json": mode,
+    }
