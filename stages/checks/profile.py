@@ -96,7 +96,7 @@ class Profile:
             names = None if values["labels"] is None else tuple(values["labels"])
             return cls(names, {name: _from_json(split) for name, split in values["splits"].items()})
         except (KeyError, TypeError, ValueError) as error:
-            hint = "Copy reports/checks/profile.json of the promoted commit there again, or remove the file."
+            hint = "Fetch it again (`python -m flows.reference`), or remove the file."
             raise DataError(f"{path} is no profile that this version reads: {error}.", hint) from None
 
 

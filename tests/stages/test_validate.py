@@ -46,6 +46,7 @@ def test_good_data_gives_a_report_and_metrics(good):
     assert main()["warnings"] == 0
     assert json.loads((good / "reports/checks/checks.json").read_text())["passed"]
     assert (good / "reports/checks/index.html").exists()
+    assert (good / "reports/checks/passed").exists()
     assert json.loads((good / "metrics/validate.json").read_text())["train_rows"] == 200
 
 
@@ -71,13 +72,16 @@ def test_bad_data_ends_with_exit_code_1_after_the_report_is_written(leaking, cap
     assert "warning: control_characters, train: 1 of 200 rows" in said.out
 
 
-def test_metrics_of_an_earlier_run_do_not_outlive_bad_data(leaking):
+def test_what_an_earlier_run_left_does_not_outlive_bad_data(leaking):
     """Training waits for them: a stale file would let it start."""
     (leaking / "metrics").mkdir()
     (leaking / "metrics/validate.json").write_text("{}")
+    (leaking / "reports/checks").mkdir(parents=True)
+    (leaking / "reports/checks/passed").touch()
     with pytest.raises(GateError):
         main()
     assert not (leaking / "metrics/validate.json").exists()
+    assert not (leaking / "reports/checks/passed").exists()
 
 
 def test_the_promoted_profile_is_compared_when_there_is_one(good):

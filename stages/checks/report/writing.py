@@ -17,13 +17,18 @@ TEMPLATES = Path(__file__).parent / "page"
 
 
 def write_report(folder: Path, verdict: Verdict, results: Sequence[ExpectationSuiteValidationResult], profile: Profile) -> None:
-    """Fills a folder: ``checks.json``, ``index.html``, ``profile.json``, and ``data_docs/`` with Great Expectations' own pages."""
+    """Fills a folder: ``checks.json``, ``index.html``, ``profile.json``, ``passed``, and ``data_docs/`` with Great Expectations' own pages.
+
+    Training waits for ``passed``, which is there when no error is, and says nothing else: figures may move while the data stays.
+    """
     write_json(folder / "checks.json", verdict.to_json())
     (folder / "profile.json").write_text(json.dumps(profile.to_json()) + "\n", encoding="utf-8")
     (folder / "data_docs").mkdir()
     view = OfflinePageView()
     for result in results:
         (folder / "data_docs" / f"{result.suite_name}.html").write_text(view.page(result), encoding="utf-8")
+    if not verdict.errors:
+        (folder / "passed").write_text("The data checks passed.\n", encoding="utf-8")
     (folder / "index.html").write_text(page(verdict, [result.suite_name for result in results]), encoding="utf-8")
 
 

@@ -61,4 +61,4 @@ def test_a_profile_of_another_make_is_refused_with_a_remedy(text, tmp_path):
     path.write_text(text)
     with pytest.raises(DataError, match=r"profile\.json is no profile") as refused:
         Profile.read(path)
-    assert "reports/checks/profile.json" in str(refused.value)
+    assert "python -m flows.reference" in str(refused.value)
