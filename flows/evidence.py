@@ -16,8 +16,9 @@ from ruamel.yaml import YAML
 from flows.gate import Figures, Predictions
 from flows.line import Line
 from flows.processes import ProgramError
-from flows.registry import Registry, RegistryError, Version
+from flows.registry import Registry, Version
 from flows.serving import serve
+from flows.snapshot import Snapshot, SnapshotError
 
 PREDICTIONS = Path("reports/predictions.parquet")
 LATENCY = Path(__file__).with_name("latency.py")
@@ -42,15 +43,13 @@ class Candidate:
     @property
     def model(self) -> Path:
         """``model.onnx``, relative to the root."""
-        artifacts = _yaml(self.root / "dvc.yaml").get("artifacts", {})
-        if self.artifact not in artifacts:
-            raise EvidenceError(f"dvc.yaml has no artifact {self.artifact!r}; promotion.artifact in conf/flows.yaml names it.")
-        return Path(artifacts[self.artifact]["path"]) / "model.onnx"
+        return Path(Snapshot.of_checkout(self.root).artifact(self.artifact)) / "model.onnx"
 
     @property
     def split(self) -> str:
         """Name of the reported split."""
-        return str(_yaml(self.root / "params.yaml").get("evaluate", {}).get("split", "test"))
+        values = YAML(typ="safe", pure=True).load(self.root / "params.yaml") or {}
+        return str(values.get("evaluate", {}).get("split", "test"))
 
     def json(self, path: str) -> dict[str, Any]:
         """A JSON file; empty when it is not there."""
@@ -97,7 +96,7 @@ def predictions(candidate: Candidate, production: Version | None, registry: Regi
         return Predictions(ours.labels, ours.predicted, None, ours.names)
     try:
         theirs = _predictions_of(candidate, production, registry, line, ours)
-    except (ProgramError, RegistryError) as error:
+    except (ProgramError, SnapshotError) as error:
         return Predictions(
             ours.labels,
             ours.predicted,
@@ -134,7 +133,8 @@ def _as_ours(predicted: NDArray[Any], theirs: tuple[str, ...] | None, ours: tupl
 
 def _predictions_of(candidate: Candidate, production: Version, registry: Registry, line: Line, ours: _Table) -> NDArray[Any]:
     place = candidate.root / ".dvc" / "tmp" / f"{production.name}.parquet"
-    if _reported_rows(registry.repository.show(production.commit, "dvc.lock")) == _reported_rows((candidate.root / "dvc.lock").read_text()):
+    there, here = Snapshot.of_commit(registry.repository, production.commit), Snapshot.of_checkout(candidate.root)
+    if _reported_rows(there) == _reported_rows(here):
         source = ("get", str(registry.repository.root), str(PREDICTIONS), "--rev", production.commit)
         line.dvc(*source, "--out", str(place), "--force", what=f"Fetching the predictions of {production.name}")
         theirs = _read(place)
@@ -150,13 +150,6 @@ def _predictions_of(candidate: Candidate, production: Version, registry: Registr
     return np.asarray(ids.to_numpy(zero_copy_only=False).astype(np.int64))
 
 
-def _reported_rows(lock: str | None) -> Any:
+def _reported_rows(line: Snapshot) -> tuple[str | None, Any]:
     """What fixes the rows of ``reports/predictions.parquet``: the raw splits, and which of them is reported."""
-    stages = YAML(typ="safe", pure=True).load(lock or "{}").get("stages", {})
-    data = [out.get("md5") for stage in stages.values() for out in stage.get("outs", []) if out["path"] == "data/raw"]
-    chosen = stages.get("evaluate", {}).get("params", {}).get("params.yaml", {}).get("evaluate.split")
-    return data, chosen
-
-
-def _yaml(path: Path) -> dict[str, Any]:
-    return dict(YAML(typ="safe", pure=True).load(path) or {})
+    return line.md5("data/raw"), line.parameter("evaluate", "evaluate.split")

@@ -10,8 +10,9 @@ from flows.evidence import Candidate, figures, predictions
 from flows.gate import Decision, decide
 from flows.line import Line
 from flows.registry import Registry, TakenError, Version
-from flows.results import Result, commit_run, has_changes
+from flows.results import Result, commit_run
 from flows.settings import PromotionPolicy
+from flows.snapshot import Snapshot
 from flows.tasks import UNCACHED
 
 
@@ -70,6 +71,26 @@ def _promote(registry: Registry, judgement: Judgement, result: Result, stage: st
     return version
 
 
+def _judge(line: Line, checkout: Checkout, registry: Registry, policy: PromotionPolicy) -> Judgement | str:
+    """Judges a candidate, or says why that was not done."""
+    if not (standing := _standing(registry, checkout, policy.stage)):
+        return judge(line, registry, policy)
+    why_not = f"This very model is {standing.name}, which is or was in {policy.stage}: it is not judged again."
+    get_run_logger().info(why_not)
+    return why_not
+
+
+def _standing(registry: Registry, checkout: Checkout, stage: str) -> Version | None:
+    """The version that a candidate's model is, byte for byte, if that was in a stage. A rollback is not undone by the next run."""
+    ours = Snapshot.of_checkout(checkout.path)
+    model = ours.md5(ours.artifact(registry.artifact))
+    for version in registry.ever_in(stage):
+        theirs = Snapshot.of_commit(registry.repository, version.commit)
+        if theirs.md5(theirs.artifact(registry.artifact)) == model:
+            return version
+    return None
+
+
 def conclude(
     line: Line, checkout: Checkout, registry: Registry, policy: PromotionPolicy | None, *, push: bool
 ) -> tuple[Result, Version | None]:
@@ -90,10 +111,9 @@ def conclude(
     for last in (False, False, True):
         if push:
             repository.git("fetch", "--quiet", "--tags", "origin")
-        known = registry.version_of(checkout.work.commit) and not has_changes(repository, checkout)
-        judgement = judge(line, registry, policy) if policy and not known else None
-        result = commit_run(repository, checkout, run, str(judgement or "Nothing was to be promoted."))
-        if judgement is None or policy is None:
+        judgement = _judge(line, checkout, registry, policy) if policy else "Nothing was to be promoted."
+        result = commit_run(repository, checkout, run, str(judgement))
+        if isinstance(judgement, str) or policy is None:
             if push:
                 registry.push(result.refs)
             return result, None

@@ -53,6 +53,12 @@ class Registry:
         found = _api().show(str(self.repository.root), f"{self.artifact}#{stage}")
         return Version(found[0]["version"], found[0]["commit_hexsha"]) if found else None
 
+    def ever_in(self, stage: str) -> list[Version]:
+        """The versions that are or were in a stage."""
+        tags = self.repository.git("for-each-ref", "--format=%(*objectname)", f"refs/tags/{self.artifact}#{stage}#*")
+        versions = (self.version_of(commit) for commit in dict.fromkeys(tags.split()))
+        return [version for version in versions if version]
+
     def version_of(self, commit: str) -> Version | None:
         """The version that a commit is registered as, if it is."""
         found = self.repository.git("tag", "--points-at", commit, "--list", f"{self.artifact}@*").split()

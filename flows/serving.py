@@ -5,15 +5,13 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from ruamel.yaml import YAML
-
 from flows.drift import Profile
 from flows.line import Line
 from flows.locks import locked
-from flows.processes import ProgramError
-from flows.registry import Registry, RegistryError, Version
+from flows.reference import PROFILE, fetch_profile
+from flows.registry import Registry, Version
+from flows.snapshot import Snapshot
 
-PROFILE = Path("reports/checks/profile.json")
 KEPT = 3
 
 
@@ -42,7 +40,7 @@ def serve(registry: Registry, version: Version, line: Line) -> Served:
 
     Raises:
         ProgramError: It is neither in the cache nor in the DVC remote.
-        RegistryError: Its commit does not name the artifact.
+        SnapshotError: Its commit does not name the artifact.
     """
     models = registry.repository.state / "models"
     models.mkdir(parents=True, exist_ok=True)
@@ -58,16 +56,12 @@ def serve(registry: Registry, version: Version, line: Line) -> Served:
 
 
 def _fetch(registry: Registry, version: Version, line: Line, place: Path) -> None:
-    artifacts = YAML(typ="safe", pure=True).load(registry.repository.show(version.commit, "dvc.yaml") or "{}").get("artifacts", {})
-    if registry.artifact not in artifacts:
-        raise RegistryError(f"dvc.yaml of {version.name} ({version.commit[:12]}) names no artifact {registry.artifact!r}.")
+    repository = registry.repository
+    model = Snapshot.of_commit(repository, version.commit).artifact(registry.artifact)
     partial = place.with_name(f".{place.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    source = ("get", str(registry.repository.root), "--rev", version.commit, "--out")
-    line.dvc(*source, str(partial / "model"), artifacts[registry.artifact]["path"], what=f"Fetching {registry.artifact} {version.name}")
-    try:
-        line.dvc(*source, str(partial / PROFILE.name), str(PROFILE), what="Fetching the profile of its data")
-    except ProgramError:
-        line.on_line(f"{version.name} has no {PROFILE}: drift cannot be measured.")
+    source = ("get", str(repository.root), model, "--rev", version.commit)
+    line.dvc(*source, "--out", str(partial / "model"), what=f"Fetching {registry.artifact} {version.name}")
+    fetch_profile(line, repository, version, partial / PROFILE.name)
     partial.replace(place)

@@ -9,6 +9,8 @@ from prefect.states import Completed
 
 from flows.checkout import Checkout
 from flows.line import Graph, Line, compose
+from flows.reference import take_reference
+from flows.registry import Registry
 from flows.repository import dvc_config
 from flows.settings import StagePolicy
 
@@ -20,12 +22,14 @@ _UNCHANGED = {
 
 
 @task(name="prepare", task_run_name="prepare", **UNCACHED)
-def prepare(line: Line, checkout: Checkout) -> Graph:
-    """Sets the parameters, reads the graph, and restores what the cache has."""
+def prepare(line: Line, checkout: Checkout, registry: Registry, stage: str) -> Graph:
+    """Sets the parameters, reads the graph, restores what the cache has, and takes the profile of the data in production."""
     if checkout.work.overrides:
         compose(checkout.path, dvc_config(checkout.path), checkout.work.overrides)
     graph = line.graph()
     line.restore(graph.sources)
+    if version := take_reference(line, registry, stage):
+        line.on_line(f"The data will be compared with that of {registry.artifact} {version.name}, which is in {stage}.")
     return graph
 
 

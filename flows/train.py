@@ -69,13 +69,14 @@ def _run(repository: Repository, settings: Settings, checkout: Checkout, *, push
     site = {"DVC_SITE_CACHE_DIR": str(checkout.path / ".dvc" / "tmp" / "site")}  # goes away with the checkout
     with Programs(checkout.path, checkout.name, site, lock=checkout.lock) as programs:
         line = Line(programs, _log, settings.lock_wait_seconds)
-        for stage in prepare(line, checkout).stages:
+        registry = Registry(repository, settings.promotion.artifact)
+        for stage in prepare(line, checkout, registry, settings.promotion.stage).stages:
             stage_task(stage, settings.policy(stage))(line)
         if push:
             push_artifacts(line)
         with locked(repository.state / "promotion.lock", wait=PROMOTION_WAIT):
             policy = settings.promotion if promote else None
-            result, version = conclude(line, checkout, Registry(repository, settings.promotion.artifact), policy, push=push)
+            result, version = conclude(line, checkout, registry, policy, push=push)
     where = f"{version.name} in {settings.promotion.stage}; " if version else ""
     return Completed(message=f"{results.headline(checkout)}; {where}{result.branch or 'nothing new'}, commit {result.commit[:12]}")
 

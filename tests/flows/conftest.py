@@ -1,17 +1,22 @@
 """A repository with the line in miniature: git, DVC, a task that is stronger and one that is weaker."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from prefect.client.schemas.objects import FlowRun
 
-from flows.line import compose
+from flows.line import Line, compose
 from flows.processes import Programs
+from flows.reference import PROFILE
+from flows.registry import Registry
 from flows.repository import Repository, dvc_config
+from flows.train import train
 from tests.project import GIT_IDENTITY
 
 from .server import Prefect, prefect_server
@@ -70,3 +75,39 @@ def served(tmp_path_factory, homes, bytecode) -> Iterator[Prefect]:
     """One Prefect server for all tests of a session: it takes most of a minute to be ready."""
     with prefect_server(tmp_path_factory.mktemp("prefect") / "home") as served:
         yield served
+
+
+@pytest.fixture
+def run(served, toy) -> Callable[..., FlowRun]:
+    """Runs flow ``train`` in this process and returns the run as the API has it."""
+
+    def run(**parameters) -> FlowRun:
+        state = train(**parameters, return_state=True)
+        return served.run(state.state_details.flow_run_id)
+
+    return run
+
+
+@pytest.fixture
+def registry(toy) -> Registry:
+    """Of the model that the miniature line makes."""
+    return Registry(toy, "onnx")
+
+
+@pytest.fixture
+def line(toy) -> Iterator[Line]:
+    """The miniature line in the repository itself."""
+    with Programs(toy.root, "test-line") as programs:
+        yield Line(programs, lambda _line: None)
+
+
+@pytest.fixture
+def promoted(toy, registry, line) -> dict:
+    """The line as it stands is in production; returns the profile of its data."""
+    line.dvc("repro", "--quiet", what="The line")
+    sh("git", "add", "--all", cwd=toy.root)
+    sh("git", "commit", "--quiet", "--message=A run", cwd=toy.root)
+    registry.assign(registry.register(toy.resolve("HEAD"), "It is good."), "production", "It is good.")
+    profile = json.loads((toy.root / PROFILE).read_text())
+    shutil.rmtree(toy.root / "reports")
+    return profile

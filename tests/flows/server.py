@@ -22,6 +22,7 @@ from prefect.client.schemas.filters import (
     LogFilterFlowRunId,
 )
 from prefect.client.schemas.objects import FlowRun, State, TaskRun
+from prefect.events.filters import EventFilter, EventNameFilter
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelling
 
@@ -114,6 +115,14 @@ def processes_of(run: FlowRun) -> list[str]:
             if process.environ().get(MARK, "").startswith(run.name) and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(" ".join(process.cmdline()))
     return found
+
+
+def events(served: Prefect, name: str, run: UUID | None = None) -> list[dict[str, Any]]:
+    """Events of a name that the server has, the latest first; those that one run emitted where it is given."""
+    wanted = EventFilter(event=EventNameFilter(name=[name]))
+    found = served.client.request("POST", "/events/filter", json={"filter": wanted.model_dump(mode="json")}).json()["events"]
+    emitter = f"prefect.flow-run.{run}"
+    return [one for one in found if run is None or emitter in [related["prefect.resource.id"] for related in one["related"]]]
 
 
 def kill_outright(process: subprocess.Popen) -> None:

@@ -5,18 +5,12 @@ import pytest
 
 from flows import evidence
 from flows.evidence import Candidate, EvidenceError, figures, predictions
-from flows.line import Line, compose
-from flows.processes import Programs
-from flows.registry import Registry, Version
+from flows.line import compose
+from flows.registry import Version
 from flows.repository import dvc_config
+from flows.snapshot import SnapshotError
 
 from .conftest import sh
-
-
-@pytest.fixture
-def line(toy):
-    with Programs(toy.root, "test-evidence") as programs:
-        yield Line(programs, lambda _line: None)
 
 
 @pytest.fixture
@@ -31,11 +25,6 @@ def make(toy, line):
         return toy.resolve("HEAD")
 
     return make
-
-
-@pytest.fixture
-def registry(toy) -> Registry:
-    return Registry(toy, "onnx")
 
 
 def accuracy(labels, predicted) -> float:
@@ -118,5 +107,5 @@ def test_weights_beside_the_model_count(toy, line, make):
 
 
 def test_an_artifact_that_dvc_yaml_does_not_name_is_said(toy):
-    with pytest.raises(EvidenceError, match="no artifact 'classifier'"):
+    with pytest.raises(SnapshotError, match="no artifact 'classifier'"):
         _ = Candidate(toy.root, "classifier").model

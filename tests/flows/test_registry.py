@@ -7,11 +7,6 @@ from flows.rollback import rollback
 from .conftest import sh
 
 
-@pytest.fixture
-def registry(toy) -> Registry:
-    return Registry(toy, "onnx")
-
-
 def commit(registry: Registry) -> str:
     sh("git", "commit", "--quiet", "--allow-empty", f"--message=A run in {registry.repository.root}", cwd=registry.repository.root)
     return registry.repository.resolve("HEAD")

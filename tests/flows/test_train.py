@@ -1,44 +1,25 @@
 """Flow ``train`` against a real Prefect server, on the line in miniature. test_deployments.py runs it through a worker."""
 
+import contextlib
 import json
 import sys
 from pathlib import Path
 
 import pytest
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
-from prefect.client.schemas.objects import FlowRun
-from prefect.events.filters import EventFilter, EventNameFilter
 
 from flows.registry import Registry
 from flows.rollback import rollback
-from flows.train import train
 
 from .conftest import sh
-from .server import until
+from .server import events, until
+from .web import PASSWORD, USER, web_folder
 
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.fixture
-def run(served, toy):
-    """Runs the flow in this process and returns the run as the API has it."""
-
-    def run(**parameters) -> FlowRun:
-        state = train(**parameters, return_state=True)
-        return served.run(state.state_details.flow_run_id)
-
-    return run
-
-
 def branches(toy) -> list[str]:
     return sh("git", "branch", "--list", "runs/*", "--format=%(refname:short)", cwd=toy.root).split()
-
-
-def events(served, name: str) -> list:
-    found = served.client.request(
-        "POST", "/events/filter", json={"filter": EventFilter(event=EventNameFilter(name=[name])).model_dump(mode="json")}
-    )
-    return found.json()["events"]
 
 
 def test_a_run_ends_as_a_commit_that_dvc_can_compare(run, served, toy):
@@ -152,19 +133,41 @@ def test_a_push_without_a_remote_is_refused_before_anything_runs(run, served):
     assert served.tasks(flow_run.id) == {}
 
 
-def test_what_is_pushed_can_be_fetched_elsewhere(run, toy, tmp_path):
+@pytest.fixture(params=["a folder", "HTTP with a password"])
+def shelf(request, toy, tmp_path):
+    """A DVC remote of the repository; calling it makes it known to a clone as well."""
+    with contextlib.ExitStack() as stack:
+        on_web = request.param != "a folder"
+        url = stack.enter_context(web_folder(tmp_path / "shelf")) if on_web else str(tmp_path / "shelf")
+        sh("dvc", "remote", "add", "--default", "shelf", url, cwd=toy.root)
+        for option in (("auth", "basic"), ("user", USER), ("method", "PUT")) if on_web else ():
+            sh("dvc", "remote", "modify", "shelf", *option, cwd=toy.root)
+
+        def let_in(root: Path) -> None:
+            if on_web:  # a password is in no commit
+                sh("dvc", "remote", "modify", "--local", "shelf", "password", PASSWORD, cwd=root)
+
+        let_in(toy.root)
+        yield let_in
+
+
+def test_what_is_pushed_can_be_fetched_elsewhere(run, toy, shelf, tmp_path):
     """Another machine, with nothing but the git remote and the DVC remote, gets the model in production."""
     sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
     sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
-    sh("dvc", "remote", "add", "--default", "shelf", str(tmp_path / "shelf"), cwd=toy.root)
     sh("git", "commit", "--quiet", "--all", "--message=A remote", cwd=toy.root)
     sh("git", "push", "--quiet", "origin", "main", cwd=toy.root)
     flow_run = run(ref="origin/main", push=True)
     assert flow_run.state.is_completed(), flow_run.state.message
     sh("git", "clone", "--quiet", str(tmp_path / "origin.git"), "elsewhere", cwd=tmp_path)
-    sh("dvc", "artifacts", "get", ".", "onnx", "--stage", "production", "--out", "fetched", cwd=tmp_path / "elsewhere")
-    assert (tmp_path / "elsewhere" / "fetched" / "model.onnx").exists()
-    assert sh("git", "branch", "--remotes", "--list", "origin/runs/*", cwd=tmp_path / "elsewhere").strip()
+    elsewhere = tmp_path / "elsewhere"
+    shelf(elsewhere)
+    sh("dvc", "artifacts", "get", ".", "onnx", "--stage", "production", "--out", "fetched", cwd=elsewhere)
+    assert (elsewhere / "fetched" / "model.onnx").exists()
+    (branch,) = sh("git", "branch", "--remotes", "--list", "origin/runs/*", "--format=%(refname:short)", cwd=elsewhere).split()
+    sh("git", "checkout", "--quiet", branch, cwd=elsewhere)
+    sh("dvc", "pull", "--quiet", cwd=elsewhere)
+    assert sh("dvc", "status", cwd=elsewhere).strip() == "Data and pipelines are up to date.", "all of the run is there"
 
 
 @pytest.mark.parametrize("parameters", [{"ref": "--upload-pack=evil"}, {"overrides": ["--force"]}, {"task": "../../etc/passwd"}])

@@ -90,7 +90,12 @@ def validate() -> None:
         "characters": {"edges": [float(edge) for edge in edges], "counts": [lengths.count(length) for length in sorted(set(lengths))]},
     }
     write("reports/checks/profile.json", {"version": 1, "labels": QUEUES, "splits": {"train": profile}})
-    write("metrics/validate.json", {"errors": 0})
+    promoted, ratio = Path("data/reference/profile.json"), {}
+    if promoted.exists():
+        before = json.loads(promoted.read_text())["splits"]["train"]["rows"]
+        ratio = {"train_promoted_rows": round(len(lengths) / before, 6)}
+    Path("reports/checks/passed").write_text("The data checks passed.\n")
+    write("metrics/validate.json", {"errors": 0, **ratio})
 
 
 def launch() -> None:
