@@ -34,7 +34,9 @@ def score_file(line: Line, served: Served, incoming: Incoming, outbox: Outbox, s
     command += [f"--keep={column}" for column in columns] + ["--bad-rows", scoring.bad_rows]
     try:
         line.programs.run(command, f"Scoring {incoming.path.name}", line.on_line)
-        return _finish(raw, target, served, incoming, scoring)
+        rows = _finish(raw, target, served, incoming, scoring)
+        outbox.refused(incoming).unlink(missing_ok=True)  # it was mended
+        return rows
     except ProgramError as error:
         outbox.refuse(incoming, "\n".join(error.last))
         raise

@@ -1,0 +1,104 @@
+"""Flow ``score`` against a real Prefect server, with a model of the line in miniature. test_deployments.py has a worker run it."""
+
+import json
+import os
+import time
+
+import pyarrow.parquet as pq
+import pytest
+
+from flows.inbox import METADATA
+from flows.locks import locked
+from flows.score import score
+
+from .server import events, until
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def put(toy):
+    """Puts a file into the inbox, a minute ago."""
+
+    def put(name: str, texts: list[str], column: str = "text") -> None:
+        path = toy.root / "data" / "inbox" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join([column, *texts]) + "\n")
+        os.utime(path, (time.time() - 60,) * 2)
+
+    return put
+
+
+def tickets(rows: int, greeting: str = "please help") -> list[str]:
+    return [f"{greeting} w{row * 7 % 400}" for row in range(rows)]
+
+
+def scored(toy) -> list[str]:
+    return sorted(path.name for path in (toy.root / "data" / "scored").iterdir())
+
+
+def test_without_a_model_in_production_files_wait(served, toy, put):
+    put("new.csv", tickets(3))
+    state = score(return_state=True)
+    assert (state.name, state.message) == ("NoModel", "No model is in production yet; 1 files wait.")
+    assert not (toy.root / "data" / "scored").exists()
+
+
+def test_new_files_are_scored_once_and_bad_ones_refused_with_the_reason(served, toy, registry, promoted, put):
+    put("good.csv", tickets(300))
+    put("no-text.csv", tickets(3), column="body")
+    state = score(return_state=True)
+    assert state.is_failed(), "a refused file is to be seen"
+    assert state.message.startswith("1 files, 300 rows, by v0.1.0; no drift")
+    assert "refused no-text.csv" in state.message
+    assert scored(toy) == ["good.csv.parquet", "no-text.csv.error.json"], "nothing half-written is left"
+    assert "'text'" in json.loads((toy.root / "data/scored/no-text.csv.error.json").read_text())["error"]
+
+    table = pq.read_table(toy.root / "data/scored/good.csv.parquet")
+    assert table.num_rows == 300
+    assert "text" not in table.column_names, "texts are kept only when that is asked for"
+    known = [["billing", "parcel", "login", "other"][row * 7 % 400 % 4] for row in range(300)]
+    assert sum(one == other for one, other in zip(table["label"].to_pylist(), known, strict=True)) > 200
+    record = json.loads(pq.read_metadata(toy.root / "data/scored/good.csv.parquet").metadata[METADATA])
+    assert (record["version"], record["commit"], record["rows"]) == ("v0.1.0", registry.in_stage("production").commit, 300)
+    assert set(served.tasks(state.state_details.flow_run_id)) == {"good.csv", "no-text.csv", "drift"}
+
+    again = score(return_state=True)
+    assert (again.name, again.message) == ("NothingNew", "No new file.")
+    put("no-text.csv", tickets(3))
+    assert score(return_state=True).is_completed()
+    assert scored(toy) == ["good.csv.parquet", "no-text.csv.parquet"], "the mended file is scored, and its refusal forgotten"
+
+
+def test_a_file_with_a_bad_row_leaves_no_output(served, toy, promoted, put):
+    put("bad.jsonl", [json.dumps({"text": text}) for text in tickets(5)] + ['{"text": '], column='{"text": "please help w1"}')
+    assert score(return_state=True).is_failed()
+    assert scored(toy) == ["bad.jsonl.error.json"]
+
+
+def test_drift_is_told_as_an_event_once_a_day(served, toy, promoted, put):
+    put("drifted.csv", tickets(300, greeting="dear people would you please be so kind and help"))
+    state = score(return_state=True)
+    assert state.is_completed(), "drift is no failure of the scoring"
+    assert "drifted: length of texts" in state.message
+    run = state.state_details.flow_run_id
+
+    (event,) = until(lambda: events(served, "tuneline.data.drifted", run), 30, "the event")
+    assert event["resource"]["prefect.resource.id"] == "tuneline.data.inbox"
+    assert event["payload"]["version"] == "v0.1.0"
+    assert event["payload"]["rows"] == 300
+    assert [one["name"] for one in event["payload"]["measures"] if one["drifted"]]
+
+    put("more.csv", tickets(300, greeting="dear people would you please be so kind and help"))
+    more = score(return_state=True)
+    assert "drifted: length of texts" in more.message
+    time.sleep(3)
+    assert not events(served, "tuneline.data.drifted", more.state_details.flow_run_id)
+
+
+def test_two_runs_do_not_score_the_same_files(served, toy, promoted, put):
+    put("new.csv", tickets(3))
+    toy.state.mkdir(parents=True, exist_ok=True)
+    with locked(toy.state / "scoring.lock", wait=0):
+        assert score(return_state=True).name == "Skipped"
+    assert not (toy.root / "data" / "scored").exists()
