@@ -1,0 +1,167 @@
+"""What flow ``train`` adds to a run of the line: against the stages' commands one after the other, and against ``dvc repro``.
+
+Three ways in alternation, each in a clone of the last commit with a cache of its own: the commands of ``dvc.yaml`` by hand;
+``dvc repro``; the flow, asked for through the API of a real server (SQLite) and run by a real worker that is ready. The line
+is small, so that seconds beside the stages are not lost in their noise; every round has a seed of its own, so that every stage
+runs. From the second round on a model is in production, which the gate has predict the new rows and which is then followed: the
+most that a run can have to do. Run in the root of the project: ``python -m benchmarks.flows``; nothing else should run beside it.
+"""
+
+import argparse
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.objects import FlowRun, TaskRun
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from rich.console import Console
+from rich.table import Table
+from ruamel.yaml import YAML
+
+from flows import serve
+from flows.line import compose
+from flows.repository import dvc_config
+
+SMALL = ["data.sample.rows=800", "tokenize.vocab_size=600", "train.epochs=1", "model.config.hidden_size=32"]
+SMALL += ["model.config.num_hidden_layers=1", "model.config.intermediate_size=64"]
+SMALL += ["compare.int8.min_agreement=0.5", "compare.int8.max_metric_drop=0.5"]
+DEPLOYMENT = "train/train-on-demand"
+LIMIT = 20.0
+"""Seconds that the flow may take besides its stages."""
+
+
+def clone(folder: Path) -> Path:
+    """Clones the last commit, and lets any model follow another: a promotion is part of what is measured."""
+    subprocess.run(["git", "clone", "--quiet", str(serve.ROOT), str(folder)], check=True)
+    settings = folder / "conf" / "flows.yaml"
+    settings.write_text(settings.read_text().replace("min_gain: 0.0 ", "min_gain: -1.0"))
+    return folder
+
+
+def command_line(root: Path, seed: int) -> float:
+    """Runs the commands of ``dvc.yaml``, in its order, and returns the seconds."""
+    compose(root, dvc_config(root), parameters(seed))
+    params, pipeline = (YAML(typ="safe", pure=True).load(root / name) for name in ("params.yaml", "dvc.yaml"))
+    commands = [stage["cmd"].replace("${train.launch}", params["train"]["launch"]) for stage in pipeline["stages"].values()]
+    started = time.perf_counter()
+    for command in commands:
+        run(shlex.split(command), root)
+    return time.perf_counter() - started
+
+
+def dvc_repro(root: Path, seed: int) -> float:
+    """Runs ``dvc repro`` and returns the seconds."""
+    compose(root, dvc_config(root), parameters(seed))
+    started = time.perf_counter()
+    run(["dvc", "repro"], root)
+    return time.perf_counter() - started
+
+
+def parameters(seed: int) -> list[str]:
+    """What the three ways run with."""
+    return [*SMALL, f"seed={seed}"]
+
+
+def run(command: list[str], root: Path) -> None:
+    """Runs a program of this environment; what it says is shown when it fails."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(command, cwd=root, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{shlex.join(command)}:\n{done.stdout}{done.stderr}")
+
+
+@contextmanager
+def prefect(home: Path, port: int) -> Iterator[SyncPrefectClient]:
+    """A server with the deployments of ``prefect.yaml``, and a worker that is ready."""
+    env = {**serve.settings(f"http://127.0.0.1:{port}/api"), "PREFECT_HOME": str(home), "PREFECT_SERVER_UI_ENABLED": "false"}
+    home.mkdir()
+    with (home / "log").open("w") as log, serve.server("127.0.0.1", port, env, stdout=log, stderr=log):
+        serve.deploy(env)
+        worker = serve.prefect("worker", "start", "--pool", serve.POOL, env=env, stdout=log, stderr=log)
+        with serve.ending(worker), temporary_settings({PREFECT_API_URL: env["PREFECT_API_URL"]}), get_client(sync_client=True) as client:
+            while not client.read_workers_for_work_pool(serve.POOL):
+                time.sleep(0.5)
+            yield client
+
+
+def flow(client: SyncPrefectClient, root: Path, seed: int) -> tuple[float, dict[str, float]]:
+    """Asks for a run and waits; returns the seconds from the request to the end, and where they went."""
+    deployment = client.read_deployment_by_name(DEPLOYMENT)
+    wanted = {"overrides": parameters(seed)}
+    variables = {"env": {"TUNELINE_REPOSITORY": str(root)}}
+    made = client.create_flow_run_from_deployment(deployment.id, parameters=wanted, job_variables=variables)
+    while not (found := client.read_flow_run(made.id)).state.is_final():
+        time.sleep(0.5)
+    if not found.state.is_completed():
+        sys.exit(f"the run failed: {found.state.message}")
+    only = FlowRunFilter(id=FlowRunFilterId(any_=[found.id]))
+    return seconds(made.created, found.end_time), phases(found, client.read_task_runs(flow_run_filter=only))
+
+
+def phases(found: FlowRun, tasks: list[TaskRun]) -> dict[str, float]:
+    """Seconds of the parts of a run."""
+    stages = sorted((task for task in tasks if "stage" in task.tags), key=lambda task: task.start_time)
+    inside = sum(seconds(task.start_time, task.end_time) for task in stages)
+    return {
+        "until the flow starts (worker, process, imports)": seconds(found.created, found.start_time),
+        "until the first stage (checkout, parameters, graph)": seconds(found.start_time, stages[0].start_time),
+        "tasks of the stages": inside,
+        "between them": seconds(stages[0].start_time, stages[-1].end_time) - inside,
+        "after the last (gate, commit, promotion)": seconds(stages[-1].end_time, found.end_time),
+    }
+
+
+def seconds(start: datetime, end: datetime) -> float:
+    """Between two times."""
+    return (end - start).total_seconds()
+
+
+def show(console: Console, taken: dict[str, list[float]], parts: list[dict[str, float]]) -> None:
+    """Prints medians: what each way took and what it added, and the parts of the flow."""
+    medians = {way: statistics.median(values) for way, values in taken.items()}
+    alone, repro = medians["the stages' commands"], medians["dvc repro"]
+    table = Table("way", "seconds", "over the stages", "over dvc repro", title=f"The small line, medians of {len(parts)} rounds")
+    for way, value in medians.items():
+        table.add_row(way, f"{value:.1f}", f"{value - alone:+.1f}", f"{value - repro:+.1f}")
+    console.print(table)
+    table = Table("part of the flow", "seconds")
+    for name in parts[0]:
+        table.add_row(name, f"{statistics.median(part[name] for part in parts):.1f}")
+    console.print(table)
+
+
+def main() -> None:
+    """Measures, prints, and ends with 1 where the flow adds more than it may."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--port", type=int, default=4219, help="of the server (default: %(default)s)")
+    options = parser.parse_args()
+    taken: dict[str, list[float]] = {}
+    parts: list[dict[str, float]] = []
+    by_hand: dict[str, Callable[[Path, int], float]] = {"the stages' commands": command_line, "dvc repro": dvc_repro}
+    with tempfile.TemporaryDirectory() as folder, prefect(Path(folder) / "prefect", options.port) as client:
+        roots = {way: clone(Path(folder) / str(number)) for number, way in enumerate([*by_hand, "flow train"])}
+        for seed in range(1, options.rounds + 1):
+            for way, measure in by_hand.items():
+                taken.setdefault(way, []).append(measure(roots[way], seed))
+            took, part = flow(client, roots["flow train"], seed)
+            taken.setdefault("flow train", []).append(took)
+            parts.append(part)
+    show(Console(), taken, parts)
+    added = statistics.median(taken["flow train"]) - statistics.median(taken["the stages' commands"])
+    if added > LIMIT:
+        sys.exit(f"The flow adds {added:.1f} s to its stages, more than {LIMIT:g}.")
+
+
+if __name__ == "__main__":
+    main()
