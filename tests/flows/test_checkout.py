@@ -11,6 +11,7 @@ import pytest
 
 from flows import checkout as checkouts
 from flows.checkout import isolated
+from flows.leftovers import KEPT
 from flows.locks import BusyError
 from flows.repository import GitError, Repository, dvc_config
 
@@ -65,10 +66,10 @@ def test_another_attempt_keeps_the_commit_of_the_first(toy):
 
 
 def test_only_the_last_failures_are_kept(toy):
-    for number in range(checkouts.KEPT + 3):
+    for number in range(KEPT + 3):
         fail_in(toy, f"run-{number}")
     left = {path.name for path in toy.state.iterdir() if path.is_dir()}
-    assert left == {f"run-{number}" for number in range(2, checkouts.KEPT + 3)}
+    assert left == {f"run-{number}" for number in range(2, KEPT + 3)}
     assert sh("git", "worktree", "list", cwd=toy.root).count("\n") == 1 + len(left)
 
 
@@ -90,7 +91,7 @@ def test_checkpoints_of_other_work_are_left_to_it(toy):
 def test_a_run_that_is_alive_keeps_its_checkpoints_and_its_checkout(toy):
     with isolated(toy, "alive", "main") as alive:
         (alive.path / "checkpoints").mkdir()
-        for number in range(checkouts.KEPT + 2):
+        for number in range(KEPT + 2):
             fail_in(toy, f"run-{number}")
         with isolated(toy, "next", "main") as checkout:
             assert checkout.adopted is None
