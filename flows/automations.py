@@ -10,9 +10,9 @@ from prefect.client.schemas.objects import StateType
 from prefect.events.actions import ChangeFlowRunState
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
+from flows.worker import HEARTBEAT
+
 FLOWS = {"prefect.resource.role": "flow", "prefect.resource.name": ["train", "score"]}
-HEARTBEAT = 30
-"""Seconds between two heartbeats of a run: ``PREFECT_FLOWS_HEARTBEAT_FREQUENCY`` of the workers."""
 _ENDED = ["Completed", "Failed", "Cancelled", "Crashed", "TimedOut"]
 
 

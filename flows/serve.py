@@ -15,10 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from flows.automations import HEARTBEAT
+from flows.deploy import POOL, ROOT, deploy
+from flows.worker import worker_settings
 
-POOL = "tuneline"
-ROOT = Path(__file__).parents[1]
 SERVER_START = 180.0
 """Seconds a server may take to answer: its first start migrates the database, on a busy machine for a minute."""
 
@@ -42,11 +41,9 @@ def main() -> None:
 
 
 def settings(api: str) -> dict[str, str]:
-    """The environment of server and worker: no telemetry, heartbeats (see flows/automations.py), a worker that looks often."""
-    quiet = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "PREFECT_CLI_PROMPT": "false"}
-    beats = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT), "PREFECT_WORKER_QUERY_SECONDS": "5"}
+    """The environment of server and worker: no telemetry, heartbeats (see flows/worker.py), a worker that looks often."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return {**quiet, **beats, **os.environ, "PREFECT_API_URL": api, "PATH": path}
+    return {"PREFECT_WORKER_QUERY_SECONDS": "5", **worker_settings(os.environ), "PREFECT_API_URL": api, "PATH": path}
 
 
 def prefect(*arguments: str, env: dict[str, str], **more: Any) -> subprocess.Popen[bytes]:
@@ -82,23 +79,6 @@ def _answers(api: str) -> bool:
             return bool(answer.status == 200)
     except OSError:  # URLError is one
         return False
-
-
-def deploy(env: dict[str, str]) -> None:
-    """Creates or updates the work pool, the deployments of ``prefect.yaml`` and the automations.
-
-    Raises:
-        SystemExit: Prefect refused; the message is its own.
-    """
-    for step in (
-        ["prefect", "work-pool", "create", POOL, "--type", "process", "--overwrite"],
-        ["prefect", "--no-prompt", "deploy", "--all"],
-        ["flows.automations"],
-    ):
-        print(f"... {' '.join(step)}", flush=True)
-        done = subprocess.run([sys.executable, "-m", *step], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-        if done.returncode:
-            sys.exit(done.stdout + done.stderr)
 
 
 @contextlib.contextmanager

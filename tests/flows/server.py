@@ -131,7 +131,7 @@ def kill_outright(process: subprocess.Popen) -> None:
 
 
 @contextlib.contextmanager
-def prefect_server(home: Path) -> Iterator[Prefect]:
+def prefect_server(home: Path, **settings: str) -> Iterator[Prefect]:
     """Serves, with work pool, deployments and automations as ``python -m flows.serve`` makes them; without a worker."""
     port = free_port()
     home.mkdir(parents=True, exist_ok=True)
@@ -142,6 +142,7 @@ def prefect_server(home: Path) -> Iterator[Prefect]:
         "PREFECT_WORKER_QUERY_SECONDS": "1",
         "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "5",
         "PREFECT_SERVER_UI_ENABLED": "false",
+        **settings,
     }
     with (home / "server.log").open("w") as log, serve.server("127.0.0.1", port, env, stdout=log, stderr=log):
         serve.deploy(env)

@@ -1,0 +1,70 @@
+# The worker of the flows, and the Prefect server it was tested with: docs/scheduling.md says how they are run.
+# Needs BuildKit (any Docker since 18.09; the default since 23).
+ARG BASE=python:3.11-slim-bookworm
+
+# Wheels that are not to come from the registry, such as a build of torch without CUDA: put into wheels/ beside this file.
+# requirements.txt lies there too, so that the folder is never missing.
+FROM scratch AS wheels
+COPY requirements.txt wheel[s]/ /wheels/
+
+FROM ${BASE} AS build
+ARG UV_VERSION=0.13.8
+# A folder or a page with wheels, as for pip's --find-links.
+ARG FIND_LINKS=/wheels
+# System certificates: what the base image trusts, a company's too. Compiled: the worker's user cannot, at every start of a stage.
+ENV UV_NO_CACHE=1 \
+    UV_SYSTEM_CERTS=1 \
+    UV_LINK_MODE=copy \
+    UV_COMPILE_BYTECODE=1 \
+    UV_PYTHON_DOWNLOADS=never \
+    VIRTUAL_ENV=/opt/tuneline
+RUN python3 -m venv /opt/uv \
+    && /opt/uv/bin/python -m pip install --no-cache-dir --disable-pip-version-check uv==${UV_VERSION} \
+    && /opt/uv/bin/uv venv --python "$(command -v python3)" "$VIRTUAL_ENV"
+WORKDIR /app
+COPY pyproject.toml requirements.txt ./
+# What pyproject.toml asks for, without the tools of developers, each at the version that requirements.txt pins.
+RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
+    /opt/uv/bin/uv pip install --find-links "$FIND_LINKS" --constraints requirements.txt --requirements pyproject.toml
+COPY README.md LICENSE prefect.yaml ./
+COPY flows flows
+COPY stages stages
+COPY tuneline tuneline
+# Editable: the flows that Prefect loads from /app and those that it imports are the same files.
+RUN /opt/uv/bin/uv pip install --no-deps --build-constraints requirements.txt --editable . \
+    && "$VIRTUAL_ENV/bin/python" -m compileall -q flows stages tuneline
+
+FROM ${BASE} AS run
+ARG UID=1000
+# Not pinned: Debian keeps one version of each in a release, with its security fixes.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends git openssh-client tini \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log \
+    && useradd --uid "$UID" --user-group --create-home --shell /usr/sbin/nologin tuneline \
+    && install --directory --owner tuneline --group tuneline /srv/tuneline /origin /artifacts
+COPY containers/gitconfig /etc/gitconfig
+WORKDIR /app
+COPY --from=build /opt/tuneline /opt/tuneline
+COPY --from=build /app /app
+ENV PATH=/opt/tuneline/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    TUNELINE_REPOSITORY=/srv/tuneline/line \
+    PREFECT_WORKER_WEBSERVER_HOST=127.0.0.1 \
+    DO_NOT_TRACK=1 \
+    DVC_NO_ANALYTICS=1 \
+    GX_ANALYTICS_ENABLED=false \
+    HF_HUB_DISABLE_TELEMETRY=1 \
+    PREFECT_SERVER_ANALYTICS_ENABLED=false
+LABEL org.opencontainers.image.title="Tuneline" \
+      org.opencontainers.image.description="Worker and Prefect server of an assembly line for fine-tuning transformer text classifiers" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.licenses="Apache-2.0"
+USER ${UID}
+VOLUME /srv/tuneline
+# Of a worker: it answers while it still asks its work pool for runs.
+HEALTHCHECK --interval=30s --timeout=10s --start-period=120s \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/health', timeout=5)"]
+# tini passes the request to stop on to the worker, which ends its runs, and reaps what they leave.
+ENTRYPOINT ["tini", "--"]
+CMD ["python", "-m", "flows.worker"]

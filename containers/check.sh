@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# Builds the image and runs compose.yaml for real, on a Debian machine where no image registry need be reachable, and takes
+# all of it down again: a training fired through the server must leave a branch in git and artifacts in the DVC remote.
+#
+#   sudo containers/check.sh        (apt-get install docker.io docker-compose debootstrap git)
+#
+# A Docker daemon of its own runs in a temporary folder, beside one that may be there. What cannot be pulled is made: the
+# base image by debootstrap, under the name that the Dockerfile gives it, and PostgreSQL's from Debian's package
+# (containers/postgres). Environment:
+#   WHEELS   folder of wheels that are not to come from the registry (a build of torch without CUDA, say)
+#   CERTS    folder of certificates (*.crt) that the base image trusts besides Debian's
+#   BASE     folder that debootstrap filled before; made anew unless given
+#   FOLDER   where all of it lies (some 20 GB while it runs); kept where it is given, else temporary
+#   DOCKER, COMPOSE   the commands, where they are others
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source=$PWD
+docker=${DOCKER:-docker}
+read -ra compose <<< "${COMPOSE:-docker-compose}"
+folder=${FOLDER:-$(mktemp --directory)}
+base_image=$(sed -n 's/^ARG BASE=//p' Dockerfile)
+database_image=$(sed -n 's/^ *image: \(postgres:.*\)/\1/p' compose.yaml)
+release=${base_image##*-}
+export DOCKER_HOST=unix://$folder/docker.sock DOCKER_BUILDKIT=1 COMPOSE_PROJECT_NAME=tuneline-check
+export POSTGRES_PASSWORD=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+export PREFECT_PORT=${PREFECT_PORT:-4299} TUNELINE_ORIGIN_FOLDER=$folder/origin
+
+say() { printf '\n== %s\n' "$*"; }
+
+fail() {
+  printf 'check.sh: %s\n' "$*" >&2
+  exit 1
+}
+
+down() {
+  status=$?
+  say "Taking it down"
+  if [[ -S $folder/docker.sock ]]; then
+    ((status)) && "${compose[@]}" logs --tail 40 || true
+    "${compose[@]}" down --volumes --timeout 60 > "$folder/down.log" 2>&1 || true
+  fi
+  if [[ -s $folder/docker.pid ]]; then
+    daemon=$(cat "$folder/docker.pid")
+    kill "$daemon"
+    tail --pid "$daemon" --follow /dev/null
+  fi
+  [[ -n ${FOLDER:-} ]] || rm -rf "$folder"
+  exit "$status"
+}
+
+start_docker() {
+  say "Docker daemon"
+  mkdir -p "$folder"
+  dockerd --iptables=false --bridge=none --storage-driver=vfs --host "$DOCKER_HOST" --pidfile "$folder/docker.pid" \
+    --data-root "$folder/docker" --exec-root "$folder/exec" > "$folder/dockerd.log" 2>&1 &
+  for _ in {1..60}; do
+    "$docker" info > /dev/null 2>&1 && return
+    sleep 1
+  done
+  fail "the Docker daemon does not answer; see $folder/dockerd.log"
+}
+
+import_base() {
+  "$docker" image inspect "$base_image" > /dev/null 2>&1 && return
+  say "$base_image, by debootstrap"
+  base=${BASE:-$folder/base}
+  [[ -d $base/etc ]] || debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates "$release" "$base" > "$folder/debootstrap.log"
+  if [[ -n ${CERTS:-} ]]; then
+    cp "$CERTS"/*.crt "$base/usr/local/share/ca-certificates/"
+    chroot "$base" update-ca-certificates > /dev/null
+  fi
+  tar --directory "$base" --create . | "$docker" import - "$base_image"
+}
+
+build() {
+  say "Building the image"
+  context=$folder/context
+  rm -rf "$context" && mkdir -p "$context"
+  git ls-files --cached --others --exclude-standard | tar --create --files-from - | tar --directory "$context" --extract
+  [[ -z ${WHEELS:-} ]] || cp --recursive "$WHEELS" "$context/wheels"
+  "$docker" build --network host --tag "$(sed -n 's/^ *image: \(tuneline:.*\)/\1/p' compose.yaml)" "$context" 2>&1 | tee "$folder/build.log" | grep -E '^#[0-9]+ (\[|DONE|ERROR)' || fail "see $folder/build.log"
+  "$docker" build --network host --build-arg BASE="$base_image" --tag "$database_image" "$context/containers/postgres" > "$folder/build-postgres.log" 2>&1 || fail "see $folder/build-postgres.log"
+  "$docker" image ls
+}
+
+make_origin() {
+  say "A git repository of this machine, in place of a git host"
+  rm -rf "$folder/origin"
+  git clone --quiet --bare "$source" "$folder/origin"
+  git -C "$folder/origin" branch --force main "$(git rev-parse HEAD)"
+  git -C "$folder/origin" symbolic-ref HEAD refs/heads/main
+  chown --recursive 1000:1000 "$folder/origin"
+}
+
+health() { "$docker" inspect --format '{{.State.Health.Status}}' "$("${compose[@]}" ps -q "$1")"; }
+
+up() {
+  say "Starting it"
+  "${compose[@]}" up --detach --no-build
+  for _ in {1..90}; do
+    [[ $(health worker 2> /dev/null) == healthy ]] && break
+    sleep 2
+  done
+  for service in database server worker; do
+    printf '%s: %s\n' "$service" "$(health $service)"
+    [[ $(health $service) == healthy ]] || fail "$service is not healthy"
+  done
+  [[ $("${compose[@]}" exec -T worker id -u) != 0 ]] || fail "the worker is root"
+  "${compose[@]}" exec -T worker sh -c 'ps -o user= -o args= -p 1 2> /dev/null || tr "\0" " " < /proc/1/cmdline; echo; id'
+  "${compose[@]}" exec -T database psql --host /tmp --username prefect --command 'select count(*) as deployments from deployment' prefect
+}
+
+train() {
+  say "A training, asked for through the server"
+  overrides='["data.sample.rows=3000","train.epochs=2","train.learning_rate=2e-3"]'
+  "${compose[@]}" exec -T worker prefect deployment run train/train-on-demand --param "overrides=$overrides" --watch
+}
+
+look() {
+  say "What it left"
+  branch=$(git -C "$folder/origin" branch --list 'runs/*' --format='%(refname:short)')
+  [[ -n $branch ]] || fail "no branch runs/... was pushed"
+  git -C "$folder/origin" log -1 --stat "$branch"
+  git -C "$folder/origin" tag --list
+  say "A fresh clone fetches the model of $branch from the DVC remote, and predicts with it"
+  "${compose[@]}" exec -T worker sh -euc "
+    cd \$(mktemp --directory)
+    git clone --quiet --branch '$branch' /origin line && cd line
+    dvc remote add --quiet --local --default artifacts /artifacts
+    dvc pull --quiet models/onnx
+    ls -l models/onnx
+    printf 'subject,body\nInvoice,The parcel came but the invoice is wrong\n' > new.csv
+    tuneline predict new.csv"
+}
+
+trap down EXIT
+start_docker
+import_base
+build
+make_origin
+up
+train
+look
+say "All of it works"
