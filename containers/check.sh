@@ -23,6 +23,7 @@ database_image=$(sed -n 's/^ *image: \(postgres:.*\)/\1/p' compose.yaml)
 release=${base_image##*-}
 export DOCKER_HOST=unix://$folder/docker.sock DOCKER_BUILDKIT=1 COMPOSE_PROJECT_NAME=tuneline-check
 export POSTGRES_PASSWORD=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+export COMPOSE_HTTP_TIMEOUT=900 OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 export PREFECT_PORT=${PREFECT_PORT:-4299} TUNELINE_ORIGIN_FOLDER=$folder/origin
 
 say() { printf '\n== %s\n' "$*"; }
@@ -107,12 +108,13 @@ up() {
   done
   [[ $("${compose[@]}" exec -T worker id -u) != 0 ]] || fail "the worker is root"
   "${compose[@]}" exec -T worker sh -c 'ps -o user= -o args= -p 1 2> /dev/null || tr "\0" " " < /proc/1/cmdline; echo; id'
-  "${compose[@]}" exec -T database psql --host /tmp --username prefect --command 'select count(*) as deployments from deployment' prefect
+  "${compose[@]}" exec -T database sh -c 'PGPASSWORD=$POSTGRES_PASSWORD psql --username prefect --command "select name, created from deployment" prefect'
+  "${compose[@]}" exec -T server python -c "import urllib.request as r; print('UI:', r.urlopen('http://127.0.0.1:4200/').read(15).decode())"
 }
 
 train() {
   say "A training, asked for through the server"
-  overrides='["data.sample.rows=3000","train.epochs=2","train.learning_rate=2e-3"]'
+  overrides='["data.sample.rows=1500","train.epochs=2","train.learning_rate=2e-3"]'
   "${compose[@]}" exec -T worker prefect deployment run train/train-on-demand --param "overrides=$overrides" --watch
 }
 
