@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from tests.project import GIT_IDENTITY
 from .server import Prefect, prefect_server
 
 TOY = Path(__file__).parent / "toy"
+UNLIKE = "dear people would you please be so kind and help"
+"""A greeting that makes texts longer than those of the training."""
 
 
 def sh(*command: str, cwd: Path, **more) -> str:
@@ -111,3 +114,21 @@ def promoted(toy, registry, line) -> dict:
     profile = json.loads((toy.root / PROFILE).read_text())
     shutil.rmtree(toy.root / "reports")
     return profile
+
+
+@pytest.fixture
+def put(toy) -> Callable[..., None]:
+    """Puts a file into the inbox, a minute ago."""
+
+    def put(name: str, texts: list[str], column: str = "text") -> None:
+        path = toy.root / "data" / "inbox" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join([column, *texts]) + "\n")
+        os.utime(path, (time.time() - 60,) * 2)
+
+    return put
+
+
+def tickets(rows: int, greeting: str = "please help") -> list[str]:
+    """Texts like those that the miniature line trains on, unless they greet otherwise."""
+    return [f"{greeting} w{row * 7 % 400}" for row in range(rows)]

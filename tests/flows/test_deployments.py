@@ -5,9 +5,8 @@ from datetime import timedelta
 import pytest
 from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.schedules import IntervalSchedule
-from prefect.events import emit_event
 
-from .conftest import sh
+from .conftest import UNLIKE, sh, tickets
 from .server import kill_outright, processes_of, until
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
@@ -114,12 +113,21 @@ def test_two_runs_and_a_person_do_not_get_in_each_others_way(worked, toy):
     assert sorted(steps) == [f'{{"steps": {number}}}\n' for number in (31, 32, 33)]
 
 
-def test_drift_starts_a_training(served):
-    emit_event("tuneline.data.drifted", resource={"prefect.resource.id": "tuneline.data.inbox"}, payload={"psi": 0.4})
-    on_demand = served.client.read_deployment_by_name("train/train-on-demand")
+def test_drift_that_a_scoring_finds_starts_a_training(worked, toy, promoted, put):
+    """From a file in the inbox to a finished run of the line, with nobody asking for it."""
+    on_demand = worked.client.read_deployment_by_name("train/train-on-demand")
+    env = {"env": {"TUNELINE_REPOSITORY": str(toy.root)}}
+    worked.client.update_deployment(on_demand.id, DeploymentUpdate(job_variables=env))
+    put("new.csv", tickets(300, greeting=UNLIKE))
+    try:
+        scored = worked.wait(worked.submit("score/score-hourly", toy.root))
+        assert "drifted: length of texts" in scored.state.message
 
-    def started() -> list:
-        return [run for run in served.runs_of(on_demand.id) if run.created_by and run.created_by.type == "AUTOMATION"]
+        def started() -> list:
+            return [run for run in worked.runs_of(on_demand.id) if run.created_by and run.created_by.type == "AUTOMATION"]
 
-    (run,) = until(started, 200, "the automation")
-    served.client.delete_flow_run(run.id)
+        (run,) = until(started, 200, "the automation")
+        assert worked.wait(run.id).state.is_completed()
+        assert run.parameters["promote"] is True
+    finally:
+        worked.client.update_deployment(on_demand.id, DeploymentUpdate(job_variables={}))

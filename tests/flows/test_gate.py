@@ -20,8 +20,10 @@ def labels() -> np.ndarray:
     return np.random.default_rng(0).integers(0, 4, 1000)
 
 
-def test_a_better_model_is_promoted(labels):
-    decision = decide(Predictions(labels, model(labels, 0.9), model(labels, 0.8), NAMES), GOOD, POLICY)
+@pytest.mark.parametrize("metric", [None, "accuracy", "f1"])
+def test_a_better_model_is_promoted(labels, metric):
+    decision = decide(Predictions(labels, model(labels, 0.9), model(labels, 0.8), NAMES), GOOD, PromotionPolicy(metric=metric))
+    assert decision.metric == (metric or "accuracy")
     assert decision.promoted
     assert decision.reason == "every criterion is met"
 

@@ -1,7 +1,6 @@
 """Flow ``score`` against a real Prefect server, with a model of the line in miniature. test_deployments.py has a worker run it."""
 
 import json
-import os
 import time
 
 import pyarrow.parquet as pq
@@ -11,26 +10,10 @@ from flows.inbox import METADATA
 from flows.locks import locked
 from flows.score import score
 
+from .conftest import UNLIKE, tickets
 from .server import events, until
 
 pytestmark = pytest.mark.timeout(600)
-
-
-@pytest.fixture
-def put(toy):
-    """Puts a file into the inbox, a minute ago."""
-
-    def put(name: str, texts: list[str], column: str = "text") -> None:
-        path = toy.root / "data" / "inbox" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join([column, *texts]) + "\n")
-        os.utime(path, (time.time() - 60,) * 2)
-
-    return put
-
-
-def tickets(rows: int, greeting: str = "please help") -> list[str]:
-    return [f"{greeting} w{row * 7 % 400}" for row in range(rows)]
 
 
 def scored(toy) -> list[str]:
@@ -77,7 +60,7 @@ def test_a_file_with_a_bad_row_leaves_no_output(served, toy, promoted, put):
 
 
 def test_drift_is_told_as_an_event_once_a_day(served, toy, promoted, put):
-    put("drifted.csv", tickets(300, greeting="dear people would you please be so kind and help"))
+    put("drifted.csv", tickets(300, greeting=UNLIKE))
     state = score(return_state=True)
     assert state.is_completed(), "drift is no failure of the scoring"
     assert "drifted: length of texts" in state.message
@@ -89,7 +72,7 @@ def test_drift_is_told_as_an_event_once_a_day(served, toy, promoted, put):
     assert event["payload"]["rows"] == 300
     assert [one["name"] for one in event["payload"]["measures"] if one["drifted"]]
 
-    put("more.csv", tickets(300, greeting="dear people would you please be so kind and help"))
+    put("more.csv", tickets(300, greeting=UNLIKE))
     more = score(return_state=True)
     assert "drifted: length of texts" in more.message
     time.sleep(3)
