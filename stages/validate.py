@@ -4,7 +4,7 @@ Reads ``data/raw``, ``data/tokenized`` and, when there is one, ``data/reference/
 looked like. Derives scalar columns from the splits, and has Great Expectations judge them. Writes ``reports/checks/``
 (``index.html`` for people, ``checks.json`` for machines, ``profile.json`` for the next promotion) and ``metrics/validate.json``.
 When a check of severity ``error`` fails, or any check crashes, the stage ends with exit code 1 after the report is written, and
-without the metrics, which training waits for. docs/data-checks.md explains every check.
+without ``reports/checks/passed``, which training waits for. docs/data-checks.md explains every check.
 """
 
 from typing import TYPE_CHECKING
