@@ -56,6 +56,19 @@ def test_every_stage_notes_its_cost_outside_git_and_dvc(project):
     assert project.status() == ""
 
 
+def test_what_came_out_can_be_shown(project):
+    """The end of ``make run``, and the first prediction."""
+    project.run("tuneline", "report")
+    accuracy = json.loads((project.folder / "metrics/evaluate.json").read_text())["accuracy"]
+    assert f"{accuracy:.3f}" in (project.folder / "reports/index.html").read_text(encoding="utf-8")
+    assert f"{accuracy:.3f}" in project.run("tuneline", "show").stdout
+    (project.folder / "reports/new.jsonl").write_text('{"subject": "parcel", "body": "the parcel is missing"}')
+    (line,) = project.run("tuneline", "predict", "reports/new.jsonl", "-o", "reports/new.csv").stdout.splitlines()
+    assert line.startswith("1 rows")
+    assert len((project.folder / "reports/new.csv").read_text().splitlines()) == 2
+    assert project.status() == ""
+
+
 def test_a_second_run_does_nothing(project):
     assert stages_run(project.run("dvc", "repro").stdout) == []
     assert project.status() == ""

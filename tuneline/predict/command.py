@@ -56,7 +56,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.predict.textfiles import Dialect
     from tuneline.predict.writing import Columns, open_writer
 
-    check(file, delimiter, encoding)
+    check(file, output, delimiter, encoding)
     source, target = (None if str(place) == "-" else place for place in (file, output))
     kind = input_format or (kind_of(source, "--input-format") if source else "jsonl")
     dialect = Dialect(
@@ -82,14 +82,16 @@ def command(  # noqa: PLR0917 - typer calls it by name
     print(f"{tally.predicted:,} rows{skipped} in {seconds:.1f} s, {tally.predicted / seconds:,.0f} rows/s", file=sys.stderr)
 
 
-def check(file: Path, delimiter: str | None, encoding: str) -> None:
+def check(file: Path, output: Path, delimiter: str | None, encoding: str) -> None:
     """Refuses what cannot work before anything is loaded.
 
     Raises:
-        StageError: The file is not there, or an option is not what it should be.
+        StageError: The file is not there, or is the output too, or an option is not what it should be.
     """
     if str(file) != "-" and (file.is_dir() or not file.exists()):
         raise StageError(f"{file} is a folder; name a file in it." if file.is_dir() else f"{file} is not there.")
+    if "-" not in {str(file), str(output)} and output.exists() and output.samefile(file):
+        raise StageError(f"--output: {output} is the input; it would be lost.", "Name another file.")
     if delimiter is not None and len(delimiter) != 1:
         raise StageError(f"--delimiter: one character is wanted, not {delimiter!r}.")
     try:

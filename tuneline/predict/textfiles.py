@@ -100,6 +100,10 @@ def _header(record: tuple[int, list[str] | str] | None, name: str) -> list[str]:
     if isinstance(record[1], str):
         raise DataError(f"{name}, line {record[0]}: {record[1]}.", "Mend the header.")
     names = record[1]
+    if any("\udc80" <= character <= "\udcff" for column in names for character in column):
+        raise DataError(
+            f"{name}: its header is not text in this encoding.", "Name another with --encoding; save a spreadsheet as CSV first."
+        )
     if twice := [column for column in names if names.count(column) > 1]:
         raise DataError(f"{name}: the header names column {twice[0]!r} twice.", "Rename one of the two.")
     return names

@@ -212,7 +212,8 @@ WHOLLY_BAD = {
     "empty": ("in.csv", b"", "in.csv is empty"),
     "column twice": ("in.csv", b"subject,body,body\n", "column 'body' twice"),
     "unknown ending": ("in.xlsx", b"x", "--input-format"),
-    "UTF-16": ("in.csv", "subject,body\na,b\n".encode("utf-16"), "no column 'subject'"),
+    "UTF-16": ("in.csv", "subject,body\na,b\n".encode("utf-16"), "--encoding"),
+    "a spreadsheet": ("in.csv", b"PK\x03\x04\x14\x00\x06\x00\x08\x00!\xbe\xd0\xff", "save a spreadsheet as CSV"),
 }
 
 
@@ -237,6 +238,7 @@ WRONG_WORDS = {
     "parquet to standard output": (("in.csv", "--output-format", "parquet"), "not written to standard output"),
     "precision": (("in.csv", "--precision", "fp16"), "no model in fp16; it has fp32, int8"),
     "unknown output": (("in.csv", "-o", "out.xml"), "--output-format"),
+    "input as output": (("in.csv", "-o", "../{here}/in.csv"), "is the input"),
     "no right to write": (("in.csv", "-o", "/proc/out.csv"), "cannot be written"),
 }
 
@@ -244,10 +246,11 @@ WRONG_WORDS = {
 @pytest.mark.parametrize(("words", "message"), WRONG_WORDS.values(), ids=WRONG_WORDS)
 def test_what_cannot_work_is_refused_with_what_to_do(predict, tmp_path, words, message):
     (tmp_path / "in.csv").write_text("subject,body\na,b\n")
-    result = predict(*words)
+    result = predict(*(word.format(here=tmp_path.name) for word in words))
     assert result.exit_code == 1
     assert message in result.stderr
     assert not result.stdout
+    assert (tmp_path / "in.csv").read_text() == "subject,body\na,b\n"
 
 
 def test_another_model_s_tokenizer_is_refused(predict, classification, tmp_path):
