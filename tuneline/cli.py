@@ -27,6 +27,9 @@ class Commands(TyperGroup):
         except StageError as error:
             print(f"tuneline {ctx.invoked_subcommand}: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            print(f"tuneline {ctx.invoked_subcommand}: interrupted; what was not complete was not written.", file=sys.stderr)
+            raise typer.Exit(130) from None
 
 
 app = typer.Typer(

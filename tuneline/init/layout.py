@@ -84,6 +84,8 @@ def recognise(path: Path) -> Layout:
     Raises:
         DataError: It is not there, empty, or of a format that the line does not read.
     """
+    if path.is_dir():
+        raise DataError(f"{path} is a folder.", "Name the files in it, one per split.")
     compressed = path.suffix.lower() == ".gz"
     suffix = (path.with_suffix("") if compressed else path).suffix.lower()
     if suffix not in KINDS:

@@ -128,6 +128,7 @@ def test_markup_in_a_text_is_shown_as_it_is(project):
     ("words", "message"),
     [
         (["missing.csv"], "missing.csv is not there"),
+        (["."], ". is a folder"),
         (["tickets.csv", "--label", "queue"], "There is no column 'queue'"),
         (["tickets.csv", "--name", "../elsewhere"], "is no name of a folder"),
         (["tickets.csv", "tickets.csv"], "which split is it"),

@@ -3,8 +3,10 @@ import gzip
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -328,6 +330,21 @@ def test_whoever_reads_the_output_may_stop(classification):
         running.stdin.write(PAIR.encode() * 200)
         running.stdin.close()
         assert b"Traceback" not in running.stderr.read()
+
+
+def test_an_interrupted_run_says_so_and_leaves_no_file(classification, tmp_path):
+    words = ("predict", "--model", classification / "models/onnx", "--window", 1, "-o", tmp_path / "out.csv")
+    command, options = tuneline(*words)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as running:
+        running.stdin.write(PAIR * 3)
+        running.stdin.flush()
+        until = time.monotonic() + 60
+        while not list(tmp_path.iterdir()) and time.monotonic() < until:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        assert running.stderr.read() == "tuneline predict: interrupted; what was not complete was not written.\n"
+        assert running.wait() == 130
+    assert not list(tmp_path.iterdir())
 
 
 def peak_memory(rows, classification, tmp_path):
