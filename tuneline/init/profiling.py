@@ -79,11 +79,6 @@ class Profile:
         return 0 < self.filled == self.numbers
 
     @property
-    def is_whole(self) -> bool:
-        """Whether every filled cell is a whole number."""
-        return self.is_numeric and self.fractions == 0
-
-    @property
     def classes(self) -> list[str]:
         """The different values but for ``-1`` among numbers, the most frequent first."""
         return [value for value, _ in self.values.most_common() if not (self.is_numeric and value in UNLABELLED)]
