@@ -110,7 +110,7 @@ def conclude(
     run = {"name": runtime.flow_run.name, "id": runtime.flow_run.id}
     for last in (False, False, True):
         if push:
-            repository.git("fetch", "--quiet", "--tags", "origin")
+            registry.fetch()
         judgement = _judge(line, checkout, registry, policy) if policy else "Nothing was to be promoted."
         result = commit_run(repository, checkout, run, str(judgement))
         if isinstance(judgement, str) or policy is None:

@@ -46,6 +46,14 @@ class Registry:
     repository: Repository
     artifact: str
 
+    def fetch(self) -> None:
+        """Learns from ``origin`` what was promoted or rolled back elsewhere.
+
+        Raises:
+            GitError: It cannot be reached.
+        """
+        self.repository.git("fetch", "--quiet", "--tags", "origin")
+
     def in_stage(self, stage: str) -> Version | None:
         """The version in a stage now."""
         if not self.tags():  # gto does not know an artifact without any

@@ -24,7 +24,7 @@ def main() -> None:
     registry = Registry(repository, policy.artifact)
     try:
         if options.push:
-            repository.git("fetch", "--quiet", "--tags", "origin")
+            registry.fetch()
         before, now = rollback(registry, policy.stage, options.to, options.reason, push=options.push)
     except (RegistryError, GitError) as error:
         sys.exit(f"rollback: {error}")

@@ -13,7 +13,7 @@ from flows.line import Line
 from flows.locks import BusyError, locked
 from flows.processes import ProgramError, Programs, end_with_parent
 from flows.registry import Registry
-from flows.repository import Repository
+from flows.repository import GitError, Repository
 from flows.scoring import report_drift, score_file
 from flows.serving import serve
 from flows.settings import Scoring, load_settings
@@ -46,6 +46,7 @@ def _score(registry: Registry, stage: str, scoring: Scoring, lock: int) -> State
     root = registry.repository.root
     outbox = Outbox(root / scoring.outbox)
     waiting = new_files(root / scoring.inbox, outbox, scoring.settle_seconds)
+    _learn(registry)
     version = registry.in_stage(stage)
     if version is None:
         return Completed(name="NoModel", message=f"No model is in {stage} yet; {len(waiting)} files wait.")
@@ -66,3 +67,12 @@ def _score(registry: Registry, stage: str, scoring: Scoring, lock: int) -> State
     if refused:
         return Failed(message="\n".join([message, *(f"refused {name}: {reason}" for name, reason in refused.items())]))
     return Completed(message=message)
+
+
+def _learn(registry: Registry) -> None:
+    """What is in production may have been decided elsewhere. Files are scored all the same when nobody can say."""
+    try:
+        if registry.repository.has_remote():
+            registry.fetch()
+    except GitError as error:
+        get_run_logger().warning("What was promoted or rolled back elsewhere is not known: %s", error)

@@ -70,6 +70,8 @@ def _run(repository: Repository, settings: Settings, checkout: Checkout, *, push
     with Programs(checkout.path, checkout.name, site, lock=checkout.lock) as programs:
         line = Line(programs, _log, settings.lock_wait_seconds)
         registry = Registry(repository, settings.promotion.artifact)
+        if push and repository.has_remote():
+            registry.fetch()
         for stage in prepare(line, checkout, registry, settings.promotion.stage).stages:
             stage_task(stage, settings.policy(stage))(line)
         if push:

@@ -10,7 +10,7 @@ from flows.inbox import METADATA
 from flows.locks import locked
 from flows.score import score
 
-from .conftest import UNLIKE, tickets
+from .conftest import UNLIKE, sh, tickets
 from .server import events, until
 
 pytestmark = pytest.mark.timeout(600)
@@ -85,3 +85,17 @@ def test_two_runs_do_not_score_the_same_files(served, toy, promoted, put):
     with locked(toy.state / "scoring.lock", wait=0):
         assert score(return_state=True).name == "Skipped"
     assert not (toy.root / "data" / "scored").exists()
+
+
+def test_a_model_promoted_elsewhere_is_used_and_an_origin_out_of_reach_stops_nothing(served, toy, promoted, put, tmp_path):
+    sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
+    sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
+    sh("git", "tag", "--delete", "onnx@v0.1.0", "onnx#production#1", cwd=toy.root)
+    put("one.csv", tickets(3))
+    assert score(return_state=True).message.startswith("1 files, 3 rows, by v0.1.0")
+    sh("git", "remote", "set-url", "origin", str(tmp_path / "gone.git"), cwd=toy.root)
+    put("two.csv", tickets(3))
+    state = score(return_state=True)
+    assert state.message.startswith("1 files, 3 rows, by v0.1.0")
+    said = until(lambda: served.said(state.state_details.flow_run_id), 20, "logs")
+    assert any("is not known" in line for line in said)
