@@ -57,6 +57,7 @@ def rollback(registry: Registry, stage: str, to: str | None, reason: str, *, pus
         known = registry.tags()
         registry.assign(wanted, stage, reason)
         if push:
+            registry.repository.git("push", "--quiet", "origin", f"refs/tags/{registry.artifact}@{wanted.name}")  # it may not know it
             registry.push(sorted(registry.tags() - known))
     return present, wanted
 

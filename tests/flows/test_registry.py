@@ -72,6 +72,16 @@ def test_rollback_is_one_command(registry, root):
     assert said.startswith("onnx in production: v0.1.0")
 
 
+def test_a_rollback_reaches_an_origin_that_never_heard_of_the_version(registry, tmp_path):
+    """Models were promoted without a push so far."""
+    sh("git", "clone", "--quiet", "--bare", str(registry.repository.root), "origin.git", cwd=tmp_path)
+    sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=registry.repository.root)
+    first, _ = promote(registry), promote(registry)
+    rollback(registry, "production", None, "It was worse.", push=True)
+    sh("git", "clone", "--quiet", "origin.git", "elsewhere", cwd=tmp_path)
+    assert Registry(Repository(tmp_path / "elsewhere"), "onnx").in_stage("production") == first
+
+
 def test_a_promotion_on_another_machine_is_noticed_and_nothing_is_left_of_ours(registry, tmp_path):
     sh("git", "clone", "--quiet", "--bare", str(registry.repository.root), "origin.git", cwd=tmp_path)
     clones = []
