@@ -62,6 +62,7 @@ def leave(accelerator: Accelerator, interrupted: InterruptedRun) -> None:
     if accelerator.is_main_process:
         write_note(interrupted)
         print(f"\ntrain: {interrupted}", file=sys.stderr, flush=True)
+    accelerator.wait_for_everyone()  # gloo was seen to hang in a process that ended while the other one still wrote
     accelerator.end_training()
     sys.exit(EXIT_CODE)
 

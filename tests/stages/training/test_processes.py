@@ -89,8 +89,6 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path, data, launch, env, req
     assert runs.outs(project) == runs.outs(reference)
 
 
-# Both save and leave the loop, but gloo sometimes hangs while the second process ends: to be mended before this runs by default.
-@pytest.mark.slow
 def test_a_signal_to_one_process_saves_in_both(tmp_path, data, two):
     project = prepared(tmp_path, data, "multi-gpu")
     children = runs.start(project, 2)
