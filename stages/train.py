@@ -6,7 +6,9 @@ Writes: ``models/classifier/``, ``plots/training/{loss,validation}.tsv``, ``metr
 ``reports/live/``. When it is interrupted: ``reports/interrupted/train.json``.
 """
 
+import os
 import sys
+from typing import NoReturn
 
 from accelerate import Accelerator
 
@@ -62,9 +64,22 @@ def leave(accelerator: Accelerator, interrupted: InterruptedRun) -> None:
     if accelerator.is_main_process:
         write_note(interrupted)
         print(f"\ntrain: {interrupted}", file=sys.stderr, flush=True)
-    accelerator.wait_for_everyone()  # gloo was seen to hang in a process that ended while the other one still wrote
+    accelerator.wait_for_everyone()
     accelerator.end_training()
+    if accelerator.num_processes > 1:
+        _exit_now(EXIT_CODE)
     sys.exit(EXIT_CODE)
+
+
+def _exit_now(code: int) -> NoReturn:
+    """Ends the process without taking its objects apart.
+
+    The last thing done together was a question over gloo. Its thread may still want the interpreter's lock, to let go of the
+    tensor; the model's destructor holds that lock while it waits for the thread (torch 2.13). So nothing is destroyed.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
