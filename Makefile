@@ -67,7 +67,7 @@ format: setup ## Format the code and mend what ruff can
 
 .PHONY: lock
 lock: setup ## Compile requirements.txt from pyproject.toml
-	@$(UV) pip compile --quiet --universal --python-version 3.11 --all-extras --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.txt $(ARGS)
+	@$(UV) pip compile --quiet --universal --python-version 3.11 --extra dev --extra tensorboard --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.txt $(ARGS)
 	@sed -i -e '/^# The following packages were excluded/,$$d' -e 's/^\(torch==[0-9.]*\)+[a-z0-9]*/\1/' requirements.txt
 
 .PHONY: bench

@@ -12,6 +12,7 @@ from stages.errors import ParamsError, StageError
 from stages.params import TrainParams
 from stages.params.loading import read_yaml
 from stages.paths import REPORTS
+from stages.training.watching import check_trackers
 
 LAUNCH = Path("conf/accelerate")
 
@@ -22,10 +23,11 @@ def start(params: TrainParams) -> Accelerator:
     The schedule is stepped by the loop: prepared with accelerate's default it would step once for every process.
 
     Raises:
-        ParamsError: The precision is not to be had on this device.
+        ParamsError: The precision is not to be had on this device, or a tracker is not installed.
     """
     from stages.training.sharding import shard_on_cpu
 
+    check_trackers(params.trackers)
     try:
         accelerator = Accelerator(
             mixed_precision=params.mixed_precision,

@@ -4,8 +4,9 @@ import contextlib
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,24 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from stages.errors import ParamsError
 from stages.paths import REPORTS
 from stages.training.order import Rows, chunks
 from stages.training.progress import Evaluation, LoggedStep, Progress, StepResult
 
 LIVE = REPORTS / "live"
 SECONDS_BETWEEN_LINES = 10.0
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Refuses a tracker that is not installed: accelerate would go on without it, and say nothing.
+
+    Raises:
+        ParamsError: Says what to install.
+    """
+    for name in names:
+        if find_spec(name) is None:
+            raise ParamsError(f"train.trackers: {name} is not installed.", f"pip install {name}, or take it out of train.trackers.")
 
 
 @dataclass

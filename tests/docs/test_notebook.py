@@ -1,0 +1,42 @@
+"""The notebook runs as it stands, in a kernel of its own."""
+
+import nbclient
+import nbformat
+import pytest
+
+from tests.conftest import ROOT
+from tests.stages.training import made
+from tests.stages.training.conftest import fill
+
+NOTEBOOK = ROOT / "docs/notebook.ipynb"
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project with little to train on. Its notebooks lie one folder down, as in the repository."""
+    made.write_data(tmp_path / "source")
+    made.write_params(fill(tmp_path, tmp_path / "source"), metric="accuracy")
+    (tmp_path / "docs").mkdir()
+    return tmp_path
+
+
+def printed(cell):
+    return "".join(output.get("text", "") for output in cell.outputs)
+
+
+def test_it_trains_shows_curves_and_leaves_the_line_alone(project, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    before = {path for path in project.rglob("*") if path.is_file()}
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(project / "docs")}}).execute()
+    cells = {cell.id: cell for cell in notebook.cells}
+    assert "step 60: validation loss" in printed(cells["launch"])
+    assert any("image/png" in output.get("data", {}) for output in cells["curve"].outputs)
+    assert "after step" in printed(cells["best"])
+    assert {path for path in project.rglob("*") if path.is_file()} - before <= {project / "checkpoints/.lock"}
+
+
+def test_it_is_kept_without_what_it_printed():
+    """Outputs would show in every diff."""
+    cells = [cell for cell in nbformat.read(NOTEBOOK, as_version=4).cells if cell.cell_type == "code"]
+    assert all(not cell.outputs and cell.execution_count is None for cell in cells)
