@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.deploy import POOL, ROOT, deploy
+from flows.locks import BusyError, locked
 from flows.worker import worker_settings
 
 SERVER_START = 180.0
@@ -30,14 +32,38 @@ def main() -> None:
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     env = settings(f"http://{options.host}:{options.port}/api")
-    with contextlib.suppress(KeyboardInterrupt), server(options.host, options.port, env) as serving:
+    with contextlib.suppress(KeyboardInterrupt), alone(options.host, options.port), server(options.host, options.port, env) as serving:
         deploy(env)
         print(f"\nServing at {env['PREFECT_API_URL'].removesuffix('/api')}. In another terminal:\n", flush=True)
         print(f"  export PREFECT_API_URL={env['PREFECT_API_URL']}\n  prefect deployment run train/train-on-demand --watch\n", flush=True)
         with ending(prefect("worker", "start", "--pool", POOL, "--name", "local", env=env)) as worker:
             while worker.poll() is None and serving.poll() is None:
                 time.sleep(0.5)
-        sys.exit("The worker ended." if worker.poll() is not None else "The server ended.")
+        ended = "worker" if worker.poll() is not None else "server"
+        sys.exit(f"The {ended} ended; what it printed is above. Start again with `make serve`: runs that were cut off are picked up.")
+
+
+@contextlib.contextmanager
+def alone(host: str, port: int) -> Iterator[None]:
+    """Makes sure that nobody else uses the port or the database; deploying to a server of somebody else's would change it.
+
+    Raises:
+        SystemExit: Somebody does.
+    """
+    home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
+    home.mkdir(parents=True, exist_ok=True)
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as error:
+        sys.exit(f"{host}:{port} cannot be served at ({error.strerror}). Another `make serve`? Else: make serve ARGS='--port {port + 1}'")
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(locked(home / "tuneline-serve.lock", wait=0))
+        except BusyError:
+            sys.exit(f"Another `make serve` uses the database in {home}. For one of its own: PREFECT_HOME=FOLDER make serve")
+        yield
 
 
 def settings(api: str) -> dict[str, str]:
@@ -68,7 +94,7 @@ def server(host: str, port: int, env: dict[str, str], **more: Any) -> Iterator[s
         until = time.monotonic() + SERVER_START
         while not _answers(env["PREFECT_API_URL"]):
             if process.poll() is not None or time.monotonic() > until:
-                sys.exit(f"The Prefect server does not answer at {env['PREFECT_API_URL']}. Is the port taken? Try --port.")
+                sys.exit(f"The Prefect server does not answer at {env['PREFECT_API_URL']}; what it printed is above.")
             time.sleep(0.3)
         yield process
 
