@@ -93,6 +93,8 @@ make_origin() {
   chown --recursive 1000:1000 "$folder/origin"
 }
 
+inside() { "${compose[@]}" exec -T worker "$@"; }
+
 health() { "$docker" inspect --format '{{.State.Health.Status}}' "$("${compose[@]}" ps -q "$1")"; }
 
 up() {
@@ -106,8 +108,8 @@ up() {
     printf '%s: %s\n' "$service" "$(health $service)"
     [[ $(health $service) == healthy ]] || fail "$service is not healthy"
   done
-  [[ $("${compose[@]}" exec -T worker id -u) != 0 ]] || fail "the worker is root"
-  "${compose[@]}" exec -T worker sh -c 'ps -o user= -o args= -p 1 2> /dev/null || tr "\0" " " < /proc/1/cmdline; echo; id'
+  [[ $(inside id -u) != 0 ]] || fail "the worker is root"
+  inside id
   "${compose[@]}" exec -T database sh -c 'PGPASSWORD=$POSTGRES_PASSWORD psql --username prefect --command "select name, created from deployment" prefect'
   "${compose[@]}" exec -T server python -c "import urllib.request as r; print('UI:', r.urlopen('http://127.0.0.1:4200/').read(15).decode())"
 }
@@ -115,17 +117,17 @@ up() {
 train() {
   say "A training, asked for through the server"
   overrides='["data.sample.rows=1500","train.epochs=2","train.learning_rate=2e-3"]'
-  "${compose[@]}" exec -T worker prefect deployment run train/train-on-demand --param "overrides=$overrides" --watch
+  inside prefect deployment run train/train-on-demand --param "overrides=$overrides" --watch
 }
 
 look() {
   say "What it left"
-  branch=$(git -C "$folder/origin" branch --list 'runs/*' --format='%(refname:short)')
+  branch=$(inside git -C /origin branch --list 'runs/*' --format='%(refname:short)')
   [[ -n $branch ]] || fail "no branch runs/... was pushed"
-  git -C "$folder/origin" log -1 --stat "$branch"
-  git -C "$folder/origin" tag --list
+  inside git -C /origin log -1 --stat "$branch"
+  inside git -C /origin tag --list
   say "A fresh clone fetches the model of $branch from the DVC remote, and predicts with it"
-  "${compose[@]}" exec -T worker sh -euc "
+  inside sh -euc "
     cd \$(mktemp --directory)
     git clone --quiet --branch '$branch' /origin line && cd line
     dvc remote add --quiet --local --default artifacts /artifacts
@@ -133,6 +135,27 @@ look() {
     ls -l models/onnx
     printf 'subject,body\nInvoice,The parcel came but the invoice is wrong\n' > new.csv
     tuneline predict new.csv"
+}
+
+stop_and_start() {
+  say "Stopped in the middle of a training, a worker saves a checkpoint; started again, it goes on from there"
+  overrides='["data.sample.rows=1500","train.epochs=8","train.checkpoint_every_steps=1000"]'
+  inside prefect deployment run train/train-on-demand --param "overrides=$overrides" --param promote=false > "$folder/second.log"
+  run=$(sed -n 's/.*UUID: //p' "$folder/second.log")
+  wait_for "$run" ' of .* loss'
+  "${compose[@]}" stop worker
+  "${compose[@]}" start worker
+  wait_for "$run" 'going on from step'
+  inside prefect flow-run logs "$run" | grep -E 'saved|going on from'
+}
+
+wait_for() {
+  for _ in {1..150}; do
+    inside prefect flow-run logs "$1" 2> /dev/null | grep -qE "$2" && return
+    sleep 2
+  done
+  inside prefect flow-run logs "$1" | tail -40
+  fail "waited in vain for '$2'"
 }
 
 trap down EXIT
@@ -143,4 +166,5 @@ make_origin
 up
 train
 look
+stop_and_start
 say "All of it works"

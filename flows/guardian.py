@@ -46,7 +46,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 def main() -> None:
     """Serves requests until the flow closes the pipe."""
     options = json.loads(sys.argv[1])
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    adopt_orphans()
     guardian = Guardian(options["control"], options["output"])
     if options["lock"] is not None:
         os.set_inheritable(options["lock"], False)  # a program that is left over must not make its run look alive
@@ -63,6 +63,11 @@ def _preload() -> None:
     for module in PRELOADED:
         with contextlib.suppress(ImportError):  # another DVC: commands only start slower
             importlib.import_module(module)
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of every descendant whose own has ended."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _prctl(option: int, value: int) -> None:

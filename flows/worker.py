@@ -1,4 +1,4 @@
-"""Starts a worker in production: gives it a clone of the line's repository, then becomes Prefect's worker.
+"""A worker in production: gives Prefect's worker a clone of the line's repository, and time to its runs when it is stopped.
 
 ``python -m flows.worker``. Arguments go to ``prefect worker start``. The environment says the rest:
 
@@ -9,12 +9,17 @@
 - ``TUNELINE_DVC_REMOTE``: address of the DVC remote, over the default one that the repository names.
 """
 
+import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 
 from flows.deploy import POOL
+from flows.guardian import adopt_orphans
 from flows.locks import locked
 from flows.repository import PLACE, GitError, Repository
 from flows.settings import load_settings
@@ -22,12 +27,14 @@ from flows.settings import load_settings
 ORIGIN, DVC_REMOTE = "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"
 HEARTBEAT = 30
 """Seconds between two heartbeats of a run (see flows/automations.py)."""
+RUNS_END_WITHIN = 45.0
+"""Seconds that runs have after their worker ended: they stop what they started within 27 (flows/processes.py), then report."""
 CLONE_WAIT = 1800.0
 """Seconds to wait for another worker that makes the clone."""
 
 
 def main() -> None:
-    """Makes the clone where it is missing, and becomes the worker."""
+    """Makes the clone where it is missing, and runs the worker."""
     try:
         repository = prepare()
         load_settings(repository.root)  # a fault in them is told now, not at two in the morning
@@ -35,8 +42,33 @@ def main() -> None:
         sys.exit(f"{type(error).__name__}: {error}")
     os.environ.update(worker_settings(os.environ))
     fixed = ["--pool", POOL, "--type", "process", "--install-policy", "never", "--with-healthcheck"]
-    command = [sys.executable, "-m", "prefect", "worker", "start", *fixed, *sys.argv[1:]]
-    os.execv(sys.executable, command)  # noqa: S606 - it takes this process's place, and its signals
+    sys.exit(stay([sys.executable, "-m", "prefect", "worker", "start", *fixed, *sys.argv[1:]]))
+
+
+def stay(command: Sequence[str]) -> int:
+    """Runs the worker, and waits for the runs it leaves when it is stopped.
+
+    Prefect's worker ends at once; its runs notice, save a checkpoint and report. A container would end with its first
+    process, before they can.
+
+    Returns:
+        The worker's exit code.
+    """
+    adopt_orphans()
+    worker = subprocess.Popen(command)
+    signal.signal(signal.SIGTERM, lambda number, _frame: worker.send_signal(number))
+    signal.signal(signal.SIGINT, lambda _number, _frame: None)  # the terminal sends it to the worker, too
+    code, until = None, math.inf
+    while time.monotonic() < until:
+        try:
+            ended, status = os.waitpid(-1, 0 if code is None else os.WNOHANG)
+        except ChildProcessError:
+            break
+        if ended == worker.pid:
+            code, until = os.waitstatus_to_exitcode(status), time.monotonic() + RUNS_END_WITHIN
+        elif not ended:
+            time.sleep(0.2)
+    return code if code is not None and code >= 0 else 1
 
 
 def worker_settings(env: os._Environ[str] | dict[str, str]) -> dict[str, str]:

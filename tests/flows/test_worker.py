@@ -1,13 +1,18 @@
 """A worker's clone of the line's repository: made whole or not at all, kept up to date, shared by workers of one machine."""
 
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from flows import worker
 from flows.repository import GitError, dvc_config
+from tests.conftest import ROOT
 
 from .conftest import sh
+from .server import until
 
 
 @pytest.fixture
@@ -92,3 +97,29 @@ def test_wrong_settings_end_the_worker_at_its_start(origin, monkeypatch, wrong):
     sh("git", "commit", "--quiet", "--all", "--message=Wrong", cwd=origin)
     with pytest.raises(SystemExit, match=wrong.partition(":")[0]):
         worker.main()
+
+
+LEAVES_A_RUN = """
+import os, signal, subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", '''
+import os, pathlib, time
+parent = os.getppid()
+pathlib.Path("began").touch()
+while os.getppid() == parent:
+    time.sleep(0.1)
+time.sleep(1)
+pathlib.Path("saved").touch()
+'''], start_new_session=True)
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+time.sleep(60)
+"""
+
+
+def test_a_worker_that_is_stopped_stays_until_its_runs_have_saved(tmp_path):
+    """As Prefect's worker does, the program ends at once; what it started notices that and needs a second."""
+    code = f"import sys; from flows.worker import stay; sys.exit(stay([sys.executable, '-c', {LEAVES_A_RUN!r}]))"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as entry:
+        until((tmp_path / "began").exists, 60, "the run")
+        entry.terminate()
+        assert entry.wait(30) == 0
+    assert (tmp_path / "saved").exists()
