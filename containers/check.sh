@@ -10,7 +10,7 @@
 #   WHEELS   folder of wheels that are not to come from the registry (a build of torch without CUDA, say)
 #   CERTS    folder of certificates (*.crt) that the base image trusts besides Debian's
 #   BASE     folder that debootstrap filled before; made anew unless given
-#   FOLDER   where all of it lies (some 20 GB while it runs); kept where it is given, else temporary
+#   FOLDER   where all of it lies (some 40 GB while it runs, because its storage driver shares no layers); kept where it is given, else temporary
 #   DOCKER, COMPOSE   the commands, where they are others
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -145,8 +145,8 @@ stop_and_start() {
   wait_for "$run" ' of .* loss'
   "${compose[@]}" stop worker
   "${compose[@]}" start worker
-  wait_for "$run" 'going on from step'
-  inside prefect flow-run logs "$run" | grep -E 'saved|going on from'
+  wait_for "$run" 'goes on from .*step'
+  inside prefect flow-run logs "$run" | grep -E 'interrupted by|goes on from|earlier attempt'
 }
 
 wait_for() {

@@ -4,6 +4,7 @@ The one that trains on drift is in ``prefect.yaml``, with the deployment that it
 """
 
 from datetime import timedelta
+from typing import Any
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import StateType
@@ -53,13 +54,27 @@ def automations() -> list[AutomationCore]:
 
 
 def apply(client: SyncPrefectClient) -> list[str]:
-    """Creates or updates the automations and returns their names."""
+    """Creates the automations, or puts them in place of those that say something else, and returns their names.
+
+    One that stands as it should is left alone: it remembers which runs it waits to hear from.
+    """
     for automation in automations():
         standing = client.read_automations_by_name(automation.name)
+        same = [one for one in standing if _content(one) == _content(automation)]
         for outdated in standing:
-            client.delete_automation(outdated.id)
-        client.create_automation(automation)
+            if outdated not in same[:1]:
+                client.delete_automation(outdated.id)
+        if not same:
+            client.create_automation(automation)
     return [automation.name for automation in automations()]
+
+
+def _content(automation: AutomationCore) -> dict[str, Any]:
+    """What it does; the server gives automations and triggers ids of its own."""
+    content = automation.model_dump(mode="json", include=set(AutomationCore.model_fields))
+    content["trigger"].pop("id", None)
+    sets = {key: sorted(content["trigger"][key]) for key in ("after", "expect", "for_each")}  # they come in any order
+    return {**content, "trigger": {**content["trigger"], **sets}}
 
 
 if __name__ == "__main__":

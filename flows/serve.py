@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from flows.deploy import POOL, ROOT, deploy
+from flows.deploy import ROOT, deploy
 from flows.locks import BusyError, locked
 from flows.worker import worker_settings
 
@@ -36,7 +36,7 @@ def main() -> None:
         deploy(env)
         print(f"\nServing at {env['PREFECT_API_URL'].removesuffix('/api')}. In another terminal:\n", flush=True)
         print(f"  export PREFECT_API_URL={env['PREFECT_API_URL']}\n  prefect deployment run train/train-on-demand --watch\n", flush=True)
-        with ending(prefect("worker", "start", "--pool", POOL, "--name", "local", env=env)) as worker:
+        with ending(start("flows.worker", "--name", "local", env=env)) as worker:
             while worker.poll() is None and serving.poll() is None:
                 time.sleep(0.5)
         ended = "worker" if worker.poll() is not None else "server"
@@ -72,9 +72,9 @@ def settings(api: str) -> dict[str, str]:
     return {"PREFECT_WORKER_QUERY_SECONDS": "5", **worker_settings(os.environ), "PREFECT_API_URL": api, "PATH": path}
 
 
-def prefect(*arguments: str, env: dict[str, str], **more: Any) -> subprocess.Popen[bytes]:
-    """Starts the Prefect command out of reach of the terminal's Ctrl-C: the worker ends before the server does."""
-    return subprocess.Popen([sys.executable, "-m", "prefect", *arguments], cwd=ROOT, env=env, start_new_session=True, **more)
+def start(module: str, *arguments: str, env: dict[str, str], **more: Any) -> subprocess.Popen[bytes]:
+    """Starts a module out of reach of the terminal's Ctrl-C: the worker and its runs end before the server does."""
+    return subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=ROOT, env=env, start_new_session=True, **more)
 
 
 @contextlib.contextmanager
@@ -90,7 +90,7 @@ def server(host: str, port: int, env: dict[str, str], **more: Any) -> Iterator[s
     Raises:
         SystemExit: It ended, or did not answer in time.
     """
-    with ending(prefect("server", "start", "--host", host, "--port", str(port), env=env, **more)) as process:
+    with ending(start("prefect", "server", "start", "--host", host, "--port", str(port), env=env, **more)) as process:
         until = time.monotonic() + SERVER_START
         while not _answers(env["PREFECT_API_URL"]):
             if process.poll() is not None or time.monotonic() > until:
@@ -109,13 +109,13 @@ def _answers(api: str) -> bool:
 
 @contextlib.contextmanager
 def ending(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """Ends a process at the end of the block: asked first, killed after 40 seconds (a worker waits 30 for its runs)."""
+    """Ends a process at the end of the block: asked first, killed after a minute (flows/worker.py waits 45 seconds for runs)."""
     try:
         yield process
     finally:
         process.terminate()
         try:
-            process.wait(40)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

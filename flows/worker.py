@@ -41,7 +41,7 @@ def main() -> None:
     except Exception as error:
         sys.exit(f"{type(error).__name__}: {error}")
     os.environ.update(worker_settings(os.environ))
-    fixed = ["--pool", POOL, "--type", "process", "--install-policy", "never", "--with-healthcheck"]
+    fixed = ["--pool", POOL, "--type", "process", "--install-policy", "never"]
     sys.exit(stay([sys.executable, "-m", "prefect", "worker", "start", *fixed, *sys.argv[1:]]))
 
 

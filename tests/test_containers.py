@@ -9,6 +9,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from ruamel.yaml import YAML
 
+from flows.worker import RUNS_END_WITHIN
 from tests.conftest import ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -101,7 +102,7 @@ def test_no_secret_and_no_address_of_a_registry_is_written_down():
 
 
 def test_a_worker_has_time_to_save_a_checkpoint_before_it_is_killed():
-    assert int(SERVICES["worker"]["stop_grace_period"].removesuffix("s")) > 40  # flows/serve.py gives it as long
+    assert int(SERVICES["worker"]["stop_grace_period"].removesuffix("s")) > RUNS_END_WITHIN
 
 
 def test_git_gets_its_token_from_the_environment():

@@ -27,6 +27,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelling
 
 from flows import serve
+from flows.deploy import POOL
 from flows.processes import MARK
 
 
@@ -60,8 +61,8 @@ class Prefect:
 
     def start_worker(self) -> subprocess.Popen:
         with (self.logs / f"worker-{len(self.workers)}.log").open("w") as log:
-            command = ("worker", "start", "--pool", serve.POOL, "--name", f"worker-{len(self.workers)}")
-            self.workers.append(serve.prefect(*command, env=self.env, stdout=log, stderr=log))
+            command = ("prefect", "worker", "start", "--pool", POOL, "--name", f"worker-{len(self.workers)}")
+            self.workers.append(serve.start(*command, env=self.env, stdout=log, stderr=log))
         return self.workers[-1]
 
     def stop_workers(self) -> None:
