@@ -27,9 +27,9 @@ def test_a_run_ends_as_a_commit_that_dvc_can_compare(run, served, toy):
     assert flow_run.state.is_completed(), flow_run.state.message
     tasks = served.tasks(flow_run.id)
     stages = {"download", "tokenize", "validate", "train", "evaluate", "export", "compare"}
-    assert {name for name in tasks if "stage" in tasks[name].tags} == stages
     assert set(tasks) == stages | {"prepare", "gate", "promote"}
     assert all(task.state.is_completed() for task in tasks.values())
+    assert not [name for name in tasks if tasks[name].tags], "each tag of a task costs a request, and seconds after a long stage"
 
     (branch,) = branches(toy)
     assert branch.startswith("runs/20")
