@@ -29,6 +29,7 @@ from rich.table import Table
 from ruamel.yaml import YAML
 
 from flows import serve
+from flows.deploy import POOL, ROOT, deploy
 from flows.line import compose
 from flows.repository import dvc_config
 
@@ -44,7 +45,7 @@ LIMIT = 20.0
 
 def clone(folder: Path) -> Path:
     """Clones the last commit, and lets any model follow another: a promotion is part of what is measured."""
-    subprocess.run(["git", "clone", "--quiet", str(serve.ROOT), str(folder)], check=True)
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
     settings = folder / "conf" / "flows.yaml"
     settings.write_text(settings.read_text().replace("min_gain: 0.0 ", "min_gain: -1.0"))
     return folder
@@ -88,10 +89,10 @@ def prefect(home: Path, port: int) -> Iterator[SyncPrefectClient]:
     env = {**serve.settings(f"http://127.0.0.1:{port}/api"), "PREFECT_HOME": str(home), "PREFECT_SERVER_UI_ENABLED": "false"}
     home.mkdir()
     with (home / "log").open("w") as log, serve.server("127.0.0.1", port, env, stdout=log, stderr=log):
-        serve.deploy(env)
-        worker = serve.prefect("worker", "start", "--pool", serve.POOL, env=env, stdout=log, stderr=log)
+        deploy(env)
+        worker = serve.start("prefect", "worker", "start", "--pool", POOL, env=env, stdout=log, stderr=log)
         with serve.ending(worker), temporary_settings({PREFECT_API_URL: env["PREFECT_API_URL"]}), get_client(sync_client=True) as client:
-            while not client.read_workers_for_work_pool(serve.POOL):
+            while not client.read_workers_for_work_pool(POOL):
                 time.sleep(0.5)
             yield client
 
