@@ -40,7 +40,7 @@ def main() -> None:
             while worker.poll() is None and serving.poll() is None:
                 time.sleep(0.5)
         ended = "worker" if worker.poll() is not None else "server"
-        sys.exit(f"The {ended} ended; what it printed is above. Start again with `make serve`: runs that were cut off are picked up.")
+        sys.exit(f"The {ended} ended; what it printed is above. Start it again: the same run, asked for again, goes on.")
 
 
 @contextlib.contextmanager
