@@ -13,6 +13,9 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 
 from flows.worker import HEARTBEAT
 
+LONGEST_RUN = timedelta(days=30)
+"""How long a run may last and still be picked up. A server forgets what an automation waits for one minute after this;
+without any limit named, one minute after the run began."""
 FLOWS = {"prefect.resource.role": "flow", "prefect.resource.name": ["train", "score"]}
 _ENDED = ["Completed", "Failed", "Cancelled", "Crashed", "TimedOut"]
 
@@ -32,6 +35,7 @@ def automations() -> list[AutomationCore]:
                 for_each={"prefect.resource.id"},
                 posture=Posture.Reactive,
                 threshold=1,
+                within=LONGEST_RUN,
             ),
             actions=[ChangeFlowRunState(state=StateType.SCHEDULED, name="AwaitingRetry", message="Picked up after a crash.")],
         ),

@@ -67,7 +67,7 @@ class LoopbackHub:
             files: Contents by path, or a folder that is served as it is.
             branches: Names that point to the commit.
         """
-        folder = files if isinstance(files, Path) else self.root / kind / name
+        folder = files.resolve() if isinstance(files, Path) else self.root / kind / name
         if not isinstance(files, Path):
             for path, content in files.items():
                 target = folder / path

@@ -142,6 +142,8 @@ def prefect_server(home: Path, **settings: str) -> Iterator[Prefect]:
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
         "PREFECT_WORKER_QUERY_SECONDS": "1",
         "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "5",
+        # What an automation waited for is forgotten so soon after its time, not after a minute: runs of tests are short.
+        "PREFECT_SERVER_EVENTS_EXPIRED_BUCKET_BUFFER": "PT1S",
         "PREFECT_SERVER_UI_ENABLED": "false",
         **settings,
     }

@@ -332,10 +332,16 @@ def test_whoever_reads_the_output_may_stop(classification):
         assert b"Traceback" not in running.stderr.read()
 
 
+def heed_interruption():
+    """What a shell starts in the background ignores Ctrl-C, and so would its children: the tests may run like that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupted_run_says_so_and_leaves_no_file(classification, tmp_path):
     words = ("predict", "--model", classification / "models/onnx", "--window", 1, "-o", tmp_path / "out.csv")
     command, options = tuneline(*words)
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as running:
+    options |= {"preexec_fn": heed_interruption, "text": True}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, **options) as running:
         running.stdin.write(PAIR * 3)
         running.stdin.flush()
         until = time.monotonic() + 60
