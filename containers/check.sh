@@ -2,7 +2,7 @@
 # Builds the image and runs compose.yaml for real, on a Debian machine where no image registry need be reachable, and takes
 # all of it down again: a training fired through the server must leave a branch in git and artifacts in the DVC remote.
 #
-#   sudo containers/check.sh        (apt-get install docker.io docker-compose debootstrap git)
+#   sudo containers/check.sh        (apt-get install docker.io docker-compose debootstrap git; from Docker 23 on docker-buildx)
 #
 # A Docker daemon of its own runs in a temporary folder, beside one that may be there. What cannot be pulled is made: the
 # base image by debootstrap, under the name that the Dockerfile gives it, and PostgreSQL's from Debian's package
