@@ -53,7 +53,8 @@ def test_a_run_ends_as_a_commit_that_dvc_can_compare(run, served, toy):
 
 def test_the_output_of_stages_reaches_the_runs_log_while_they_run(run, served):
     flow_run = run(overrides=["train.steps=40"], promote=False)
-    said = until(lambda: served.said(flow_run.id), 20, "logs")
+    until(lambda: "train: 40/40" in served.said(flow_run.id), 20, "the logs, which are sent in batches")
+    said = served.said(flow_run.id)
     assert "> python toy.py launch" in said
     assert [line for line in said if line.startswith("train: ")] == ["train: 40/40"], "a progress bar leaves its last state"
 
