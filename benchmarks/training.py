@@ -1,8 +1,9 @@
-"""Training the same model on the same data four ways, side by side.
+"""Training the same model on the same data, in several ways side by side.
 
 (a) ``textbook``: a shuffled DataLoader, padding per batch, ``torch.optim.AdamW`` as it comes, a linear schedule.
 (b) ``trainer``: Hugging Face ``Trainer`` with its defaults. (c) ``grouped``: the same, grouping by length.
-(d) ``ours``: the loop of the train stage, with its checkpoints and its evaluation.
+(d) ``ours``: the loop of the train stage, with its checkpoints and its evaluation; ``whole``: the same with
+``first_token_only: false``, which is (d) without its largest saving.
 
 Every run is a process of its own, which measures its own memory. Ways alternate, so that a machine that slows down slows all of
 them. Without ``--seeds`` speed is measured (one epoch, or ``--steps``); with it, the loss on the validation split at the end of
@@ -27,7 +28,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-WAYS = ("textbook", "trainer", "grouped", "ours")
+WAYS = ("textbook", "trainer", "grouped", "whole", "ours")
 Result = dict[str, float]
 
 

@@ -16,7 +16,7 @@ from stages.training.inputs import Inputs
 from stages.training.interruption import Interruption
 
 
-def parameters(options: argparse.Namespace) -> Params:
+def parameters(options: argparse.Namespace, first_token_only: bool) -> Params:
     """As ``params.yaml`` would say it; what is not said is the default. The last weights are kept, as by the others."""
     train: dict[str, Any] = {
         "global_batch_size": options.batch,
@@ -28,17 +28,18 @@ def parameters(options: argparse.Namespace) -> Params:
         "max_steps": options.steps,
         "mixed_precision": "bf16" if options.bf16 else "no",
         "keep": "last",
+        "first_token_only": first_token_only,
     }
     model = {"model_type": "bert", **model_config(options.layers, options.hidden)}
     return parse_params({"seed": options.seed, "model": {"config": model}, "train": train})
 
 
-def ours(options: argparse.Namespace) -> dict[str, float]:
+def ours(options: argparse.Namespace, first_token_only: bool = True) -> dict[str, float]:
     """Trains with the stage's own session, in the folder of this run."""
     os.environ["ACCELERATE_USE_CPU"] = str(options.device == "cpu")
     splits = [TokenizedSplit.read(options.folder / f"{split}.parquet") for split in ("train", "validation")]
     inputs = Inputs(splits[0], splits[1], _Padding())
-    params = parameters(options)
+    params = parameters(options, first_token_only)
     meter = Meter(options.clock)
     os.chdir(options.folder)
     with metered(meter, options), timed() as seconds, contextlib.redirect_stdout(None):

@@ -21,6 +21,7 @@ WAYS = {
     "textbook": textbook,
     "trainer": lambda options: trainer(options, grouped=False),
     "grouped": lambda options: trainer(options, grouped=True),
+    "whole": lambda options: ours(options, first_token_only=False),
     "ours": ours,
 }
 

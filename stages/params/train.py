@@ -94,6 +94,9 @@ class TrainParams(Section):
     """On CUDA: float32 matrices are multiplied in TF32."""
     gradient_checkpointing: bool = False
     """Activations are computed twice and kept once: less memory, about a third more time."""
+    first_token_only: bool = True
+    """The last layer computes only the token that the classifier reads, where the kind of model allows it: the same logits
+    and gradients for less work. ``false``: the whole layer."""
     compile: str | None = None
     """A backend of ``torch.compile``: ``inductor``, say."""
 

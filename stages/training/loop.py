@@ -35,6 +35,7 @@ class Run:
         micro_batch_size: As it fits into memory; ``params`` says how it began.
         model: As prepared by the accelerator, like ``optimizer`` and ``schedule``.
         total_steps: Of the whole run.
+        first_token_only: Whether the last layer computes only what the classifier reads.
     """
 
     accelerator: Accelerator
@@ -48,6 +49,7 @@ class Run:
     train: Feed
     validation: Feed
     total_steps: int
+    first_token_only: bool
     checkpoints: Checkpoints
     control: Control
     watch: Watch

@@ -20,6 +20,8 @@ def report(run: Run) -> None:
     parameters = list(run.model.parameters())
     learning = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
     run.watch.say(f"{learning:,} of {sum(parameter.numel() for parameter in parameters):,} parameters learn")
+    if run.first_token_only:
+        run.watch.say("the last layer computes the first token alone: the classifier reads no other")
     loss, shapes = first_loss(run)
     run.watch.say(f"first micro batch: {shapes}")
     say_loss(run, loss)

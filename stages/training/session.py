@@ -16,6 +16,7 @@ from stages.training.checkpoints import Checkpoints
 from stages.training.control import Control
 from stages.training.devices import compile_in_place
 from stages.training.feeding import Feed
+from stages.training.first_token import keep_first_token
 from stages.training.identity import facts_of, key_of
 from stages.training.inputs import Inputs, check_fit, data_files
 from stages.training.interruption import Interruption
@@ -79,6 +80,7 @@ def prepare(params: Params, inputs: Inputs, accelerator: Accelerator, interrupti
     torch.manual_seed(params.seed)
     plain = build_model(params.model, inputs.labels, inputs.tokenizer)
     check_fit(inputs, plain.config)
+    first_token_only = settings.first_token_only and keep_first_token(plain)
     model = adapt(plain, settings)
     order = Order(inputs.train.lengths, settings.global_batch_size, settings.bucket_window, params.seed)
     steps = total_steps(settings, order.groups_per_epoch)
@@ -101,6 +103,7 @@ def prepare(params: Params, inputs: Inputs, accelerator: Accelerator, interrupti
         train=Feed(inputs.train, inputs.pad_token_id, accelerator.device),
         validation=Feed(inputs.validation, inputs.pad_token_id, accelerator.device),
         total_steps=steps,
+        first_token_only=first_token_only,
         checkpoints=_checkpoints(params, accelerator, micro_batch_size),
         control=Control(accelerator, interruption, settings.checkpoint_every_minutes),
         watch=Watch(accelerator, inputs.train.lengths, micro_batch_size, settings.metric),

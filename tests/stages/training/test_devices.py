@@ -78,6 +78,7 @@ def test_what_runs_where_is_said_before_the_first_step(trained, capsys):
     assert "cpu " in said
     assert "float32, 1 process" in said
     assert "5,859 of 5,859 parameters learn" in said
+    assert "the last layer computes the first token alone" in said
     assert "first micro batch: input_ids (4, 1" in said
     assert "knowing nothing gives ln(3) = 1.0986" in said
     assert "WARNING" not in said
