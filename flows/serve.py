@@ -30,7 +30,8 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address the server listens on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=4200, help="its port (default: %(default)s)")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT, too: what a script starts in the background ignores it
+        signal.signal(number, signal.default_int_handler)
     env = settings(f"http://{options.host}:{options.port}/api")
     with contextlib.suppress(KeyboardInterrupt), alone(options.host, options.port), server(options.host, options.port, env) as serving:
         deploy(env)

@@ -115,6 +115,24 @@ time.sleep(60)
 """
 
 
+ENDS_BY_SIGINT = """
+import os, pathlib, signal, time
+signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+pathlib.Path("began").touch()
+time.sleep(60)
+"""
+
+
+def test_a_worker_that_a_script_started_in_the_background_can_be_stopped(tmp_path):
+    """Such a process ignores SIGINT, which Prefect's worker sends itself when it is to end."""
+    code = f"import sys; from flows.worker import stay; stay([sys.executable, '-c', {ENDS_BY_SIGINT!r}])"
+    command = ["sh", "-c", 'trap "" INT; exec "$@"', "-", sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as entry:
+        until((tmp_path / "began").exists, 60, "the worker")
+        entry.terminate()
+        entry.wait(30)
+
+
 def test_a_worker_that_is_stopped_stays_until_its_runs_have_saved(tmp_path):
     """As Prefect's worker does, the program ends at once; what it started notices that and needs a second."""
     code = f"import sys; from flows.worker import stay; sys.exit(stay([sys.executable, '-c', {LEAVES_A_RUN!r}]))"
