@@ -11,12 +11,12 @@ from prefect.client.schemas.objects import StateType
 from prefect.events.actions import ChangeFlowRunState
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
-from flows.worker import HEARTBEAT
+from flows import heartbeats
 
 LONGEST_RUN = timedelta(days=30)
 """How long a run may last and still be picked up. A server forgets what an automation waits for one minute after this;
 without any limit named, one minute after the run began."""
-FLOWS = {"prefect.resource.role": "flow", "prefect.resource.name": ["train", "score"]}
+FLOWS = {"prefect.resource.role": "flow", "prefect.resource.name": heartbeats.FLOWS}
 _ENDED = ["Completed", "Failed", "Cancelled", "Crashed", "TimedOut"]
 
 
@@ -50,7 +50,7 @@ def automations() -> list[AutomationCore]:
                 for_each={"prefect.resource.id"},
                 posture=Posture.Proactive,
                 threshold=1,
-                within=timedelta(seconds=3 * HEARTBEAT),
+                within=heartbeats.SILENCE,
             ),
             actions=[ChangeFlowRunState(state=StateType.CRASHED, message="No heartbeat: the machine of this run is gone.")],
         ),

@@ -41,6 +41,7 @@ def main() -> None:
     except Exception as error:
         sys.exit(f"{type(error).__name__}: {error}")
     os.environ.update(worker_settings(os.environ))
+    subprocess.run([sys.executable, "-m", "flows.heartbeats"], check=False)
     fixed = ["--pool", POOL, "--type", "process", "--install-policy", "never"]
     sys.exit(stay([sys.executable, "-m", "prefect", "worker", "start", *fixed, *sys.argv[1:]]))
 
