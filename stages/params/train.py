@@ -50,7 +50,7 @@ class TrainParams(Section):
     launch: str = "cpu"
     """Launch configuration: ``conf/accelerate/NAME.yaml``."""
 
-    epochs: Positive | None = 4
+    epochs: Positive | None = 5
     max_steps: Positive | None = None
     """Optimizer steps. One of ``epochs`` and ``max_steps`` is given, the other ``null``."""
     global_batch_size: Positive = 32
@@ -58,11 +58,11 @@ class TrainParams(Section):
     micro_batch_size: Positive = 32
     """Examples in one forward pass of one process; accumulation follows from the two and the number of processes."""
     bucket_window: Positive = 50
-    """Groups of ``global_batch_size`` examples that are sorted by length together, so that a batch needs little padding.
+    """Most groups of ``global_batch_size`` examples that are sorted by length together, so that a batch needs little padding.
     1: examples in plain random order."""
 
     optimizer: Literal["adamw", "adam", "adafactor", "sgd"] = "adamw"
-    learning_rate: PositiveFloat = 1e-3
+    learning_rate: PositiveFloat = 7e-4
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     """Of matrices; biases and norms do not decay."""
     betas: Annotated[list[Fraction], Field(min_length=2, max_length=2)] = [0.9, 0.999]

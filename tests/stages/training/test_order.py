@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from stages.training.order import Order, chunks, share
 
-LENGTHS = np.random.default_rng(0).integers(3, 60, size=1000)
+LENGTHS = np.random.default_rng(0).integers(3, 60, size=4000)
 
 
 @settings(deadline=None)  # a busy machine is no failure
@@ -48,9 +48,18 @@ def test_batches_are_made_anew_every_epoch():
     assert len(first & second) <= 3
 
 
-def test_groups_of_one_length_do_not_follow_each_other():
+def test_a_window_goes_from_long_to_short():
     means = [LENGTHS[group].mean() for group in Order(LENGTHS, 16, 50, seed=0).epoch(1)]
-    assert abs(np.corrcoef(means[:-1], means[1:])[0, 1]) < 0.4
+    assert len(means) == 250
+    for start in range(0, 250, 50):
+        assert means[start : start + 50] == sorted(means[start : start + 50], reverse=True)
+        assert means[start] > means[start - 1]
+
+
+@pytest.mark.parametrize("rows", [16 * 9, 16 * 100])
+def test_few_rows_are_not_one_sweep_from_long_to_short(rows):
+    means = np.array([LENGTHS[group].mean() for group in Order(LENGTHS[:rows], 16, 50, seed=0).epoch(1)])
+    assert (np.diff(means) > 0).sum() >= 3
 
 
 def test_the_longest_row_comes_first_so_that_running_out_of_memory_shows_at_once():
