@@ -68,7 +68,7 @@ def test_the_gradient_norm_is_logged_before_clipping(exact):
 
 def test_training_learns(project, exact):
     made.write_data(project, rows=240)
-    outcome = exact(epochs=6, learning_rate=3e-3, micro_batch_size=8)
+    outcome = exact(epochs=12, learning_rate=3e-3, micro_batch_size=8)
     assert outcome.run.progress.best.metric > 0.9
     assert losses(outcome)[-1] < 0.3
 
