@@ -56,11 +56,11 @@ def stay(command: Sequence[str]) -> int:
         The worker's exit code.
     """
     adopt_orphans()
-    # What a script starts in the background ignores SIGINT, and so would Prefect's worker, which ends itself by one.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # The terminal sends SIGINT to the worker, too. Set before it starts: what a script starts in the background ignores SIGINT, and
+    # so would Prefect's worker, which ends itself by one; a handler is not inherited.
+    signal.signal(signal.SIGINT, lambda _number, _frame: None)
     worker = subprocess.Popen(command)
     signal.signal(signal.SIGTERM, lambda number, _frame: worker.send_signal(number))
-    signal.signal(signal.SIGINT, lambda _number, _frame: None)  # the terminal sends it to the worker, too
     code, until = None, math.inf
     while time.monotonic() < until:
         try:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Completed, Pending, Running
 
 from flows import heartbeats
@@ -49,8 +50,6 @@ def test_a_run_that_just_began_needs_none(served, runs):
 
 
 def test_a_server_that_does_not_answer_is_said_and_no_error(monkeypatch, capsys):
-    from prefect.settings import PREFECT_API_URL, temporary_settings
-
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
         heartbeats.main()
     assert "The server was not asked" in capsys.readouterr().err

@@ -5,8 +5,6 @@ from stages.training.first_token import NARROWEST, keep_first_token
 from tests.small_line import FAMILIES, SMALL, tiny_model
 from tests.stages.training import made
 
-PAD = {"roberta": 1, "camembert": 1, "xlm-roberta": 1, "mpnet": 1}
-
 
 @pytest.fixture(autouse=True)
 def more_families(monkeypatch):
@@ -16,12 +14,12 @@ def more_families(monkeypatch):
     monkeypatch.setitem(FAMILIES, "mpnet", {**SMALL, "pad_token_id": 1})
 
 
-def batch(family):
+def batch(model):
     """Rows of 9, 5 and 1 tokens."""
     lengths = torch.tensor([9, 5, 1])
     mask = (torch.arange(9) < lengths[:, None]).long()
     ids = torch.randint(5, 100, (3, 9), generator=torch.Generator().manual_seed(1))
-    return {"input_ids": torch.where(mask.bool(), ids, PAD.get(family, 0)), "attention_mask": mask}
+    return {"input_ids": torch.where(mask.bool(), ids, model.config.pad_token_id), "attention_mask": mask}
 
 
 def logits_and_gradients(model, inputs):
@@ -33,7 +31,8 @@ def logits_and_gradients(model, inputs):
 
 @pytest.mark.parametrize("family", NARROWEST)
 def test_logits_and_gradients_stay_those_of_the_whole_layer(family):
-    model, inputs = tiny_model(family, outputs=3), batch(family)
+    model = tiny_model(family, outputs=3)
+    inputs = batch(model)
     logits, gradients = logits_and_gradients(model, inputs)
     assert keep_first_token(model)
     fewer, same = logits_and_gradients(model, inputs)
@@ -54,13 +53,14 @@ def test_only_the_last_layer_is_spared_the_other_tokens(family):
         if isinstance(module, torch.nn.Linear) and module.out_features == wide:  # into the feed-forward part
             module.register_forward_hook(lambda _, __, output: seen.append(tuple(output.shape[:2])))
     keep_first_token(model)
-    model(**batch(family))
+    model(**batch(model))
     assert seen == [(3, 9), (3, 1)]
 
 
 @pytest.mark.parametrize("family", ["albert", "modernbert"])
 def test_a_model_that_is_not_known_to_allow_it_stays_whole(family):
-    model, inputs = tiny_model(family, outputs=3), batch(family)
+    model = tiny_model(family, outputs=3)
+    inputs = batch(model)
     logits, _ = logits_and_gradients(model, inputs)
     assert not keep_first_token(model)
     assert torch.equal(logits_and_gradients(model, inputs)[0], logits)
@@ -70,7 +70,8 @@ def test_a_single_layer_stays_whole(monkeypatch):
     """DeBERTa has a convolution over the tokens behind its first layer."""
     one = {**FAMILIES["deberta-v2"], "num_hidden_layers": 1, "conv_kernel_size": 3, "conv_act": "gelu"}
     monkeypatch.setitem(FAMILIES, "deberta-v2", one)
-    model, inputs = tiny_model("deberta-v2", outputs=3), batch("deberta-v2")
+    model = tiny_model("deberta-v2", outputs=3)
+    inputs = batch(model)
     logits, _ = logits_and_gradients(model, inputs)
     assert not keep_first_token(model)
     assert torch.equal(logits_and_gradients(model, inputs)[0], logits)

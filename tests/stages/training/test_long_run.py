@@ -50,9 +50,8 @@ class Watched:
         self.checkpoints.append(len([*folder.glob("checkpoints/*/step-*")]))
 
 
-def project(tmp_path):
-    """A folder with more rows than the other tests have."""
-    folder = tmp_path
+def project(folder):
+    """Gives a folder more rows than the other tests have."""
     made.write_params(folder, **SETTINGS)
     made.write_data(folder, rows=ROWS)
     return folder
