@@ -11,13 +11,14 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow.parquet as pq
 
-from stages.batches import TokenizedSplit
+from stages.batches import TokenizedSplit, length_sorted_batches
 from stages.entry import require, run_stage
 from stages.errors import DataError, GateError
 from stages.outs import replace_directory, write_json, write_metrics
@@ -25,22 +26,39 @@ from stages.params import CompareParams, Params
 from stages.params.loading import load_params
 from stages.parity.comparison import Comparison, Logits, Rows, compare_logits, faults_of
 from stages.parity.flips import describe_flips
+from stages.parity.saturation import Saturation, check_saturation
 from stages.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, TOKENIZED, split_file
 from stages.serving.session import OnnxClassifier, logits_of
 
 Record = Mapping[str, Any]
 Faults = Mapping[str, Sequence[str]]
 """By precision, what is outside its tolerance."""
+SATURATION_ROWS = 64
+"""Rows of the reported split, at most, on which saturated products are counted."""
 
 
-def compare(params: CompareParams, exported: Mapping[str, Logits], rows: Rows, seed: int) -> tuple[dict[str, Comparison], Faults]:
+def compare(
+    params: CompareParams, exported: Mapping[str, Logits], saturation: Mapping[str, Saturation], rows: Rows, seed: int
+) -> tuple[dict[str, Comparison], Faults]:
     """Compares the logits of every exported model with the trained one's, and judges.
 
     Returns:
         By precision: the comparison, and what is outside the tolerance.
     """
-    found = {precision: compare_logits(rows, logits, params.close, seed) for precision, logits in exported.items()}
+    found = {
+        precision: replace(compare_logits(rows, logits, params.close, seed), saturation=saturation.get(precision))
+        for precision, logits in exported.items()
+    }
     return found, {precision: faults_of(one, params.tolerance(precision), rows.metric) for precision, one in found.items()}
+
+
+def saturation_of(record: Record, split: TokenizedSplit) -> dict[str, Saturation]:
+    """Check the products of the int8 model, where there is one."""
+    if "int8" not in record["models"]:
+        return {}
+    rows = split.take(np.arange(min(SATURATION_ROWS, len(split))))
+    batches = (rows.pad(batch, record["pad_token_id"]) for batch in length_sorted_batches(rows.lengths, 16))
+    return {"int8": check_saturation(CANDIDATES / record["models"]["int8"]["file"], batches)}
 
 
 def read_logits(path: Path, rows: int) -> Logits:
@@ -62,6 +80,8 @@ def metrics_of(found: Mapping[str, Comparison], rows: Rows, published: Sequence[
     figures = {f"trained_{name}": value for name, value in rows.quality(rows.trained).items()}
     for precision, one in found.items():
         figures |= {f"{precision}_{name}": value for name, value in one.metrics.items()}
+        if one.saturation:
+            figures[f"{precision}_can_saturate"] = int(one.saturation.possible)
         figures[f"{precision}_published"] = int(precision in published)
     return figures
 
@@ -71,6 +91,7 @@ def write_report(params: Params, found: Mapping[str, Comparison], faults: Faults
     models = {
         precision: {
             **{name: round(value, 6) for name, value in one.metrics.items()},
+            **({"saturation": one.saturation.record()} if one.saturation else {}),
             "faults": list(faults[precision]),
             "required": params.compare.tolerance(precision).required,
             "published": precision in published,
@@ -111,7 +132,7 @@ def refuse(stopping: Sequence[str]) -> NoReturn:
         GateError: Always; the message names every fault.
     """
     shutil.rmtree(ONNX, ignore_errors=True)  # of an earlier run by hand; DVC removes it by itself
-    said = "\n  ".join(["an exported model does not predict what the trained one does.", *stopping])
+    said = "\n  ".join(["an exported model failed its comparison with the trained one.", *stopping])
     raise GateError(said, f"Rows are counted from 0 in the reported split; their text is in {COMPARISON}/flips.json.")
 
 
@@ -127,7 +148,7 @@ def main() -> dict[str, float]:
         )
         for precision, model in record["models"].items()
     }
-    found, faults = compare(params.compare, exported, rows, params.seed)
+    found, faults = compare(params.compare, exported, saturation_of(record, split), rows, params.seed)
     published, stopping = judge(faults, params.compare)
     write_metrics(METRICS / "compare.json", metrics_of(found, rows, published))
     write_report(params, found, faults, rows, published)

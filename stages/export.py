@@ -107,7 +107,8 @@ def write(made: Mapping[str, Made], record: Mapping[str, Any], classifier: Path,
         shutil.copyfile(require(classifier / name, "train"), folder / name)
     models: dict[str, Any] = {}
     for precision, one in made.items():
-        embed(one.model, {**record, "precision": precision})
+        quantization = {"quantization": one.notes} if one.notes else {}
+        embed(one.model, {**record, "precision": precision, **quantization})
         files = save(one.model, folder / FILES[precision])
         size = sum(file.stat().st_size for file in files)
         models[precision] = {"file": files[0].name, "bytes": size, "sha256": {file.name: file_hash(file) for file in files}, **one.notes}

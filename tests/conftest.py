@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-# Before any library is imported: they read these at import. Workers of one run share the cores, so each takes one.
+# Before any library is imported: they read these at import. Workers of one run share the cores, so each takes one,
+# unless another number is asked for.
 os.environ.update(
     {
         "DO_NOT_TRACK": "1",
@@ -14,9 +15,9 @@ os.environ.update(
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_HUB_OFFLINE": "1",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "OMP_NUM_THREADS": "1",
     }
 )
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"

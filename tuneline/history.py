@@ -72,6 +72,22 @@ class Lock:
                 found.update(values)
         return found
 
+    def outs(self) -> dict[str, str]:
+        """Hash of every out, by path."""
+        return {out["path"]: out["md5"] for stage in self.stages.values() for out in stage.get("outs", [])}
+
+    def inputs(self) -> dict[str, Any]:
+        """Commands, parameters and hashes of dependencies that no stage makes: all that outs are a function of, on one machine."""
+        made = self.outs()
+        return {
+            name: (
+                stage.get("cmd"),
+                stage.get("params"),
+                {dep["path"]: dep["md5"] for dep in stage.get("deps", []) if dep["path"] not in made},
+            )
+            for name, stage in self.stages.items()
+        }
+
     def code(self) -> dict[str, str]:
         """Hash of every code file or folder that a stage ran with."""
         found = {}
@@ -89,6 +105,17 @@ def read_lock(root: Path) -> Lock:
 def lock_at(root: Path, revision: str) -> Lock:
     """``dvc.lock`` of a commit."""
     return Lock(git(root, "show", f"{revision}:dvc.lock"))
+
+
+def changed_by_machine(now: Lock, committed: Lock) -> list[str]:
+    """Return the outs that differ although commands, parameters, code and data are the same; empty where any of those differ.
+
+    What is left as the cause is the machine: another kind of processor, number of threads, or build of torch.
+    """
+    if not committed.stages or now.inputs() != committed.inputs():
+        return []
+    before = committed.outs()
+    return [path for path, md5 in now.outs().items() if before.get(path) != md5]
 
 
 def metrics_at(root: Path, revision: str) -> dict[str, float]:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stages.errors import StageError
-from tuneline.history import CLASSIFIER, EVALUATED, Lock, commit_of, read_lock, registered
+from tuneline.history import CLASSIFIER, EVALUATED, Lock, changed_by_machine, commit_of, lock_at, read_lock, registered
 
 HEADLINES = {
     "accuracy": "accuracy",
@@ -60,6 +60,8 @@ def command(folder: Folder = None) -> None:
         return
     show(console)
     console.print(Text(f"\n{NEXT_STEPS}"))
+    if note := machine_note(Path()):
+        console.print(Text(f"\n{note}"))
 
 
 def show(console: Console, root: Path = Path()) -> None:
@@ -74,6 +76,20 @@ def show(console: Console, root: Path = Path()) -> None:
     lock = read_lock(root)
     console.print(quality_table(_read(metrics), _read(root / "metrics/compare.json"), reported_split(lock)))
     _print_facts(console, {**provenance(root, lock), **places(root)})
+
+
+def machine_note(root: Path) -> str | None:
+    """Return one line if outs differ from the committed ``dvc.lock`` only because of the machine; else ``None``."""
+    changed = changed_by_machine(read_lock(root), lock_at(root, "HEAD"))
+    if not changed:
+        return None
+    first = CLASSIFIER if CLASSIFIER in changed else changed[0]
+    others = f" and {len(changed) - 1} more outs" if len(changed) > 1 else ""
+    return (
+        f"Note: {first}{others} differ from the committed dvc.lock, and code, data and parameters do not: this machine has another "
+        "processor, number of threads or build of torch, which rounds differently. Commit these: git commit -m 'Run on another "
+        "machine' dvc.lock metrics. Or go back: git checkout dvc.lock metrics && dvc pull."
+    )
 
 
 def quality_table(evaluated: Mapping[str, float], compared: Mapping[str, float], split: str) -> Table:

@@ -14,7 +14,7 @@ from stages.batches import Batch, TokenizedSplit, length_sorted_batches
 from stages.exporting.quantization import mean_difference, to_dynamic_int8, to_static_int8
 from stages.exporting.storage import save
 from stages.params.export import Int8Params
-from stages.serving.session import OnnxClassifier, logits_of
+from stages.serving.session import SAFE_WEIGHT_BITS, OnnxClassifier, logits_of
 
 CALIBRATION_BATCH = 16
 CHOICE_ROWS = 256
@@ -60,15 +60,17 @@ def make_int8(model: onnx.ModelProto, params: Int8Params, rows: Rows) -> tuple[o
     Returns:
         The model, and what to say about how it was made.
     """
+    bits = {"weight_bits": SAFE_WEIGHT_BITS if params.reduce_range else 8}
     if params.method == "dynamic":
-        return to_dynamic_int8(model, params.reduce_range), {"method": "dynamic"}
+        return to_dynamic_int8(model, params.reduce_range), {"method": "dynamic", **bits}
     static = to_static_int8(model, params.reduce_range, rows.calibration(params.calibration_rows))
     if params.method == "static":
-        return static, {"method": "static"}
+        return static, {"method": "static", **bits}
     made = {"dynamic": to_dynamic_int8(model, params.reduce_range), "static": static}
     differences = differences_from(model, made, rows)
     method = min(made, key=lambda name: differences[name])  # dynamic in a tie
-    return made[method], {"method": method, "mean_abs_diff_on_validation": {name: round(value, 6) for name, value in differences.items()}}
+    rounded = {name: round(value, 6) for name, value in differences.items()}
+    return made[method], {"method": method, **bits, "mean_abs_diff_on_validation": rounded}
 
 
 def differences_from(model: onnx.ModelProto, made: dict[str, onnx.ModelProto], rows: Rows) -> dict[str, float]:

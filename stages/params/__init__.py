@@ -47,4 +47,10 @@ class Params(Section):
                 "train.keep: 'best' chooses on the validation split, and evaluate.split reports on it; keep the last, "
                 "or report on test and cut validation off train (data.splits.validation: 'train[90%:]')"
             )
+        int8 = self.compare.int8
+        if "int8" in self.export.precisions and not self.export.int8.reduce_range and int8.required and not int8.allow_saturation:
+            raise ValueError(
+                "export.int8.reduce_range: weights in 8 bits saturate on processors without VNNI, so compare refuses the model; keep "
+                "true, or set compare.int8.allow_saturation: true if every server that runs it has VNNI"
+            )
         return self

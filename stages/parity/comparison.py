@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.params.export import Tolerance
+from stages.params.export import Int8Tolerance, Tolerance
 from stages.parity.intervals import accuracy_drop_interval, pearson_drop_interval
+from stages.parity.saturation import Saturation
 from stages.scoring.curves import calibration, calibration_error, probabilities
 from stages.scoring.formulas import predictions_of, regression_metrics
 from stages.tables import Labels
@@ -62,6 +63,7 @@ class Comparison:
         difference: The largest difference of a logit, by row.
         flipped: Rows on which the two do not agree, the largest difference first.
         broken: Rows for which the model gives NaN or infinity.
+        saturation: Whether its 8-bit products can exceed 16 bits; ``None`` for a model without any.
     """
 
     metrics: dict[str, float]
@@ -69,6 +71,7 @@ class Comparison:
     difference: NDArray[np.float64]
     flipped: NDArray[np.int64]
     broken: NDArray[np.int64]
+    saturation: Saturation | None = None
 
 
 def compare_logits(rows: Rows, exported: Logits, close: float, seed: int) -> Comparison:
@@ -129,6 +132,8 @@ def faults_of(found: Comparison, tolerance: Tolerance, metric: str) -> list[str]
         said.append(f"agreement is {figures['agreement']:.6g}, less than min_agreement {tolerance.min_agreement:g}: it flips {flipped}")
     if drop > tolerance.max_metric_drop:
         said.append(f"{metric} drops by {drop:.3g}, more than max_metric_drop {tolerance.max_metric_drop:g}")
+    if found.saturation and found.saturation.possible and not (isinstance(tolerance, Int8Tolerance) and tolerance.allow_saturation):
+        said.append(found.saturation.fault())
     return said
 
 

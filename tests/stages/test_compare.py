@@ -138,6 +138,39 @@ def test_the_line_goes_on_without_int8_when_it_may(project, capsys):
     assert "int8 is not published: agreement is" in capsys.readouterr().err
 
 
+EIGHT_BITS = {"export.int8.reduce_range": False, "compare.int8.allow_saturation": True}
+
+
+def test_weights_in_8_bits_are_refused_on_every_processor(project):
+    change_params(project, EIGHT_BITS)
+    stages.export.main()
+    change_params(project, {"compare.int8.allow_saturation": False, "compare.int8.required": False})
+    main()
+    (fault,) = report(project)["models"]["int8"]["faults"]
+    assert "more than 16 bits hold (32,767)" in fault
+    assert "set export.int8.reduce_range: true" in fault
+    assert (metrics(project)["int8_can_saturate"], metrics(project)["int8_published"]) == (1, 0)
+
+
+def test_weights_in_8_bits_are_published_where_they_are_allowed(project):
+    change_params(project, EIGHT_BITS)
+    stages.export.main()
+    main()
+    assert metrics(project)["int8_published"] == 1
+    saturation = report(project)["models"]["int8"]["saturation"]
+    assert saturation["possible"]
+    assert saturation["largest_sum"] > 32_767
+    assert saturation["sums"] > 0
+    assert json.loads((project / "models/onnx/export.json").read_text())["models"]["int8"]["weight_bits"] == 8
+
+
+def test_the_default_int8_model_cannot_saturate(project):
+    main()
+    assert metrics(project)["int8_can_saturate"] == 0
+    assert report(project)["models"]["int8"]["saturation"] == {"possible": False, "largest_sum": 32_640, "sums": 0, "saturated": 0}
+    assert json.loads((project / "models/onnx/export.json").read_text())["models"]["int8"]["weight_bits"] == 7
+
+
 def test_predictions_of_another_split_are_refused(project):
     table = pq.read_table(project / "reports/predictions.parquet")
     pq.write_table(table.slice(1), project / "reports/predictions.parquet")

@@ -1,5 +1,6 @@
 """Cores, memory, disk, accelerator: is there enough, and is what is there used?"""
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 
 import psutil
 
+from stages.paths import ONNX
 from tuneline.doctor.finding import Finding, error, ok, warning
 
 GB = 2**30
@@ -22,6 +24,7 @@ def look(root: Path) -> Iterator[Finding]:
     yield memory(min(psutil.virtual_memory().available, memory_left(CGROUP)))
     yield disk(root, shutil.disk_usage(root).free)
     yield accelerator(NVIDIA.exists(), torch_build(), launch(root))
+    yield from int8(root / ONNX)
 
 
 def cpu_quota(cgroup: Path) -> float | None:
@@ -74,6 +77,24 @@ def disk(root: Path, free: int) -> Finding:
             "dvc gc --workspace drops old versions from the cache.",
         )
     return ok(f"{free / GB:,.0f} GB of disk free")
+
+
+def int8(folder: Path) -> Iterator[Finding]:
+    """Yield whether the exported int8 model, where there is one, gives the same products on every processor."""
+    try:
+        model = json.loads((folder / "export.json").read_text(encoding="utf-8"))["models"]["int8"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    from stages.serving.session import SAFE_WEIGHT_BITS, processor_saturates
+
+    if model.get("weight_bits") == SAFE_WEIGHT_BITS:
+        yield ok("the int8 model gives the same products on every processor (7-bit weights)")
+        return
+    hint = "Set export.int8.reduce_range: true and run `dvc repro`."
+    if processor_saturates():
+        yield warning(f"{folder / model['file']} has 8-bit weights, and this processor clips their products: it has no VNNI", hint)
+    else:
+        yield warning(f"{folder / model['file']} has 8-bit weights: only for processors with VNNI, as this one", hint)
 
 
 def torch_build() -> str | None:

@@ -29,6 +29,12 @@ BatchSize = Annotated[int, typer.Option(min=1, help="Rows that the model sees at
 Window = Annotated[int, typer.Option(min=1, help="Rows in memory, sorted by length together")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the model; all cores unless given")]
 
+SATURATES = (
+    "warning: this model has 8-bit weights, and this processor clips their products (it has no VNNI instructions). They are multiplied "
+    "in a slower way that does not clip; other programs need session.x64quantprecision=1 for that. "
+    "export.int8.reduce_range: true makes a model for every processor."
+)
+
 
 def command(  # noqa: PLR0917 - typer calls it by name
     file: FileArgument = Path("-"),
@@ -65,6 +71,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
         tuple(columns.split(",")) if columns else None,
     )
     served = ServedModel.load(model, precision, threads)
+    if served.classifier.exact_products:
+        print(SATURATES, file=sys.stderr)
     wanted = Wanted(text_columns(text, served.text_columns), tuple(keep or ()))
     written = output_format or (kind_of(target, "--output-format") if target else "jsonl")
     started = time.perf_counter()

@@ -24,8 +24,8 @@ def made(fp32, split):
     models = {
         "fp32": fp32,
         "fp16": to_fp16(fp32),
-        "dynamic": to_dynamic_int8(fp32, reduce_range=False),
-        "static": to_static_int8(fp32, False, calibration(split)),
+        "dynamic": to_dynamic_int8(fp32, reduce_range=True),
+        "static": to_static_int8(fp32, True, calibration(split)),
     }
     assert fp32.SerializeToString(deterministic=True) == before, "making one precision must not change what the next is made from"
     return models
@@ -71,16 +71,9 @@ def test_static_logits_do_not_depend_on_the_rest_of_the_batch(sessions, split):
 
 
 def test_quantizing_twice_gives_the_same_bytes(fp32, made, split):
-    assert to_dynamic_int8(fp32, False).SerializeToString(deterministic=True) == made["dynamic"].SerializeToString(deterministic=True)
-    again = to_static_int8(fp32, False, calibration(split))
+    assert to_dynamic_int8(fp32, True).SerializeToString(deterministic=True) == made["dynamic"].SerializeToString(deterministic=True)
+    again = to_static_int8(fp32, True, calibration(split))
     assert again.SerializeToString(deterministic=True) == made["static"].SerializeToString(deterministic=True)
-
-
-def test_seven_bits_are_seven_bits(fp32):
-    """What adding 8-bit products in 16 bits can overflow with is the outermost eighth bit."""
-    reduced = to_dynamic_int8(fp32, reduce_range=True)
-    weights = [np.frombuffer(tensor.raw_data, np.int8) for tensor in reduced.graph.initializer if tensor.data_type == 3 and tensor.raw_data]
-    assert max(np.abs(values.astype(int)).max() for values in weights) <= 64
 
 
 def test_a_difference_that_is_no_number_is_the_largest():
