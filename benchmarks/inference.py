@@ -117,8 +117,8 @@ def onnx_ways(model: PreTrainedModel, folder: Path) -> Iterator[Contender]:
     fp32 = to_onnx(model, INPUTS, 20)
     made = {
         "fp32": fp32,
-        "int8": to_dynamic_int8(fp32, reduce_range=False),
-        "int8 static": to_static_int8(fp32, False, batches(16, 16, seed=1)),
+        "int8": to_dynamic_int8(fp32, reduce_range=True),
+        "int8 static": to_static_int8(fp32, True, batches(16, 16, seed=1)),
     }
     for name, one in made.items():
         yield loaded(name, save(one, folder / f"{name}.onnx")[0])

@@ -84,9 +84,9 @@ def machine_note(root: Path) -> str | None:
     if not changed:
         return None
     first = CLASSIFIER if CLASSIFIER in changed else changed[0]
-    others = f" and {len(changed) - 1} more outs" if len(changed) > 1 else ""
+    differ = f"and {len(changed) - 1} more outs differ" if len(changed) > 1 else "differs"
     return (
-        f"Note: {first}{others} differ from the committed dvc.lock, and code, data and parameters do not: this machine has another "
+        f"Note: {first} {differ} from the committed dvc.lock, and code, data and parameters do not: this machine has another "
         "processor, number of threads or build of torch, which rounds differently. Commit these: git commit -m 'Run on another "
         "machine' dvc.lock metrics. Or go back: git checkout dvc.lock metrics && dvc pull."
     )

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.tuneline.made import Made
-from tuneline.history import CLASSIFIER, Lock, commit_of, read_lock, registered
+from tuneline.history import CLASSIFIER, Lock, changed_by_machine, commit_of, read_lock, registered
 
 
 def test_the_commit_is_the_one_that_brought_the_version_not_the_newest(made):
@@ -57,3 +57,43 @@ def test_two_projects_with_one_history_share_nothing_else(tmp_path):
     """The builder itself: what these tests stand on must be a repository of its own."""
     made = Made(tmp_path).line()
     assert made.git("rev-parse", "--show-toplevel") == str(tmp_path)
+
+
+LOCK = """\
+stages:
+  train:
+    cmd: python -m stages.train
+    deps:
+    - {path: data/tokenized, md5: "1"}
+    - {path: data/tokenized/passed, md5: "4"}
+    - {path: stages/train, md5: "2"}
+    params: {params.yaml: {seed: 42}}
+    outs:
+    - {path: models/classifier, md5: "3"}
+  tokenize:
+    cmd: python -m stages.tokenize
+    outs:
+    - {path: data/tokenized, md5: "1"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        ('"3"', '"30"', ["models/classifier"]),
+        ('"1"', '"10"', ["data/tokenized"]),
+        ('"4"', '"40"', []),
+        ("seed", "seed", []),
+    ],
+)
+def test_outs_that_differ_from_the_same_inputs_are_the_machines(old, new, changed):
+    assert changed_by_machine(Lock(LOCK.replace(old, new)), Lock(LOCK)) == changed
+
+
+@pytest.mark.parametrize(("old", "new"), [("seed: 42", "seed: 7"), ('"2"', '"20"'), ("stages.train\n", "stages.train --fast\n")])
+def test_outs_that_differ_from_other_inputs_are_not_the_machines(old, new):
+    assert changed_by_machine(Lock(LOCK.replace(old, new).replace('"3"', '"30"')), Lock(LOCK)) == []
+
+
+def test_without_a_committed_lock_nothing_differs():
+    assert changed_by_machine(Lock(LOCK), Lock("")) == []

@@ -79,3 +79,17 @@ def test_show_needs_no_arrays(made):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=made.root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_outs_that_only_the_machine_changed_are_explained(made):
+    assert "from the committed dvc.lock" not in shown()
+    made.lock(seed=2)
+    output = shown()
+    assert "Note: models/classifier differs" in output
+    assert "git checkout dvc.lock metrics && dvc pull" in output
+
+
+def test_outs_that_a_parameter_changed_are_not_blamed_on_the_machine(made):
+    made.change_params(seed=7)
+    made.lock(seed=2)
+    assert "from the committed dvc.lock" not in shown()

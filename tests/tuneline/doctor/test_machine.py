@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from tuneline.doctor import machine
@@ -68,3 +70,25 @@ def test_card_build_and_launch_go_together(driver, torch, launching, level):
 def test_the_launch_configuration_is_the_one_that_the_parameters_name(root, tmp_path):
     assert machine.launch(root)["use_cpu"] is True
     assert machine.launch(tmp_path) == {}
+
+
+def int8_findings(folder, model):
+    (folder / "export.json").write_text(json.dumps({"models": {"fp32": {"file": "model.onnx"}, **model}}))
+    return [(found.level, found.what) for found in machine.int8(folder)]
+
+
+def test_weights_in_8_bits_are_a_warning_on_every_processor(tmp_path):
+    """An export of before the key was written has 8 bits, too."""
+    for bits in ({"weight_bits": 8}, {}):
+        ((level, what),) = int8_findings(tmp_path, {"int8": {"file": "model.int8.onnx", **bits}})
+        assert level == "warning"
+        assert "model.int8.onnx has 8-bit weights" in what
+
+
+def test_weights_in_7_bits_are_fine(tmp_path):
+    assert [level for level, _ in int8_findings(tmp_path, {"int8": {"file": "model.int8.onnx", "weight_bits": 7}})] == ["ok"]
+
+
+def test_without_an_int8_model_nothing_is_said_about_it(tmp_path):
+    assert not list(machine.int8(tmp_path))
+    assert int8_findings(tmp_path, {}) == []

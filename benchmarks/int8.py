@@ -1,0 +1,111 @@
+"""Weights in 7 and in 8 bits: agreement with fp32 and speed of a trained classifier, for every way of quantizing.
+
+Run in the root of a project in which the pipeline has run: ``python -m benchmarks.int8``; nothing else should run beside it. The
+models are kept in ``--folder``, so that another processor can run the same ones: on a machine of that kind, or, for the agreement
+alone, emulated (``--no-speed --rows 200`` under ``qemu-x86_64 -cpu Haswell``). ``plain`` is a session with ONNX Runtime's defaults;
+``exact`` multiplies 8-bit weights without clipping where the processor would clip (``session.x64quantprecision``).
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from stages.batches import Batch, TokenizedSplit, length_sorted_batches
+from stages.params.loading import load_params
+from stages.paths import TOKENIZED, split_file
+from stages.serving.session import open_session, processor_saturates, session_options, threads
+
+ROUNDS = 3
+MODELS = ("fp32", "dynamic 7", "dynamic 8", "static 7", "static 8")
+
+
+def write_models(folder: Path) -> None:
+    """Quantize ``models/classifier`` in every way, where that was not done before."""
+    if all((folder / f"{name}.onnx").exists() for name in MODELS):
+        return
+    from stages.export import load_classifier
+    from stages.exporting.calibration import Rows
+    from stages.exporting.graph import to_onnx
+    from stages.exporting.quantization import to_dynamic_int8, to_static_int8
+    from stages.exporting.storage import save
+    from stages.paths import CLASSIFIER
+
+    folder.mkdir(parents=True, exist_ok=True)
+    params = load_params()
+    rows = Rows(split_file(TOKENIZED, "train"), split_file(TOKENIZED, "validation"), 0, params.seed)
+    columns = ["input_ids", "attention_mask", *(["token_type_ids"] if "token_type_ids" in split("train").values else [])]
+    fp32 = to_onnx(load_classifier(CLASSIFIER), columns, params.export.opset)
+    save(fp32, folder / "fp32.onnx")
+    for bits in (7, 8):
+        save(to_dynamic_int8(fp32, bits == 7), folder / f"dynamic {bits}.onnx")
+        save(to_static_int8(fp32, bits == 7, rows.calibration(params.export.int8.calibration_rows)), folder / f"static {bits}.onnx")
+
+
+def split(name: str) -> TokenizedSplit:
+    """Return a tokenized split."""
+    return TokenizedSplit.read(split_file(TOKENIZED, name))
+
+
+def batches(rows: TokenizedSplit) -> Iterator[tuple[NDArray[np.int64], Batch]]:
+    """Yield row numbers and the padded batch."""
+    for numbers in length_sorted_batches(rows.lengths, 32):
+        yield numbers, rows.pad(numbers, 0)
+
+
+def run(path: Path, exact: bool, rows: TokenizedSplit) -> tuple[NDArray[np.float32], float]:
+    """Return the logits, and the seconds in ONNX Runtime."""
+    session = open_session(path, session_options(exact_products=exact))
+    names = [given.name for given in session.get_inputs()]
+    logits, seconds = np.empty((len(rows), rows.spec.outputs), np.float32), 0.0
+    for numbers, batch in batches(rows):
+        started = time.perf_counter()
+        (logits[numbers],) = session.run(["logits"], {name: batch[name] for name in names})
+        seconds += time.perf_counter() - started
+    return logits, seconds
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=Path("reports/benchmark-int8"))
+    parser.add_argument("--rows", type=int, help="of the reported split; all unless given")
+    parser.add_argument("--no-speed", action="store_true", help="one round: agreement alone")
+    options = parser.parse_args()
+    write_models(options.folder)
+    rows = split(load_params().evaluate.split)
+    rows = rows.take(np.arange(min(options.rows or len(rows), len(rows))))
+    ways = [(name, exact) for name in MODELS for exact in (False, True) if not exact or name.endswith("8")]
+    seconds: dict[tuple[str, bool], list[float]] = {way: [] for way in ways}
+    logits = {}
+    for _ in range(1 if options.no_speed else ROUNDS):
+        for way in ways:
+            logits[way], spent = run(options.folder / f"{way[0]}.onnx", way[1], rows)
+            seconds[way].append(spent)
+    reference = logits["fp32", False]
+    table = Table(
+        title=f"{len(rows)} rows, {threads()} threads, processor clips 8-bit products: {processor_saturates()}", title_justify="left"
+    )
+    for title in ("model", "session", "agreement with fp32", "accuracy", "mean difference of logits", "x fp32"):
+        table.add_column(title)
+    base = np.median(seconds["fp32", False])
+    for way in ways:
+        found = logits[way].argmax(axis=1)
+        table.add_row(
+            way[0],
+            "exact" if way[1] else "plain",
+            f"{np.mean(found == reference.argmax(axis=1)):.4f}",
+            f"{np.mean(found == rows.labels):.4f}",
+            f"{np.abs(logits[way] - reference).mean():.4f}",
+            "" if options.no_speed else f"{base / np.median(seconds[way]):.2f}",
+        )
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()
