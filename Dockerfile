@@ -68,4 +68,4 @@ HEALTHCHECK --interval=30s --timeout=10s --start-period=120s \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/health', timeout=5)"]
 # tini passes the request to stop on to the worker, which ends its runs, and reaps what they leave.
 ENTRYPOINT ["tini", "--"]
-CMD ["python", "-m", "flows.worker", "--with-healthcheck"]
+CMD ["python", "-m", "flows.server.worker", "--with-healthcheck"]

@@ -48,7 +48,7 @@ compare: setup ## Compare the working tree with a commit: make compare REF=main
 
 .PHONY: serve
 serve: setup ## Start Prefect server, worker and deployments on this machine
-	@python -m flows.serve $(ARGS)
+	@python -m flows.server.serve $(ARGS)
 
 .PHONY: test
 test: setup ## Run the tests, one worker per core

@@ -30,8 +30,8 @@ from rich.console import Console
 from rich.table import Table
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from stages.params import Params
-from stages.tables import ROW_GROUP, Labels, raw_schema, tokenized_schema, write_batches
+from tuneline.files.schemas import ROW_GROUP, Labels, raw_schema, tokenized_schema, write_batches
+from tuneline.params import Params
 
 SIZES = (10_000, 100_000, 1_000_000)
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
@@ -105,10 +105,10 @@ def parameters() -> Params:
 
 def judge_tokenized(folder: Path, derive: Callable[..., pd.DataFrame]) -> None:
     """Derives the scalar columns of the tokenized train split, and judges them."""
-    from stages.checks.running import outcomes, run_suites
-    from stages.checks.suites.table import Table as Judged
-    from stages.checks.suites.tokenized import tokenized_suite
-    from stages.checks.vocabulary import Vocabulary
+    from stages.validate.running import outcomes, run_suites
+    from stages.validate.suites.table import Table as Judged
+    from stages.validate.suites.tokenized import tokenized_suite
+    from stages.validate.vocabulary import Vocabulary
 
     params, vocabulary = parameters(), Vocabulary.read(folder / "tokenized/tokenizer", 2)
     frame = derive(folder / "tokenized/train.parquet", vocabulary)
@@ -120,7 +120,7 @@ def judge_tokenized(folder: Path, derive: Callable[..., pd.DataFrame]) -> None:
 
 def tokenized(folder: Path) -> None:
     """The way of the stage."""
-    from stages.checks.tokenized import tokenized_features
+    from stages.validate.tokenized import tokenized_features
 
     judge_tokenized(folder, tokenized_features)
 
@@ -172,9 +172,9 @@ def on_lists(folder: Path) -> None:
 
 def stage(folder: Path) -> None:
     """All of the stage, report included."""
-    from stages.checks.checking import check
-    from stages.checks.gathering import Places
-    from stages.checks.report.writing import write_report
+    from stages.validate.checking import check
+    from stages.validate.gathering import Places
+    from stages.validate.report.writing import write_report
 
     checked = check(parameters(), Places(folder / "raw", folder / "tokenized"), None)
     if checked.verdict.errors:
@@ -206,8 +206,8 @@ def measure(way: str, rows: int, limit: float) -> dict[str, float] | None:
 def run_one(way: str, folder: Path) -> None:
     """Runs one way, and prints what it took."""
     started = time.perf_counter()
-    import stages.checks.checking
-    import stages.checks.report.writing  # noqa: F401
+    import stages.validate.checking
+    import stages.validate.report.writing  # noqa: F401
 
     imported, cpu = time.perf_counter(), time.process_time()
     WAYS[way](folder)

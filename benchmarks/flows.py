@@ -28,10 +28,10 @@ from rich.console import Console
 from rich.table import Table
 from ruamel.yaml import YAML
 
-from flows import serve
-from flows.deploy import POOL, ROOT, deploy
-from flows.line import compose
-from flows.repository import dvc_config
+from flows.runs.line import compose
+from flows.runs.repository import dvc_config
+from flows.server import serve
+from flows.server.deploy import POOL, ROOT, deploy
 
 SMALL = ["data.sample.rows=800", "tokenize.vocab_size=600", "train.epochs=1", "model.config.hidden_size=32"]
 SMALL += ["model.config.num_hidden_layers=1", "model.config.intermediate_size=64"]

@@ -29,11 +29,11 @@ from rich.table import Table
 from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel
 from transformers.utils.logging import disable_progress_bar
 
-from stages.batches import Batch
-from stages.exporting.graph import to_onnx
-from stages.exporting.quantization import to_dynamic_int8, to_static_int8
-from stages.exporting.storage import save
-from stages.serving.session import OnnxClassifier, session_options, threads
+from stages.export.graph import to_onnx
+from stages.export.quantization import to_dynamic_int8, to_static_int8
+from stages.export.storage import save
+from tuneline.batches import Batch
+from tuneline.onnx.session import OnnxClassifier, session_options, threads
 
 MRPC_LENGTHS = (19, 33, 35, 38, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 62, 65, 67, 70, 74, 104)
 """Quantiles, in steps of 5 %, of the lengths of MRPC's test pairs under bert-base-uncased, special tokens included."""

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from stages.batches import Batch, TokenizedSplit, length_sorted_batches
-from stages.params.loading import load_params
-from stages.paths import TOKENIZED, split_file
-from stages.serving.session import open_session, processor_saturates, session_options, threads
+from tuneline.batches import Batch, TokenizedSplit, length_sorted_batches
+from tuneline.onnx.session import open_session, processor_saturates, session_options, threads
+from tuneline.params.loading import load_params
+from tuneline.paths import TOKENIZED, split_file
 
 ROUNDS = 3
 MODELS = ("fp32", "dynamic 7", "dynamic 8", "static 7", "static 8")
@@ -29,12 +29,12 @@ def write_models(folder: Path) -> None:
     """Quantize ``models/classifier`` in every way, where that was not done before."""
     if all((folder / f"{name}.onnx").exists() for name in MODELS):
         return
-    from stages.export import load_classifier
-    from stages.exporting.calibration import Rows
-    from stages.exporting.graph import to_onnx
-    from stages.exporting.quantization import to_dynamic_int8, to_static_int8
-    from stages.exporting.storage import save
-    from stages.paths import CLASSIFIER
+    from stages.export.__main__ import load_classifier
+    from stages.export.calibration import Rows
+    from stages.export.graph import to_onnx
+    from stages.export.quantization import to_dynamic_int8, to_static_int8
+    from stages.export.storage import save
+    from tuneline.paths import CLASSIFIER
 
     folder.mkdir(parents=True, exist_ok=True)
     params = load_params()

@@ -20,20 +20,20 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.inference import MRPC_LENGTHS, bert
-from stages.batches import Batch, length_sorted_batches
-from stages.exporting.graph import to_onnx
-from stages.exporting.provenance import file_hash
-from stages.exporting.quantization import to_dynamic_int8
-from stages.exporting.record import embed
-from stages.exporting.storage import save
-from stages.tokenization.folder import save_tokenizer
-from stages.tokenization.wordpiece import train_wordpiece
-from tuneline.predict.model import ServedModel
-from tuneline.predict.opening import Input, open_rows
-from tuneline.predict.rows import Row, Wanted
-from tuneline.predict.streaming import Pace, predict_rows, windows
-from tuneline.predict.textfiles import Dialect
-from tuneline.predict.writing import Columns, open_writer
+from stages.export.graph import to_onnx
+from stages.export.provenance import file_hash
+from stages.export.quantization import to_dynamic_int8
+from stages.export.record import embed
+from stages.export.storage import save
+from stages.tokenize.folder import save_tokenizer
+from stages.tokenize.wordpiece import train_wordpiece
+from tuneline.batches import Batch, length_sorted_batches
+from tuneline.cli.predict.model import ServedModel
+from tuneline.cli.predict.opening import Input, open_rows
+from tuneline.cli.predict.rows import Row, Wanted
+from tuneline.cli.predict.streaming import Pace, predict_rows, windows
+from tuneline.cli.predict.textfiles import Dialect
+from tuneline.cli.predict.writing import Columns, open_writer
 
 WORDS = [f"{stem}{ending}" for stem in ("parcel", "invoice", "refund", "order", "carrier", "login") for ending in ("", "s", "ed", "ing")]
 BATCH, WINDOW = 32, 4096

@@ -27,13 +27,13 @@ from rich.console import Console
 from rich.table import Table
 from transformers import PreTrainedTokenizerFast
 
-from stages.entry import QUIET
-from stages.tables import Labels, raw_schema, write_batches
-from stages.tokenization.checkpoint import load_tokenizer
-from stages.tokenization.encoding import CHUNK, Encoder
-from stages.tokenization.rows import RawSplit
-from stages.tokenization.wordpiece import train_wordpiece
-from stages.tokenize import tokenize_split
+from stages.tokenize.__main__ import tokenize_split
+from stages.tokenize.checkpoint import load_tokenizer
+from stages.tokenize.rows import RawSplit
+from stages.tokenize.wordpiece import train_wordpiece
+from tuneline.encoding import CHUNK, Encoder
+from tuneline.files.schemas import Labels, raw_schema, write_batches
+from tuneline.stage import QUIET
 
 os.environ.update(QUIET)
 SHARED = Path(__file__).resolve().parents[2] / "shared"

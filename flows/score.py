@@ -8,14 +8,14 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas import State
 from prefect.states import Completed, Failed
 
-from flows.inbox import Outbox, new_files
-from flows.line import Line
-from flows.locks import BusyError, locked
-from flows.processes import ProgramError, Programs, end_with_parent
-from flows.registry import Registry
-from flows.repository import GitError, Repository
-from flows.scoring import report_drift, score_file
-from flows.serving import serve
+from flows.promotion.registry import Registry
+from flows.runs.line import Line
+from flows.runs.locks import BusyError, locked
+from flows.runs.processes import ProgramError, Programs, end_with_parent
+from flows.runs.repository import GitError, Repository
+from flows.scoring.deployed import serve
+from flows.scoring.inbox import Outbox, new_files
+from flows.scoring.score_files import report_drift, score_file
 from flows.settings import Scoring, load_settings
 
 

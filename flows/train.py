@@ -11,16 +11,16 @@ from prefect.client.schemas import State
 from prefect.states import Completed
 from pydantic import Field
 
-from flows import results
-from flows.checkout import Checkout, isolated
-from flows.line import Line
-from flows.locks import locked
-from flows.processes import Programs, end_with_parent
-from flows.promotion import conclude
-from flows.registry import Registry
-from flows.repository import Repository
+from flows.promotion.promote import conclude
+from flows.promotion.registry import Registry
+from flows.runs import results
+from flows.runs.checkout import Checkout, isolated
+from flows.runs.line import Line
+from flows.runs.locks import locked
+from flows.runs.processes import Programs, end_with_parent
+from flows.runs.repository import Repository
+from flows.runs.tasks import prepare, push_artifacts, stage_task
 from flows.settings import Settings, load_settings
-from flows.tasks import prepare, push_artifacts, stage_task
 
 Ref = Annotated[str, Field(min_length=1, pattern=r"^[^-\s][^\s]*$")]
 TaskName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w-]*$")]

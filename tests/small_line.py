@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from ruamel.yaml import YAML
 
-from stages.batches import TokenizedSplit, length_sorted_batches
-from stages.tables import LABELS, Labels, raw_schema, tokenized_schema, write_table
 from tests.conftest import ROOT
+from tuneline.batches import TokenizedSplit, length_sorted_batches
+from tuneline.files.schemas import LABELS, Labels, raw_schema, tokenized_schema, write_table
 
 QUEUES = ("billing", "delivery", "returns")
 MAX_LENGTH = 24
@@ -71,8 +71,8 @@ def write_line(folder: Path, regression: bool = False, changes: dict[str, Any] |
         regression: One number to predict instead of three classes.
         changes: Values for ``params.yaml``, by dotted key.
     """
-    from stages.tokenization.folder import save_tokenizer
-    from stages.tokenization.wordpiece import train_wordpiece
+    from stages.tokenize.folder import save_tokenizer
+    from stages.tokenize.wordpiece import train_wordpiece
 
     labels = Labels(None if regression else QUEUES)
     generator = random.Random(0)
@@ -123,7 +123,8 @@ def _write_settings(folder: Path, changes: dict[str, Any]) -> None:
     (folder / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
     change_params(folder, {"tokenize.max_length": MAX_LENGTH, **changes})
     (folder / "dvc.yaml").write_bytes((ROOT / "dvc.yaml").read_bytes())
-    (folder / "stages").symlink_to(ROOT / "stages")
+    for package in ("stages", "tuneline"):
+        (folder / package).symlink_to(ROOT / package)
 
 
 def change_params(folder: Path, changes: dict[str, Any]) -> None:

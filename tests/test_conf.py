@@ -8,7 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from stages.params.loading import known_keys, parse_params, read_yaml
+from tuneline.params.loading import known_keys, parse_params, read_yaml
 
 TASKS = ["tickets", "files", "mrpc", "rte", "cola", "stsb", "sst2"]
 

@@ -9,7 +9,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from ruamel.yaml import YAML
 
-from flows.worker import RUNS_END_WITHIN
+from flows.server.worker import RUNS_END_WITHIN
 from tests.conftest import ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")

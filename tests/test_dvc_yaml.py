@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from stages.params.loading import known_keys
 from tests.conftest import ROOT
 from tests.imports import imported_files
+from tuneline.params.loading import known_keys
 
 PIPELINE = YAML(typ="safe", pure=True).load(ROOT / "dvc.yaml")
 STAGES = PIPELINE["stages"]
@@ -19,6 +19,8 @@ BOOKKEEPING: set[str] = {
     "train.keep_checkpoints",
     "train.trackers",
 }
+LINE = ("stages", "tuneline")
+"""The packages whose files are the line's code."""
 MAKERS = ("download", "tokenize", "train", "export")
 """The stages that make a model. Export hashes their code into it, so it depends on files that it does not import."""
 
@@ -28,6 +30,11 @@ def names(entries: list) -> set[str]:
     return {next(iter(entry)) if isinstance(entry, dict) else entry for entry in entries}
 
 
+def imported(stage: str) -> set[Path]:
+    """Every file of the line's code that ``python -m stages.NAME`` may load."""
+    return imported_files(f"stages.{stage}.__main__", ROOT, LINE)
+
+
 def covered(path: Path, deps: set[str]) -> bool:
     return any(path == Path(dep) or Path(dep) in path.parents for dep in deps)
 
@@ -35,7 +42,7 @@ def covered(path: Path, deps: set[str]) -> bool:
 @pytest.mark.parametrize("stage", STAGES)
 def test_every_imported_module_is_a_dependency(stage):
     deps = names(STAGES[stage]["deps"])
-    missing = {path for path in imported_files(f"stages.{stage}", ROOT, ("stages",)) if not covered(path, deps)}
+    missing = {path for path in imported(stage) if not covered(path, deps)}
     assert not missing, f"add to deps of {stage} in dvc.yaml: {sorted(map(str, missing))}"
 
 
@@ -43,22 +50,36 @@ def test_every_imported_module_is_a_dependency(stage):
 def test_no_dependency_on_code_is_idle(stage):
     """A module listed but not imported would rerun the stage for nothing."""
     makers = MAKERS if stage == "export" else (stage,)
-    used = {path for maker in makers for path in imported_files(f"stages.{maker}", ROOT, ("stages",))}
-    listed = {Path(dep) for dep in names(STAGES[stage]["deps"]) if dep.startswith("stages")}
+    used = {path for maker in makers for path in imported(maker)}
+    listed = {Path(dep) for dep in names(STAGES[stage]["deps"]) if Path(dep).parts[0] in LINE}
     idle = {dep for dep in listed if not any(path == dep or dep in path.parents for path in used)}
     assert not idle
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_imports_no_other_stage(stage):
-    others = {Path(f"stages/{other}.py") for other in STAGES if other != stage}
-    assert not imported_files(f"stages.{stage}", ROOT, ("stages",)) & others
+    others = {Path("stages", other) for other in STAGES if other != stage}
+    assert not {path for path in imported(stage) if others & {*path.parents}}
+
+
+def test_what_the_stages_share_knows_neither_them_nor_the_command_line():
+    """``tuneline`` is below the stages, ``tuneline.cli`` beside them: each can be read without the others."""
+    for path in (ROOT / "tuneline").rglob("*.py"):
+        used = imported_files(".".join(path.relative_to(ROOT).with_suffix("").parts), ROOT, LINE)
+        assert not {found for found in used if found.parts[0] == "stages"}, path
+        if "cli" not in path.relative_to(ROOT).parts:
+            assert not {found for found in used if Path("tuneline/cli") in found.parents}, path
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_no_stage_needs_the_command_line(stage):
+    assert not {path for path in imported(stage) if Path("tuneline/cli") in path.parents}
 
 
 def test_flows_know_the_line_only_through_dvc():
     for path in (ROOT / "flows").rglob("*.py"):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        assert not {found for found in imported_files(module, ROOT, ("flows", "stages")) if found.parts[0] == "stages"}, path
+        assert not {found for found in imported_files(module, ROOT, ("flows", *LINE)) if found.parts[0] in LINE}, path
 
 
 def test_every_parameter_reaches_a_stage():

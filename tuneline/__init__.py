@@ -1,1 +1,1 @@
-"""The command people type: ``tuneline``. Starts without torch."""
+"""What the stages share, at the top of this package; the command people type, ``tuneline``, in ``tuneline.cli``. All without torch."""

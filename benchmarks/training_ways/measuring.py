@@ -11,8 +11,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, BertConfig, PreTrainedModel
 
 from benchmarks.training_ways.data import LABELS, VOCABULARY
-from stages.batches import TokenizedSplit
-from stages.scoring.formulas import metrics_of
+from tuneline.batches import TokenizedSplit
+from tuneline.metrics import metrics_of
 
 MATMULS = ("mm", "bmm", "linear", "scaled_dot_product", "gemm", "attention")
 

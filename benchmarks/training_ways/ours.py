@@ -6,14 +6,14 @@ import os
 from typing import Any
 
 from benchmarks.training_ways.measuring import Meter, matmul_share, model_config, new_model, score, timed
-from stages.batches import TokenizedSplit
-from stages.params import Params
-from stages.params.loading import parse_params
-from stages.training import loop, session
-from stages.training.checkpoints import Checkpoints
-from stages.training.devices import start
-from stages.training.inputs import Inputs
-from stages.training.interruption import Interruption
+from stages.train import loop, session
+from stages.train.checkpoints import Checkpoints
+from stages.train.devices import start
+from stages.train.inputs import Inputs
+from stages.train.interruption import Interruption
+from tuneline.batches import TokenizedSplit
+from tuneline.params import Params
+from tuneline.params.loading import parse_params
 
 
 def parameters(options: argparse.Namespace, first_token_only: bool) -> Params:

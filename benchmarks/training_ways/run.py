@@ -5,7 +5,7 @@ import json
 import os
 from pathlib import Path
 
-from stages.entry import QUIET
+from tuneline.stage import QUIET
 
 os.environ.update(QUIET)
 os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"

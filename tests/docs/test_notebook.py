@@ -5,8 +5,8 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT
-from tests.stages.training import made
-from tests.stages.training.conftest import fill
+from tests.stages.train import made
+from tests.stages.train.conftest import fill
 
 NOTEBOOK = ROOT / "docs/notebook.ipynb"
 

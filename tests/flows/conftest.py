@@ -12,15 +12,14 @@ from pathlib import Path
 import pytest
 from prefect.client.schemas.objects import FlowRun
 
-from flows.line import Line, compose
-from flows.processes import Programs
-from flows.reference import PROFILE
-from flows.registry import Registry
-from flows.repository import Repository, dvc_config
+from flows.promotion.reference import PROFILE
+from flows.promotion.registry import Registry
+from flows.runs.line import Line, compose
+from flows.runs.processes import Programs
+from flows.runs.repository import Repository, dvc_config
 from flows.train import train
+from tests.flows.prefect_server import Prefect, prefect_server
 from tests.project import GIT_IDENTITY
-
-from .server import Prefect, prefect_server
 
 TOY = Path(__file__).parent / "toy"
 UNLIKE = "dear people would you please be so kind and help"

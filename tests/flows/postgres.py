@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .server import free_port, until
+from tests.flows.prefect_server import free_port, until
 
 PASSWORD = secrets.token_hex(8)
 

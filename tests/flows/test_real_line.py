@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from flows.registry import Registry
-from flows.repository import Repository
+from flows.promotion.registry import Registry
+from flows.runs.repository import Repository
 from flows.train import train
 from tests.project import SMALL, Project
 

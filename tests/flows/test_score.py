@@ -6,12 +6,11 @@ import time
 import pyarrow.parquet as pq
 import pytest
 
-from flows.inbox import METADATA
-from flows.locks import locked
+from flows.runs.locks import locked
 from flows.score import score
-
-from .conftest import UNLIKE, sh, tickets
-from .server import events, until
+from flows.scoring.inbox import METADATA
+from tests.flows.conftest import UNLIKE, sh, tickets
+from tests.flows.prefect_server import events, until
 
 pytestmark = pytest.mark.timeout(600)
 

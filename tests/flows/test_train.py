@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 
-from flows.registry import Registry
-from flows.rollback import rollback
-
-from .conftest import sh
-from .server import events, until
-from .web import PASSWORD, USER, web_folder
+from flows.promotion.registry import Registry
+from flows.promotion.rollback import rollback
+from tests.flows.conftest import sh
+from tests.flows.prefect_server import events, until
+from tests.flows.web import PASSWORD, USER, web_folder
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -179,15 +178,16 @@ def test_parameters_that_are_no_such_thing_are_refused(run, parameters):
 
 
 def test_importing_the_flows_does_not_import_torch_or_the_stages(root):
-    names = sorted(path.stem for path in (root / "flows").glob("*.py") if path.stem not in ("__init__", "guardian", "latency"))
-    script = f"import sys, importlib\nfor name in {names}: importlib.import_module('flows.' + name)\nprint(*sorted(sys.modules))"
+    paths = [path for path in (root / "flows").rglob("*.py") if path.stem not in ("__init__", "guardian", "latency")]
+    names = sorted(".".join(path.relative_to(root).with_suffix("").parts) for path in paths)
+    script = f"import sys, importlib\nfor name in {names}: importlib.import_module(name)\nprint(*sorted(sys.modules))"
     loaded = set(sh(sys.executable, "-c", script, cwd=root).split())
-    assert not {"torch", "transformers", "datasets", "stages", "great_expectations", "onnxruntime"} & loaded
+    assert not {"torch", "transformers", "datasets", "stages", "tuneline", "great_expectations", "onnxruntime"} & loaded
 
 
 def test_no_flow_hides_a_library(root):
     """Prefect puts this folder first on the path: ``import profile`` must not find a flow."""
-    ours = {path.stem for path in Path(root / "flows").glob("*.py")} - {"__init__"}
+    ours = {path.stem for path in Path(root / "flows").iterdir()} - {"__init__", "__pycache__"}
     assert not ours & set(sys.stdlib_module_names)
     script = f"import importlib.util as u; print(*[n for n in {sorted(ours)} if u.find_spec(n)])"
     assert sh(sys.executable, "-P", "-c", script, cwd=Path("/")).split() == []

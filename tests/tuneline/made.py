@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 from ruamel.yaml import YAML
 
-from stages.batches import TokenizedSplit
-from stages.scoring.baseline import baseline_metrics
-from stages.scoring.curves import calibration, calibration_error, probabilities, ranking_metrics
-from stages.scoring.formulas import averaging, metrics_of
-from stages.scoring.plots import write_plots
-from stages.scoring.predictions import predictions_table
-from stages.tables import Labels, raw_schema, write_table
+from stages.evaluate.baseline import baseline_metrics
+from stages.evaluate.plots import write_plots
+from stages.evaluate.predictions import predictions_table
 from tests.project import GIT_IDENTITY
+from tuneline.batches import TokenizedSplit
+from tuneline.curves import calibration, calibration_error, probabilities, ranking_metrics
+from tuneline.files.schemas import Labels, raw_schema, write_table
+from tuneline.metrics import averaging, metrics_of
 
 PARAMS = {
     "seed": 42,
@@ -180,7 +180,7 @@ class Made:
             {"path": "reports/predictions.parquet", "md5": self.cache(predictions)},
             {"path": "plots/evaluation", "md5": self.cache_folder(self.root / "plots/evaluation")},
         ]
-        deps = [{"path": "stages/train.py", "md5": "a" * 32}, {"path": "data/raw", "md5": outs[0]["md5"]}]
+        deps = [{"path": "stages/train", "md5": "a" * 32}, {"path": "data/raw", "md5": outs[0]["md5"]}]
         stage = {"cmd": "python -m stages.line", "deps": deps, "params": {"params.yaml": self.params}, "outs": outs}
         with (self.root / "dvc.lock").open("w") as file:
             YAML().dump({"schema": "2.0", "stages": {"line": stage}}, file)

@@ -141,7 +141,7 @@ def export() -> None:
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper, save_model
 
-    from stages.exporting.record import embed, use_record
+    from stages.export.record import embed, use_record
 
     words = json.loads(Path("models/classifier/model.json").read_text())["words"]
     table = np.zeros((WORDS + 4, 4), dtype=np.float32)

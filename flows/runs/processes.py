@@ -1,0 +1,211 @@
+"""Runs programs for a flow: in sessions of their own, their output streamed line by line, ended with the flow."""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+
+from flows.runs.lines import Lines
+
+GUARDIAN = Path(__file__).with_name("guardian.py")
+STOPPED_WITHIN = 27.0
+"""Seconds a stopped command may take to end. The guardian kills after 23; Prefect kills the flow after 30."""
+MARK = "TUNELINE_RUN"
+"""Environment variable that every process of a run carries: what a crash left behind is found by it."""
+
+
+class ProgramError(Exception):
+    """A program ended with an error.
+
+    Args:
+        what: What was being done, for people.
+        code: The program's exit code; negative when a signal ended it.
+        last: The last lines it printed.
+    """
+
+    def __init__(self, what: str, code: int, last: Sequence[str]) -> None:
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        super().__init__("\n".join([f"{what} {how}.", *last]))
+        self.what, self.code, self.last = what, code, tuple(last)
+
+    @property
+    def reason(self) -> str:
+        """The line that says what was wrong, where a program marks it as DVC and ``tuneline`` do; else the last one."""
+        marked = (line for line in self.last if line.startswith(("ERROR", "tuneline ")))
+        return next(marked, self.last[-1] if self.last else str(self))
+
+
+class Programs:
+    """Runs programs one after the other, in a folder, under a guardian (see ``flows/runs/guardian.py``).
+
+    A context manager: at its end nothing that it started is left. Whatever ends a command early (a cancellation, which
+    Prefect raises as a ``BaseException``; a timeout; an error in a log handler) stops the command and all below it first.
+
+    Args:
+        cwd: Where the programs run.
+        mark: Name of the run, in the environment of every process.
+        env: Added to the environment.
+        lock: File descriptor of a lock. The guardian holds it, too: until the last program has ended, should this process be killed.
+        preload: Whether the guardian imports DVC, for those who will run it more than once.
+    """
+
+    def __init__(
+        self, cwd: Path, mark: str, env: Mapping[str, str] | None = None, *, lock: int | None = None, preload: bool = True
+    ) -> None:
+        self.cwd = cwd
+        self._preload = preload
+        self._lock = lock
+        self.env = {**environment(), MARK: mark, **(env or {})}
+        self._answers = b""
+
+    def __enter__(self) -> Self:
+        output, printed = os.pipe()
+        control, answered = os.pipe()
+        os.set_blocking(output, False)
+        os.set_blocking(control, False)
+        self._output, self._control = output, control
+        options = {"control": answered, "output": output, "lock": self._lock, "preload": self._preload}
+        self._guardian = subprocess.Popen(
+            [sys.executable, "-P", str(GUARDIAN), json.dumps(options)],
+            stdin=subprocess.PIPE,
+            stdout=printed,
+            stderr=printed,
+            pass_fds=[descriptor for descriptor in (answered, output, self._lock) if descriptor is not None],
+            start_new_session=True,
+            env=self.env,
+            bufsize=0,
+        )
+        os.close(printed)
+        os.close(answered)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._guardian.stdin.close()  # type: ignore[union-attr]
+        try:
+            self._guardian.wait(STOPPED_WITHIN)
+        except subprocess.TimeoutExpired:
+            self._guardian.kill()
+            self._guardian.wait()
+        for descriptor in (self._output, self._control):
+            os.close(descriptor)
+
+    def run(self, command: Sequence[str], what: str, on_line: Callable[[str], None], keep: int = 20) -> tuple[str, ...]:
+        """Runs a program to its end.
+
+        Args:
+            command: Program and arguments; no shell. ``dvc`` runs without the cost of starting it.
+            what: What is being done, for the error message.
+            on_line: Gets each line it prints, standard output and error together.
+            keep: Number of last lines returned, or shown in the error.
+
+        Returns:
+            The last lines it printed.
+
+        Raises:
+            ProgramError: It did not end with 0.
+        """
+        lines = Lines(on_line, keep)
+        self._ask({"run": [*command], "cwd": str(self.cwd), "env": self.env})
+        leader, code = None, None
+        try:
+            while code is None:
+                for answer in self._wait(lines):
+                    leader, code = answer.get("started", leader), answer.get("ended", code)
+        except BaseException:
+            self._stop(leader, on_line)
+            raise
+        self._drain(lines)
+        lines.close()
+        if code:
+            raise ProgramError(what, code, lines.last)
+        return tuple(lines.last)
+
+    def _ask(self, request: Mapping[str, object]) -> None:
+        try:
+            self._guardian.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]
+        except BrokenPipeError:
+            raise RuntimeError("The guardian of this run's processes is gone.") from None
+
+    def _wait(self, lines: Lines) -> list[dict[str, int]]:
+        """Sleeps until something is printed or answered, a second at most (a timeout raised by a thread needs a way in)."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._output, selectors.EVENT_READ)
+            selector.register(self._control, selectors.EVENT_READ)
+            ready = {key.fd for key, _ in selector.select(1.0)}
+        if self._output in ready:
+            self._drain(lines)
+        return self._read_answers() if self._control in ready else []
+
+    def _read_answers(self) -> list[dict[str, int]]:
+        if not (chunk := os.read(self._control, 65536)):
+            raise RuntimeError("The guardian of this run's processes was killed.")
+        *answers, self._answers = (self._answers + chunk).split(b"\n")
+        return [json.loads(answer) for answer in answers]
+
+    def _drain(self, lines: Lines) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(self._output, 65536):
+                lines.feed(chunk)
+
+    def _stop(self, leader: int | None, on_line: Callable[[str], None]) -> None:
+        """Ends the command; its last words (a checkpoint saved, say) still reach the log."""
+
+        def tell(line: str) -> None:
+            with contextlib.suppress(Exception):
+                on_line(line)
+
+        until = time.monotonic() + STOPPED_WITHIN
+        last_words = Lines(tell)
+        try:
+            self._ask({"stop": True})
+            while time.monotonic() < until:
+                if any("ended" in answer for answer in self._wait(last_words)):
+                    return
+        except RuntimeError:  # the guardian itself was killed: DVC died with it, the stage is left
+            if leader is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(leader, signal.SIGKILL)
+
+
+def environment() -> dict[str, str]:
+    """The environment that stages get: this one, less what is Prefect's (the key to its server, too).
+
+    The ``PYTHONPATH`` it sets names the folder of the flows, in which ``import train`` would find a flow.
+    """
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("PREFECT_")}
+    # Stages are started as `python` and `accelerate`: those beside this interpreter, whoever started the worker.
+    path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+    return {**kept, "PATH": path, "PYTHONUNBUFFERED": "1", "DVC_NO_ANALYTICS": "1", "DO_NOT_TRACK": "1"}
+
+
+def end_with_parent() -> None:
+    """Has this process end when the worker that started it is gone, however that went.
+
+    A worker killed outright cannot tell its flows. Left alone they would go on beside the run that takes their place.
+    """
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def stay_silent(console: Console) -> None:
+        console.quiet = True
+
+    # The worker reads what this process prints. Without it rich would exit in the middle of a log call, before the
+    # signal, and take the report of what happened along.
+    Console.on_broken_pipe = stay_silent  # type: ignore[assignment, method-assign]
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()

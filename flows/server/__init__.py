@@ -1,0 +1,1 @@
+"""Server, workers, deployments and automations: what Prefect needs to run the flows."""

@@ -1,0 +1,75 @@
+"""Puts work pool, deployments and automations onto the server that ``PREFECT_API_URL`` names; again after every change.
+
+``python -m flows.server.deploy``, in the folder that the workers see under the same path (docs/scheduling.md).
+"""
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+POOL = "tuneline"
+ROOT = Path(__file__).parents[2]
+DEPLOYMENTS = ROOT / "prefect.yaml"
+TRAIN = "flows/train.py:train"
+
+
+def main() -> None:
+    """Deploys, with other parameters for flow ``train`` where they are given."""
+    parser = argparse.ArgumentParser(prog="python -m flows.server.deploy", description=__doc__)
+    parser.add_argument("--ref", help="what the train deployments run, origin/main for example (default: as prefect.yaml says)")
+    parser.add_argument("--push", action="store_true", help="have the train deployments push what they make to the remotes of git and DVC")
+    options = parser.parse_args()
+    parameters = {**({"ref": options.ref} if options.ref else {}), **({"push": True} if options.push else {})}
+    deploy({**os.environ, "PREFECT_CLI_PROMPT": "false"}, parameters)
+
+
+def deploy(env: Mapping[str, str], parameters: Mapping[str, Any] | None = None) -> None:
+    """Creates or updates the work pool, the deployments of ``prefect.yaml`` and the automations.
+
+    Args:
+        env: Of the commands; says which server.
+        parameters: Of the deployments of flow ``train`` and what triggers them, over those of ``prefect.yaml``.
+
+    Raises:
+        SystemExit: Prefect refused; the message is its own.
+    """
+    with _deployments(parameters or {}) as file:
+        for step in (
+            ["prefect", "work-pool", "create", POOL, "--type", "process", "--overwrite"],
+            ["prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file)],
+            ["flows.server.automations"],
+        ):
+            print(f"... {' '.join(step[:4])}", flush=True)
+            done = subprocess.run([sys.executable, "-m", *step], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+            if done.returncode:
+                sys.exit(done.stdout + done.stderr)
+
+
+@contextlib.contextmanager
+def _deployments(parameters: Mapping[str, Any]) -> Iterator[Path]:
+    """``prefect.yaml``, or a copy of it with other parameters."""
+    if not parameters:
+        yield DEPLOYMENTS
+        return
+    yaml = YAML(typ="safe", pure=True)
+    content = yaml.load(DEPLOYMENTS)
+    for deployment in content["deployments"]:
+        if deployment["entrypoint"] == TRAIN:
+            for place in (deployment, *deployment.get("triggers", [])):
+                place["parameters"] = {**place.get("parameters", {}), **parameters}
+    with tempfile.TemporaryDirectory(prefix="tuneline-") as folder:
+        file = Path(folder) / DEPLOYMENTS.name
+        yaml.dump(content, file)
+        yield file
+
+
+if __name__ == "__main__":
+    main()

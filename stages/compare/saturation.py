@@ -1,0 +1,163 @@
+"""Proof that no product of an int8 model exceeds 16 bits, whatever processor multiplies it.
+
+Processors without VNNI instructions multiply unsigned 8-bit activations with signed 8-bit weights by PMADDUBSW (Intel SDM,
+volume 2), which adds two neighbouring products and clips the sum to 16 bits. With activations of at most 255, two weights of
+at most 64 give at most 255 * 64 * 2 = 32,640, which is below 32,767: weights in 7 bits cannot saturate. Two weights of 127
+give 64,770, and the model's predictions go wrong without an error. Arm processors add in 32 bits.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from tuneline.batches import Batch
+from tuneline.onnx.session import run_outputs
+
+LARGEST_SUM = 32_767
+LARGEST_ACTIVATION = 255
+COLUMNS_AT_A_TIME = 4096
+
+
+@dataclass(frozen=True)
+class IntegerProduct:
+    """One matrix product of 8-bit activations and constant 8-bit weights.
+
+    Attributes:
+        activations: Name of the uint8 tensor, of shape ``(..., inputs)``.
+        weights: int8 of shape ``(inputs, outputs)``.
+    """
+
+    activations: str
+    weights: NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """Whether sums of two products can exceed 16 bits, and how many did.
+
+    Attributes:
+        largest_sum: Largest magnitude that the sum of two products can have, for any activations.
+        sums: Sums of two products that were computed on the rows; 0 where none can saturate.
+        saturated: Those of them that exceed 16 bits.
+    """
+
+    largest_sum: int
+    sums: int = 0
+    saturated: int = 0
+
+    @property
+    def possible(self) -> bool:
+        """True if some activations make a sum exceed 16 bits."""
+        return self.largest_sum > LARGEST_SUM
+
+    @property
+    def share(self) -> float:
+        """Share of the computed sums that exceed 16 bits."""
+        return self.saturated / self.sums if self.sums else 0.0
+
+    def record(self) -> dict[str, Any]:
+        """Return what ``comparison.json`` says about it."""
+        return {"possible": self.possible, "largest_sum": self.largest_sum, "sums": self.sums, "saturated": self.saturated}
+
+    def fault(self) -> str:
+        """Return the clause for the gate."""
+        return (
+            f"two of its products add up to {self.largest_sum:,}, more than 16 bits hold ({LARGEST_SUM:,}): on a processor without VNNI "
+            f"its predictions can be wrong (here {self.saturated:,} of {self.sums:,} sums would be clipped); set export.int8.reduce_range: "
+            "true, or accept it with compare.int8.allow_saturation: true"
+        )
+
+
+def check_saturation(path: Path, batches: Iterable[Batch]) -> Saturation:
+    """Bound the products of a quantized model; where the bound does not exclude saturation, count it.
+
+    Args:
+        path: The quantized model.
+        batches: Padded batches of model inputs, read only where saturation is possible.
+
+    Raises:
+        ValueError: The model multiplies 8-bit numbers in a way that this module does not know.
+    """
+    model = onnx.load(path)
+    products = integer_products(model.graph)
+    largest = max((largest_pair_sum(product.weights) for product in products), default=0)
+    if largest <= LARGEST_SUM:
+        return Saturation(largest)
+    sums = saturated = 0
+    for batch in batches:
+        activations = run_outputs(model, [product.activations for product in products], batch)
+        for product, values in zip(products, activations, strict=True):
+            rows = values.reshape(-1, values.shape[-1])
+            sums += len(rows) * ((product.weights.shape[0] + 1) // 2) * product.weights.shape[1]
+            saturated += count_saturated(rows, product.weights)
+    return Saturation(largest, sums, saturated)
+
+
+def largest_pair_sum(weights: NDArray[np.int8]) -> int:
+    """Return the largest magnitude of ``a * v + b * w`` for two weights of one output and ``0 <= a, b <= 255``.
+
+    Which weights are neighbours depends on how the kernel packs them, so any two count.
+    """
+    ordered = np.sort(weights.astype(np.int64), axis=0)
+    highest = np.maximum(ordered[-2:], 0).sum(axis=0).max()
+    lowest = np.minimum(ordered[:2], 0).sum(axis=0).min()
+    return int(LARGEST_ACTIVATION * max(highest, -lowest))
+
+
+def count_saturated(activations: NDArray[np.uint8], weights: NDArray[np.int8]) -> int:
+    """Count the sums of two neighbouring products that exceed 16 bits.
+
+    Args:
+        activations: Shape ``(rows, inputs)``.
+        weights: Shape ``(inputs, outputs)``.
+    """
+    if len(weights) % 2:
+        activations, weights = np.pad(activations, ((0, 0), (0, 1))), np.pad(weights, ((0, 1), (0, 0)))
+    first, second = weights[0::2].astype(np.int32), weights[1::2].astype(np.int32)
+    highest = np.maximum(first, 0) + np.maximum(second, 0)
+    lowest = np.minimum(first, 0) + np.minimum(second, 0)
+    # Most pairs of weights are too small to saturate with any activations: only the others are multiplied.
+    pairs, outputs = np.nonzero(LARGEST_ACTIVATION * np.maximum(highest, -lowest) > LARGEST_SUM)
+    left, right = activations[:, 0::2].astype(np.int32), activations[:, 1::2].astype(np.int32)
+    count = 0
+    for start in range(0, len(pairs), COLUMNS_AT_A_TIME):
+        pair, output = pairs[start : start + COLUMNS_AT_A_TIME], outputs[start : start + COLUMNS_AT_A_TIME]
+        sums = left[:, pair] * first[pair, output] + right[:, pair] * second[pair, output]
+        count += int(np.count_nonzero((sums > LARGEST_SUM) | (sums < -LARGEST_SUM - 1)))
+    return count
+
+
+def integer_products(graph: onnx.GraphProto) -> list[IntegerProduct]:
+    """Find the matrix products that ONNX Runtime computes in 8 bits.
+
+    These are ``MatMulInteger`` (dynamic quantization), and ``MatMul`` and ``Gemm`` of two ``DequantizeLinear`` nodes (static
+    quantization), which ONNX Runtime fuses when it loads the model.
+
+    Raises:
+        ValueError: A product of 8-bit numbers has another form than the stage ``export`` gives it.
+    """
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    quantized = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "DequantizeLinear"}
+    products = []
+    for node in graph.node:
+        if node.op_type == "MatMulInteger":
+            activations, weights = node.input[0], node.input[1]
+        elif node.op_type in {"MatMul", "Gemm"} and node.input[0] in quantized and node.input[1] in quantized:
+            activations, weights = quantized[node.input[0]], quantized[node.input[1]]
+        elif node.op_type in {"QLinearMatMul", "QGemm", "DynamicQuantizeMatMul", "MatMulIntegerToFloat"}:
+            raise ValueError(f"{node.op_type} {node.name!r} is no product that the stage export makes")
+        else:
+            continue
+        if weights not in constants:
+            continue  # two activations: kernels for two unsigned factors widen them to 16 bits before they multiply
+        values = onnx.numpy_helper.to_array(constants[weights])
+        if values.dtype != np.int8:
+            raise ValueError(f"{node.op_type} {node.name!r}: weights are {values.dtype}, not int8")
+        transposed = any(attribute.name == "transB" and attribute.i for attribute in node.attribute)
+        products.append(IntegerProduct(activations, values.T if transposed else values))
+    return products

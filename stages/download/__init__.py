@@ -1,0 +1,1 @@
+"""The stage ``download``: fetches the data of the line and writes its raw splits."""

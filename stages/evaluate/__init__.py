@@ -1,0 +1,1 @@
+"""The stage ``evaluate``: scores the trained classifier on the reported split."""

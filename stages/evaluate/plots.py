@@ -1,0 +1,67 @@
+"""Files of ``plots/evaluation/``, for the templates that dvc.yaml gives them."""
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneline.curves import Columns, calibration, precision_recall_curve, probabilities, roc_curve
+from tuneline.files.schemas import Labels
+
+SCATTERED = 2_000
+"""Most points of a scatter plot: every so many rows, from the first on."""
+
+
+def write_plots(folder: Path, logits: NDArray[np.float32], labels: NDArray[Any], spec: Labels) -> None:
+    """Writes every plot of one split. Those of the other task get a header and no rows: DVC warns of a file that is missing.
+
+    Args:
+        folder: Where to.
+        logits: Shape ``[rows, outputs]``.
+        labels: Shape ``[rows]``.
+        spec: What they mean.
+    """
+    if spec.is_regression:
+        every = -(-len(labels) // SCATTERED)
+        write_scatter(folder, labels[::every], logits[::every, 0])
+        write_class_plots(folder, np.empty((0, 1), dtype=np.float32), np.empty(0, dtype=np.int64), ())
+    else:
+        write_scatter(folder, np.empty(0), np.empty(0))
+        write_class_plots(folder, logits, labels, spec.names or ())
+
+
+def write_scatter(folder: Path, actual: NDArray[Any], predicted: NDArray[Any]) -> None:
+    """Writes the plot of a regression."""
+    write_columns(folder / "scatter.csv", {"actual": actual, "predicted": predicted})
+
+
+def write_class_plots(folder: Path, logits: NDArray[np.float32], labels: NDArray[Any], names: Sequence[str]) -> None:
+    """Writes the plots of a classification."""
+    named = np.array(names, dtype=object)
+    write_rows(folder / "confusion.csv", ("actual", "predicted"), zip(named[labels], named[logits.argmax(axis=1)], strict=True))
+    probability = probabilities(logits)
+    write_columns(folder / "roc.csv", roc_curve(probability, labels))
+    write_columns(folder / "precision_recall.csv", precision_recall_curve(probability, labels))
+    write_columns(folder / "calibration.csv", calibration(probability, labels))
+
+
+def write_slices_plot(folder: Path, report: Mapping[str, Any]) -> None:
+    """Writes the score of each slice."""
+    rows = [(f"{one['by']}: {one['slice']}", f"{one[report['metric']]:.6g}", one["rows"]) for one in report["slices"]]
+    write_rows(folder / "slices.csv", ("slice", "score", "rows"), rows)
+
+
+def write_columns(path: Path, columns: Columns | dict[str, NDArray[Any]]) -> None:
+    """Writes numbers, with 6 significant digits."""
+    write_rows(path, list(columns), ([f"{value:.6g}" for value in row] for row in zip(*columns.values(), strict=True)))
+
+
+def write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Writes a CSV with a header."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)

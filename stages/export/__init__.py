@@ -1,0 +1,1 @@
+"""The stage ``export``: turns the trained classifier into ONNX models."""

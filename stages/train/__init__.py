@@ -1,0 +1,1 @@
+"""The stage ``train``: trains the classifier on the tokenized splits."""

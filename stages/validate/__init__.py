@@ -1,0 +1,1 @@
+"""The stage ``validate``: stops the line before anything is trained on bad data, and says why."""

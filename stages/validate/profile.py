@@ -1,0 +1,141 @@
+"""What data looked like, small enough to keep in git: rows, labels, lengths, and the commonest words by hash."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from stages.validate.distributions import Distribution
+from stages.validate.raw import RawSplit
+from stages.validate.text import Keys
+from tuneline.errors import DataError
+from tuneline.files.schemas import Labels
+
+WORDS = 500
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class SplitProfile:
+    """One split.
+
+    Attributes:
+        rows: Rows.
+        labels: Rows per class id, or the distribution of numbers; ``None`` for a split without labels.
+        characters: The distribution of the rows' lengths in characters.
+        words: Hashes of the ``WORDS`` commonest words.
+        known: The share of all its words' occurrences that those make up.
+    """
+
+    rows: int
+    labels: Distribution | None
+    characters: Distribution
+    words: Keys
+    known: float
+
+    @classmethod
+    def of(cls, split: RawSplit, labels: Labels) -> Self:
+        """Profiles one raw split."""
+        words = split.lexicon.most_common(WORDS)
+        return cls(
+            rows=len(split.frame),
+            labels=label_distribution(split, labels) if split.is_labelled else None,
+            characters=Distribution.of_numbers(split.frame["characters"].to_numpy()),
+            words=words,
+            known=split.lexicon.share_in(words),
+        )
+
+
+@dataclass(frozen=True)
+class Profile:
+    """All splits of one version of the data.
+
+    Attributes:
+        names: Class names; ``None`` for a regression.
+        splits: By name.
+    """
+
+    names: tuple[str, ...] | None
+    splits: Mapping[str, SplitProfile]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is written to ``profile.json``."""
+        return {
+            "version": VERSION,
+            "labels": None if self.names is None else list(self.names),
+            "splits": {name: _to_json(split) for name, split in self.splits.items()},
+        }
+
+    def labels_as(self, labels: Labels, split: str) -> Distribution | None:
+        """How labels of a split were spread, by today's ids; ``None`` when it had none or the task was another.
+
+        Classes that there are no more share a last bin, which is empty today.
+        """
+        before = self.splits[split].labels
+        if before is None or self.names is None or labels.names is None:
+            return before if self.names == labels.names else None
+        counts = dict(zip(self.names, before.counts, strict=False))
+        known = [counts.pop(name, 0) for name in labels.names]
+        gone = [sum(counts.values())] if counts else []
+        return Distribution(tuple(float(edge) for edge in range(len(known) - 1 + len(gone))), (*known, *gone))
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Reads the profile of promoted data.
+
+        Raises:
+            DataError: The file was not written by this version of the stage.
+        """
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            if values["version"] != VERSION:
+                raise ValueError(f"version {values['version']} is not {VERSION}")
+            names = None if values["labels"] is None else tuple(values["labels"])
+            return cls(names, {name: _from_json(split) for name, split in values["splits"].items()})
+        except (KeyError, TypeError, ValueError) as error:
+            hint = "Fetch it again (`python -m flows.promotion.reference`), or remove the file."
+            raise DataError(f"{path} is no profile that this version reads: {error}.", hint) from None
+
+
+def label_distribution(split: RawSplit, labels: Labels) -> Distribution:
+    """How labels are spread: over classes, or over percentiles of numbers."""
+    if labels.names is None:
+        return Distribution.of_numbers(split.labels.astype(np.float64))
+    return Distribution.of_classes(split.labels.astype(np.int64), len(labels.names))
+
+
+def _to_json(split: SplitProfile) -> dict[str, Any]:
+    return {
+        "rows": split.rows,
+        "labels": None if split.labels is None else _distribution_to_json(split.labels),
+        "characters": _distribution_to_json(split.characters),
+        "words": {
+            "hashes": [f"{value:016x}" for value in split.words.tolist()],
+            "known": round(split.known, 6),
+        },
+    }
+
+
+def _distribution_to_json(distribution: Distribution) -> dict[str, Any]:
+    return {"edges": list(distribution.edges), "counts": list(distribution.counts)}
+
+
+def _from_json(values: Mapping[str, Any]) -> SplitProfile:
+    words = values["words"]
+    return SplitProfile(
+        rows=int(values["rows"]),
+        labels=None if values["labels"] is None else _distribution_from_json(values["labels"]),
+        characters=_distribution_from_json(values["characters"]),
+        words=np.array([int(value, 16) for value in words["hashes"]], dtype=np.uint64),
+        known=float(words["known"]),
+    )
+
+
+def _distribution_from_json(values: Mapping[str, Any]) -> Distribution:
+    edges, counts = tuple(map(float, values["edges"])), tuple(map(int, values["counts"]))
+    if len(counts) != len(edges) + 1:
+        raise ValueError("a distribution has as many counts as edges and one more")
+    return Distribution(edges, counts)

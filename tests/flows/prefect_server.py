@@ -1,0 +1,157 @@
+"""A Prefect server and workers of the tests' own: free port, SQLite in a temporary folder, real processes."""
+
+import contextlib
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psutil
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    DeploymentFilter,
+    DeploymentFilterId,
+    FlowRunFilter,
+    FlowRunFilterId,
+    LogFilter,
+    LogFilterFlowRunId,
+)
+from prefect.client.schemas.objects import FlowRun, State, TaskRun
+from prefect.events.filters import EventFilter, EventNameFilter
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Cancelling
+
+from flows.runs.processes import MARK
+from flows.server import serve
+from flows.server.deploy import POOL
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def until(condition: Callable[[], Any], seconds: float, what: str) -> Any:
+    """Waits for something that comes true, and returns it."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain for {what}"
+        time.sleep(0.2)
+    return found
+
+
+@dataclass
+class Prefect:
+    """The server, as a test sees it."""
+
+    env: dict[str, str]
+    logs: Path
+    client: SyncPrefectClient
+    workers: list[subprocess.Popen] = field(default_factory=list)
+
+    @property
+    def api(self) -> str:
+        return self.env["PREFECT_API_URL"]
+
+    def start_worker(self) -> subprocess.Popen:
+        with (self.logs / f"worker-{len(self.workers)}.log").open("w") as log:
+            command = ("prefect", "worker", "start", "--pool", POOL, "--name", f"worker-{len(self.workers)}")
+            self.workers.append(serve.start(*command, env=self.env, stdout=log, stderr=log))
+        return self.workers[-1]
+
+    def stop_workers(self) -> None:
+        for worker in self.workers:
+            with serve.ending(worker):
+                pass
+
+    def submit(self, deployment: str, root: Path, **parameters: Any) -> UUID:
+        """Asks for a run of a deployment on a repository of the test's."""
+        found = self.client.read_deployment_by_name(deployment)
+        env = {"env": {"TUNELINE_REPOSITORY": str(root)}}
+        return self.client.create_flow_run_from_deployment(found.id, parameters=parameters, job_variables=env).id
+
+    def run(self, run: UUID) -> FlowRun:
+        return self.client.read_flow_run(run)
+
+    def wait(self, run: UUID, *states: str, seconds: float = 400) -> FlowRun:
+        """Waits until a run is in one of some states; in a final one by default."""
+
+        def arrived() -> FlowRun | None:
+            found = self.run(run)
+            return found if (found.state.name in states if states else found.state.is_final()) else None
+
+        return until(arrived, seconds, f"run {run} to be {' or '.join(states) or 'over'}: {self.run(run).state}; {self.said(run)[-20:]}")
+
+    def runs_of(self, deployment: UUID, *states: str) -> list[FlowRun]:
+        only = DeploymentFilter(id=DeploymentFilterId(any_=[deployment]))
+        found = self.client.read_flow_runs(deployment_filter=only)
+        return [run for run in found if not states or run.state.name in states]
+
+    def states(self, run: UUID) -> list[State]:
+        return self.client.read_flow_run_states(run)
+
+    def tasks(self, run: UUID) -> dict[str, TaskRun]:
+        only = FlowRunFilter(id=FlowRunFilterId(any_=[run]))
+        return {task.name: task for task in self.client.read_task_runs(flow_run_filter=only)}
+
+    def said(self, run: UUID) -> list[str]:
+        """The run's log, as the API has it."""
+        return [log.message for log in self.client.read_logs(LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run])))]
+
+    def cancel(self, run: UUID) -> None:
+        self.client.set_flow_run_state(run, Cancelling())
+
+
+def processes_of(run: FlowRun) -> list[str]:
+    """Command lines of all that a run started and that still runs."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK, "").startswith(run.name) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline()))
+    return found
+
+
+def events(served: Prefect, name: str, run: UUID | None = None) -> list[dict[str, Any]]:
+    """Events of a name that the server has, the latest first; those that one run emitted where it is given."""
+    wanted = EventFilter(event=EventNameFilter(name=[name]))
+    found = served.client.request("POST", "/events/filter", json={"filter": wanted.model_dump(mode="json")}).json()["events"]
+    emitter = f"prefect.flow-run.{run}"
+    return [one for one in found if run is None or emitter in [related["prefect.resource.id"] for related in one["related"]]]
+
+
+def kill_outright(process: subprocess.Popen) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+@contextlib.contextmanager
+def prefect_server(home: Path, **settings: str) -> Iterator[Prefect]:
+    """Serves, with work pool, deployments and automations as ``python -m flows.server.serve`` makes them; without a worker."""
+    port = free_port()
+    home.mkdir(parents=True, exist_ok=True)
+    env = {
+        **serve.settings(f"http://127.0.0.1:{port}/api"),
+        "PREFECT_HOME": str(home),
+        "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "5",
+        # What an automation waited for is forgotten so soon after its time, not after a minute: runs of tests are short.
+        "PREFECT_SERVER_EVENTS_EXPIRED_BUCKET_BUFFER": "PT1S",
+        "PREFECT_SERVER_UI_ENABLED": "false",
+        **settings,
+    }
+    with (home / "server.log").open("w") as log, serve.server("127.0.0.1", port, env, stdout=log, stderr=log):
+        serve.deploy(env)
+        with temporary_settings({PREFECT_API_URL: env["PREFECT_API_URL"]}), get_client(sync_client=True) as client:
+            served = Prefect(env, home, client)
+            try:
+                yield served
+            finally:
+                served.stop_workers()

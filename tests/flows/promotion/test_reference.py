@@ -1,0 +1,80 @@
+"""What the data of the model in production looked like reaches the next run's checks, whatever is in production then."""
+
+import json
+import shutil
+
+import pytest
+
+from flows.promotion.reference import REFERENCE, take_reference
+from flows.promotion.rollback import rollback
+from flows.runs.processes import ProgramError
+from tests.flows.conftest import sh
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def committed(toy, branch: str, path: str) -> dict | None:
+    text = toy.show(branch, path)
+    return None if text is None else json.loads(text)
+
+
+def newest(toy) -> str:
+    return sh("git", "branch", "--list", "runs/*", "--sort=-committerdate", "--format=%(refname:short)", cwd=toy.root).split()[0]
+
+
+def test_before_the_first_promotion_there_is_nothing_to_compare_with(toy, registry, line):
+    assert take_reference(line, registry, "production") is None
+    assert not (toy.root / REFERENCE).exists()
+
+
+def test_the_profile_is_that_of_the_data_in_production(toy, registry, line, promoted):
+    assert take_reference(line, registry, "production").name == "v0.1.0"
+    assert json.loads((toy.root / REFERENCE).read_text()) == promoted
+
+
+def test_a_line_without_the_folder_is_left_alone(toy, registry, line, promoted):
+    shutil.rmtree(toy.root / "data" / "reference")
+    assert take_reference(line, registry, "production") is None
+    assert not (toy.root / "data" / "reference").exists()
+
+
+def test_a_profile_that_is_lost_is_an_error_before_anything_is_trained(toy, registry, line, promoted):
+    """Checks that the settings ask for would silently not run."""
+    shutil.rmtree(toy.root / ".dvc" / "cache")
+    with pytest.raises(ProgramError, match=r"Fetching reports/checks/profile\.json of v0\.1\.0"):
+        take_reference(line, registry, "production")
+
+
+def test_a_person_takes_it_with_one_command(toy, promoted, root):
+    said = sh("python", "-m", "flows.promotion.reference", cwd=root, env={"TUNELINE_REPOSITORY": str(toy.root)})
+    assert said.startswith("data/reference/profile.json is that of onnx v0.1.0")
+    assert json.loads((toy.root / REFERENCE).read_text()) == promoted
+
+
+def test_runs_are_checked_against_what_is_in_production_then(run, served, toy, registry):
+    """Promotion, the next run, a better model on other data, and the way back."""
+    run(promote=True)
+    assert registry.in_stage("production").name == "v0.1.0"
+    assert committed(toy, newest(toy), str(REFERENCE)) is None, "the first had nothing to be compared with"
+
+    again = run(promote=True)
+    tasks = served.tasks(again.id)
+    assert tasks["train"].state.name == "Restored", "another reference changes figures of the data, not the data: no training"
+    assert "gate" not in tasks, "the model in production is not compared with itself"
+    assert "which is or was in production" in sh("git", "log", "-1", "--format=%B", newest(toy), cwd=toy.root)
+    assert committed(toy, newest(toy), "metrics/validate.json")["train_promoted_rows"] == 1
+
+    run(task="strong", overrides=["data.rows=900"])
+    assert registry.in_stage("production").name == "v0.2.0"
+    assert committed(toy, newest(toy), "metrics/validate.json")["train_promoted_rows"] == 1.5
+    first, second = (registry.version(name).commit for name in ("v0.1.0", "v0.2.0"))
+    assert committed(toy, second, str(REFERENCE))["splits"]["train"]["rows"] == 600, "the commit names what it was compared with"
+    assert sh("git", "status", "--porcelain", cwd=toy.root) == ""
+
+    run(overrides=["data.rows=450"], promote=False)
+    assert committed(toy, newest(toy), "metrics/validate.json")["train_promoted_rows"] == 0.5
+
+    rollback(registry, "production", None, "The test says so.")
+    run(task="strong", overrides=["data.rows=900"])
+    assert committed(toy, newest(toy), "metrics/validate.json")["train_promoted_rows"] == 1.5, "compared with the first again"
+    assert registry.in_stage("production").commit == first, "what a person rolled back from does not come back by itself"

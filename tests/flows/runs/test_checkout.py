@@ -1,0 +1,183 @@
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import psutil
+import pytest
+
+from flows.runs import checkout as checkouts
+from flows.runs.checkout import isolated
+from flows.runs.leftovers import KEPT
+from flows.runs.locks import BusyError
+from flows.runs.repository import GitError, Repository, dvc_config
+from tests.flows.conftest import sh
+
+
+def fail_in(toy: Repository, name: str, *, checkpoint: str | None = None, **work) -> None:
+    """Leaves behind what a run leaves that fails."""
+    with pytest.raises(RuntimeError), isolated(toy, name, "main", **work) as checkout:
+        if checkpoint:
+            (checkout.path / "checkpoints").mkdir(exist_ok=True)
+            (checkout.path / "checkpoints" / "step.json").write_text(checkpoint)
+        raise RuntimeError
+    os.utime(checkout.path, ns=(time.time_ns(),) * 2)
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie is not: an orphan's may stay where nobody reaps (a container without an init)."""
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def test_a_run_does_not_see_what_a_person_is_doing(toy):
+    (toy.root / "params.yaml").write_text("seed: 1\n")
+    (toy.root / "new.txt").touch()
+    with isolated(toy, "run", "main") as checkout:
+        assert "seed: 42" in (checkout.path / "params.yaml").read_text()
+        assert not (checkout.path / "new.txt").exists()
+    assert sh("git", "status", "--porcelain", cwd=toy.root).split() == ["M", "params.yaml", "??", "new.txt"]
+
+
+def test_a_checkout_goes_away_after_success(toy):
+    with isolated(toy, "run", "main") as checkout:
+        assert checkout.path.is_dir()
+    assert not checkout.path.exists()
+    assert sh("git", "worktree", "list", cwd=toy.root).count("\n") == 1
+    assert [file.name for file in toy.state.iterdir()] == ["checkouts.lock"]
+
+
+def test_a_checkout_stays_after_a_failure_and_the_next_attempt_goes_on_in_it(toy):
+    fail_in(toy, "run", checkpoint="10")
+    with isolated(toy, "run", "main") as checkout:
+        assert checkout.resumed
+        assert (checkout.path / "checkpoints" / "step.json").read_text() == "10"
+
+
+def test_another_attempt_keeps_the_commit_of_the_first(toy):
+    fail_in(toy, "run")
+    first = toy.resolve("main")
+    sh("git", "commit", "--quiet", "--allow-empty", "--message=Later", cwd=toy.root)
+    with isolated(toy, "run", "main") as checkout:
+        assert checkout.work.commit == first != toy.resolve("main")
+
+
+def test_only_the_last_failures_are_kept(toy):
+    for number in range(KEPT + 3):
+        fail_in(toy, f"run-{number}")
+    left = {path.name for path in toy.state.iterdir() if path.is_dir()}
+    assert left == {f"run-{number}" for number in range(2, KEPT + 3)}
+    assert sh("git", "worktree", "list", cwd=toy.root).count("\n") == 1 + len(left)
+
+
+def test_the_next_run_takes_over_the_checkpoints_of_one_that_ended_early(toy):
+    fail_in(toy, "first", checkpoint="10")
+    with isolated(toy, "second", "main") as checkout:
+        assert checkout.adopted == "first"
+        assert (checkout.path / "checkpoints" / "step.json").read_text() == "10"
+    assert not (toy.state / "first" / "checkpoints").exists(), "one run writes a checkpoint at a time"
+
+
+def test_checkpoints_of_other_work_are_left_to_it(toy):
+    fail_in(toy, "other", checkpoint="other", overrides=("seed=2",))
+    with isolated(toy, "next", "main", ("seed=1",)) as checkout:
+        assert checkout.adopted is None
+    assert (toy.state / "other" / "checkpoints").is_dir()
+
+
+def test_a_run_that_is_alive_keeps_its_checkpoints_and_its_checkout(toy):
+    with isolated(toy, "alive", "main") as alive:
+        (alive.path / "checkpoints").mkdir()
+        for number in range(KEPT + 2):
+            fail_in(toy, f"run-{number}")
+        with isolated(toy, "next", "main") as checkout:
+            assert checkout.adopted is None
+        assert (alive.path / "checkpoints").is_dir()
+
+
+def test_one_run_is_never_in_two_processes(toy, monkeypatch):
+    monkeypatch.setattr(checkouts, "ATTEMPT_WAIT", 0.1)
+    with isolated(toy, "run", "main"), pytest.raises(BusyError), isolated(toy, "run", "main"):
+        pass
+
+
+def test_a_killed_run_is_found_dead_and_what_is_left_of_it_is_ended(toy, root):
+    """The guardian of the run is killed with it: only the mark on its processes is left to find them by."""
+    flow = f"""
+        import os, signal, sys, time
+        sys.path.insert(0, {str(root)!r})
+        from pathlib import Path
+        from flows.runs.checkout import isolated
+        from flows.runs.processes import Programs
+        from flows.runs.repository import Repository
+        def kill(line):
+            print(line, flush=True)
+            os.kill(programs._guardian.pid, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+        with isolated(Repository(Path({str(toy.root)!r})), "killed", "main") as checkout:
+            with Programs(checkout.path, "killed", lock=checkout.lock, preload=False) as programs:
+                programs.run(["sh", "-c", "setsid sleep 600 & echo $!; sleep 600"], "It", kill)
+    """
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(flow)], stdout=subprocess.PIPE, text=True)
+    orphan = int(process.stdout.readline())
+    assert process.wait() == -signal.SIGKILL
+    assert is_alive(orphan)
+    with isolated(toy, "next", "main"):
+        pass
+    assert not is_alive(orphan)
+    process.stdout.close()
+
+
+def test_a_half_made_checkout_is_made_anew(toy):
+    fail_in(toy, "run")
+    (toy.state / "run.json").unlink()
+    (toy.state / "run" / "params.yaml").unlink()
+    with isolated(toy, "run", "main") as checkout:
+        assert not checkout.resumed
+        assert (checkout.path / "params.yaml").exists()
+
+
+def test_half_a_lock_file_is_not_carried_on(toy):
+    fail_in(toy, "run")
+    (toy.state / "run" / "dvc.lock").write_text("schema: '2.0'\nstages:\n  download:\n    cmd: 'pyth")
+    with isolated(toy, "run", "main") as checkout:
+        assert not (checkout.path / "dvc.lock").exists()
+
+
+def test_a_ref_that_names_nothing_is_said_plainly(toy):
+    with pytest.raises(GitError, match="'no-such-branch' names no commit"), isolated(toy, "run", "no-such-branch"):
+        pass
+    assert not (toy.state / "run").exists()
+
+
+def test_an_option_is_no_ref(toy):
+    with pytest.raises(GitError), isolated(toy, "run", "--help"):
+        pass
+
+
+def test_a_ref_of_a_remote_is_fetched(toy, tmp_path):
+    sh("git", "clone", "--quiet", str(toy.root), "clone", cwd=tmp_path)
+    sh("git", "commit", "--quiet", "--allow-empty", "--message=Later", cwd=toy.root)
+    clone = Repository(tmp_path / "clone")
+    assert clone.resolve("origin/main") == toy.resolve("main") != clone.resolve("main")
+
+
+def test_the_cache_is_shared_and_relative_remotes_still_point_where_they_did(toy):
+    sh("dvc", "remote", "add", "--default", "shelf", "../shelf", cwd=toy.root)
+    sh("dvc", "remote", "add", "--local", "mine", "../mine", cwd=toy.root)
+    sh("git", "commit", "--quiet", "--all", "--message=A remote", cwd=toy.root)
+    with isolated(toy, "run", "main") as checkout:
+        config = dvc_config(checkout.path)
+        assert config["cache"]["dir"] == str(toy.root / ".dvc" / "cache")
+        assert config["remote"]["shelf"]["url"] == str(toy.root.parent / "shelf")
+        assert config["remote"]["mine"]["url"] == str(toy.root.parent / "mine")
+        assert sh("git", "status", "--porcelain", cwd=checkout.path) == ""
+
+
+def test_a_checkout_lost_from_disk_does_not_stop_the_next_run(toy):
+    fail_in(toy, "run")
+    shutil.rmtree(toy.state / "run")
+    with isolated(toy, "next", "main"), pytest.raises(RuntimeError), isolated(toy, "run", "main"):
+        raise RuntimeError

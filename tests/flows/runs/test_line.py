@@ -1,0 +1,125 @@
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from flows.runs.line import Line, OverridesError, compose
+from flows.runs.processes import ProgramError, Programs
+from flows.runs.repository import dvc_config
+from tests.flows.conftest import sh
+
+
+@pytest.fixture
+def seen() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def line(toy, seen):
+    with Programs(toy.root, "test-line") as programs:
+        yield Line(programs, seen.append, lock_wait=20)
+
+
+def test_the_stages_are_those_of_the_checkout_in_an_order_that_can_run(line):
+    stages = line.graph().stages
+    assert set(stages) == {"download", "tokenize", "validate", "train", "evaluate", "export", "compare"}
+    assert stages.index("download") < stages.index("tokenize") < stages.index("validate") < stages.index("train")
+    assert stages.index("compare") == 6
+
+
+def set_params(toy, old: str, new: str) -> None:
+    """Data that no run of the template has seen: DVC would restore theirs from its cache."""
+    path = toy.root / "params.yaml"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+
+
+def test_a_stage_runs_then_is_skipped_then_is_restored(line, toy, seen):
+    set_params(toy, "rows: 600", "rows: 599")
+    assert line.reproduce("download") == "ran"
+    assert line.reproduce("download") == "skipped"
+    (toy.root / "dvc.lock").unlink()
+    assert line.reproduce("download") == "restored"
+    assert not [said for said in seen if "git add" in said]
+
+
+def test_a_failed_stage_says_why(line, toy):
+    set_params(toy, "fails: 0, counter: null", "fails: 1, counter: attempts")
+    with pytest.raises(ProgramError, match=r"(?s)Stage 'download' ended.*download: the network is down"):
+        line.reproduce("download")
+
+
+def hold_lock(toy, seconds: float) -> subprocess.Popen:
+    """Another DVC at work: what holds its lock is a process of its own."""
+    script = f"""
+        import time
+        from dvc.repo import Repo
+        with Repo({str(toy.root)!r}).lock:
+            print("held", flush=True)
+            time.sleep({seconds})
+    """
+    holder = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    return holder
+
+
+def test_a_busy_lock_is_waited_for(line, toy, seen):
+    set_params(toy, "rows: 600", "rows: 598")
+    with hold_lock(toy, 6):
+        assert line.reproduce("download") == "ran"
+    assert any("waiting for it" in said for said in seen)
+
+
+def test_a_lock_is_not_waited_for_for_ever(toy, seen):
+    with Programs(toy.root, "test-line") as programs, hold_lock(toy, 600) as holder:
+        with pytest.raises(ProgramError, match="Unable to acquire lock"):
+            Line(programs, seen.append, lock_wait=0).reproduce("download")
+        holder.kill()
+
+
+def test_data_from_outside_comes_from_the_cache_and_else_from_the_remote(line, toy, tmp_path):
+    sh("dvc", "remote", "add", "--default", "shelf", str(tmp_path / "shelf"), cwd=toy.root)
+    (toy.root / "source.csv").write_text("a,b\n")
+    sh("dvc", "add", "--quiet", "source.csv", cwd=toy.root)
+    sh("dvc", "push", "--quiet", cwd=toy.root)
+    sources = line.graph().sources
+    assert sources == ("source.csv.dvc",)
+    (toy.root / "source.csv").unlink()
+    line.restore(sources)
+    assert (toy.root / "source.csv").exists()
+    (toy.root / "source.csv").unlink()
+    sh("rm", "-rf", ".dvc/cache", cwd=toy.root)
+    line.restore(sources)
+    assert (toy.root / "source.csv").read_text() == "a,b\n"
+
+
+def test_data_from_outside_that_is_nowhere_is_an_error(line, toy):
+    (toy.root / "source.csv").write_text("a,b\n")
+    sh("dvc", "add", "--quiet", "source.csv", cwd=toy.root)
+    (toy.root / "source.csv").unlink()
+    sh("rm", "-rf", ".dvc/cache", cwd=toy.root)
+    with pytest.raises(ProgramError, match=r"source\.csv\.dvc"):
+        line.restore(("source.csv.dvc",))
+
+
+@pytest.mark.parametrize("overrides", [("task=strong",), ("task=weak", "train.steps=7", "seed=1"), ("model.skill=0.55",)])
+def test_parameters_are_set_as_dvc_sets_them(toy, overrides):
+    flags = [flag for override in overrides for flag in ("--set-param", override)]
+    sh("dvc", "exp", "run", "--queue", "--name=theirs", *flags, cwd=toy.root)
+    stash = sh("git", "rev-parse", "refs/exps/celery/stash", cwd=toy.root).strip()
+    theirs = sh("git", "show", f"{stash}:params.yaml", cwd=toy.root)
+    compose(toy.root, dvc_config(toy.root), overrides)
+    assert (toy.root / "params.yaml").read_text() == theirs
+
+
+def test_parameters_can_be_set_without_hydra(toy):
+    sh("dvc", "config", "hydra.enabled", "false", cwd=toy.root)
+    compose(toy.root, dvc_config(toy.root), ["train.steps=7"])
+    assert "steps: 7" in (toy.root / "params.yaml").read_text()
+
+
+@pytest.mark.parametrize("override", ["train.no_such_key=1", "task=no_such_task", "train.steps==="])
+def test_a_parameter_that_does_not_exist_is_refused(toy, override):
+    with pytest.raises(OverridesError, match="Parameters"):
+        compose(toy.root, dvc_config(toy.root), [override])

@@ -1,0 +1,237 @@
+"""Real processes, real signals. What a run starts never outlives it."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import uuid
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows.runs.locks import BusyError, locked
+from flows.runs.processes import MARK, ProgramError, Programs, environment
+
+TRAINING = """
+import pathlib, signal, sys, time
+def save(*_):
+    time.sleep(0.3)
+    pathlib.Path("checkpoint").write_text("saved")
+    print("checkpoint saved", flush=True)
+    sys.exit(75)
+signal.signal(signal.SIGTERM, save)
+print("training", flush=True)
+pathlib.Path("started").touch()
+while True:
+    time.sleep(0.05)
+"""
+LAUNCHER = """
+import subprocess, sys
+sys.exit(subprocess.Popen([sys.executable, "training.py"], start_new_session=True).wait())
+"""
+
+
+@pytest.fixture
+def place(tmp_path) -> Path:
+    (tmp_path / "training.py").write_text(TRAINING)
+    (tmp_path / "launcher.py").write_text(LAUNCHER)
+    return tmp_path
+
+
+@pytest.fixture
+def mark() -> str:
+    return f"test-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def programs(place, mark):
+    with Programs(place, mark, preload=False) as programs:
+        yield programs
+
+
+def alive(mark: str) -> list[str]:
+    """Command lines of what carries the mark."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline()))
+    return found
+
+
+def until(condition, seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+class Cancelled(BaseException):
+    """As Prefect raises it."""
+
+
+def cancel_when(file: Path):
+    """A line handler that raises as a cancellation would, once training has begun."""
+
+    def on_line(line: str) -> None:
+        if line == "training":
+            raise Cancelled
+
+    return on_line
+
+
+def test_output_arrives_line_by_line_while_the_program_runs(programs):
+    seen = []
+    script = "import time; print('one', flush=True); time.sleep(0.5); print('two')"
+    programs.run([sys.executable, "-c", script], "A script", lambda line: seen.append((line, time.monotonic())))
+    assert [line for line, _ in seen] == ["one", "two"]
+    assert seen[1][1] - seen[0][1] > 0.3
+
+
+def test_output_and_errors_come_in_order_to_the_last_byte(programs):
+    seen = []
+    script = "import sys\nfor i in range(20000): print(i, file=[sys.stdout, sys.stderr][i % 2], flush=True)"
+    programs.run([sys.executable, "-c", script], "A script", seen.append)
+    assert seen == [str(number) for number in range(20000)]
+
+
+def test_an_error_ends_with_the_last_lines(programs):
+    with pytest.raises(ProgramError, match=r"(?s)Stage 'train' ended with exit code 3\.\nline 2\nline 3$"):
+        programs.run(["sh", "-c", "for i in 1 2 3; do echo line $i; done; exit 3"], "Stage 'train'", lambda _line: None, keep=2)
+
+
+def test_a_signal_that_ended_a_program_is_named(programs):
+    with pytest.raises(ProgramError, match="was ended by SIGKILL"):
+        programs.run(["sh", "-c", "kill -9 $$"], "Stage 'train'", lambda _line: None)
+
+
+def test_a_missing_program_is_an_error_not_a_hang(programs):
+    with pytest.raises(ProgramError, match="no-such-program"):
+        programs.run(["no-such-program"], "It", lambda _line: None)
+
+
+def test_arguments_are_not_a_shells(programs):
+    assert programs.run(["echo", "$(id); `id`"], "Echo", lambda _line: None) == ("$(id); `id`",)
+
+
+def test_programs_do_not_see_the_flows_prefect(place, mark, monkeypatch):
+    monkeypatch.setenv("PREFECT_API_KEY", "secret")
+    monkeypatch.setenv("PYTHONPATH", "/flows")
+    assert not {"PREFECT_API_KEY", "PYTHONPATH"} & set(environment())
+
+
+def test_stages_find_the_python_that_runs_the_flow(programs):
+    script = "import sys; print(sys.executable)"
+    assert programs.run(["python", "-c", script], "Python", lambda _line: None) == (sys.executable,)
+
+
+def test_cancelling_ends_a_training_in_a_session_of_its_own_after_its_checkpoint(programs, place, mark):
+    started = time.monotonic()
+    with pytest.raises(Cancelled):
+        programs.run([sys.executable, "launcher.py"], "Training", cancel_when(place / "started"))
+    assert time.monotonic() - started < 10
+    assert (place / "checkpoint").read_text() == "saved"
+    assert [line for line in alive(mark) if "guardian" not in line] == []
+
+
+def test_the_last_words_of_a_cancelled_program_reach_the_log(programs, place):
+    seen = []
+
+    def on_line(line: str) -> None:
+        seen.append(line)
+        if line == "training":
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        programs.run([sys.executable, "training.py"], "Training", on_line)
+    assert seen == ["training", "checkpoint saved"]
+
+
+def test_the_next_program_runs_after_a_cancelled_one(programs, place):
+    with pytest.raises(Cancelled):
+        programs.run([sys.executable, "training.py"], "Training", cancel_when(place / "started"))
+    assert programs.run(["echo", "well"], "Echo", lambda _line: None) == ("well",)
+
+
+def test_what_a_program_leaves_in_the_background_ends_with_it(programs, mark):
+    programs.run(["sh", "-c", "setsid sleep 600 & sleep 600 & echo done"], "A script", lambda _line: None)
+    assert [line for line in alive(mark) if "sleep" in line] == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_flow_that_is_killed_takes_its_training_along(place, mark, how, root):
+    """SIGKILL leaves the flow no say: the guardian sees the pipe close."""
+    flow = f"""
+        import sys
+        sys.path.insert(0, {str(root)!r})
+        from pathlib import Path
+        from flows.runs.processes import Programs
+        with Programs(Path("."), {mark!r}, preload=False) as programs:
+            programs.run([sys.executable, "launcher.py"], "Training", print)
+    """
+    flow_process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(flow)], cwd=place, stdout=subprocess.DEVNULL)
+    until((place / "started").exists)
+    flow_process.send_signal(how)
+    flow_process.wait()
+    until(lambda: not alive(mark))
+    assert (place / "checkpoint").read_text() == "saved", "it was asked, not just killed"
+
+
+def test_a_killed_guardian_leaves_no_command(place, mark):
+    with Programs(place, mark, preload=False) as programs:
+
+        def kill_guardian(line: str) -> None:
+            programs._guardian.kill()
+
+        with pytest.raises(RuntimeError, match="guardian"):
+            programs.run(["sh", "-c", "echo hello; sleep 600"], "A script", kill_guardian)
+        until(lambda: not alive(mark))
+
+
+def test_a_program_that_will_not_end_is_killed(place, mark, monkeypatch):
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('training', flush=True); time.sleep(600)"
+    monkeypatch.setenv("TUNELINE_GRACE", "1")
+    with Programs(place, mark, preload=False) as programs, pytest.raises(Cancelled):
+        programs.run([sys.executable, "-c", deaf], "Training", cancel_when(place / "started"))
+    assert alive(mark) == []
+
+
+def test_a_run_holds_its_lock_until_its_last_process_has_ended(place, mark, root):
+    """Else the next attempt would begin while this one still writes its checkpoint."""
+    flow = f"""
+        import sys
+        sys.path.insert(0, {str(root)!r})
+        from pathlib import Path
+        from flows.runs.locks import locked
+        from flows.runs.processes import Programs
+        with locked(Path("run.lock"), wait=0) as lock, Programs(Path("."), {mark!r}, lock=lock, preload=False) as programs:
+            programs.run([sys.executable, "training.py"], "Training", print)
+    """
+    flow_process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(flow)], cwd=place, stdout=subprocess.DEVNULL)
+    until((place / "started").exists)
+    flow_process.kill()
+    flow_process.wait()
+    with pytest.raises(BusyError), locked(place / "run.lock", wait=0):
+        pass
+    with locked(place / "run.lock", wait=20):
+        assert (place / "checkpoint").exists()
+
+
+def test_dvc_runs_as_it_does_from_the_command_line(programs, toy):
+    programs.cwd = toy.root
+    seen = []
+    programs.run(["dvc", "stage", "list", "--name-only"], "Stages", seen.append)
+    assert seen == ["download", "tokenize", "validate", "train", "evaluate", "export", "compare"]
+    with pytest.raises(ProgramError, match="no-such-stage"):
+        programs.run(["dvc", "repro", "no-such-stage"], "It", seen.append)
+
+
+def test_file_descriptors_are_given_back(place, mark):
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        with Programs(place, mark, preload=False) as programs:
+            programs.run(["true"], "It", lambda _line: None)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -1,0 +1,69 @@
+"""A server that was away for long does not take a run to be under way for ever."""
+
+from datetime import timedelta
+
+import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Completed, Pending, Running
+
+from flows.server import heartbeats
+from tests.flows.prefect_server import prefect_server, until
+
+
+@pytest.fixture
+def runs(served):
+    """Runs of a deployment, each brought into a state by hand: none of them sends a heartbeat of its own."""
+    deployment = served.client.read_deployment_by_name("train/train-nightly")
+    made = []
+
+    def make(*states):
+        run = served.client.create_flow_run_from_deployment(deployment.id)
+        made.append(run.id)
+        for state in states:
+            served.client.set_flow_run_state(run.id, state, force=True)
+        return served.run(run.id)
+
+    yield make
+    for run in made:
+        served.client.set_flow_run_state(run, Completed(), force=True)
+
+
+def heartbeats_of(served, run) -> list:
+    wanted = {"filter": {"event": {"name": ["prefect.flow-run.heartbeat"]}, "resource": {"id": [f"prefect.flow-run.{run.id}"]}}}
+    return served.client.request("POST", "/events/filter", json=wanted).json()["events"]
+
+
+def test_runs_that_are_under_way_are_given_a_heartbeat_and_no_others(served, runs, monkeypatch):
+    monkeypatch.setattr(heartbeats, "SILENCE", timedelta(0))
+    going, waiting, over = runs(Pending(), Running()), runs(), runs(Running(), Completed())
+    expected = {run.id for run in heartbeats.expect_heartbeats(served.client)}
+    assert going.id in expected
+    assert not expected & {waiting.id, over.id}
+    [event] = until(lambda: heartbeats_of(served, going), 60, "the heartbeat")
+    assert event["related"][0]["prefect.resource.name"] == "train"
+
+
+def test_a_run_that_just_began_needs_none(served, runs):
+    fresh = runs(Pending(), Running())
+    assert fresh.id not in {run.id for run in heartbeats.expect_heartbeats(served.client)}
+
+
+def test_a_server_that_does_not_answer_is_said_and_no_error(monkeypatch, capsys):
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        heartbeats.main()
+    assert "The server was not asked" in capsys.readouterr().err
+
+
+@pytest.mark.slow  # a server of its own, and three heartbeats
+@pytest.mark.timeout(400)
+def test_a_run_that_stays_silent_crashes_and_is_picked_up(tmp_path, homes, bytecode, monkeypatch):
+    """The server that the tests share forgets what it waits for too soon to notice silence."""
+    monkeypatch.setattr(heartbeats, "SILENCE", timedelta(0))
+    with prefect_server(tmp_path / "home", PREFECT_SERVER_EVENTS_EXPIRED_BUCKET_BUFFER="PT60S") as served:
+        deployment = served.client.read_deployment_by_name("train/train-nightly")
+        run = served.client.create_flow_run_from_deployment(deployment.id).id
+        for state in (Pending(), Running()):
+            served.client.set_flow_run_state(run, state, force=True)
+        heartbeats.expect_heartbeats(served.client)
+        for name in ("Crashed", "AwaitingRetry"):
+            until(lambda name=name: [state for state in served.states(run) if state.name == name], 200, name)

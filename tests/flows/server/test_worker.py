@@ -1,0 +1,142 @@
+"""A worker's clone of the line's repository: made whole or not at all, kept up to date, shared by workers of one machine."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from flows.runs.repository import GitError, dvc_config
+from flows.server import worker
+from tests.conftest import ROOT
+from tests.flows.conftest import sh
+from tests.flows.prefect_server import until
+
+
+@pytest.fixture
+def origin(tmp_path, monkeypatch):
+    """A repository with what makes one a line's, and a place for a worker's clone of it."""
+    root = tmp_path / "origin"
+    (root / "conf").mkdir(parents=True)
+    (root / ".dvc").mkdir()
+    (root / ".dvc" / "config").write_text("[core]\n    analytics = false\n")
+    (root / ".dvc" / ".gitignore").write_text("/config.local\n/tmp\n/cache\n")
+    sh("git", "init", "--quiet", "--initial-branch=main", cwd=root)
+    save(root, attempts=4)
+    monkeypatch.setenv("TUNELINE_ORIGIN", str(root))
+    monkeypatch.setenv("TUNELINE_REPOSITORY", str(tmp_path / "volume" / "line"))
+    return root
+
+
+def save(root, attempts):
+    (root / "conf" / "flows.yaml").write_text(f"max_attempts: {attempts}\n")
+    sh("git", "add", "--all", cwd=root)
+    sh("git", "commit", "--quiet", "--message=Settings", cwd=root)
+
+
+def settings_of(repository) -> str:
+    return (repository.root / "conf" / "flows.yaml").read_text()
+
+
+def test_the_clone_is_made_where_it_is_missing_and_knows_where_results_go(origin, tmp_path, monkeypatch):
+    monkeypatch.setenv("TUNELINE_DVC_REMOTE", str(tmp_path / "artifacts"))
+    repository = worker.prepare()
+    assert repository.root == tmp_path / "volume" / "line"
+    assert repository.resolve("origin/main") == sh("git", "rev-parse", "main", cwd=origin).strip()
+    config = dvc_config(repository.root)
+    assert config["remote"][config["core"]["remote"]]["url"] == str(tmp_path / "artifacts")
+    assert sh("git", "status", "--porcelain", cwd=repository.root) == ""
+
+
+def test_settings_are_those_of_origin_at_the_next_start(origin):
+    worker.prepare()
+    save(origin, attempts=7)
+    assert settings_of(worker.prepare()) == "max_attempts: 7\n"
+
+
+def test_a_worker_starts_with_the_clone_it_has_while_origin_is_away(origin, capsys):
+    worker.prepare()
+    origin.rename(origin.with_name("away"))
+    assert settings_of(worker.prepare()) == "max_attempts: 4\n"
+    assert "Going on with the clone as it is" in capsys.readouterr().err
+
+
+def test_a_clone_that_was_cut_off_is_made_again(origin, tmp_path):
+    (tmp_path / "volume" / ".line.partial" / ".git").mkdir(parents=True)
+    assert settings_of(worker.prepare()) == "max_attempts: 4\n"
+    assert sorted(path.name for path in (tmp_path / "volume").iterdir()) == ["line", "line.lock"]
+
+
+def test_workers_that_share_a_clone_make_it_once(origin, capsys):
+    with ThreadPoolExecutor(4) as pool:
+        clones = [future.result() for future in [pool.submit(worker.prepare) for _ in range(4)]]
+    assert len({clone.root for clone in clones}) == 1
+    assert capsys.readouterr().out.count("Cloning") == 1
+
+
+def test_what_is_in_the_way_of_a_clone_is_not_removed(origin, tmp_path):
+    (tmp_path / "volume" / "line").mkdir(parents=True)
+    (tmp_path / "volume" / "line" / "thesis.txt").write_text("years of work")
+    with pytest.raises(GitError, match="neither a clone nor empty"):
+        worker.prepare()
+    assert (tmp_path / "volume" / "line" / "thesis.txt").exists()
+
+
+def test_without_a_line_the_error_says_what_to_set(tmp_path, monkeypatch):
+    monkeypatch.setenv("TUNELINE_REPOSITORY", str(tmp_path))
+    monkeypatch.delenv("TUNELINE_ORIGIN", raising=False)
+    with pytest.raises(GitError, match="TUNELINE_ORIGIN"):
+        worker.prepare()
+
+
+@pytest.mark.parametrize("wrong", ["max_attempts: many\n", "max_atempts: 4\n"])
+def test_wrong_settings_end_the_worker_at_its_start(origin, monkeypatch, wrong):
+    (origin / "conf" / "flows.yaml").write_text(wrong)
+    sh("git", "commit", "--quiet", "--all", "--message=Wrong", cwd=origin)
+    with pytest.raises(SystemExit, match=wrong.partition(":")[0]):
+        worker.main()
+
+
+LEAVES_A_RUN = """
+import os, signal, subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", '''
+import os, pathlib, time
+parent = os.getppid()
+pathlib.Path("began").touch()
+while os.getppid() == parent:
+    time.sleep(0.1)
+time.sleep(1)
+pathlib.Path("saved").touch()
+'''], start_new_session=True)
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+time.sleep(60)
+"""
+
+
+ENDS_BY_SIGINT = """
+import os, pathlib, signal, time
+signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+pathlib.Path("began").touch()
+time.sleep(60)
+"""
+
+
+def test_a_worker_that_a_script_started_in_the_background_can_be_stopped(tmp_path):
+    """Such a process ignores SIGINT, which Prefect's worker sends itself when it is to end."""
+    code = f"import sys; from flows.server.worker import stay; stay([sys.executable, '-c', {ENDS_BY_SIGINT!r}])"
+    command = ["sh", "-c", 'trap "" INT; exec "$@"', "-", sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as entry:
+        until((tmp_path / "began").exists, 60, "the worker")
+        entry.terminate()
+        entry.wait(30)
+
+
+def test_a_worker_that_is_stopped_stays_until_its_runs_have_saved(tmp_path):
+    """As Prefect's worker does, the program ends at once; what it started notices that and needs a second."""
+    code = f"import sys; from flows.server.worker import stay; sys.exit(stay([sys.executable, '-c', {LEAVES_A_RUN!r}]))"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as entry:
+        until((tmp_path / "began").exists, 60, "the run")
+        entry.terminate()
+        assert entry.wait(30) == 0
+    assert (tmp_path / "saved").exists()

@@ -1,0 +1,192 @@
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from onnx import numpy_helper
+
+import stages.export.__main__
+from stages.compare.__main__ import main
+from tests.conftest import ROOT
+from tests.small_line import change_params, write_line
+from tuneline.errors import DataError, GateError
+
+GENEROUS = {"compare.int8.min_agreement": 0.8, "compare.int8.max_metric_drop": 0.2}
+
+
+@pytest.fixture(scope="module", params=["classification", "regression"])
+def exported(request, tmp_path_factory):
+    """The root of a project in which ``export`` has run."""
+    return exported_line(tmp_path_factory.mktemp(request.param), request.param == "regression")
+
+
+def exported_line(folder, regression):
+    write_line(folder, regression, GENEROUS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        stages.export.__main__.main()
+    return folder
+
+
+@pytest.fixture
+def project(exported, tmp_path, monkeypatch):
+    """A copy of it, to be inside."""
+    folder = tmp_path / "project"
+    shutil.copytree(exported, folder, symlinks=True)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def metric(project):
+    return "pearson" if "regression" in (project / "models/candidates/export.json").read_text() else "accuracy"
+
+
+def metrics(project):
+    return json.loads((project / "metrics/compare.json").read_text())
+
+
+def report(project):
+    return json.loads((project / "reports/compare/comparison.json").read_text())
+
+
+def published(project):
+    return {path.name for path in (project / "models/onnx").glob("*")}
+
+
+def spoil(path):
+    """Turns the signs of the last weights round: a model that loads and answers, wrongly."""
+    model = onnx.load(path)
+    for tensor in model.graph.initializer:
+        if tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.dims) == 2:
+            tensor.CopyFrom(numpy_helper.from_array(-numpy_helper.to_array(tensor), tensor.name))
+        elif tensor.data_type == onnx.TensorProto.INT8 and len(tensor.dims) == 2:
+            values = numpy_helper.to_array(tensor).astype(np.int32)
+            tensor.CopyFrom(numpy_helper.from_array((-values).clip(-127, 127).astype(np.int8), tensor.name))
+    onnx.save(model, path)
+
+
+def test_models_that_predict_what_the_trained_one_does_are_published_as_they_are(project, metric):
+    main()
+    names = {path.name for path in (project / "models/candidates").iterdir()}
+    assert published(project) == names
+    for name in names:
+        assert (project / "models/onnx" / name).read_bytes() == (project / "models/candidates" / name).read_bytes()
+    found = metrics(project)
+    assert found["fp32_max_abs_diff"] < 1e-5
+    assert found["fp32_agreement"] == 1
+    assert 0.8 <= found["int8_agreement"] <= 1
+    assert found[f"int8_{metric}_drop_low"] <= found[f"int8_{metric}_drop"] <= found[f"int8_{metric}_drop_high"]
+    assert found["fp32_published"] == found["int8_published"] == 1
+
+
+def test_comparing_again_gives_the_same_bytes(project):
+    def outs():
+        files = [project / "metrics/compare.json", *(project / "reports/compare").iterdir(), *(project / "models/onnx").iterdir()]
+        return {path: path.read_bytes() for path in files}
+
+    main()
+    before = outs()
+    main()
+    assert outs() == before
+
+
+def test_a_model_that_predicts_otherwise_stops_the_line_after_the_report(project):
+    main()
+    spoil(project / "models/candidates/model.onnx")
+    with pytest.raises(GateError, match=r"fp32: a logit of row \d+ differs by") as stopped:
+        main()
+    assert "fp32: agreement is" in str(stopped.value)
+    assert "flips row" in str(stopped.value)
+    assert "int8:" not in str(stopped.value)
+    assert metrics(project)["fp32_agreement"] < 0.9
+    assert report(project)["models"]["fp32"]["faults"]
+    assert not (project / "models/onnx").exists(), "what was published before is not what this run would publish"
+
+
+def test_flipped_rows_are_in_the_report_with_their_text(project):
+    spoil(project / "models/candidates/model.onnx")
+    with pytest.raises(GateError):
+        main()
+    flips = json.loads((project / "reports/compare/flips.json").read_text())["fp32"]
+    texts = pq.read_table(project / "data/raw/test.parquet").to_pylist()
+    assert flips
+    for flip in flips:
+        assert flip["text"] == {name: texts[flip["row"]][name] for name in ("subject", "body")}
+
+
+def test_int8_that_fails_its_gate_is_not_published_and_stops_the_line(project):
+    spoil(project / "models/candidates/model.int8.onnx")
+    with pytest.raises(GateError, match="int8: agreement is"):
+        main()
+    assert metrics(project)["fp32_published"] == metrics(project)["int8_published"] == 0
+
+
+def test_the_line_goes_on_without_int8_when_it_may(project, capsys):
+    change_params(project, {"compare.int8.required": False})
+    spoil(project / "models/candidates/model.int8.onnx")
+    main()
+    assert "model.int8.onnx" not in published(project)
+    assert {"model.onnx", "tokenizer.json", "config.json"} <= published(project)
+    assert json.loads((project / "models/onnx/export.json").read_text())["models"].keys() == {"fp32"}
+    assert (metrics(project)["fp32_published"], metrics(project)["int8_published"]) == (1, 0)
+    assert "int8 is not published: agreement is" in capsys.readouterr().err
+
+
+EIGHT_BITS = {"export.int8.reduce_range": False, "compare.int8.allow_saturation": True}
+
+
+def test_weights_in_8_bits_are_refused_on_every_processor(project):
+    change_params(project, EIGHT_BITS)
+    stages.export.__main__.main()
+    change_params(project, {"compare.int8.allow_saturation": False, "compare.int8.required": False})
+    main()
+    (fault,) = report(project)["models"]["int8"]["faults"]
+    assert "more than 16 bits hold (32,767)" in fault
+    assert "set export.int8.reduce_range: true" in fault
+    assert (metrics(project)["int8_can_saturate"], metrics(project)["int8_published"]) == (1, 0)
+
+
+def test_weights_in_8_bits_are_published_where_they_are_allowed(project):
+    change_params(project, EIGHT_BITS)
+    stages.export.__main__.main()
+    main()
+    assert metrics(project)["int8_published"] == 1
+    saturation = report(project)["models"]["int8"]["saturation"]
+    assert saturation["possible"]
+    assert saturation["largest_sum"] > 32_767
+    assert saturation["sums"] > 0
+    assert json.loads((project / "models/onnx/export.json").read_text())["models"]["int8"]["weight_bits"] == 8
+
+
+def test_the_default_int8_model_cannot_saturate(project):
+    main()
+    assert metrics(project)["int8_can_saturate"] == 0
+    assert report(project)["models"]["int8"]["saturation"] == {"possible": False, "largest_sum": 32_640, "sums": 0, "saturated": 0}
+    assert json.loads((project / "models/onnx/export.json").read_text())["models"]["int8"]["weight_bits"] == 7
+
+
+def test_predictions_of_another_split_are_refused(project):
+    table = pq.read_table(project / "reports/predictions.parquet")
+    pq.write_table(table.slice(1), project / "reports/predictions.parquet")
+    with pytest.raises(DataError, match="one prediction for each of the 50 rows"):
+        main()
+
+
+def test_predictions_are_matched_by_row_not_by_their_order(project):
+    path = project / "reports/predictions.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.take(pa.array(np.random.default_rng(0).permutation(len(table)))), path)
+    main()
+    assert metrics(project)["fp32_agreement"] == 1
+
+
+def test_comparing_needs_no_torch():
+    """Its import costs seconds; the trained model has already said all there is to know."""
+    code = "import sys, stages.compare.__main__; sys.exit(bool({'torch', 'transformers', 'datasets'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -1,0 +1,199 @@
+"""Files as people have them: the same rows, however they are written."""
+
+import csv
+import io
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stages.download.delimited import Dialect, read_delimited
+from stages.download.jsonl import read_jsonl
+from stages.download.reading import Wanted
+from tests.stages.download.made import GOOD, TRAIN
+from tuneline.files.schemas import Labels
+
+ROWS = [("free money", "spam"), ("see you at six", "ham"), ("you won", "spam"), ("lunch?", "ham")]
+TSV = TRAIN.replace(",", "\t")
+JSONL = "".join(json.dumps({"id": 7, "text": text, "label": label}) + "\n" for text, label in ROWS)
+PARQUET = [{"id": 7, "text": text, "label": label} for text, label in ROWS]
+CRLF = TRAIN.replace("\n", "\r\n")
+
+WAYS: dict[str, tuple[str, Any, dict[str, Any]]] = {
+    "csv": ("train.csv", TRAIN, {}),
+    "csv, packed": ("train.csv.gz", TRAIN, {}),
+    "csv with the columns in another order": ("train.csv", "label,id,text\n" + "".join(f"{y},1,{x}\n" for x, y in ROWS), {}),
+    "csv without header": ("train.csv", TRAIN.partition("\n")[2], {"columns": ["text", "label"]}),
+    "csv with a byte order mark": ("train.csv", TRAIN.encode("utf-8-sig"), {}),
+    "csv with a byte order mark, without header": (
+        "train.csv",
+        TRAIN.partition("\n")[2].encode("utf-8-sig"),
+        {"columns": ["text", "label"]},
+    ),
+    "csv with CRLF": ("train.csv", CRLF, {}),
+    "csv without the last line end": ("train.csv", TRAIN.rstrip("\n"), {}),
+    "csv with empty lines": ("train.csv", TRAIN.replace("\n", "\n\n"), {}),
+    "csv with semicolons": ("train.csv", TRAIN.replace(",", ";"), {"delimiter": ";"}),
+    "csv with quotes": ("train.csv", "text,label\n" + "".join(f'"{x}","{y}"\n' for x, y in ROWS), {}),
+    "csv with white space around labels": ("train.csv", TRAIN.replace("spam", " spam ").replace("ham", "ham\t"), {}),
+    "csv in utf-16": ("train.csv", TRAIN.encode("utf-16"), {"encoding": "utf-16"}),
+    "tsv": ("train.tsv", TSV, {}),
+    "tsv, packed, with CRLF": ("train.tsv.gz", TSV.replace("\n", "\r\n"), {}),
+    "tsv with quotes that enclose": ("train.tsv", "text\tlabel\n" + "".join(f'"{x}"\t"{y}"\n' for x, y in ROWS), {"quoting": "standard"}),
+    "jsonl": ("train.jsonl", JSONL, {}),
+    "jsonl, packed": ("train.jsonl.gz", JSONL, {}),
+    "jsonl with a byte order mark, CRLF and empty lines": ("train.jsonl", JSONL.replace("\n", "\r\n\r\n").encode("utf-8-sig"), {}),
+    "parquet": ("train.parquet", PARQUET, {}),
+    "parquet, packed": ("train.parquet.gz", PARQUET, {}),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "params"), WAYS.values(), ids=WAYS)
+def test_the_same_rows_come_out_however_they_are_written(name: str, content: Any, params: dict[str, Any], download):
+    held_out = {"splits": {"train": "train[:2]", "validation": "train[2:3]", "test": "train[3:]"}}
+    tables = download({name: content}, {"files": params, **held_out})
+    rows = pa.concat_tables(tables.values())
+    assert rows["text"].to_pylist() == [text for text, _ in ROWS]
+    assert rows["labels"].to_pylist() == [1, 0, 1, 0]
+    assert rows["idx"].to_pylist() == [0, 1, 2, 3]
+    assert {Labels.of(table.schema).names for table in tables.values()} == {("ham", "spam")}
+
+
+def test_a_quote_in_a_tsv_is_a_character_and_one_in_a_csv_encloses(download):
+    tsv = 'text\tlabel\n"So they say\tham\n"Well\tspam\n'
+    csv_ = 'text,label\n"So, they\nsay ""so""",ham\nWell,spam\n'
+    tables = download({**GOOD, "train.csv": None, "train.tsv": tsv, "validation.csv": csv_})
+    assert tables["train"]["text"].to_pylist() == ['"So they say', '"Well']
+    assert tables["validation"]["text"].to_pylist() == ['So, they\nsay "so"', "Well"]
+
+
+def test_files_lie_in_a_folder_of_their_own_where_data_path_says_so(download, project):
+    assert download(data={"path": "reviews"})["train"].num_rows == 4
+    assert (project / "data/source/reviews/train.csv").is_file()
+    assert download(data={"path": "data/source/reviews"})["train"].num_rows == 4
+
+
+def test_splits_come_from_files_of_any_name(download):
+    tables = download(
+        {"all.2024.csv": TRAIN, "extra.jsonl": JSONL},
+        {"splits": {"train": "extra", "validation": "all.2024[:50%]", "test": "all.2024[50%:]"}},
+    )
+    assert [tables[split].num_rows for split in ("train", "validation", "test")] == [4, 2, 2]
+
+
+def test_whole_numbers_are_classes_in_the_order_of_their_value(download):
+    rows = "".join(f"row {number},{number}\n" for number in (10, 9, 2, 1, 0))
+    tables = download({**GOOD, "train.csv": "text,label\n" + rows, "validation.csv": "text,label\na,2\n", "test.csv": "text,label\na,10\n"})
+    assert Labels.of(tables["train"].schema).names == ("0", "1", "2", "9", "10")
+    assert tables["train"]["labels"].to_pylist() == [4, 3, 2, 1, 0]
+    assert tables["test"]["labels"].to_pylist() == [4]
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 1, 0], [0.0, 1.0, 1.0, 0.0], [False, True, True, False], ["no", "yes", "yes", "no"]])
+def test_labels_of_any_type_in_parquet_are_classes(labels: list[Any], download):
+    rows = [{"text": f"text {position}", "label": label} for position, label in enumerate(labels)]
+    tables = download({"train.parquet": rows, "validation.parquet": rows[:2], "test.parquet": rows[2:]})
+    assert tables["train"]["labels"].to_pylist() == [0, 1, 1, 0]
+
+
+def test_given_names_fix_the_order_of_the_ids(download):
+    tables = download(data={"label_names": ["spam", "ham", "eggs"]})
+    assert Labels.of(tables["train"].schema).names == ("spam", "ham", "eggs")
+    assert tables["train"]["labels"].to_pylist() == [0, 1, 0, 1]
+
+
+def test_given_names_name_what_a_file_only_counts(download):
+    numbered = {name: str(content).replace("spam", "1").replace("ham", "0") for name, content in GOOD.items()}
+    tables = download(numbered, {"label_names": ["ham", "spam"]})
+    assert Labels.of(tables["train"].schema).names == ("ham", "spam")
+    assert tables["train"]["labels"].to_pylist() == [1, 0, 1, 0]
+
+
+def test_class_names_that_the_datasets_library_left_in_parquet_are_kept(download, project):
+    from datasets import ClassLabel, Dataset, Features, Value
+
+    features = Features({"text": Value("string"), "label": ClassLabel(names=["spam", "ham"])})
+    sink = io.BytesIO()
+    Dataset.from_dict({"text": ["a", "b"], "label": [1, 0]}, features).to_parquet(sink)
+    packed = sink.getvalue()
+    tables = download({"train.parquet": packed, "validation.parquet": packed, "test.parquet": packed})
+    assert Labels.of(tables["train"].schema).names == ("spam", "ham")
+    assert tables["train"]["labels"].to_pylist() == [1, 0]
+
+
+def test_numbers_to_predict_stay_numbers(download):
+    scores = "text,label\na,1.5\nb,-2\nc, 3e-1 \n"
+    tables = download({"train.csv": scores, "validation.csv": scores, "test.csv": scores}, {"task": "regression"})
+    assert tables["train"].schema.field("labels").type == pa.float32()
+    assert tables["train"]["labels"].to_pylist() == pytest.approx([1.5, -2, 0.3])
+    assert Labels.of(tables["train"].schema).is_regression
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("test.csv", "text\na\nb\n"),
+        ("test.csv", "text,label\na,\nb,\n"),
+        ("test.jsonl", '{"text": "a"}\n{"text": "b"}\n'),
+        ("test.parquet", [{"text": "a"}, {"text": "b"}]),
+    ],
+)
+def test_a_test_split_without_labels_will_do_while_validation_is_reported(name: str, content: Any, download):
+    tables = download({**GOOD, "test.csv": None, name: content}, evaluate={"split": "validation"}, train={"keep": "last"})
+    assert tables["test"]["labels"].to_pylist() == [-1, -1]
+    assert Labels.of(tables["test"].schema).names == ("ham", "spam")
+
+
+def test_incomplete_rows_are_left_out_and_counted_on_demand(download, project):
+    train = "text,label\nfree,spam\n,ham\nsee you,\nlunch,ham\n \t,\n"
+    tables = download({**GOOD, "train.csv": train}, {"drop_incomplete": True})
+    assert tables["train"]["text"].to_pylist() == ["free", "lunch"]
+    assert tables["train"]["idx"].to_pylist() == [0, 3]
+    assert json.loads((project / "data/raw/source.json").read_text())["splits"]["train"] == {"from": "train", "rows": 2, "left_out": 3}
+
+
+def test_only_the_wanted_columns_are_read(download):
+    tables = download({**GOOD, "train.jsonl": JSONL, "train.csv": None})
+    assert tables["train"].column_names == ["text", "labels", "idx"]
+
+
+field_text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(rows=st.lists(st.tuples(field_text, st.sampled_from(["yes", "no"])), min_size=1, max_size=20), end=st.sampled_from(["\n", "\r\n"]))
+def test_whatever_a_csv_writer_quotes_is_read_back(rows: list[tuple[str, str]], end: str, tmp_path):
+    path = tmp_path / "train.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator=end, quoting=csv.QUOTE_ALL).writerows([("text", "label"), *rows])
+    batches = read_delimited(path, Dialect(",", literal=False, columns=None, encoding="utf-8"), Wanted(("text",), "label"))
+    read = pa.Table.from_batches(batches)
+    assert list(zip(read["text_0"].to_pylist(), read["label"].to_pylist(), strict=True)) == rows
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=30), st.integers(-5, 5)), min_size=1, max_size=20),
+    ascii_=st.booleans(),
+)
+def test_whatever_a_json_writer_escapes_is_read_back(rows: list[tuple[str, int]], ascii_: bool, tmp_path):
+    path = tmp_path / "train.jsonl"
+    lines = [json.dumps({"text": text, "label": label}, ensure_ascii=ascii_) for text, label in rows]
+    path.write_text("\n".join(lines), encoding="utf-8", newline="")
+    read = pa.Table.from_batches(read_jsonl(path, "utf-8", Wanted(("text",), "label")))
+    assert list(zip(read["text_0"].to_pylist(), map(int, read["label"].to_pylist()), strict=True)) == rows
+
+
+@pytest.mark.real_data
+def test_mrpc_as_glue_publishes_it_is_read_whole(download, project, shared):
+    """Its quotes are literal: read as enclosing ones, they silently swallow rows (3570, 389, 1650)."""
+    files = {path.name: path.read_bytes() for path in (shared / "data/mrpc").glob("*.tsv")}
+    tables = download(files, {"text_columns": ["#1 String", "#2 String"], "label_column": "Quality"})
+    assert [tables[split].num_rows for split in ("train", "validation", "test")] == [3668, 408, 1725]
+    assert [sum(tables[split]["labels"].to_pylist()) for split in ("train", "validation", "test")] == [2474, 279, 1147]
+    assert tables["train"]["#1 String"][0].as_py().startswith('Amrozi accused his brother , whom he called " the witness " ,')
+    assert pq.read_schema(project / "data/raw/train.parquet").names == ["#1 String", "#2 String", "labels", "idx"]

@@ -1,0 +1,233 @@
+"""Data sets of the hub, through the real client and a hub on loopback: pinned, named, and refused with a reason."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import ROOT
+from tests.hub import LoopbackHub
+from tests.stages.download.made import parquet
+
+ASKED = {"source": "hub", "text_columns": ["text"], "label_column": "label"}
+ONE_SPLIT = {"train": "train[:60%]", "validation": "train[60%:80%]", "test": "train[80%:]"}
+CARD = """---
+configs:
+- config_name: first
+  data_files: first/*.parquet
+- config_name: second
+  data_files: second/*.parquet
+---
+"""
+
+# Runs many cases in one process, as the stage does: importing the datasets library takes longer than any of them.
+RUN_CASES = """
+import json, sys
+from pathlib import Path
+from stages.download.__main__ import download
+from tuneline.errors import StageError
+from tuneline.params.loading import parse_params
+from stages.download.sources import open_source
+said = {}
+for name, values in json.loads(Path("cases.json").read_text()).items():
+    try:
+        params = parse_params(values)
+        folder = Path("out", name)
+        folder.mkdir(parents=True)
+        said[name] = download(params, open_source(params.data, params.seed), folder)
+    except StageError as error:
+        said[name] = str(error)
+Path("said.json").write_text(json.dumps(said))
+"""
+
+
+def class_labels(labels: list[int], names: list[str] | None = None) -> bytes:
+    """A Parquet file as the hub has them: the datasets library's class names in its schema."""
+    features = {"text": {"dtype": "string", "_type": "Value"}, "label": {"names": names or ["bad", "good"], "_type": "ClassLabel"}}
+    table = pa.table({"text": [f"text {row}" for row in range(len(labels))], "label": pa.array(labels, pa.int64())})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})}), sink)
+    return sink.getvalue().to_pybytes()
+
+
+LABELLED = class_labels([1, 0, 1, 0, 1, 0, 1, 0, 1, 0])
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackHub]:
+    """A hub with data sets of every kind that these tests want."""
+    with LoopbackHub(tmp_path_factory.mktemp("hub")) as hub:
+        three = {f"data/{split}-00000-of-00001.parquet": LABELLED for split in ("train", "validation")}
+        unlabelled = class_labels([-1, -1, -1])
+        hub.add("datasets", "someone/reviews", {**three, "data/test-00000-of-00001.parquet": unlabelled}, branches=("main", "v1"))
+        hub.add("datasets", "someone/two", {"README.md": CARD, "first/train.parquet": LABELLED, "second/train.parquet": LABELLED})
+        hub.add("datasets", "someone/gaps", {"train.parquet": class_labels([1, 0, -1, 0, 1, 0, 1, 0, 1, 0])})
+        hub.add("datasets", "someone/lines", {"train.jsonl": "".join(f'{{"text": "t{row}", "label": {row % 2}}}\n' for row in range(10))})
+        hub.add("datasets", "someone/scores", {"train.parquet": parquet([{"text": "a", "label": row / 4} for row in range(10)])})
+        hub.add("datasets", "someone/images", {"train.parquet": parquet([{"text": 7, "label": 1}] * 10)})
+        hub.add("datasets", "someone/script", {"script.py": "raise SystemExit('code of the repository ran')"})
+        hub.add("datasets", "someone/broken", {"train.parquet": b"PAR1 and nothing of use behind it"})
+        hub.add("datasets", "someone/nothing", {"README.md": "# Nothing here"})
+        yield hub
+
+
+REPORT_VALIDATION = {"evaluate": {"split": "validation"}, "train": {"keep": "last"}}
+CASES: dict[str, dict[str, Any]] = {
+    # --- what works
+    "pinned": {"data": {"path": "someone/reviews", "revision": "v1"}, **REPORT_VALIDATION},
+    "sliced": {"data": {"path": "someone/reviews", "splits": {"train": "train[:80%]", "validation": "train[80%:]", "test": "validation"}}},
+    "one of two configurations": {"data": {"path": "someone/two", "name": "second", "splits": ONE_SPLIT}},
+    "gaps left out": {"data": {"path": "someone/gaps", "splits": ONE_SPLIT, "drop_incomplete": True}},
+    "plain numbers for classes": {"data": {"path": "someone/lines", "splits": ONE_SPLIT, "label_names": ["no", "yes"]}},
+    "numbers to predict": {"data": {"path": "someone/scores", "splits": ONE_SPLIT, "task": "regression"}},
+    "names in another order": {"data": {"path": "someone/two", "name": "first", "splits": ONE_SPLIT, "label_names": ["good", "bad"]}},
+    # --- what does not
+    "no such data set": {"data": {"path": "someone/nobody"}},
+    "no id": {"data": {"path": "some one/reviews"}},
+    "no such revision": {"data": {"path": "someone/reviews", "revision": "v2"}},
+    "no such configuration": {"data": {"path": "someone/two", "name": "third"}},
+    "no configuration named": {"data": {"path": "someone/two"}},
+    "no such split": {"data": {"path": "someone/lines"}},
+    "no such column": {"data": {"path": "someone/reviews", "text_columns": ["texts"]}, **REPORT_VALIDATION},
+    "numbers for texts": {"data": {"path": "someone/images", "splits": ONE_SPLIT}},
+    "an unlabelled split to report on": {"data": {"path": "someone/reviews"}},
+    "an unlabelled split to learn from": {"data": {"path": "someone/reviews", "splits": {"train": "test", "test": "train"}}},
+    "a row without label": {"data": {"path": "someone/gaps", "splits": ONE_SPLIT}},
+    "a loading script": {"data": {"path": "someone/script"}},
+    "a broken file": {"data": {"path": "someone/broken"}},
+    "no data": {"data": {"path": "someone/nothing"}},
+}
+SAYS = {
+    "no such data set": "data.path: the hub has no data set 'someone/nobody'.",
+    "no id": "data.path: 'some one/reviews' is no id of a data set: ",
+    "no such revision": "data.revision: someone/reviews has no branch, tag or commit 'v2'.",
+    "no such configuration": "data.name: someone/two third: BuilderConfig 'third' not found. Available: ['first', 'second']",
+    "no configuration named": "data.name: someone/two: Config name is missing.",
+    "no such split": "data.splits: someone/lines has no split 'validation'.\n  It has 'train'. A part of one will do: 'train[90%:]'.",
+    "no such column": "someone/reviews, split train: no column 'texts' (data.text_columns); the nearest is 'text'.",
+    "numbers for texts": "someone/images, split train: column 'text' holds int64, not text.",
+    "an unlabelled split to report on": "someone/reviews, split test has no labels (all are -1 or missing), and it is to be the test ",
+    "an unlabelled split to learn from": "someone/reviews, split test has no labels (all are -1 or missing), and it is to be the train ",
+    "a row without label": "someone/gaps, split train, row 3, column 'label': no label.",
+    "a loading script": "data.path: someone/script: Dataset scripts are no longer supported",
+    "a broken file": "data.path: someone/broken cannot be read: ",
+    "no data": "data.path: someone/nothing cannot be read: ",
+}
+
+
+def run_cases(folder: Path, cases: dict[str, dict[str, Any]], env: dict[str, str]) -> dict[str, Any]:
+    """Runs the stage on each case in one process, and gives back the rows it wrote or the error it gave."""
+    folder.mkdir(exist_ok=True)
+    values = {
+        name: {"model": {"config": {"model_type": "bert"}}, **case, "data": {**ASKED, **case["data"]}} for name, case in cases.items()
+    }
+    (folder / "cases.json").write_text(json.dumps(values))
+    env = {**env, "PYTHONPATH": str(ROOT), "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
+    ended = subprocess.run([sys.executable, "-c", RUN_CASES], cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return dict(json.loads((folder / "said.json").read_text()))
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the cases run, and the client's cache lies."""
+    return tmp_path_factory.mktemp("workplace")
+
+
+@pytest.fixture(scope="module")
+def said(hub: LoopbackHub, workplace: Path) -> dict[str, Any]:
+    """What the stage said in each case."""
+    return run_cases(workplace / "online", CASES, hub.env(workplace / "home"))
+
+
+@pytest.fixture
+def out(said: dict[str, Any], workplace: Path) -> Path:
+    """Folder of what the stage wrote, by case."""
+    return workplace / "online/out"
+
+
+@pytest.mark.parametrize("case", SAYS)
+def test_what_cannot_be_had_is_refused_with_its_reason(case: str, said: dict[str, Any]):
+    assert SAYS[case] in str(said[case])
+
+
+def test_a_branch_is_recorded_as_the_commit_it_stood_for(said: dict[str, Any], out: Path, hub: LoopbackHub):
+    source = json.loads((out / "pinned/source.json").read_text())
+    commit = hub.repositories["datasets", "someone/reviews"].commit
+    assert {key: source[key] for key in ("source", "path", "name", "revision", "commit")} == {
+        "source": "hub",
+        "path": "someone/reviews",
+        "name": None,
+        "revision": "v1",
+        "commit": commit,
+    }
+
+
+def test_class_names_of_the_data_set_are_kept(out: Path):
+    table = pq.read_table(out / "pinned/train.parquet")
+    assert json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]["labels"] == {
+        "names": ["bad", "good"],
+        "_type": "ClassLabel",
+    }
+    assert table["labels"].to_pylist() == [1, 0] * 5
+
+
+def test_an_unlabelled_split_that_is_not_reported_has_minus_one_in_every_row(out: Path):
+    assert pq.read_table(out / "pinned/test.parquet")["labels"].to_pylist() == [-1, -1, -1]
+
+
+def test_slices_cut_the_data_set(said: dict[str, Any], out: Path):
+    assert said["sliced"] == {"train": 8, "validation": 2, "test": 10}
+    assert pq.read_table(out / "sliced/validation.parquet")["idx"].to_pylist() == [8, 9]
+
+
+def test_rows_without_label_are_left_out_on_demand(said: dict[str, Any], out: Path):
+    assert said["gaps left out"] == {"train": 5, "validation": 2, "test": 2}
+    assert pq.read_table(out / "gaps left out/train.parquet")["idx"].to_pylist() == [0, 1, 3, 4, 5]
+
+
+def test_given_names_name_plain_numbers_or_put_class_names_in_another_order(said: dict[str, Any], out: Path):
+    assert pq.read_table(out / "plain numbers for classes/train.parquet")["labels"].to_pylist() == [0, 1, 0, 1, 0, 1]
+    assert pq.read_table(out / "names in another order/train.parquet")["labels"].to_pylist() == [0, 1, 0, 1, 0, 1]
+
+
+def test_numbers_to_predict_are_read(out: Path):
+    assert pq.read_table(out / "numbers to predict/train.parquet")["labels"].to_pylist() == [0, 0.25, 0.5, 0.75, 1, 1.25]
+
+
+def test_without_network_a_pinned_data_set_comes_from_the_cache_and_no_other_version_of_it(
+    said: dict[str, Any], hub: LoopbackHub, workplace: Path
+):
+    """The datasets library takes the latest version it finds in its cache, whatever revision is asked for."""
+    commit = hub.repositories["datasets", "someone/reviews"].commit
+    cases = {
+        "the commit": {"data": {"path": "someone/reviews", "revision": commit}, **REPORT_VALIDATION},
+        "another commit": {"data": {"path": "someone/reviews", "revision": "0" * 40}, **REPORT_VALIDATION},
+        "a branch": {"data": {"path": "someone/reviews", "revision": "v1"}, **REPORT_VALIDATION},
+    }
+    env = {**hub.env(workplace / "home"), "HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:9"}
+    offline = run_cases(workplace / "offline", cases, env)
+    assert offline["the commit"] == {"train": 10, "validation": 10, "test": 3}
+    assert f"data.revision: commit {'0' * 40} of someone/reviews is not in the cache" in offline["another commit"]
+    assert "data.path: the hub cannot be asked for someone/reviews: " in offline["a branch"]
+    assert "give the commit of a data set that was fetched before (data.revision" in offline["a branch"]
+
+
+@pytest.mark.real_data
+def test_mrpc_comes_through_the_hub_by_the_command(shared: Path, tmp_path: Path):
+    data = {"source": "hub", "path": "nyu-mll/glue", "name": "mrpc", "text_columns": ["sentence1", "sentence2"], "label_column": "label"}
+    (tmp_path / "params.yaml").write_text(json.dumps({"data": data, "model": {"config": {"model_type": "bert"}}}))
+    with LoopbackHub(tmp_path / "hub") as hub:
+        hub.add("datasets", "nyu-mll/glue", shared / "hub/datasets/nyu-mll/glue")
+        env = {**hub.env(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "stages.download"]
+        ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "train 3,668, validation 408, test 1,725 rows" in ended.stdout
+    assert pq.read_table(tmp_path / "data/raw/train.parquet")["labels"].to_pylist().count(1) == 2474

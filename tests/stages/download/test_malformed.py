@@ -1,0 +1,301 @@
+"""Every kind of bad input ends with one clear error, and leaves what was there before as it was."""
+
+import gzip
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from stages.download.__main__ import main
+from tests.conftest import ROOT
+from tests.stages.download.made import GOOD, TEST, TRAIN, VALIDATION, Content, write_params, write_source
+from tuneline.errors import StageError
+
+PACKED = gzip.compress(TRAIN.encode())
+JSONL = '{"text": "free money", "label": "spam"}\n{"text": "see you", "label": "ham"}\n'
+HELD_OUT: dict[str, Content] = {"validation.csv": VALIDATION, "test.csv": TEST}
+SCORES: dict[str, Content] = {f"{name}.csv": "text,label\none,1.5\ntwo,2\n" for name in ("train", "validation", "test")}
+
+
+class Bad(NamedTuple):
+    """A bad input: files beside or instead of the good ones (``None`` takes one away), parameters, and what must be said."""
+
+    files: Mapping[str, Content]
+    says: str
+    data: Mapping[str, Any] = {}
+    good: Mapping[str, Content] = GOOD
+
+
+def train(content: Content, says: str, name: str = "train.csv", **data: Any) -> Bad:
+    """A bad file for the train split, the only one it has."""
+    return Bad({"train.csv": None, name: content}, says, data)
+
+
+TABLE: dict[str, Bad] = {
+    # --- the folder and its files
+    "no file for a split": Bad({"validation.csv": None}, "data/source has no file for split 'validation'."),
+    "two files for a split": Bad({"train.tsv": "text\tlabel\n"}, "data/source: split 'train' has 2 files: 'train.csv', 'train.tsv'."),
+    "an ending nobody reads": Bad(
+        {"test.csv": None, "test.xlsx": "x"},
+        "data/source has no file for split 'test'.\n"
+        "  test.csv, .tsv, .jsonl or .parquet, plain or .gz, is wanted; test.xlsx ends in none of these.",
+    ),
+    "a folder outside data/source": Bad({}, "data.path: '../elsewhere' lies outside data/source/.", {"path": "../elsewhere"}),
+    "an absolute folder": Bad({}, "data.path: '/etc' lies outside data/source/.", {"path": "/etc"}),
+    "a folder that is not there": Bad({}, "data.path: data/source/mrcp is no folder.", {"path": "mrcp"}),
+    # --- bytes
+    "an empty file": train("", "data/source/train.csv is empty."),
+    "a binary file": train(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "data/source/train.csv is a binary file: it holds a zero byte."),
+    "another encoding": train(
+        "text,label\nfine,ham\ncaf\xe9,spam\n".encode("latin-1"), "data/source/train.csv, line 3: not utf-8: byte 0xe9."
+    ),
+    "another encoding far into a long file": train(
+        ("text,label\n" + "a line of text,ham\n" * 20_000 + "caf\xe9,spam\n").encode("latin-1"),
+        "data/source/train.csv, line 20,002: not utf-8: byte 0xe9.",
+    ),
+    "utf-16 without saying so": train(
+        TRAIN.encode("utf-16"), "data/source/train.csv, line 1: not utf-8, but utf-16 by its byte order mark."
+    ),
+    "half a character at the end": train(TRAIN.encode() + b"caf\xc3", "data/source/train.csv, line 6: not utf-8: byte 0xc3."),
+    "a gzip file that is cut off": train(PACKED[:-12], "data/source/train.csv.gz: the gzip file ends too early.", "train.csv.gz"),
+    "a gzip file that is damaged": train(
+        PACKED[:14] + b"\xff\xff\xff" + PACKED[17:], "data/source/train.csv.gz: the gzip file is damaged", "train.csv.gz"
+    ),
+    "a gzip file with a wrong check sum": train(
+        PACKED[:-8] + b"\0\0\0\0" + PACKED[-4:], "data/source/train.csv.gz: no gzip file, or a damaged one", "train.csv.gz"
+    ),
+    "gz that is no gzip": train(TRAIN.encode(), "data/source/train.csv.gz: no gzip file, or a damaged one", "train.csv.gz"),
+    "gzip without gz": train(PACKED, "data/source/train.csv is a gzip file, and its name does not say so.\n  Name it train.csv.gz."),
+    # --- header and columns
+    "only a header": train("text,label\n", "data/source/train.csv has no rows."),
+    "only empty lines": train("\n\n\n", "data/source/train.csv has no rows, only empty lines."),
+    "a missing text column": train("body,label\nx,ham\n", "data/source/train.csv: no column 'text' (data.text_columns)."),
+    "a missing label column": train(
+        "text,labels\nx,ham\n", "data/source/train.csv: no column 'label' (data.label_column); the nearest is 'labels'."
+    ),
+    "another delimiter": train(
+        "text;label\nx;ham\n",
+        "no column 'text' (data.text_columns).\n  Line 1 is one column when cut at ',': data.files.delimiter may be ';'.",
+    ),
+    "a header that names a column twice": train("text,label,text\nx,ham,y\n", "data/source/train.csv, line 1: column 'text' stands twice"),
+    "no header": train(
+        "free money,spam\nsee you,ham\n",
+        "no column 'text' (data.text_columns).\n"
+        "  Line 1 names 'free money', 'spam'. If it is no header, name the columns in data.files.columns.",
+    ),
+    "a header beside data.files.columns": Bad(
+        {}, "data/source/train.csv, line 1: a header, where a row is wanted.", {"files": {"columns": ["text", "label"]}}
+    ),
+    "a header once more in the middle": train(TRAIN + TRAIN, "data/source/train.csv, line 6: a header, where a row is wanted."),
+    "data.files.columns that do not fit": Bad(
+        {}, "data/source/train.csv, line 1: 2 columns, 3 in data.files.columns.", {"files": {"columns": ["id", "text", "label"]}}
+    ),
+    # --- rows
+    "a row too short": train("text,label\nfine,ham\nno label here\n", "data/source/train.csv, line 3: 1 column, 2 in the header."),
+    "a row too long": train(
+        "text,label\nfine,ham\nwell, well,spam\n",
+        "data/source/train.csv, line 3: 3 columns, 2 in the header.\n  A text that holds ',' must be quoted",
+    ),
+    "a row too long after a text of three lines": train(
+        'text,label\n"a\nb\nc",ham\nwell, well,spam\n', "data/source/train.csv, line 5: 3 columns, 2 in the header."
+    ),
+    "quotes that are not literal in a tsv": train(
+        'text\tlabel\n"a\tb"\tham\n',
+        "data/source/train.tsv, line 2: 3 columns, 2 in the header.\n  Quotes are literal here",
+        "train.tsv",
+    ),
+    "a quote that is never closed": train(
+        'text,label\nfine,ham\n"so they say,spam\nlunch?,ham\n',
+        "data/source/train.csv, line 3: a quote that opens in this row is never closed.",
+    ),
+    "a quote that is not closed for a million characters": train(
+        'text,label\nfine,ham\n"so they say,spam\n' + "lunch at noon?,ham\n" * 60_000 + '",ham\n',
+        "data/source/train.csv, line 3: a quote that opens in this row is never closed.",
+    ),
+    "text behind a closing quote": train(
+        'text,label\n"so" they say,spam\n', "data/source/train.csv, line 2: text follows a closing quote."
+    ),
+    # --- text
+    "no text in a row": train(
+        "text,label\nfine,ham\n  ,spam\n", "data/source/train.csv, line 3, column 'text': no text, or only white space."
+    ),
+    "no text in either column": Bad(
+        {"train.csv": "text,more,label\na,b,ham\nc,,spam\n,,ham\nd,,ham\n,e,ham\n"},
+        "data/source/train.csv, line 4, column 'text' and 'more': no text, or only white space.",
+        {"text_columns": ["text", "more"], "splits": {"train": "train[:3]", "validation": "train[3:4]", "test": "train[4:]"}},
+    ),
+    "null for a text": train(
+        JSONL + '{"text": null, "label": "ham"}\n', "data/source/train.jsonl, line 3, column 'text': no text (null).", "train.jsonl"
+    ),
+    # --- labels
+    "no label in a row": train("text,label\nfine,ham\nfree,spam\nwell,\n", "data/source/train.csv, line 4, column 'label': no label."),
+    "no label at all": train(
+        "text,label\nfine,\nfree,\n", "data/source/train.csv has no labels (all are -1 or missing), and it is to be the train split."
+    ),
+    "a label that is not among the names": Bad(
+        {}, "data/source/train.csv, line 2, column 'label': label 'spam' is not one of 'good', 'bad'.", {"label_names": ["good", "bad"]}
+    ),
+    "a label in validation that train does not have": Bad(
+        {"validation.csv": "text,label\nfine,ham\nwell,eggs\n"},
+        "data/source/validation.csv, line 3, column 'label': label 'eggs' is not one of 'ham', 'spam'.",
+    ),
+    "one class only": train("text,label\na,ham\nb,ham\n", "The train split has only the label 'ham'."),
+    "texts for labels": Bad(
+        {"train.csv": "text,label\n" + "".join(f"t{row},text number {row}\n" for row in range(1_200))},
+        "data/source/train.csv: 1,200 different labels in 1,200 rows.",
+    ),
+    "fractions for classes": train(
+        '{"text": "a", "label": 0.5}\n', "line 1, column 'label': label 0.5 is a fraction, no class.", "train.jsonl"
+    ),
+    "a published test split without labels": Bad(
+        {"test.csv": "text,label\na,-1\nb,-1\n"},
+        "data/source/test.csv has no labels (all are -1 or missing), and it is to be the test split.",
+    ),
+    # --- numbers to predict
+    "a number that is none": Bad(
+        {"train.csv": "text,label\na,1\nb,high\n"},
+        "data/source/train.csv, line 3, column 'label': label 'high' is no number.",
+        {"task": "regression"},
+        SCORES,
+    ),
+    "a decimal comma": Bad(
+        {"train.csv": 'text,label\na,1\nb,"1,5"\n'},
+        "data/source/train.csv, line 3, column 'label': label '1,5' is no number.",
+        {"task": "regression"},
+        SCORES,
+    ),
+    "NaN": Bad(
+        {"train.csv": "text,label\na,1\nb,NaN\n"},
+        "data/source/train.csv, line 3, column 'label': no label.",
+        {"task": "regression"},
+        SCORES,
+    ),
+    "infinity": Bad(
+        {"train.csv": "text,label\na,1\nb,-inf\n"},
+        "data/source/train.csv, line 3, column 'label': label -inf is not a finite number of 32 bits.",
+        {"task": "regression"},
+        SCORES,
+    ),
+    "a number beyond 32 bits": Bad(
+        {"train.csv": None, "train.jsonl": '{"text": "a", "label": 1e300}\n'},
+        "data/source/train.jsonl, line 1, column 'label': label 1e+300 is not a finite number of 32 bits.",
+        {"task": "regression"},
+        SCORES,
+    ),
+    # --- JSON Lines
+    "a line that is no JSON": train(JSONL + "{'text': 'a'}\n", "data/source/train.jsonl, line 3: no JSON: ", "train.jsonl"),
+    "a list in a line": train('["a", "ham"]\n', "data/source/train.jsonl, line 1: a JSON object is wanted, not a list.", "train.jsonl"),
+    "one array for all": train('[\n{"text": "a", "label": "ham"}\n]\n', "data/source/train.jsonl, line 1: no JSON: ", "train.jsonl"),
+    "a key that is missing": train(JSONL + '{"text": "a"}\n', "data/source/train.jsonl, line 3: no column 'label'", "train.jsonl"),
+    "a number for a text": train('{"text": 7, "label": "ham"}\n', "line 1, column 'text': text is wanted, not a number.", "train.jsonl"),
+    "labels of two kinds": train(
+        JSONL + '{"text": "a", "label": 1}\n',
+        "data/source/train.jsonl, line 3, column 'label': label 1 is a number, that of line 1 is text.",
+        "train.jsonl",
+    ),
+    "a list for a label": train(
+        '{"text": "a", "label": ["ham"]}\n', "line 1, column 'label': a label is text or a number, not a list.", "train.jsonl"
+    ),
+    "half a character": train(
+        '{"text": "a \\ud83d", "label": "ham"}\n', "line 1, column 'text': \\ud83d is half a character.", "train.jsonl"
+    ),
+    "a whole file in one line": train(
+        "[" + '{"text": "free money for all of you", "label": "spam"}, ' * 350_000 + "]",
+        "data/source/train.jsonl, line 1: longer than 16,777,216 characters.",
+        "train.jsonl",
+    ),
+    "JSON nested too deep": train("[" * 100_000 + "\n", "data/source/train.jsonl, line 1: JSON nested too deep.", "train.jsonl"),
+    # --- Parquet
+    "a Parquet file that is none": train(
+        b"PAR1" + b"x" * 40, "data/source/train.parquet: no Parquet file, or a damaged one: ", "train.parquet"
+    ),
+    "an empty Parquet file": train(b"", "data/source/train.parquet: no Parquet file, or a damaged one: ", "train.parquet"),
+    "numbers for texts in Parquet": train(
+        [{"text": 1, "label": "ham"}], "data/source/train.parquet: column 'text' holds int64, not text.", "train.parquet"
+    ),
+    "a null in Parquet": train(
+        [{"text": "a", "label": 0}, {"text": None, "label": 1}],
+        "data/source/train.parquet, row 2, column 'text': no text (null).",
+        "train.parquet",
+    ),
+    "a column missing in Parquet": train(
+        [{"text": "a"}], "data/source/train.parquet: no column 'label' (data.label_column).", "train.parquet"
+    ),
+    "dates for labels": train(
+        [{"text": "a", "label": date(2026, 1, 1)}],
+        "column 'label': labels of type date32[day] are no class names.",
+        "train.parquet",
+    ),
+    # --- data.splits
+    "a slice that is none": Bad({}, "data.splits.train: 'train[:90' is no slice: ", {"splits": {"train": "train[:90"}}),
+    "a split of a name that is none": Bad({}, "data.splits.train: 'my-train' is no slice: ", {"splits": {"train": "my-train"}}),
+    "a percentage over 100": Bad({}, "data.splits.train: 'train[:120%]' is no slice: ", {"splits": {"train": "train[:120%]"}}),
+    "a slice without rows": Bad(
+        {}, "data.splits.validation: 'train[4:]' selects no row.\n  Rows there are: 'train' has 4.", {"splits": {"validation": "train[4:]"}}
+    ),
+    "a slice too small for its rounding": Bad(
+        {}, "data.splits.train: 'train[:50%](pct1_dropremainder)': ", {"splits": {"train": "train[:50%](pct1_dropremainder)"}}
+    ),
+    "slices that overlap": Bad(
+        {},
+        "data.splits: rows 2 to 2 of 'train' would stand in train and in validation.",
+        {"splits": {"train": "train[:3]", "validation": "train[2:]"}},
+    ),
+    "one split for two": Bad(
+        {}, "data.splits: rows 0 to 1 of 'validation' would stand in validation and in test.", {"splits": {"test": "validation"}}
+    ),
+    # --- parameters
+    "a delimiter of two characters": Bad({}, "data.files.delimiter: one character is wanted", {"files": {"delimiter": "||"}}),
+    "an encoding that nobody knows": Bad({}, "data.files.encoding: 'utf-9' is none that Python knows", {"files": {"encoding": "utf-9"}}),
+    "columns that miss a wanted one": Bad({}, "data.files.columns: 'text' is not among them", {"files": {"columns": ["body", "label"]}}),
+    "columns named twice": Bad({}, "data.files.columns: 'text' stands there twice", {"files": {"columns": ["text", "text", "label"]}}),
+    "a text column that is the label too": Bad({}, "data.label_column: 'text' is a text column too", {"label_column": "text"}),
+    "a column name that the line needs": Bad(
+        {}, "data.text_columns: 'idx' is a column that the line adds itself", {"text_columns": ["idx"]}
+    ),
+    "one class name": Bad({}, "data.label_names: two classes at least are wanted", {"label_names": ["spam"]}),
+    "a class named twice": Bad({}, "data.label_names: 'spam' stands there twice", {"label_names": ["spam", "ham", "spam"]}),
+}
+
+
+def set_up(bad: Bad) -> None:
+    """Writes the bad input, and what an earlier run left."""
+    write_source(Path("data/source"), {**bad.good, **bad.files})
+    write_params(bad.data)
+    write_source(Path("data/raw"), {"train.parquet": "what an earlier run left"})
+
+
+def assert_untouched() -> None:
+    """What the earlier run left is still there, and nothing else."""
+    assert {path.name: path.read_text() for path in Path("data/raw").iterdir()} == {"train.parquet": "what an earlier run left"}
+    assert {path.name for path in Path("data").iterdir()} == {"raw", "source"}
+
+
+@pytest.mark.parametrize("bad", TABLE.values(), ids=TABLE)
+def test_bad_input_is_named_with_its_place_and_nothing_is_written(bad: Bad, project: Path):
+    set_up(bad)
+    with pytest.raises(StageError) as raised:
+        main()
+    assert bad.says in str(raised.value)
+    assert raised.value.hint or "fault" in raised.value.problem  # of parameters, all faults stand in the problem
+    assert_untouched()
+
+
+@pytest.mark.parametrize("case", ["a row too long", "a gzip file that is cut off", "one split for two", "one class name"])
+def test_the_command_ends_with_the_error_and_no_traceback(case: str, project: Path):
+    set_up(TABLE[case])
+    command = [sys.executable, "-m", "stages.download"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(ROOT)})
+    assert ended.returncode == 1
+    assert "download: " in ended.stderr
+    assert TABLE[case].says in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert_untouched()
+
+
+def test_the_table_is_as_long_as_was_promised():
+    assert len(TABLE) >= 60

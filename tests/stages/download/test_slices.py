@@ -1,0 +1,54 @@
+"""Slices mean what they mean in the datasets library, and no row gets into two splits."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.download.slices import Slice, refuse_overlaps, resolve, source_splits
+from tuneline.errors import DataError
+
+ROWS = {"train": 3668, "validation": 408, "extra": 7}
+
+
+@pytest.mark.parametrize(
+    ("spec", "slices"),
+    [
+        ("train", [Slice("train", 0, 3668)]),
+        ("train[:90%]", [Slice("train", 0, 3301)]),
+        ("train[90%:]", [Slice("train", 3301, 3668)]),
+        ("train[-5%:]", [Slice("train", 3485, 3668)]),
+        ("train[100:200]", [Slice("train", 100, 200)]),
+        ("train[:1_000]", [Slice("train", 0, 1000)]),
+        ("train[-3:]", [Slice("train", 3665, 3668)]),
+        ("train[:10%](pct1_dropremainder)", [Slice("train", 0, 360)]),
+        ("train[:5] + validation[400:]", [Slice("train", 0, 5), Slice("validation", 400, 408)]),
+        ("extra[:2]+extra[2:2]+extra[5:]", [Slice("extra", 0, 2), Slice("extra", 5, 7)]),
+    ],
+)
+def test_slices_are_those_of_the_datasets_library(spec: str, slices: list[Slice]):
+    assert resolve("train", spec, ROWS) == slices
+
+
+@given(cut=st.integers(0, 100), rows=st.integers(1, 10_000))
+def test_two_slices_with_one_cut_share_nothing_and_lose_nothing(cut: int, rows: int):
+    parts = {}
+    for split, spec in (("train", f"train[:{cut}%]"), ("validation", f"train[{cut}%:]")):
+        try:
+            parts[split] = resolve(split, spec, {"train": rows})
+        except DataError:
+            parts[split] = []
+    refuse_overlaps(parts)
+    assert sum(part.stop - part.start for found in parts.values() for part in found) == rows
+
+
+def test_a_plain_name_needs_no_datasets_library():
+    assert source_splits("train", "train.2024") == ["train.2024"]
+
+
+def test_a_sum_names_each_source_once():
+    assert source_splits("train", "train[:5]+extra+train[7:]") == ["train", "extra"]
+
+
+def test_an_overlap_in_a_sum_is_found():
+    with pytest.raises(DataError, match="rows 4 to 6 of 'extra' would stand in train and in test"):
+        refuse_overlaps({"train": resolve("train", "train+extra[4:]", ROWS), "test": resolve("test", "validation+extra", ROWS)})

@@ -1,0 +1,53 @@
+import pytest
+
+from stages.evaluate.behaviour.suite import read_suite
+from tests.conftest import ROOT
+from tuneline.errors import ParamsError
+
+TEST = "tests:\n  - {name: a, kind: invariance, change: typo"
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf/behaviour").mkdir(parents=True)
+    return (tmp_path / "conf/behaviour/own.yaml").write_text
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "conf/behaviour").glob("*.yaml")))
+def test_the_files_of_the_project_are_valid(name, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert read_suite(name).tests
+
+
+def test_a_missing_file_names_those_that_are_there(write):
+    write(TEST + "}\n")
+    with pytest.raises(ParamsError, match=r"conf/behaviour/other\.yaml is missing(.|\n)*own"):
+        read_suite("other")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "conf/behaviour/own.yaml"),
+        ("tests: []", "tests"),
+        ("tests: [", "line"),
+        (TEST + ", rowz: 3}", "rowz: unknown key"),
+        (TEST + "}\n  - {name: a, kind: invariance, change: typo}", "tests: 'a' stands there twice"),
+        (TEST.replace("invariance", "variance") + "}", "variance"),
+        (TEST.replace("typo", "tpyo") + "}", "change"),
+        (TEST.replace("typo", "{apend: x}") + "}", "change"),
+        (TEST + ", cases: 0}", "cases"),
+        (TEST + ", min_pass_rate: 1.5}", "min_pass_rate"),
+        (TEST + ", fill: {x: [y]}}", "fill: there are no templates"),
+        (TEST + ", templates: [[a]], where: billing}", "where: templates have no label"),
+        ("tests:\n  - {name: a, kind: direction, change: typo, label: x}", "moves: missing"),
+        ("tests:\n  - {name: a, kind: minimum_functionality, templates: [[a]]}", "expect: missing"),
+    ],
+)
+def test_a_file_that_says_nothing_sensible_is_refused(write, text, said):
+    write(text)
+    with pytest.raises(ParamsError) as caught:
+        read_suite("own")
+    assert said in str(caught.value)
+    assert "own.yaml" in str(caught.value)

@@ -1,0 +1,69 @@
+"""A small trained classifier and the data it was made for: enough for the stage to run in a second."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from stages.tokenize.folder import save_tokenizer
+from stages.tokenize.wordpiece import train_wordpiece
+from tests.stages.tokenize.made import sentences, write_raw
+from tuneline.encoding import Encoder
+from tuneline.files.schemas import Labels, tokenized_schema, write_table
+
+QUEUES = Labels(("billing", "delivery", "technical"))
+PARAMS = """
+data: {text_columns: [subject, body], label_column: queue}
+model: {config: {model_type: bert}}
+evaluate: {split: test, behaviour: null}
+"""
+
+
+def labels_of(rows: int, labels: Labels, seed: int) -> list[float]:
+    random = np.random.default_rng(seed)
+    if labels.names is None:
+        return random.normal(2.5, 1.0, rows).astype(np.float32).tolist()
+    return random.choice(len(labels.names), rows, p=[0.5, *[0.5 / (len(labels.names) - 1)] * (len(labels.names) - 1)]).tolist()
+
+
+def write_project(folder: Path, labels: Labels = QUEUES, rows: int = 45) -> None:
+    """Writes parameters, raw and tokenized splits, and an untrained BERT under ``models/classifier``."""
+    (folder / "params.yaml").write_text(PARAMS)
+    tokenizer = train_wordpiece(lambda: iter([sentences(200)]), 250)
+    for seed, split in enumerate(("train", "validation", "test")):
+        texts = [sentences(rows, seed=10 * seed + column) for column in range(2)]
+        answers = labels_of(rows, labels, seed)
+        write_raw(folder / f"data/raw/{split}.parquet", texts, answers, labels)
+        encoder = Encoder(tokenizer, 32, pairs=True)
+        columns = encoder.columns(encoder.encode(list(zip(*texts, strict=True))))
+        (folder / "data/tokenized").mkdir(exist_ok=True)
+        write_table(
+            pa.table({**columns, "labels": answers}, schema=tokenized_schema(True, labels)), folder / f"data/tokenized/{split}.parquet"
+        )
+    save_tokenizer(tokenizer, 32, folder / "data/tokenized/tokenizer")
+    write_classifier(folder / "models/classifier", labels, folder / "data/tokenized/tokenizer")
+
+
+def write_classifier(folder: Path, labels: Labels, tokenizer: Path) -> None:
+    """Writes an untrained BERT with some spread in its answers."""
+    import torch
+    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+
+    words = AutoTokenizer.from_pretrained(tokenizer)
+    names: Sequence[str] = labels.names or ("LABEL_0",)
+    config = BertConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=32,
+        initializer_range=0.5,
+        id2label=dict(enumerate(names)),
+        label2id={name: index for index, name in enumerate(names)},
+        problem_type="regression" if labels.is_regression else "single_label_classification",
+    )
+    torch.manual_seed(0)
+    BertForSequenceClassification(config).save_pretrained(folder)
+    words.save_pretrained(folder)

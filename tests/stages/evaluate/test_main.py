@@ -1,0 +1,220 @@
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stages.evaluate import __main__ as evaluate
+from tests.stages.evaluate.made import write_project
+from tuneline.errors import DataError, GateError, ParamsError, StageError
+from tuneline.files.schemas import Labels, write_table
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Projects by kind; each test works in a copy."""
+    kinds = {"queues": Labels(("billing", "delivery", "technical")), "pairs": Labels(("no", "yes")), "numbers": Labels(None)}
+    folders = {name: tmp_path_factory.mktemp(name) for name in kinds}
+    for name, labels in kinds.items():
+        write_project(folders[name], labels)
+    return folders
+
+
+@pytest.fixture
+def project(made, tmp_path, monkeypatch, request):
+    folder = shutil.copytree(made[getattr(request, "param", "queues")], tmp_path / "project")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def metrics():
+    return json.loads(Path("metrics/evaluate.json").read_text())
+
+
+def outs(project):
+    """Everything that the stage wrote."""
+    kept = [path for name in ("metrics", "plots", "reports") for path in (project / name).rglob("*") if path.is_file()]
+    return {str(path.relative_to(project)): path.read_bytes() for path in sorted(kept)}
+
+
+CLASSES = ["accuracy", "f1", "matthews_correlation", "loss", "rows", "roc_auc", "average_precision", "calibration_error"]
+
+
+@pytest.mark.parametrize(
+    ("project", "names"),
+    [
+        ("queues", [*CLASSES, "majority_accuracy", "majority_f1"]),
+        ("pairs", [*CLASSES, "majority_accuracy", "majority_f1"]),
+        ("numbers", ["pearson", "spearmanr", "mse", "loss", "rows", "mean_mse"]),
+    ],
+    indirect=["project"],
+)
+def test_the_metrics_have_their_names_and_the_baseline_stands_beside_them(project, names):
+    figures = evaluate.main()
+    assert [name for name in metrics() if name in names] == names
+    assert metrics()["rows"] == 45
+    assert figures["rows_per_second"] > 0
+
+
+def test_metrics_follow_from_the_predictions(project):
+    evaluate.main()
+    table = pq.read_table("reports/predictions.parquet").to_pydict()
+    right = np.array(table["label"]) == np.array(table["prediction"])
+    assert metrics()["accuracy"] == pytest.approx(right.mean(), abs=1e-6)
+    logits = np.array(table["logits"], dtype=np.float64)
+    chosen = logits[np.arange(45), table["label"]] - np.log(np.exp(logits).sum(axis=1))
+    assert metrics()["loss"] == pytest.approx(-chosen.mean(), abs=1e-6)
+
+
+def test_predictions_are_in_the_order_of_the_file_and_keep_the_names(project):
+    from datasets import Dataset
+
+    evaluate.main()
+    table = pq.read_table("reports/predictions.parquet")
+    assert table.schema.names == ["idx", "label", "logits", "prediction"]
+    assert table["idx"].to_pylist() == list(range(45))
+    assert table["label"].to_pylist() == pq.read_table("data/tokenized/test.parquet")["labels"].to_pylist()
+    assert [np.argmax(row) for row in table["logits"].to_pylist()] == table["prediction"].to_pylist()
+    features = Dataset.from_parquet("reports/predictions.parquet", cache_dir=str(project / "cache")).features
+    assert features["label"].names == features["prediction"].names == ["billing", "delivery", "technical"]
+
+
+@pytest.mark.parametrize("project", ["queues", "numbers"], indirect=True)
+def test_running_twice_makes_the_same_bytes(project):
+    evaluate.main()
+    once = outs(project)
+    evaluate.main()
+    assert outs(project) == once
+    assert not [name for name, content in once.items() if str(project).encode() in content]
+
+
+def test_the_reported_split_is_the_one_that_was_asked_for(project):
+    (project / "params.yaml").write_text(
+        (project / "params.yaml").read_text().replace("split: test", "split: validation") + "train: {keep: last}\n"
+    )
+    evaluate.main()
+    table = pq.read_table("reports/predictions.parquet")
+    assert table["label"].to_pylist() == pq.read_table("data/tokenized/validation.parquet")["labels"].to_pylist()
+
+
+def test_a_split_without_labels_is_refused(project):
+    path = project / "data/tokenized/test.parquet"
+    table = pq.read_table(path)
+    labels = table["labels"].to_pylist()
+    labels[7] = -1
+    write_table(table.set_column(3, table.field(3), [labels]), path)
+    with pytest.raises(DataError, match=r"test\.parquet: 1 of 45 rows have no label, the first is row 7"):
+        evaluate.main()
+    assert outs(project) == {}
+
+
+@pytest.mark.parametrize("project", ["numbers"], indirect=True)
+def test_minus_one_is_a_number_to_a_regression_but_not_in_every_row(project):
+    path = project / "data/tokenized/test.parquet"
+    table = pq.read_table(path)
+    write_table(table.set_column(3, table.field(3), pa.array([-1.0] * 44 + [0.5], pa.float32())), path)
+    evaluate.main()
+    assert metrics()["rows"] == 45
+    write_table(table.set_column(3, table.field(3), pa.array([-1.0] * 45, pa.float32())), path)
+    with pytest.raises(DataError, match="45 of 45 rows have no label"):
+        evaluate.main()
+
+
+def test_a_split_without_rows_is_refused(project):
+    path = project / "data/tokenized/test.parquet"
+    write_table(pq.read_table(path).slice(0, 0), path)
+    with pytest.raises(DataError, match="has no rows"):
+        evaluate.main()
+
+
+@pytest.mark.parametrize(("missing", "stage"), [("data/tokenized/test.parquet", "tokenize"), ("models/classifier", "train")])
+def test_what_is_missing_names_the_stage_that_makes_it(project, missing, stage):
+    path = project / missing
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with pytest.raises(StageError, match=f"dvc repro {stage}"):
+        evaluate.main()
+
+
+def test_a_failure_leaves_what_was_there(project):
+    evaluate.main()
+    before = outs(project)
+    (project / "params.yaml").write_text(
+        (project / "params.yaml").read_text().replace("split: test", "split: test, metrics: [no-such-metric]")
+    )
+    with pytest.raises(StageError, match="no-such-metric"):
+        evaluate.main()
+    assert outs(project) == before
+
+
+BEHAVIOUR = """
+tests:
+  - {name: in lower case, kind: invariance, change: lower_case}
+  - name: sure
+    kind: minimum_functionality
+    templates: [[Help, "{x} is missing"]]
+    fill: {x: [the parcel, the invoice]}
+    expect: 1
+    min_pass_rate: 0.0
+"""
+
+
+def behave(project, suite=BEHAVIOUR):
+    (project / "conf/behaviour").mkdir(parents=True)
+    (project / "conf/behaviour/own.yaml").write_text(suite)
+    (project / "params.yaml").write_text((project / "params.yaml").read_text().replace("behaviour: null", "behaviour: own"))
+
+
+def test_behaviour_is_reported_and_counted(project):
+    behave(project)
+    evaluate.main()
+    lower, sure = json.loads(Path("reports/behaviour.json").read_text())["tests"]
+    assert 0 < lower["cases"] < 45  # rows without a capital are no cases
+    assert lower["pass_rate"] == 1.0  # the tokenizer lowers anyway
+    assert metrics()["invariance_pass_rate"] == 1.0
+    assert metrics()["minimum_functionality_pass_rate"] == sure["passed"] / 2
+
+
+def test_behaviour_below_its_bound_stops_the_line_after_all_is_written(project):
+    strict = BEHAVIOUR.replace("min_pass_rate: 0.0", "min_pass_rate: 1.0")
+    other = strict[strict.index("  - name: sure") :].replace("sure", "the contrary").replace("expect: 1", "expect: 2")
+    behave(project, strict + other)  # no model can do both
+    with pytest.raises(GateError, match=r"of 2 cases passed; min_pass_rate is 1(.|\n)*behaviour\.json"):
+        evaluate.main()
+    assert [test["failures"] for test in json.loads(Path("reports/behaviour.json").read_text())["tests"]][1:] != [[], []]
+    assert metrics()["rows"] == 45
+
+
+def test_a_behaviour_file_for_other_data_is_refused_before_anything_is_written(project):
+    behave(project, BEHAVIOUR.replace("expect: 1", "expect: equivalent"))
+    with pytest.raises(ParamsError, match="'equivalent' is no class of the data"):
+        evaluate.main()
+    assert outs(project) == {}
+
+
+@pytest.mark.parametrize(
+    ("project", "metric"), [("queues", "accuracy"), ("pairs", "accuracy"), ("numbers", "pearson")], indirect=["project"]
+)
+def test_slices_cover_the_split(project, metric):
+    evaluate.main()
+    report = json.loads(Path("reports/slices.json").read_text())
+    kinds = {"length", "overlap"} if metric == "pearson" else {"length", "overlap", "label"}
+    assert {one["by"] for one in report["slices"]} == kinds
+    for kind in kinds:
+        assert sum(one["rows"] for one in report["slices"] if one["by"] == kind) == 45
+    assert report["smallest"]["rows"] == min(one["rows"] for one in report["slices"])
+    assert metrics()[f"worst_slice_{metric}"] == report["worst"][metric]
+    if metric == "accuracy":
+        whole = sum(one["rows"] * one["accuracy"] for one in report["slices"] if one["by"] == "label") / 45
+        assert whole == pytest.approx(metrics()["accuracy"], abs=1e-5)
+
+
+def test_rows_from_two_splits_of_the_source_are_sliced_by_it(project):
+    raw = pq.read_table("data/raw/test.parquet")
+    write_table(raw.set_column(3, raw.field(3), pa.array([*range(30), *range(15)], pa.int64())), project / "data/raw/test.parquet")
+    Path("data/raw/source.json").write_text(json.dumps({"splits": {"test": {"from": "old+new[:15]"}}}))
+    evaluate.main()
+    report = json.loads(Path("reports/slices.json").read_text())
+    assert {one["slice"]: one["rows"] for one in report["slices"] if one["by"] == "source"} == {"old": 30, "new": 15}

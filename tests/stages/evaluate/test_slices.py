@@ -1,0 +1,100 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stages.evaluate.slices import (
+    ENOUGH_ROWS,
+    Slice,
+    label_slices,
+    length_slices,
+    overlap_slices,
+    score_slices,
+    slices_report,
+    source_slices,
+)
+from tuneline.files.schemas import Labels
+
+PAIR, NUMBER = Labels(("no", "yes")), Labels(None)
+
+
+def members(slices):
+    return {one.name: one.rows.tolist() for one in slices}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=80))
+def test_every_row_has_one_length_slice_and_none_is_empty(lengths):
+    slices = list(length_slices(np.array(lengths)))
+    assert sorted(row for one in slices for row in one.rows.tolist()) == list(range(len(lengths)))
+    assert all(len(one.rows) for one in slices)
+    assert len(slices) <= 4
+    spans = [(min(lengths[row] for row in one.rows), max(lengths[row] for row in one.rows)) for one in slices]
+    assert all(high < low for (_, high), (low, _) in itertools.pairwise(spans))
+
+
+def test_lengths_are_named_by_what_is_in_them():
+    assert members(length_slices(np.array([9, 3, 5, 7]))) == {
+        "3 to 3 tokens": [1],
+        "5 to 5 tokens": [2],
+        "7 to 7 tokens": [3],
+        "9 to 9 tokens": [0],
+    }
+    assert members(length_slices(np.array([4, 4, 4]))) == {"4 to 4 tokens": [0, 1, 2]}
+
+
+def test_pairs_are_sliced_by_the_words_they_share():
+    pairs = [("A cat sat.", "a CAT sat"), ("a b c d", "a x y z"), ("", ""), ("a b c", "a b d"), ("a b c d", "a b c")]
+    assert members(overlap_slices(pairs)) == {
+        "0% to 25% of the words shared": [1, 2],
+        "50% to 75% of the words shared": [3],
+        "75% to 100% of the words shared": [0, 4],
+    }
+
+
+def test_a_class_that_no_row_has_is_no_slice():
+    assert members(label_slices(np.array([2, 0, 2]), ("a", "b", "c"))) == {"a": [1], "c": [0, 2]}
+
+
+@pytest.mark.parametrize(
+    ("specification", "places", "wanted"),
+    [
+        ("train[90%:] + extra", [7, 8, 9, 0, 3], {"train": [0, 1, 2], "extra": [3, 4]}),
+        ("a+b+a", [1, 0, 0], {"a": [0, 2], "b": [1]}),
+        ("train[:2]+train[5:]", [0, 1, 5], {}),
+        ("test", [0, 1, 2], {}),
+        ("", [0, 1], {}),
+        ("a+b", [0, 1, 2], {}),  # b's rows go on where a's end: which is whose cannot be told
+    ],
+)
+def test_rows_are_sliced_by_the_split_they_were_drawn_from(specification, places, wanted):
+    assert members(source_slices(specification, np.array(places))) == wanted
+
+
+def test_a_slice_is_scored_on_its_rows_alone():
+    logits = np.array([[2, 0], [0, 2], [0, 2], [2, 0]], dtype=np.float32)
+    labels = np.array([0, 1, 0, 0])
+    scored = score_slices([Slice("length", "x", np.array([0, 1])), Slice("length", "y", np.array([2, 3]))], logits, labels, PAIR, "binary")
+    assert [(one["slice"], one["rows"], one["accuracy"], one["f1"]) for one in scored] == [("x", 2, 1.0, 1.0), ("y", 2, 0.5, 0.0)]
+    assert scored[1]["low"] < 0.5 < scored[1]["high"]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 30])
+def test_numbers_have_a_correlation_and_an_error(rows):
+    logits = np.arange(rows, dtype=np.float32)[:, None]
+    (one,) = score_slices([Slice("length", "x", np.arange(rows))], logits, logits[:, 0] + 1, NUMBER, "macro")
+    assert one["mse"] == 1.0
+    assert -1 <= one["low"] <= one["pearson"] <= one["high"] <= 1
+
+
+def test_the_smallest_and_the_worst_slice_are_named():
+    scored = [
+        {"slice": "tiny", "rows": ENOUGH_ROWS - 1, "accuracy": 0.0},
+        {"slice": "weak", "rows": ENOUGH_ROWS, "accuracy": 0.4},
+        {"slice": "good", "rows": 500, "accuracy": 0.9},
+    ]
+    report = slices_report(scored, "accuracy")
+    assert (report["smallest"]["slice"], report["worst"]["slice"]) == ("tiny", "weak")
+    assert slices_report(scored[:1], "accuracy")["worst"] is None

@@ -1,0 +1,173 @@
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from stages.export.graph import to_onnx
+from stages.export.padding import REAL
+from tests.conftest import ROOT
+from tests.small_line import FAMILIES, tiny_model
+from tuneline.errors import StageError
+
+COLUMNS = ["input_ids", "attention_mask", "token_type_ids"]
+WITH_SEGMENTS = {"bert", "albert", "electra", "minilm"}
+HEADS_LIKE_BERTS = {"albert", "minilm", "electra", "roberta"}
+"""Their regression head differs from BERT's in nothing that an exporter sees, and seconds count."""
+SHAPES = [(1, 1), (1, 5), (3, 17), (4, 40)]
+
+
+def columns_of(family):
+    return COLUMNS if family in WITH_SEGMENTS else COLUMNS[:2]
+
+
+def batch_of(rows, tokens, padding):
+    """Random ids; every row but the first ends in padding."""
+    generator = np.random.default_rng(rows * tokens)
+    ids = generator.integers(5, 120, (rows, tokens))
+    mask = np.ones_like(ids)
+    for row in range(1, rows):
+        mask[row, tokens - row :] = 0
+    ids[mask == 0] = padding
+    segments = (np.arange(tokens) > tokens // 2).astype(np.int64) * mask
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
+
+
+def trained_logits(model, batch, columns):
+    with torch.inference_mode():
+        return model(**{name: torch.from_numpy(batch[name]) for name in columns}).logits.numpy()
+
+
+def is_rewritten(exported):
+    """Which of the ways to make a graph faster have been gone."""
+    names = {name for node in exported.graph.node for name in node.output}
+    return {way for way, found in {"first token": any("_first_" in name for name in names), "padding": REAL in names}.items() if found}
+
+
+def logits_of(session, batch):
+    return session.run(["logits"], {given.name: batch[given.name] for given in session.get_inputs()})[0]
+
+
+EVERY_FAMILY_IN_BOTH_TASKS = [
+    pytest.param(family, outputs, marks=[pytest.mark.slow] if outputs == 1 and family in HEADS_LIKE_BERTS else [])
+    for family in FAMILIES
+    for outputs in (3, 1)
+]
+
+
+@pytest.mark.parametrize(("family", "outputs"), EVERY_FAMILY_IN_BOTH_TASKS)
+def test_an_exported_model_gives_the_logits_of_the_trained_one_at_any_shape(family, outputs):
+    model = tiny_model(family, outputs)
+    exported = to_onnx(model, columns_of(family), opset=20)
+    session = onnxruntime.InferenceSession(exported.SerializeToString())
+    assert [given.name for given in session.get_inputs()] == columns_of(family)
+    assert [given.shape for given in session.get_inputs()] == [["batch", "sequence"]] * len(session.get_inputs())
+    assert session.get_outputs()[0].shape == ["batch", outputs]
+    for shape in SHAPES:
+        batch = batch_of(*shape, padding=model.config.pad_token_id)
+        np.testing.assert_allclose(logits_of(session, batch), trained_logits(model, batch, columns_of(family)), atol=2e-6)
+    assert is_rewritten(exported) == {"first token", "padding"}
+
+
+@pytest.mark.parametrize("opset", [18, 23])
+def test_the_opset_is_the_one_asked_for(opset):
+    model = tiny_model("bert", 2)
+    exported = to_onnx(model, COLUMNS, opset)
+    assert {entry.domain: entry.version for entry in exported.opset_import} == {"": opset}
+    batch = batch_of(3, 9, padding=0)
+    session = onnxruntime.InferenceSession(exported.SerializeToString())
+    np.testing.assert_allclose(logits_of(session, batch), trained_logits(model, batch, COLUMNS), atol=2e-6)
+
+
+def test_a_graph_that_nobody_can_run_is_not_handed_on():
+    """torch writes ModernBERT's rotary embedding at opset 23 in a shape that ONNX Runtime refuses once there are two rows."""
+    with pytest.raises(StageError, match=r"(?s)opset 23.*export\.opset"):
+        to_onnx(tiny_model("modernbert", 3), COLUMNS[:2], opset=23)
+
+
+def test_the_same_weights_give_the_same_bytes_in_another_process(fp32, tmp_path):
+    """Names inside the graph must not hang on the order of a set or on memory addresses."""
+    code = (
+        "import sys; from pathlib import Path; from tests.small_line import tiny_model; from stages.export.graph import to_onnx;"
+        f"model = to_onnx(tiny_model('bert', 3), {COLUMNS}, 20);"
+        "Path(sys.argv[1]).write_bytes(model.SerializeToString(deterministic=True))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "model.onnx")]
+    subprocess.run(command, check=True, cwd=ROOT, env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1", "HOME": str(tmp_path)})
+    assert (tmp_path / "model.onnx").read_bytes() == fp32.SerializeToString(deterministic=True)
+
+
+def test_a_model_says_nothing_of_the_machine_that_made_it(fp32):
+    content = fp32.SerializeToString()
+    for trace in (sys.prefix, str(ROOT), "site-packages", "modeling_bert.py", "stack_trace", "torch"):
+        assert trace.encode() not in content, trace
+
+
+def test_an_input_that_the_model_ignores_is_left_out():
+    """Who feeds a model asks it for its inputs: one that changes nothing would have to be made for nothing."""
+    exported = to_onnx(tiny_model("deberta-v2", 2), COLUMNS, opset=20)
+    assert [given.name for given in exported.graph.input] == COLUMNS[:2]
+
+
+def padded_on_the_left():
+    return {name: values[:, ::-1].copy() for name, values in batch_of(3, 9, padding=0).items()}
+
+
+def padded_in_every_row():
+    return {name: np.pad(values, ((0, 0), (0, 2))) for name, values in batch_of(3, 9, padding=0).items()}
+
+
+def not_padded():
+    return {**batch_of(3, 9, padding=0), "attention_mask": np.ones((3, 9), np.int64)}
+
+
+@pytest.mark.parametrize("padded", [padded_on_the_left, padded_in_every_row, not_padded])
+def test_padding_may_stand_anywhere_or_nowhere(fp32, padded):
+    session = onnxruntime.InferenceSession(fp32.SerializeToString())
+    np.testing.assert_allclose(logits_of(session, padded()), trained_logits(tiny_model("bert", 3), padded(), COLUMNS), atol=2e-6)
+
+
+def test_a_row_without_a_token_leaves_the_others_alone(fp32):
+    session, batch = onnxruntime.InferenceSession(fp32.SerializeToString()), batch_of(3, 9, padding=0)
+    before = logits_of(session, batch)
+    batch["attention_mask"][2] = 0
+    after = logits_of(session, batch)
+    np.testing.assert_allclose(after[:2], before[:2], atol=2e-6)
+    assert np.isfinite(after).all()
+
+
+def test_a_model_that_reads_every_token_keeps_every_token():
+    model = tiny_model("modernbert", 3, pooling="mean")
+    exported = to_onnx(model, COLUMNS[:2], opset=20)
+    assert is_rewritten(exported) == {"padding"}
+    batch = batch_of(3, 9, padding=0)
+    session = onnxruntime.InferenceSession(exported.SerializeToString())
+    np.testing.assert_allclose(logits_of(session, batch), trained_logits(model, batch, COLUMNS[:2]), atol=2e-6)
+
+
+class ReadsPadding(torch.nn.Module):
+    """Sums over all places of a row, padding included: what is computed for padding matters."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.config = SimpleNamespace(pad_token_id=0, vocab_size=120)
+        self.embeddings, self.dense = torch.nn.Embedding(120, 16), torch.nn.Linear(16, 3)
+
+    def forward(self, input_ids, attention_mask):
+        hidden = self.dense(self.embeddings(input_ids)) + attention_mask[:, :, None]
+        return SequenceClassifierOutput(logits=torch.tanh(self.dense(torch.nn.functional.pad(hidden, (0, 13)))).sum(dim=1))
+
+
+def test_a_model_that_reads_padding_keeps_its_padding():
+    """Not every architecture can do without; what an export says must be what the model says."""
+    model = ReadsPadding().eval()
+    exported = to_onnx(model, COLUMNS[:2], opset=20)
+    assert is_rewritten(exported) == set()
+    batch = batch_of(3, 9, padding=0)
+    session = onnxruntime.InferenceSession(exported.SerializeToString())
+    np.testing.assert_allclose(logits_of(session, batch), trained_logits(model, batch, COLUMNS[:2]), atol=2e-5)

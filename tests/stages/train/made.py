@@ -1,0 +1,80 @@
+"""Small made-up things to train on: rows whose class is one of their tokens, and a model of a few thousand weights."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from ruamel.yaml import YAML
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from tuneline.files.schemas import Labels, tokenized_schema, write_table
+from tuneline.params import Params
+from tuneline.params.loading import parse_params
+
+NAMES = ("billing", "delivery", "technical")
+CLASSES = Labels(NAMES)
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *NAMES, *(f"word{index}" for index in range(24))]
+MODEL = {
+    "model_type": "bert",
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 32,
+}
+WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+TRAIN: dict[str, Any] = {
+    "epochs": 2,
+    "global_batch_size": 8,
+    "micro_batch_size": 4,
+    "learning_rate": 5e-3,
+    "log_every_steps": 1,
+    "trackers": [],
+}
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))  # noqa: S106
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    return PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=32, **special)
+
+
+def table(rows: int, seed: int, labels: Labels = CLASSES) -> pa.Table:
+    """Rows of 6 to 17 tokens; three of them name the class, or say how large the number is."""
+    random = np.random.default_rng(seed)
+    classes = random.integers(len(NAMES), size=rows)
+    ids = []
+    for label in classes:
+        fillers = random.integers(8, len(WORDS), size=random.integers(1, 13))
+        ids.append([2, *random.permutation([5 + label] * 3 + fillers.tolist()).tolist(), 3])
+    masks = [[1] * len(row) for row in ids]
+    values = classes if labels.names else classes.astype(np.float32) / 2
+    columns = {"input_ids": ids, "attention_mask": masks, "token_type_ids": [[0] * len(row) for row in ids], "labels": values}
+    return pa.table(columns, schema=tokenized_schema(True, labels))
+
+
+def write_data(project: Path, rows: int = 60, labels: Labels = CLASSES) -> None:
+    """Fills ``data/tokenized``: 60 rows in groups of 8 leave a last group of 4."""
+    folder = project / "data/tokenized"
+    tokenizer().save_pretrained(folder / "tokenizer")
+    for seed, (split, count) in enumerate({"train": rows, "validation": 21, "test": 21}.items()):
+        write_table(table(count, seed, labels), folder / f"{split}.parquet")
+
+
+def settings(model: dict[str, Any] | None = None, **train: Any) -> dict[str, Any]:
+    """What ``params.yaml`` holds."""
+    return {"seed": 3, "model": {"config": {**MODEL, **(model or {})}}, "train": {**TRAIN, **train}}
+
+
+def params(model: dict[str, Any] | None = None, **train: Any) -> Params:
+    return parse_params(settings(model, **train))
+
+
+def write_params(project: Path, model: dict[str, Any] | None = None, **train: Any) -> None:
+    YAML(typ="safe").dump(settings(model, **train), project / "params.yaml")

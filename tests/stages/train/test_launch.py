@@ -1,0 +1,111 @@
+"""The launch configurations, as accelerate itself reads them."""
+
+import pytest
+from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from accelerate.utils import FullyShardedDataParallelPlugin
+from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env, prepare_simple_launcher_cmd_env
+
+from stages.train.devices import check_processes, expected_processes
+from tests.conftest import ROOT
+from tuneline.errors import ParamsError, StageError
+from tuneline.params.loading import load_params
+
+NAMES = ["cpu", "fsdp", "fsdp-offload", "gpu", "gpu-bf16", "multi-gpu", "multi-node", "zero2-offload", "zero3-offload"]
+ALONE = ["cpu", "gpu", "gpu-bf16"]
+SHARDED = ["fsdp", "fsdp-offload"]
+
+
+def path(name):
+    return ROOT / f"conf/accelerate/{name}.yaml"
+
+
+def launched(name):
+    """The arguments as ``accelerate launch`` would go on with them."""
+    arguments = launch_command_parser().parse_args(["--config_file", str(path(name)), "-m", "stages.train"])
+    return _validate_launch_command(arguments)[0]
+
+
+def test_these_are_all():
+    assert sorted(found.stem for found in (ROOT / "conf/accelerate").glob("*.yaml")) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_accelerate_takes_every_key_of_it(name):
+    """An unknown key would be an error here, and at the start of a run."""
+    config = load_config_from_file(str(path(name)))
+    assert config.num_processes == expected_processes_in(name)
+    assert config.use_cpu == (name == "cpu")
+
+
+def expected_processes_in(name):
+    return {"multi-node": 16}.get(name, 1 if name in ALONE else 2)
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_one_process_is_started_plainly(name):
+    command, env = prepare_simple_launcher_cmd_env(launched(name))
+    assert command[-2:] == ["-m", "stages.train"]
+    assert env["ACCELERATE_USE_CPU"] == str(name == "cpu")
+    assert env["ACCELERATE_MIXED_PRECISION"] == ("bf16" if name == "gpu-bf16" else "no")
+
+
+def environment(name):
+    """What the processes of a launch with several GPUs find in their environment."""
+    env = prepare_multi_gpu_env(launched(name))
+    return {key: value for key, value in env.items() if key.startswith(("ACCELERATE_", "FSDP_"))}
+
+
+@pytest.mark.parametrize("name", ["multi-gpu", "multi-node"])
+def test_several_gpus_train_in_bf16(name):
+    arguments = launched(name)
+    assert arguments.multi_gpu
+    assert environment(name)["ACCELERATE_MIXED_PRECISION"] == "bf16"
+
+
+def test_several_machines_know_the_main_one():
+    arguments = launched("multi-node")
+    assert (arguments.num_machines, arguments.main_process_ip, arguments.main_process_port) == (2, "10.0.0.1", 29500)
+
+
+@pytest.mark.parametrize("name", SHARDED)
+def test_sharded_training_is_fsdp2(name, monkeypatch):
+    for key, value in environment(name).items():
+        monkeypatch.setenv(key, value)
+    plugin = FullyShardedDataParallelPlugin()
+    assert plugin.fsdp_version == 2
+    assert plugin.reshard_after_forward is True
+    assert "SHARDED" in str(plugin.state_dict_type)
+    assert (type(plugin.cpu_offload).__name__ == "CPUOffloadPolicy") == (name == "fsdp-offload")
+
+
+@pytest.mark.parametrize(("name", "stage", "parameters"), [("zero2-offload", "2", "none"), ("zero3-offload", "3", "cpu")])
+def test_deepspeed_offloads_to_the_cpu(name, stage, parameters):
+    arguments = launched(name)
+    arguments.deepspeed_fields_from_accelerate_config = ""  # what the launcher sets in between
+    assert arguments.use_deepspeed
+    _, env = prepare_deepspeed_cmd_env(arguments)
+    assert env["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == stage
+    assert env["ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE"] == "cpu"
+    assert env["ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE"] == parameters
+    assert env["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] == "1"
+
+
+def test_the_default_launch_exists(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert expected_processes(load_params().train.launch) == 1
+
+
+def test_another_number_of_processes_than_asked_for_is_an_error(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    check_processes("multi-gpu", 2)
+    with pytest.raises(StageError, match=r"conf/accelerate/multi-gpu\.yaml asks for 2 processes, and 1 runs"):
+        check_processes("multi-gpu", 1)
+    with pytest.raises(StageError, match="asks for 1 process, and 2 run"):
+        check_processes("cpu", 2)
+
+
+def test_an_unknown_launch_names_those_there_are(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(ParamsError, match=r"conf/accelerate/gpus.yaml is missing(.|\n)*There are: cpu, fsdp"):
+        expected_processes("gpus")

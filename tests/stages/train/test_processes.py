@@ -1,0 +1,115 @@
+"""Several processes: over gloo, on the CPU, as torchrun would start them."""
+
+import json
+import os
+import signal
+
+import pytest
+from safetensors.numpy import load_file
+
+from tests.stages.train import made, runs
+from tests.stages.train.conftest import fill
+from tests.stages.train.test_launch import environment
+
+ROWS = 57  # the last group is one row: one of two processes has nothing to do in it
+
+
+def prepared(folder, data, launch, **train):
+    made.write_data(fill(folder, data), rows=ROWS)
+    settings = {"checkpoint_every_steps": 3, "micro_batch_size": 2, "epochs": 2, **train}
+    made.write_params(folder, made.WITHOUT_DROPOUT, launch=launch, **settings)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory, data):
+    """A run of one process."""
+    project = prepared(tmp_path_factory.mktemp("one"), data, "cpu")
+    assert runs.run(project) == [0], runs.output(project)
+    return project
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory, data):
+    """The same run, shared by two."""
+    project = prepared(tmp_path_factory.mktemp("two"), data, "multi-gpu")
+    assert runs.run(project, 2) == [0, 0], runs.output(project)
+    return project
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory, data):
+    """The same run, its parameters shared out over two processes with FSDP."""
+    project = prepared(tmp_path_factory.mktemp("sharded"), data, "fsdp")
+    assert runs.run(project, 2, FSDP) == [0, 0], runs.output(project)
+    return project
+
+
+FSDP = environment("fsdp") | {"ACCELERATE_MIXED_PRECISION": "no"}
+"""As conf/accelerate/fsdp.yaml says, but for the precision: float32 compares to more digits."""
+
+
+@pytest.mark.parametrize("many", ["two", "sharded"])
+def test_the_loss_curve_is_that_of_one_process(one, many, request):
+    project = request.getfixturevalue(many)
+    ours, expected = runs.curve(project), runs.curve(one)
+    assert len(ours) == 16
+    assert [row[0] for row in ours] == [row[0] for row in expected]
+    assert [row[1] for row in ours] == pytest.approx([row[1] for row in expected], abs=1e-4)
+    assert [row[3] for row in ours] == pytest.approx([row[3] for row in expected], rel=1e-3)
+
+
+@pytest.mark.parametrize("many", ["two", "sharded"])
+def test_the_metrics_are_those_of_one_process(one, many, request):
+    assert runs.metrics(request.getfixturevalue(many)) == pytest.approx(runs.metrics(one), abs=1e-4)
+
+
+@pytest.mark.parametrize("many", ["two", "sharded"])
+def test_there_is_one_set_of_files(one, many, request):
+    project = request.getfixturevalue(many)
+    assert runs.outs(project).keys() == runs.outs(one).keys()
+    weights, expected = (load_file(folder / "models/classifier/model.safetensors") for folder in (project, one))
+    assert {name: values.shape for name, values in weights.items()} == {name: values.shape for name, values in expected.items()}
+    assert "step 8: validation" not in runs.output(project, rank=1), "only the main process speaks"
+
+
+def test_sharded_really_means_sharded(sharded):
+    """accelerate alone would have trained two whole copies on the CPU."""
+    assert "2 processes (FSDP)" in runs.output(sharded)
+
+
+@pytest.mark.parametrize(("launch", "env"), [("multi-gpu", {}), ("fsdp", FSDP)])
+def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path, data, launch, env, request):
+    reference = request.getfixturevalue("two" if launch == "multi-gpu" else "sharded")
+    project = prepared(tmp_path, data, launch)
+    children = runs.start(project, 2, env, arrange=runs.death("stages.train.loop.train_group", 12))
+    assert runs.finish(children) == [-signal.SIGKILL] * 2
+    assert runs.run(project, 2, env) == [0, 0], runs.output(project)
+    assert "goes on from" in runs.output(project)
+    assert runs.outs(project) == runs.outs(reference)
+
+
+def test_a_signal_to_one_process_saves_in_both(tmp_path, data, two):
+    project = prepared(tmp_path, data, "multi-gpu")
+    children = runs.start(project, 2)
+    runs.wait_for(project / "checkpoints", "step-*")
+    os.kill(children[1].pid, signal.SIGTERM)
+    assert runs.finish(children) == [75, 75]
+    assert json.loads((project / "reports/interrupted/train.json").read_text())["resumable"]
+    assert runs.run(project, 2) == [0, 0]
+    assert runs.outs(project) == runs.outs(two)
+
+
+def test_fewer_processes_than_asked_for_are_an_error(tmp_path, data):
+    project = prepared(tmp_path, data, "multi-gpu")
+    assert runs.run(project, 1) == [1]
+    assert "asks for 2 processes, and 1 runs" in runs.output(project)
+    assert not (project / "models").exists()
+
+
+def test_gradients_are_synchronized_once_per_group(tmp_path, data):
+    """60 rows in groups of 8, one example at a time in each of two processes: 30 micro batches, 8 groups."""
+    project = prepared(tmp_path, data, "multi-gpu", micro_batch_size=1, epochs=1)
+    made.write_data(project, rows=60)
+    assert runs.run(project, 2, arrange=runs.count_reductions) == [0, 0], runs.output(project)
+    assert json.loads((project / "counts-0.json").read_text()) == {"micro_batches": 30, "reductions": 8}

@@ -1,0 +1,122 @@
+"""Splits made in memory, to be spoilt by a test and written where the stage reads them."""
+
+import json
+import random
+import string
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+from stages.validate.gathering import Places
+from tuneline.files.schemas import Labels, raw_schema, tokenized_schema, write_table
+from tuneline.params import Params
+from tuneline.paths import SPLITS
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SYLLABLES = ("ba", "de", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu")
+WORDS = tuple(a + b + c for a in SYLLABLES for b in SYLLABLES for c in ("n", ""))
+FOREIGN = tuple(word + "x" for word in WORDS)
+ROWS = {"train": 200, "validation": 60, "test": 60}
+
+
+def tokenizer_of(words: Sequence[str]) -> Tokenizer:
+    """A BERT-like tokenizer that knows some words and every letter of them."""
+    normalizer = normalizers.BertNormalizer()
+    words = [normalizer.normalize_str(word) for word in words]
+    letters = sorted({letter for word in words for letter in word})
+    vocabulary = [*SPECIAL, *string.punctuation, "…", *letters, *(f"##{letter}" for letter in letters), *words]
+    tokenizer = Tokenizer(models.WordPiece({word: number for number, word in enumerate(dict.fromkeys(vocabulary))}, unk_token=SPECIAL[1]))
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    special = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=special
+    )
+    tokenizer.add_special_tokens(list(SPECIAL))
+    return tokenizer
+
+
+@dataclass
+class Data:
+    """Splits as plain lists.
+
+    Attributes:
+        columns: Text columns.
+        labels: What labels mean.
+        params: All parameters.
+        raw: By split, then by column.
+        tokenizer: Makes ``tokenized`` of ``raw``.
+        tokenized: By split, then by column.
+    """
+
+    columns: tuple[str, ...]
+    labels: Labels
+    params: Params
+    raw: dict[str, dict[str, list]]
+    tokenizer: Tokenizer = field(default_factory=lambda: tokenizer_of(WORDS + FOREIGN))
+    tokenized: dict[str, dict[str, list]] = field(default_factory=dict)
+
+    def tokenize(self) -> "Data":
+        """Makes the tokenized splits anew."""
+        self.tokenizer.enable_truncation(self.params.tokenize.max_length)
+        for split, columns in self.raw.items():
+            texts = [[text or "" for text in columns[name]] for name in self.columns]
+            encoded = self.tokenizer.encode_batch(texts[0] if len(texts) == 1 else list(zip(*texts, strict=True)))
+            self.tokenized[split] = {
+                "input_ids": [list(row.ids) for row in encoded],
+                "attention_mask": [list(row.attention_mask) for row in encoded],
+                "token_type_ids": [list(row.type_ids) for row in encoded],
+                "labels": list(columns["labels"]),
+            }
+        return self
+
+    def set_params(self, change: Callable[[dict], None]) -> None:
+        """Changes parameters as they stand in a file."""
+        values = self.params.model_dump(by_alias=True)
+        change(values)
+        self.params = Params.model_validate(values)
+
+    def write(self, folder: Path) -> Places:
+        """Writes the files that the stage reads."""
+        places = Places(folder / "raw", folder / "tokenized")
+        places.raw.mkdir(parents=True)
+        places.tokenizer.mkdir(parents=True)
+        for split in SPLITS:
+            raw, tokenized = self.raw[split], self.tokenized[split]
+            raw_table = pa.table({**raw, "idx": list(range(len(raw["labels"])))}, schema=raw_schema(self.columns, self.labels))
+            write_table(raw_table, places.raw / f"{split}.parquet")
+            tokenized_table = pa.table(tokenized, schema=tokenized_schema("token_type_ids" in tokenized, self.labels))
+            write_table(tokenized_table, places.tokenized / f"{split}.parquet")
+        self.tokenizer.no_truncation()
+        self.tokenizer.save(str(places.tokenizer / "tokenizer.json"))
+        names = [name for name in self.tokenized["train"] if name != "labels"]
+        config = {"unk_token": "[UNK]", "model_input_names": names}
+        (places.tokenizer / "tokenizer_config.json").write_text(json.dumps(config))
+        return places
+
+
+def sentence(chance: random.Random, words: Sequence[str] = WORDS, shortest: int = 8, longest: int = 14) -> str:
+    """Some words at random."""
+    return " ".join(chance.choices(words, k=chance.randint(shortest, longest)))
+
+
+def params_for(columns: Sequence[str], task: str = "classification") -> Params:
+    """The defaults, for these columns."""
+    data = {"text_columns": list(columns), "task": task}
+    return Params.model_validate({"data": data, "tokenize": {"max_length": 64}, "model": {"config": {"model_type": "bert"}}})
+
+
+def good_data(seed: int = 7) -> Data:
+    """Pairs of texts in three classes, the last of them rare, without a fault."""
+    chance = random.Random(seed)
+    columns = ("one", "two")
+    raw = {}
+    for split, rows in ROWS.items():
+        texts = {name: [sentence(chance) for _ in range(rows)] for name in columns}
+        labels = [2 if row % 50 == 49 else row % 2 for row in range(rows)]
+        raw[split] = {**texts, "labels": labels}
+    return Data(columns, Labels(("no", "yes", "perhaps")), params_for(columns), raw).tokenize()

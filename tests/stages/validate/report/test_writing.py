@@ -1,0 +1,130 @@
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from stages.validate.checking import check
+from stages.validate.report.writing import write_report
+from tests.stages.validate.data import Data, good_data
+from tuneline.files.schemas import Labels
+from tuneline.params import Params
+
+MARKUP = "<script>alert('x')</script><img src=x onerror=alert(1)> & \u202egnp.exe"
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.links += [value for name, value in attributes if name in ("href", "src")]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def spoilt() -> Data:
+    """Markup in a text, in the name of a column and in the name of a label; one fault of each kind of table."""
+    data = good_data()
+    data.columns = ("one", "<b>two</b>")
+    for table in data.raw.values():
+        table["<b>two</b>"] = table.pop("two")
+    values = data.params.model_dump(by_alias=True)
+    values["data"]["text_columns"] = list(data.columns)
+    data.params = Params.model_validate(values)
+    data.labels = Labels(("no", "<i>yes</i>", "perhaps"))
+    data.raw["train"]["one"][3] = f"{MARKUP} {data.raw['train']['one'][3]} \x07"
+    return data
+
+
+def report(data: Data, folder):
+    checked = check(data.params, data.write(folder / "data"), None)
+    (folder / "report").mkdir()
+    write_report(folder / "report", checked.verdict, checked.results, checked.profile)
+    return folder / "report"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return report(spoilt(), tmp_path_factory.mktemp("one"))
+
+
+@pytest.fixture(scope="module")
+def pages(folder) -> dict[str, Page]:
+    return {path.relative_to(folder).as_posix(): Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
+
+
+def test_text_of_the_data_stays_text(pages):
+    assert "<script>alert('x')</script><img src=x onerror=alert(1)> &" in pages["index.html"].text
+    for name, page in pages.items():
+        assert not {"script", "img", "b", "i", "iframe"} & set(page.tags) - ({"i"} if name != "index.html" else set()), name
+
+
+def test_text_cannot_turn_the_line_around(pages):
+    assert "\\u202egnp.exe" in pages["index.html"].text
+    assert not any("\u202e" in page.text for page in pages.values())
+
+
+def test_names_of_columns_and_labels_stay_text_in_the_pages_of_great_expectations(folder):
+    """Wrong columns are shown there as values."""
+    for path in (folder / "data_docs").glob("*.html"):
+        assert not re.search(r"<b>two|<i>yes", path.read_text(encoding="utf-8")), path
+
+
+def test_every_link_leads_to_a_file_of_the_report(folder, pages):
+    for name, page in pages.items():
+        for link in page.links:
+            assert (folder / name).parent.joinpath(link).is_file() or link.startswith("#"), (name, link)
+
+
+def test_nothing_is_fetched_from_a_network(folder):
+    for path in folder.rglob("*.html"):
+        assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//|@import|url\(", path.read_text(encoding="utf-8")), path
+
+
+def test_the_page_says_what_failed_how_often_and_what_to_do(pages):
+    text = " ".join(pages["index.html"].text.split())
+    assert "control_characters, train: 1 of 200 rows (0.5 %)" in text
+    assert "The data may be trained on, 1 warning." in text
+    assert "What to do:" in text
+
+
+def test_the_same_data_gives_the_same_bytes(folder, tmp_path):
+    """No time, no path, no random number: DVC hashes the folder."""
+    again = report(spoilt(), tmp_path)
+    files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    assert files == sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
+    for path in files:
+        assert (folder / path).read_bytes() == (again / path).read_bytes(), path
+
+
+def test_the_machines_report_is_strict_json(folder):
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    values = json.loads((folder / "checks.json").read_text(encoding="utf-8"), parse_constant=refuse)
+    assert (values["passed"], values["errors"], values["warnings"]) == (True, 0, 1)
+    (failed,) = [check for check in values["checks"] if check["status"] != "passed"]
+    assert (failed["check"], failed["split"], failed["failing"], failed["rows"]) == ("control_characters", "train", 1, 200)
+    assert failed["worst"][0]["number"] == 3
+    assert failed["advice"]
+
+
+def test_wrong_columns_are_shown_escaped(tmp_path):
+    data = spoilt()
+    del data.tokenized["test"]["token_type_ids"]
+    data.params = good_data().params  # expects the column "two"
+    folder = report(data, tmp_path)
+    page = (folder / "data_docs/columns-test.html").read_text(encoding="utf-8")
+    assert "raw &amp;lt;b&amp;gt;two" in page or "raw &lt;b&gt;two" in page
+    assert "<b>two" not in page
+    assert "<b>two" not in (folder / "index.html").read_text(encoding="utf-8")
+    assert "raw <b>two</b>: string" in Page((folder / "index.html").read_text(encoding="utf-8")).text

@@ -1,0 +1,70 @@
+"""The defaults let known data pass as it is: the embedded tickets, MRPC, and a set in the shape of SST-2."""
+
+import random
+
+import pytest
+from tokenizers import Tokenizer
+
+from stages.download.tickets.generator import QUEUES, write_tickets
+from stages.validate.checking import check
+from tests.stages.validate.data import Data, params_for, tokenizer_of
+from tuneline.files.schemas import Labels
+from tuneline.paths import SPLITS
+
+
+def complaints(data: Data, folder) -> tuple[set[str], set[str]]:
+    verdict = check(data.params, data.write(folder / "data"), None).verdict
+    return {finding.outcome.check for finding in verdict.errors}, {finding.outcome.check for finding in verdict.warnings}
+
+
+def test_tickets_pass_without_a_warning(tmp_path):
+    tickets = list(write_tickets(2000, 0.03, 42))
+    raw = {
+        split: {
+            "subject": [ticket.subject for ticket in tickets[start:stop]],
+            "body": [ticket.body for ticket in tickets[start:stop]],
+            "labels": [QUEUES.index(ticket.queue) for ticket in tickets[start:stop]],
+        }
+        for split, start, stop in (("train", 0, 1600), ("validation", 1600, 1800), ("test", 1800, 2000))
+    }
+    words = sorted({word for ticket in tickets[:1600] for text in ticket[:2] for word in text.lower().split()})
+    data = Data(("subject", "body"), Labels(tuple(QUEUES)), params_for(("subject", "body")), raw, tokenizer_of(words))
+    data.set_params(lambda values: values["tokenize"].update(max_length=128))
+    assert complaints(data.tokenize(), tmp_path) == (set(), set())
+
+
+@pytest.mark.real_data
+def test_mrpc_passes_without_a_warning(shared, tmp_path):
+    columns = ("sentence1", "sentence2")
+    raw = {}
+    for split in SPLITS:
+        lines = (shared / "data/mrpc" / f"{split}.tsv").read_text(encoding="utf-8-sig").splitlines()[1:]
+        rows = [line.split("\t") for line in lines]
+        raw[split] = {
+            "sentence1": [row[3] for row in rows],
+            "sentence2": [row[4] for row in rows],
+            "labels": [int(row[0]) for row in rows],
+        }
+    assert [len(raw[split]["labels"]) for split in SPLITS] == [3668, 408, 1725]
+    tokenizer = Tokenizer.from_file(str(shared / "hub/models/google-bert/bert-base-uncased/tokenizer.json"))
+    data = Data(columns, Labels(("not_equivalent", "equivalent")), params_for(columns), raw, tokenizer)
+    data.set_params(lambda values: values["tokenize"].update(max_length=128))
+    assert complaints(data.tokenize(), tmp_path) == (set(), set())
+
+
+def test_phrases_to_train_on_and_sentences_to_validate_on_are_a_warning_only(tmp_path):
+    """As in SST-2: phrases of one word to many, some twice, and a test split without labels."""
+    chance = random.Random(11)
+    words = ["".join(chance.choices("abcdefghij", k=5)) for _ in range(400)]
+
+    def phrases(rows: int, shortest: int, longest: int) -> list[str]:
+        return [" ".join(chance.choices(words, k=chance.randint(shortest, longest))) + " " for _ in range(rows)]
+
+    train = phrases(1000, 1, 12)
+    raw = {split: {"sentence": texts} for split, texts in zip(SPLITS, (train, phrases(120, 12, 30), phrases(200, 12, 30)), strict=True)}
+    for split, table in raw.items():
+        table["labels"] = [-1 if split == "test" else sum(map(ord, text)) % 9 % 2 for text in table["sentence"]]
+    data = Data(("sentence",), Labels(("negative", "positive")), params_for(("sentence",)), raw, tokenizer_of(words))
+    data.set_params(lambda values: values["evaluate"].update(split="validation") or values["train"].update(keep="last"))
+    assert len(set(train)) < len(train)
+    assert complaints(data.tokenize(), tmp_path) == (set(), {"length_drift"})

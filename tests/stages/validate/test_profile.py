@@ -1,0 +1,64 @@
+import json
+
+import pytest
+
+from stages.validate.distributions import Distribution
+from stages.validate.gathering import gather
+from stages.validate.profile import Profile
+from tuneline.errors import DataError
+from tuneline.files.schemas import Labels
+
+
+@pytest.fixture
+def profile(data, tmp_path) -> Profile:
+    evidence = gather(data.params, data.write(tmp_path / "data"), None)
+    return Profile(evidence.labels.names, evidence.profiles)
+
+
+def written(profile: Profile, folder):
+    path = folder / "profile.json"
+    path.write_text(json.dumps(profile.to_json()))
+    return path
+
+
+def test_a_profile_is_read_as_it_was_written(profile, tmp_path):
+    path = written(profile, tmp_path)
+    assert Profile.read(path).to_json() == profile.to_json()
+
+
+def test_a_profile_holds_no_text_of_the_data(profile, data, tmp_path):
+    text = written(profile, tmp_path).read_text()
+    assert not any(word in text for word in data.raw["train"]["one"][0].split())
+    assert len(text) < 50_000
+
+
+def test_labels_are_compared_by_name_not_by_id(profile):
+    """The promoted data had "no", "yes", "perhaps": today's ids are another order, and one class is gone."""
+    before = profile.splits["train"].labels
+    assert before == Distribution((0.0, 1.0), (98, 98, 4)) or sum(before.counts) == 200
+    no, yes, perhaps = before.counts
+    assert profile.labels_as(Labels(("perhaps", "no", "yes")), "train") == Distribution((0.0, 1.0), (perhaps, no, yes))
+    assert profile.labels_as(Labels(("yes", "new")), "train") == Distribution((0.0, 1.0), (yes, 0, no + perhaps))
+
+
+def test_labels_of_another_task_are_not_compared(profile):
+    assert profile.labels_as(Labels(None), "train") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        '{"version": 0}',
+        '{"version": 1, "labels": null, "splits": {"train": {}}}',
+        "[]",
+        '{"version": 1, "labels": 3, "splits": 1}',
+    ],
+)
+def test_a_profile_of_another_make_is_refused_with_a_remedy(text, tmp_path):
+    path = tmp_path / "profile.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match=r"profile\.json is no profile") as refused:
+        Profile.read(path)
+    assert "python -m flows.promotion.reference" in str(refused.value)

@@ -1,0 +1,102 @@
+import pytest
+
+from tuneline.cli.init.deciding import decide
+from tuneline.cli.init.profiling import profile
+from tuneline.errors import DataError
+
+
+def decided(columns, rows, **said):
+    return decide(profile(columns, rows), **said)
+
+
+def rows_of(*makers, rows=40):
+    return [tuple(make(number) for make in makers) for number in range(rows)]
+
+
+def sentence(number):
+    return f"a sentence of words, number {number}"
+
+
+def number(number):
+    return str(number)
+
+
+def klass(number):
+    return "ab"[number % 2]
+
+
+def score(number):
+    return f"{number / 7:.3f}"
+
+
+def test_names_tell_text_and_label():
+    found = decided(["id", "text", "label"], rows_of(number, sentence, klass))
+    assert (found.text_columns, found.label_column, found.task) == (("text",), "label", "classification")
+
+
+@pytest.mark.parametrize(
+    "pair", [("sentence1", "sentence2"), ("Premise", "Hypothesis"), ("#1 String", "#2 String"), ("subject", "body"), ("title", "text")]
+)
+def test_a_pair_of_texts_is_known_by_its_names_and_keeps_its_order(pair):
+    one, other = pair
+    found = decided([other, "label", one], rows_of(sentence, klass, sentence))
+    assert found.text_columns == (one, other)
+
+
+def test_without_telling_names_the_wordiest_column_is_the_text_and_the_shortest_list_the_label():
+    def city(number):
+        return ["Rome", "Oslo", "Lima"][number % 3]
+
+    found = decided(["a", "b", "c", "d"], rows_of(number, city, sentence, klass))
+    assert (found.text_columns, found.label_column) == (("c",), "d")
+
+
+@pytest.mark.parametrize(
+    ("label", "task"),
+    [
+        (klass, "classification"),
+        (lambda number: str(number % 5 + 1), "classification"),
+        (lambda number: f"{number % 2}.0", "classification"),
+        (score, "regression"),
+        (str, "regression"),
+    ],
+)
+def test_the_task_follows_from_the_labels(label, task):
+    assert decided(["text", "label"], rows_of(sentence, label)).task == task
+
+
+def test_minus_one_is_no_class():
+    profiles = profile(["label"], [("0",), ("1",), ("-1",)])
+    assert sorted(profiles[0].classes) == ["0", "1"]
+
+
+def test_what_a_person_says_goes_before_what_it_looks_like():
+    rows = rows_of(sentence, sentence, klass, lambda number: str(number % 3))
+    found = decided(["title", "text", "label", "stars"], rows, text=("title",), label="stars", task="regression")
+    assert (found.text_columns, found.label_column, found.task) == (("title",), "stars", "regression")
+    assert all("as you said" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize(
+    ("columns", "makers", "said", "message"),
+    [
+        (["text", "label"], (sentence, klass), {"label": "queue"}, "There is no column 'queue'"),
+        (["text", "label"], (sentence, klass), {"text": ("txt",)}, "There is no column 'txt'"),
+        (["a", "b"], (sentence, sentence), {}, "No column looks like a label"),
+        (["a", "label"], (number, klass), {}, "No column looks like text"),
+    ],
+)
+def test_what_cannot_be_decided_is_asked_for(columns, makers, said, message):
+    with pytest.raises(DataError, match=message):
+        decided(columns, rows_of(*makers), **said)
+
+
+def test_a_column_of_free_text_is_no_label():
+    rows = [(sentence(number), f"label {number}") for number in range(2000)]
+    with pytest.raises(DataError, match="too many different values"):
+        decided(["text", "label"], rows, label="label")
+
+
+def test_lists_are_neither_text_nor_label():
+    rows = [(sentence(number), "\x00nested", klass(number)) for number in range(10)]
+    assert decided(["text", "label", "kind"], rows).label_column == "kind"

@@ -1,0 +1,47 @@
+"""Projects in which the line has come as far as ``compare``, and the command to run in them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import stages.compare.__main__
+import stages.export.__main__
+from tests.small_line import write_line
+from tuneline.cli import app
+
+GENEROUS = {"compare.int8.min_agreement": 0.8, "compare.int8.max_metric_drop": 0.2}
+
+
+def published(folder: Path, regression: bool) -> Path:
+    write_line(folder, regression, GENEROUS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        stages.export.__main__.main()
+        stages.compare.__main__.main()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def classification(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a classifier of (subject, body) into three queues."""
+    return published(tmp_path_factory.mktemp("classification"), regression=False)
+
+
+@pytest.fixture(scope="session")
+def regression(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a number to predict."""
+    return published(tmp_path_factory.mktemp("regression"), regression=True)
+
+
+@pytest.fixture
+def predict(classification: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Runs ``tuneline predict`` in an empty folder, with the classifier."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: object, model: Path = classification / "models/onnx", given: bytes | None = None) -> Result:
+        arguments = ["predict", *map(str, words), "--model", str(model)]
+        return CliRunner().invoke(app, arguments, input=given)
+
+    return run

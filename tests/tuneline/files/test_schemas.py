@@ -1,0 +1,50 @@
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tuneline.errors import DataError
+from tuneline.files.schemas import Labels, raw_schema, read_labels, tokenized_schema, write_table
+
+QUEUES = Labels(("billing", "delivery"))
+SCORE = Labels(None)
+
+
+@pytest.mark.parametrize("labels", [QUEUES, SCORE])
+def test_labels_travel_with_the_file(tmp_path, labels):
+    schema = raw_schema(["text"], labels)
+    write_table(pa.table({"text": ["a"], "labels": [1], "idx": [0]}, schema=schema), tmp_path / "train.parquet")
+    assert read_labels(tmp_path / "train.parquet") == labels
+
+
+def test_the_datasets_library_restores_class_names(tmp_path):
+    from datasets import ClassLabel, Dataset, List, Value
+
+    table = pa.table(
+        {"input_ids": [[2, 3]], "attention_mask": [[1, 1]], "token_type_ids": [[0, 0]], "labels": [1]},
+        schema=tokenized_schema(token_type_ids=True, labels=QUEUES),
+    )
+    write_table(table, tmp_path / "train.parquet")
+    features = Dataset.from_parquet(str(tmp_path / "train.parquet"), cache_dir=str(tmp_path)).features
+    assert features["labels"] == ClassLabel(names=["billing", "delivery"])
+    assert features["input_ids"] == List(Value("int32"))
+
+
+def test_the_datasets_library_restores_a_regression(tmp_path):
+    from datasets import Dataset, Value
+
+    schema = raw_schema(["text"], SCORE)
+    write_table(pa.table({"text": ["a"], "labels": [0.5], "idx": [0]}, schema=schema), tmp_path / "t.parquet")
+    features = Dataset.from_parquet(str(tmp_path / "t.parquet"), cache_dir=str(tmp_path)).features
+    assert features["labels"] == Value("float32")
+
+
+def test_a_foreign_table_is_named_as_such(tmp_path):
+    pq.write_table(pa.table({"labels": [1]}), tmp_path / "foreign.parquet")
+    with pytest.raises(DataError, match="no label names"):
+        read_labels(tmp_path / "foreign.parquet")
+
+
+def test_the_width_of_the_logits_follows_from_the_labels():
+    assert (QUEUES.outputs, SCORE.outputs) == (2, 1)
+    assert QUEUES.type == pa.int64()
+    assert SCORE.type == pa.float32()

@@ -1,0 +1,111 @@
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from tuneline.errors import ParamsError
+from tuneline.params import Params
+from tuneline.params.loading import known_keys, load_params, parse_params
+
+HERE = Path(__file__).parent
+INVALID = sorted((HERE / "invalid").glob("*.yaml"))
+VALID = sorted((HERE / "valid").glob("*.yaml"))
+
+
+@pytest.fixture
+def values(root):
+    """The project's own parameters, to be changed by a test."""
+    return YAML(typ="safe", pure=True).load(root / "params.yaml")
+
+
+def test_the_projects_own_file_is_valid(root):
+    assert load_params(root / "params.yaml").data.source == "sample"
+
+
+def test_every_key_stands_in_the_projects_file(root, values):
+    """DVC tracks parameters key by key and reads them from the file: a default left out could not be tracked."""
+
+    def spelled(section, prefix=""):
+        for key, value in section.items():
+            yield prefix + key
+            if isinstance(value, dict) and prefix + key != "model.config":
+                yield from spelled(value, f"{prefix}{key}.")
+
+    assert set(known_keys()) - set(spelled(values)) == set()
+
+
+def test_defaults_in_code_and_file_are_the_same(root, values):
+    """Two places say a default; a file that leaves a key out must mean what the project's file says."""
+    assert Params.model_validate({"model": values["model"]}) == load_params(root / "params.yaml")
+
+
+@pytest.mark.parametrize("path", VALID, ids=lambda path: path.stem)
+def test_valid_files_are_read(path):
+    load_params(path)
+
+
+@pytest.mark.parametrize("path", INVALID, ids=lambda path: path.stem)
+def test_invalid_files_are_refused_with_the_key_and_a_remedy(path):
+    """Each file carries the message it must give in its leading comment lines."""
+    expected = [line[2:].rstrip() for line in path.read_text().splitlines() if line.startswith("# ")]
+    assert expected
+    with pytest.raises(ParamsError) as refused:
+        load_params(path)
+    for line in expected:
+        assert line in str(refused.value)
+
+
+def test_parameters_are_frozen(root):
+    params = load_params(root / "params.yaml")
+    with pytest.raises(Exception, match="frozen"):
+        params.seed = 1
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ParamsError, match=r"params\.yaml is missing"):
+        load_params(tmp_path / "params.yaml")
+
+
+def test_a_line_that_is_no_yaml_is_named(tmp_path):
+    (tmp_path / "params.yaml").write_text("seed: 1\ndata: [unclosed\n")
+    with pytest.raises(ParamsError, match=r"params\.yaml, line \d+: no YAML"):
+        load_params(tmp_path / "params.yaml")
+
+
+def test_a_duplicate_key_is_named(tmp_path):
+    (tmp_path / "params.yaml").write_text("seed: 1\nseed: 2\n")
+    with pytest.raises(ParamsError, match="seed"):
+        load_params(tmp_path / "params.yaml")
+
+
+@pytest.mark.parametrize("content", ["", "- a\n", "just text\n"])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path, content):
+    (tmp_path / "params.yaml").write_text(content)
+    with pytest.raises(ParamsError, match="mapping of sections"):
+        load_params(tmp_path / "params.yaml")
+
+
+def test_numbers_are_read_as_dvc_reads_them(values):
+    text = "2e-5"
+    values["train"]["learning_rate"] = YAML(typ="safe", pure=True).load(text)
+    assert parse_params(values).train.learning_rate == 2e-5
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [("train.learning_rat", "train.learning_rate"), ("sed", "seed"), ("data.text_column", "data.text_columns"), ("data.seed", "seed")],
+)
+def test_a_typo_gets_the_nearest_known_key(values, wrong, meant):
+    section, _, key = wrong.rpartition(".")
+    (values[section] if section else values)[key] = 1
+    with pytest.raises(ParamsError, match=rf"{wrong}: unknown key; did you mean {meant}\?"):
+        parse_params(values)
+
+
+def test_all_faults_are_named_at_once(values):
+    values["train"]["learning_rate"] = -1
+    values["data"]["source"] = "internet"
+    with pytest.raises(ParamsError, match="2 faults") as refused:
+        parse_params(values)
+    assert "train.learning_rate" in str(refused.value)
+    assert "data.source" in str(refused.value)

@@ -1,0 +1,87 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics
+
+from tuneline import curves
+
+
+def made(rows, classes=2, seed=0, skill=1.0):
+    """Probabilities that know something of the labels."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(classes, size=rows)
+    logits = random.normal(size=(rows, classes)).astype(np.float32)
+    logits[np.arange(rows), labels] += skill
+    return curves.probabilities(logits), labels
+
+
+@settings(max_examples=30, deadline=None)
+@given(rows=st.integers(2, 3000), seed=st.integers(0, 1000), skill=st.floats(0, 4))
+def test_a_thinned_curve_keeps_its_ends_its_bounds_and_its_area(rows, seed, skill):
+    probability, labels = made(rows, seed=seed, skill=skill)
+    if len(set(labels)) < 2:
+        return
+    roc = curves.roc_curve(probability, labels)
+    false, true = roc["false_positive_rate"], roc["true_positive_rate"]
+    assert len(false) <= curves.POINTS + 2
+    assert (false[0], true[0], false[-1], true[-1]) == (0, 0, 1, 1)
+    assert (np.diff(false) >= 0).all()
+    assert metrics.auc(false, true) == pytest.approx(metrics.roc_auc_score(labels, probability[:, 1]), abs=0.01)
+
+
+def test_a_short_curve_is_that_of_scikit_learn():
+    probability, labels = made(40)
+    precision, recall, _ = metrics.precision_recall_curve(labels, probability[:, 1])
+    made_curve = curves.precision_recall_curve(probability, labels)
+    assert np.array_equal(made_curve["precision"], precision[::-1])
+    assert np.array_equal(made_curve["recall"], recall[::-1])
+
+
+@pytest.mark.parametrize("curve", [curves.roc_curve, curves.precision_recall_curve])
+def test_several_classes_give_one_mean_curve(curve):
+    probability, labels = made(500, classes=4)
+    columns = curve(probability, labels)
+    assert {len(column) for column in columns.values()} == {curves.POINTS + 1}
+
+
+def test_the_area_under_the_mean_curve_is_the_mean_area():
+    probability, labels = made(800, classes=3)
+    roc = curves.roc_curve(probability, labels)
+    assert curves.ranking_metrics(probability, labels)["roc_auc"] == pytest.approx(metrics.auc(*roc.values()), abs=0.01)
+
+
+def test_a_class_that_no_row_has_is_left_out():
+    probability, _ = made(50, classes=3)
+    labels = np.array([0, 1] * 25)
+    assert curves.scored_classes(labels, 3) == [0, 1]
+    assert 0 <= curves.ranking_metrics(probability, labels)["roc_auc"] <= 1
+
+
+def test_rows_of_one_class_have_no_curve_and_no_area():
+    probability, _ = made(20)
+    labels = np.zeros(20, dtype=np.int64)
+    assert [len(column) for column in curves.roc_curve(probability, labels).values()] == [0, 0]
+    assert curves.ranking_metrics(probability, labels) == {}
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows=st.integers(1, 300), classes=st.integers(2, 5), seed=st.integers(0, 1000))
+def test_the_calibration_error_is_that_of_its_definition(rows, classes, seed):
+    probability, labels = made(rows, classes, seed)
+    bins = curves.calibration(probability, labels)
+    error = 0.0
+    for index in range(curves.BINS):
+        low, high = index / curves.BINS, (index + 1) / curves.BINS
+        inside = [row for row in range(rows) if low <= probability[row].max() < high or (high == 1 and probability[row].max() == 1)]
+        if inside:
+            right = np.mean([probability[row].argmax() == labels[row] for row in inside])
+            error += len(inside) / rows * abs(right - np.mean([probability[row].max() for row in inside]))
+    assert curves.calibration_error(bins) == pytest.approx(error, abs=1e-9)
+    assert bins["rows"].sum() == rows
+
+
+def test_certainty_falls_into_the_last_bin():
+    bins = curves.calibration(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1, 0]))
+    assert bins == {"confidence": [1.0], "accuracy": [1.0], "rows": [2.0]}
+    assert curves.calibration_error(bins) == 0.0

@@ -1,0 +1,152 @@
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stages.tokenize.wordpiece import train_wordpiece
+from tests.stages.tokenize.made import WORDS, sentences
+from tuneline import encoding
+from tuneline.encoding import Counts, Encoder, encode_rows
+from tuneline.files.schemas import Labels, tokenized_schema
+
+LABELS = Labels(("no", "yes"))
+TEXT = st.lists(st.sampled_from([*WORDS, "Ω", "", "x" * 120, "a b\u00a0c\n"]) | st.text(max_size=12), max_size=30).map(" ".join)
+
+
+@pytest.fixture(scope="module")
+def wordpiece():
+    """A WordPiece tokenizer trained on made-up sentences. Tests that change it take a copy."""
+    return train_wordpiece(lambda: iter([sentences(400, seed=1)]), vocab_size=400)
+
+
+def batch(*texts):
+    columns = dict(zip(("subject", "body"), texts, strict=False))
+    return pa.record_batch({**columns, "labels": [0] * len(texts[0])})
+
+
+def encoded(tokenizer, max_length, *texts):
+    """Rows as the stage makes them, and what was counted."""
+    encoder = Encoder(tokenizer, max_length, pairs=len(texts) == 2)
+    names = ["subject", "body"][: len(texts)]
+    made = list(encode_rows(encoder, iter([batch(*texts)]), names, tokenized_schema(encoder.token_type_ids, LABELS)))
+    return pa.Table.from_batches(made).to_pylist(), encoder.counts
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5), max_length=st.integers(5, 40), pairs=st.booleans())
+def test_rows_are_what_transformers_makes_of_them(wordpiece, rows, max_length, pairs):
+    texts = list(zip(*rows, strict=True))[: 1 + pairs]
+    made, _ = encoded(wordpiece, max_length, *map(list, texts))
+    wanted = wordpiece(*map(list, texts), truncation="longest_first", max_length=max_length)
+    assert {name: [row[name] for row in made] for name in wanted} == dict(wanted)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5), max_length=st.integers(5, 40))
+def test_what_is_counted_is_what_was_lost_and_unknown(wordpiece, rows, max_length):
+    made, counts = encoded(wordpiece, max_length, *map(list, zip(*rows, strict=True)))
+    whole = wordpiece(*map(list, zip(*rows, strict=True)))["input_ids"]
+    text_tokens = [token for row in made for token in row["input_ids"] if token not in (2, 3)]
+    assert counts == Counts(
+        rows=len(rows),
+        tokens=sum(len(row["input_ids"]) for row in made),
+        special=3 * len(rows),
+        unknown=text_tokens.count(wordpiece.unk_token_id),
+        truncated=sum(len(ids) > max_length for ids in whole),
+        longest=max(len(row["input_ids"]) for row in made),
+    )
+
+
+def test_a_row_that_just_fits_has_lost_nothing(wordpiece):
+    _, counts = encoded(wordpiece, 5, ["parcel is missing", "parcel is missing invoice"])
+    assert (counts.truncated, counts.longest) == (1, 5)
+
+
+def test_the_longer_text_of_a_pair_is_cut_first(wordpiece):
+    rows, _ = encoded(wordpiece, 8, ["parcel " * 9], ["invoice is"])
+    assert wordpiece.convert_ids_to_tokens(rows[0]["input_ids"]) == "[CLS] parcel parcel parcel [SEP] invoice is [SEP]".split()
+
+
+def test_the_unknown_rate_leaves_special_tokens_out(wordpiece):
+    _, counts = encoded(wordpiece, 16, ["parcel Ω", "is missing"])
+    assert counts.metrics()["unknown_rate"] == pytest.approx(1 / 4)
+
+
+def test_special_tokens_that_are_the_unknown_one_are_not_counted(wordpiece):
+    """Some byte-pair tokenizers use one token for the start and for what is unknown."""
+    import copy
+
+    odd = copy.deepcopy(wordpiece)
+    odd.unk_token = odd.cls_token
+    _, counts = encoded(odd, 16, ["parcel", "invoice"])
+    assert counts.unknown == 0
+
+
+def test_the_mask_is_all_ones_and_nothing_is_padded(wordpiece):
+    padding = wordpiece.backend_tokenizer
+    padding.enable_padding(length=32)
+    try:
+        rows, _ = encoded(wordpiece, 16, ["parcel", "parcel is missing"])
+    finally:
+        padding.no_padding()
+    assert [row["attention_mask"] for row in rows] == [[1] * 3, [1] * 5]
+
+
+def test_a_tokenizer_without_segments_gives_no_type_ids(wordpiece):
+    import copy
+
+    plain = copy.deepcopy(wordpiece)
+    plain.model_input_names = ["input_ids", "attention_mask"]
+    rows, _ = encoded(plain, 16, ["parcel"], ["invoice"])
+    assert list(rows[0]) == ["input_ids", "attention_mask", "labels"]
+
+
+@pytest.mark.parametrize("sizes", [[25], [1] * 25, [3, 0, 11, 2, 9]])
+def test_row_groups_do_not_depend_on_how_rows_came(wordpiece, sizes, monkeypatch):
+    monkeypatch.setattr(encoding, "CHUNK", 4)
+    monkeypatch.setattr(encoding, "ROW_GROUP", 8)
+    texts = sentences(25)
+    starts = np.cumsum([0, *sizes])
+    rows = (batch(texts[start:stop]).cast(batch(texts).schema) for start, stop in itertools.pairwise(starts))
+    encoder = Encoder(wordpiece, 16, pairs=False)
+    made = list(encode_rows(encoder, rows, ["subject"], tokenized_schema(True, LABELS)))
+    assert [len(group) for group in made] == [8, 8, 8, 1]
+    together, _ = encoded(wordpiece, 16, texts)
+    assert pa.Table.from_batches(made).to_pylist() == together
+
+
+def test_no_rows_make_no_groups(wordpiece):
+    encoder = Encoder(wordpiece, 16, pairs=False)
+    assert list(encode_rows(encoder, iter([]), ["subject"], tokenized_schema(True, LABELS))) == []
+    assert encoder.counts.metrics()["truncation_rate"] == 0.0
+
+
+def test_an_error_on_the_way_is_not_swallowed(wordpiece):
+    def rows():
+        yield batch(sentences(5))
+        raise OSError("disk gone")
+
+    with pytest.raises(OSError, match="disk gone"):
+        list(encode_rows(Encoder(wordpiece, 16, pairs=False), rows(), ["subject"], tokenized_schema(True, LABELS)))
+
+
+def test_the_tokenizer_it_was_given_is_left_as_it_was(wordpiece):
+    before = wordpiece.backend_tokenizer.to_str()
+    Encoder(wordpiece, 16, pairs=False)
+    assert wordpiece.backend_tokenizer.to_str() == before
+
+
+def test_counts_add_up():
+    total = Counts(1, 10, 2, 1, 1, 10) + Counts(3, 12, 6, 0, 0, 5)
+    assert total == Counts(4, 22, 8, 1, 1, 10)
+    assert total.metrics("train_") == {
+        "train_rows": 4,
+        "train_tokens": 22,
+        "train_mean_tokens": 5.5,
+        "train_max_tokens": 10,
+        "train_truncation_rate": 0.25,
+        "train_unknown_rate": pytest.approx(1 / 14),
+    }

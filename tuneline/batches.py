@@ -1,0 +1,98 @@
+"""Tokenized rows as padded batches, for everything that feeds a model: torch and ONNX Runtime alike. No torch in here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tuneline.files.schemas import LABELS, Labels
+
+Batch = dict[str, NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class TokenizedRows:
+    """Tokenized rows in memory, as flat arrays: 4 bytes a token and 1 a mask, no Python object per row.
+
+    Attributes:
+        values: Per model input, the rows' values one after the other.
+        offsets: Where row ``i`` starts, int64 of shape ``[rows + 1]``.
+    """
+
+    values: Mapping[str, NDArray[np.integer]]
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each row, special ones included."""
+        return np.diff(self.offsets)
+
+    def pad(self, rows: NDArray[np.int64], pad_token_id: int) -> Batch:
+        """Pads some rows on the right to the longest of them.
+
+        Returns:
+            Per model input, int64 of shape ``[len(rows), longest]``.
+        """
+        lengths = self.lengths[rows]
+        real = np.arange(lengths.max(initial=0)) < lengths[:, None]
+        source = (self.offsets[rows][:, None] + np.arange(real.shape[1]))[real]
+        batch = {}
+        for name, values in self.values.items():
+            padded = np.full(real.shape, pad_token_id if name == "input_ids" else 0, dtype=np.int64)
+            padded[real] = values[source]
+            batch[name] = padded
+        return batch
+
+
+@dataclass(frozen=True)
+class TokenizedSplit(TokenizedRows):
+    """A tokenized Parquet file in memory.
+
+    Attributes:
+        labels: int64 or float32 of shape ``[rows]``.
+        spec: What the labels mean.
+    """
+
+    labels: NDArray[np.int64] | NDArray[np.float32]
+    spec: Labels
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Reads one file of ``data/tokenized/``."""
+        table = pq.read_table(path)
+        names = [name for name in table.column_names if name != LABELS]
+        columns = {name: _one_chunk(table[name]) for name in names}
+        offsets = columns["input_ids"].offsets.to_numpy().astype(np.int64)
+        values = {name: column.values.to_numpy() for name, column in columns.items()}
+        return cls(values, offsets, table[LABELS].to_numpy(), Labels.of(table.schema))
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Some of the rows, in the order given, as a split of their own."""
+        lengths = self.lengths[rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        source = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        values = {name: column[source] for name, column in self.values.items()}
+        return type(self)(values, offsets, self.labels[rows], self.spec)
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.ListArray:
+    combined = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def length_sorted_batches(lengths: NDArray[np.int64], batch_size: int) -> list[NDArray[np.int64]]:
+    """Row indices in batches of like length, longest first: almost no padding, and running out of memory shows at once.
+
+    Every row stands in exactly one batch. Order among rows of one length is that of the table.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]

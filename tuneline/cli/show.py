@@ -1,0 +1,173 @@
+"""``tuneline show``: what the line made last, how good it is, and which commit it belongs to."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tuneline.errors import StageError
+from tuneline.repo.history import CLASSIFIER, EVALUATED, Lock, changed_by_machine, commit_of, lock_at, read_lock, registered
+
+HEADLINES = {
+    "accuracy": "accuracy",
+    "f1": "F1",
+    "matthews_correlation": "Matthews correlation",
+    "pearson": "Pearson's r",
+    "spearmanr": "Spearman's rho",
+    "loss": "loss",
+    "majority_accuracy": "accuracy of always saying the most frequent class",
+    "mean_mse": "squared error of always saying the mean",
+    "rows": "rows",
+}
+"""The figures of metrics/evaluate.json that a person looks at first, in this order."""
+COMPARED = {
+    "agreement": "answers like the trained model's",
+    "accuracy_drop": "accuracy lost",
+    "pearson_drop": "Pearson's r lost",
+    "max_abs_diff": "largest difference of a logit",
+}
+"""The figures of metrics/compare.json, each of one precision."""
+
+PLACES = {
+    "model": "models/classifier",
+    "ONNX": "models/onnx",
+    "report": "reports/index.html",
+    "model card": "reports/model_card.md",
+    "data checks": "reports/checks/index.html",
+    "predictions": "reports/predictions.parquet",
+}
+
+NEXT_STEPS = """\
+Try next:
+  dvc exp run -S train.learning_rate=5e-4     another value, compared with  dvc metrics diff
+  dvc exp run -S task=mrpc                    another task (conf/task/)
+  tuneline init FILE.csv                      your own data
+  tuneline predict FILE                       the model at work"""
+
+Folder = Annotated[Path | None, typer.Argument(help="A folder of exported models, to say what they are; else the project")]
+
+
+def command(folder: Folder = None) -> None:
+    """Show what the line made last: how good it is, which commit it belongs to, where it lies."""
+    console = Console(soft_wrap=True)
+    if folder is not None:
+        show_export(console, folder)
+        return
+    show(console)
+    console.print(Text(f"\n{NEXT_STEPS}"))
+    if note := machine_note(Path()):
+        console.print(Text(f"\n{note}"))
+
+
+def show(console: Console, root: Path = Path()) -> None:
+    """Prints metrics, provenance and places.
+
+    Raises:
+        StageError: The line has not run here.
+    """
+    metrics = root / EVALUATED
+    if not metrics.exists():
+        raise StageError(f"{metrics} is not there: the line has not run here yet.", "Run `make run` or `dvc repro`.")
+    lock = read_lock(root)
+    console.print(quality_table(_read(metrics), _read(root / "metrics/compare.json"), reported_split(lock)))
+    _print_facts(console, {**provenance(root, lock), **places(root)})
+
+
+def machine_note(root: Path) -> str | None:
+    """Return one line if outs differ from the committed ``dvc.lock`` only because of the machine; else ``None``."""
+    changed = changed_by_machine(read_lock(root), lock_at(root, "HEAD"))
+    if not changed:
+        return None
+    first = CLASSIFIER if CLASSIFIER in changed else changed[0]
+    differ = f"and {len(changed) - 1} more outs differ" if len(changed) > 1 else "differs"
+    return (
+        f"Note: {first} {differ} from the committed dvc.lock, and code, data and parameters do not: this machine has another "
+        "processor, number of threads or build of torch, which rounds differently. Commit these: git commit -m 'Run on another "
+        "machine' dvc.lock metrics. Or go back: git checkout dvc.lock metrics && dvc pull."
+    )
+
+
+def quality_table(evaluated: Mapping[str, float], compared: Mapping[str, float], split: str) -> Table:
+    """One row a figure: the trained model's, then how the exported ones compare with it."""
+    table = Table(title=f"Quality on {split}", title_justify="left", show_header=False)
+    table.add_column(justify="left")
+    table.add_column(justify="right")
+    for key, title in HEADLINES.items():
+        if key in evaluated:
+            table.add_row(title, f"{evaluated[key]:,.6g}")
+    for precision in [key.removesuffix("_agreement") for key in compared if key.endswith("_agreement")]:
+        table.add_section()
+        for key, title in COMPARED.items():
+            if f"{precision}_{key}" in compared:
+                table.add_row(f"ONNX {precision}: {title}", f"{compared[f'{precision}_{key}']:,.6g}")
+    return table
+
+
+def provenance(root: Path, lock: Lock) -> dict[str, str]:
+    """The version of the model in ``dvc.lock``, the commit that brought it there, and its names in the registry."""
+    version = lock.out(CLASSIFIER)
+    if version is None:
+        return {"version": "not in dvc.lock: the line was never run to the end"}
+    commit = commit_of(root, version)
+    said = {
+        "version": version,
+        "commit": str(commit) if commit else "not committed yet: git add params.yaml dvc.lock metrics && git commit",
+    }
+    tags = registered(root, version, commit) if commit else []
+    return said | ({"registry": ", ".join(tags)} if tags else {})
+
+
+def places(root: Path) -> dict[str, str]:
+    """Where what the line made lies: only what is there."""
+    return {name: path for name, path in PLACES.items() if (root / path).exists()}
+
+
+def reported_split(lock: Lock) -> str:
+    """The split that metrics/evaluate.json is about, as ``dvc.lock`` has it."""
+    return str(lock.params().get("evaluate.split", "the reported split"))
+
+
+def show_export(console: Console, folder: Path) -> None:
+    """Prints what a folder of exported models says of itself: it may have travelled far from its project.
+
+    Raises:
+        StageError: There are no exported models in it.
+    """
+    record = _read(folder / "export.json")
+    if not record:
+        raise StageError(f"{folder} has no export.json: no models of Tuneline lie there.", "For example: tuneline show models/onnx")
+    made = record.get("provenance", {})
+    metrics = {key: value for key, value in made.get("metrics", {}).items() if key != "split"}
+    console.print(quality_table(metrics, {}, str(made.get("metrics", {}).get("split", "the reported split"))))
+    _print_facts(console, export_facts(record, made))
+
+
+def export_facts(record: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, str]:
+    """What ``export.json`` says, in a few lines."""
+    models = record.get("models", {})
+    parameters = made.get("parameters", {})
+    facts = {
+        "task": f"{record.get('task')}: {', '.join(record.get('text_columns', []))} -> "
+        f"{', '.join(record.get('labels') or []) or 'a number'}",
+        "reads": f"at most {record.get('max_length')} tokens, {record.get('architecture')}",
+        **{f"{name}": f"{model['file']}, {model['bytes'] / 2**20:.1f} MB" for name, model in models.items()},
+        "data": ", ".join(f"{split} {sha[:12]}" for split, sha in made.get("data", {}).get("sha256", {}).items()),
+        "parameters": str(parameters.get("sha256", ""))[:12],
+        "code": str(made.get("code", {}).get("sha256", ""))[:12],
+        "libraries": ", ".join(f"{name} {version}" for name, version in made.get("libraries", {}).items()),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _print_facts(console: Console, facts: Mapping[str, str]) -> None:
+    for name, value in facts.items():
+        console.print(Text(f"{name:>12}  {value}"))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

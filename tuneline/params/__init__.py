@@ -1,0 +1,56 @@
+"""``params.yaml``, typed: every knob of the line, checked before anything runs."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from tuneline.params.data import DataParams, TokenizeParams
+from tuneline.params.export import CompareParams, ExportParams
+from tuneline.params.gates import EvaluateParams
+from tuneline.params.model import ModelParams
+from tuneline.params.section import Section
+from tuneline.params.train import TrainParams
+from tuneline.params.validate import ValidateParams
+
+__all__ = [
+    "CompareParams",
+    "DataParams",
+    "EvaluateParams",
+    "ExportParams",
+    "ModelParams",
+    "Params",
+    "TokenizeParams",
+    "TrainParams",
+    "ValidateParams",
+]
+
+
+class Params(Section):
+    """The whole of ``params.yaml``. Read it with ``tuneline.params.loading.load_params``."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 42
+    data: DataParams = DataParams()
+    tokenize: TokenizeParams = TokenizeParams()
+    model: ModelParams
+    validate_: ValidateParams = Field(ValidateParams(), alias="validate")
+    train: TrainParams = TrainParams()
+    evaluate: EvaluateParams = EvaluateParams()
+    export: ExportParams = ExportParams()
+    compare: CompareParams = CompareParams()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.model.checkpoint is not None and self.tokenize.tokenizer is None:
+            raise ValueError("tokenize.tokenizer: a checkpoint needs the tokenizer it was trained with; set it to the same name")
+        if self.train.keep == "best" and self.evaluate.split == "validation":
+            raise ValueError(
+                "train.keep: 'best' chooses on the validation split, and evaluate.split reports on it; keep the last, "
+                "or report on test and cut validation off train (data.splits.validation: 'train[90%:]')"
+            )
+        int8 = self.compare.int8
+        if "int8" in self.export.precisions and not self.export.int8.reduce_range and int8.required and not int8.allow_saturation:
+            raise ValueError(
+                "export.int8.reduce_range: weights in 8 bits saturate on processors without VNNI, so compare refuses the model; keep "
+                "true, or set compare.int8.allow_saturation: true if every server that runs it has VNNI"
+            )
+        return self
