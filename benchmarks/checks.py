@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from tuneline.files.schemas import ROW_GROUP, Labels, raw_schema, tokenized_schema, write_batches
+from tuneline.files.schemas import ROW_GROUP, LabelSchema, raw_schema, tokenized_schema, write_batches
 from tuneline.params import Params
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -38,7 +38,7 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 WORDS = 20_000
 LENGTHS = (10, 30)
 """Words in each of the two texts of a row."""
-LABELS = Labels(("no", "yes"))
+LABELS = LabelSchema(("no", "yes"))
 COLUMNS = ("one", "two")
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}
 

@@ -32,7 +32,7 @@ from stages.tokenize.checkpoint import load_tokenizer
 from stages.tokenize.rows import RawSplit
 from stages.tokenize.wordpiece import train_wordpiece
 from tuneline.encoding import CHUNK, Encoder
-from tuneline.files.schemas import Labels, raw_schema, write_batches
+from tuneline.files.schemas import LabelSchema, raw_schema, write_batches
 from tuneline.stage import QUIET
 
 os.environ.update(QUIET)
@@ -56,7 +56,7 @@ def pairs() -> list[tuple[str, str]]:
 
 def write_raw(path: Path, rows: int) -> None:
     """Writes ``rows`` pairs as a raw split, a row group at a time."""
-    texts, schema = pairs(), raw_schema(COLUMNS, Labels(("no", "yes")))
+    texts, schema = pairs(), raw_schema(COLUMNS, LabelSchema(("no", "yes")))
 
     def batches() -> Iterator[pa.RecordBatch]:
         for start in range(0, rows, 10_000):

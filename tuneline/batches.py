@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.files.schemas import LABELS, Labels
+from tuneline.files.schemas import LABELS, LabelSchema
 
 Batch = dict[str, NDArray[np.int64]]
 
@@ -59,11 +59,11 @@ class TokenizedSplit(TokenizedRows):
 
     Attributes:
         labels: int64 or float32 of shape ``[rows]``.
-        spec: What the labels mean.
+        label_schema: What the labels mean.
     """
 
     labels: NDArray[np.int64] | NDArray[np.float32]
-    spec: Labels
+    label_schema: LabelSchema
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -73,7 +73,7 @@ class TokenizedSplit(TokenizedRows):
         columns = {name: _one_chunk(table[name]) for name in names}
         offsets = columns["input_ids"].offsets.to_numpy().astype(np.int64)
         values = {name: column.values.to_numpy() for name, column in columns.items()}
-        return cls(values, offsets, table[LABELS].to_numpy(), Labels.of(table.schema))
+        return cls(values, offsets, table[LABELS].to_numpy(), LabelSchema.of(table.schema))
 
     def take(self, rows: NDArray[np.int64]) -> Self:
         """Some of the rows, in the order given, as a split of their own."""
@@ -81,7 +81,7 @@ class TokenizedSplit(TokenizedRows):
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         source = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
         values = {name: column[source] for name, column in self.values.items()}
-        return type(self)(values, offsets, self.labels[rows], self.spec)
+        return type(self)(values, offsets, self.labels[rows], self.label_schema)
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.ListArray:

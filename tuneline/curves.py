@@ -12,7 +12,7 @@ BINS = 15
 
 Columns = dict[str, NDArray[np.float64]]
 Classes = NDArray[np.int64] | NDArray[np.float32]
-"""Labels of a classification: int64. (A split's labels have either type.)"""
+"""LabelSchema of a classification: int64. (A split's labels have either type.)"""
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 _GRID = np.linspace(0.0, 1.0, POINTS + 1)
 

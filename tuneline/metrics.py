@@ -9,12 +9,12 @@ from scipy import special, stats
 from sklearn import metrics
 
 from tuneline.errors import ParamsError
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 
 Averaging = Literal["binary", "macro"]
 
 
-def averaging(labels: Labels, wanted: Averaging | None) -> Averaging:
+def averaging(labels: LabelSchema, wanted: Averaging | None) -> Averaging:
     """The way F1 is averaged: as wanted, else binary for two classes (class 1 is the positive one) and macro for more.
 
     Raises:
@@ -25,7 +25,7 @@ def averaging(labels: Labels, wanted: Averaging | None) -> Averaging:
     return wanted or ("binary" if labels.outputs == 2 else "macro")
 
 
-def predictions_of(logits: NDArray[np.float32], labels: Labels) -> NDArray[Any]:
+def predictions_of(logits: NDArray[np.float32], labels: LabelSchema) -> NDArray[Any]:
     """What a model predicts: the class of the highest logit (the lowest id in a tie), or the number itself.
 
     Args:
@@ -77,18 +77,20 @@ def loss_of(logits: NDArray[np.float32], labels: NDArray[Any]) -> float:
     return float(-np.mean(special.log_softmax(wide, axis=1)[np.arange(len(labels)), labels]))
 
 
-def metrics_of(logits: NDArray[np.float32], labels: NDArray[Any], spec: Labels, f1: Averaging | None = None) -> dict[str, float]:
+def metrics_of(
+    logits: NDArray[np.float32], labels: NDArray[Any], label_schema: LabelSchema, f1: Averaging | None = None
+) -> dict[str, float]:
     """All metrics of one split: those of its task, and ``loss``.
 
     Args:
         logits: Shape ``[rows, outputs]``.
         labels: Shape ``[rows]``, int64 or float32.
-        spec: What the labels mean.
+        label_schema: What the labels mean.
         f1: How F1 is averaged; ``None`` chooses by the number of classes.
     """
-    predictions = predictions_of(logits, spec)
-    if spec.is_regression:
+    predictions = predictions_of(logits, label_schema)
+    if label_schema.is_regression:
         scores = regression_metrics(labels, predictions)
     else:
-        scores = classification_metrics(labels, predictions, averaging(spec, f1))
+        scores = classification_metrics(labels, predictions, averaging(label_schema, f1))
     return {**scores, "loss": loss_of(logits, labels)}

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tuneline.files.schemas import Labels, tokenized_schema, write_table
+from tuneline.files.schemas import LabelSchema, tokenized_schema, write_table
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 TOKENIZER = SHARED / "hub/models/google-bert/bert-base-uncased"
 VOCABULARY = 30_522
-LABELS = Labels(("not_equivalent", "equivalent"))
+LABELS = LabelSchema(("not_equivalent", "equivalent"))
 Columns = dict[str, list[object]]
 
 

@@ -98,7 +98,7 @@ def score(model: torch.nn.Module, split: TokenizedSplit) -> dict[str, float]:
         for start in range(0, len(split), 64):
             batch = split.pad(np.arange(start, min(start + 64, len(split))), 0)
             logits.append(model(**{name: torch.from_numpy(values).to(device) for name, values in batch.items()}).logits.float().cpu())
-    scores = metrics_of(torch.cat(logits).numpy(), split.labels, split.spec)
+    scores = metrics_of(torch.cat(logits).numpy(), split.labels, split.label_schema)
     return {"loss": scores["loss"], "accuracy": scores["accuracy"]}
 
 

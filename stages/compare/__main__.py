@@ -141,7 +141,7 @@ def main() -> dict[str, float]:
     params = load_params()
     record: Record = json.loads(require(CANDIDATES / "export.json", "export").read_text(encoding="utf-8"))
     split = TokenizedSplit.read(require(split_file(TOKENIZED, params.evaluate.split), "tokenize"))
-    rows = Rows(split.labels, split.spec, read_logits(require(PREDICTIONS, "evaluate"), len(split)))
+    rows = Rows(split.labels, split.label_schema, read_logits(require(PREDICTIONS, "evaluate"), len(split)))
     exported = {
         precision: logits_of(
             OnnxClassifier(CANDIDATES / model["file"]), split, record["pad_token_id"], params.compare.batch_size, precision

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from stages.compare.saturation import Saturation
 from tuneline.curves import calibration, calibration_error, probabilities
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 from tuneline.metrics import predictions_of, regression_metrics
 from tuneline.params.export import Int8Tolerance, Tolerance
 from tuneline.stats import accuracy_drop_interval, pearson_drop_interval
@@ -23,30 +23,30 @@ class Rows:
 
     Attributes:
         labels: int64 or float32 of shape ``[rows]``.
-        spec: What labels and logits mean.
+        label_schema: What labels and logits mean.
         trained: The trained model's logits, of shape ``[rows, outputs]``.
     """
 
     labels: NDArray[Any]
-    spec: Labels
+    label_schema: LabelSchema
     trained: Logits
 
     @property
     def metric(self) -> str:
         """The metric whose drop is gated."""
-        return "pearson" if self.spec.is_regression else "accuracy"
+        return "pearson" if self.label_schema.is_regression else "accuracy"
 
     def score(self, logits: Logits) -> float:
         """That metric, of some logits."""
-        predictions = predictions_of(logits, self.spec)
-        if self.spec.is_regression:
+        predictions = predictions_of(logits, self.label_schema)
+        if self.label_schema.is_regression:
             return regression_metrics(self.labels, predictions)["pearson"]
         return float(np.mean(predictions == self.labels))
 
     def quality(self, logits: Logits) -> dict[str, float]:
         """The metric, and for a classifier the calibration error."""
         figures = {self.metric: self.score(logits)}
-        if not self.spec.is_regression:
+        if not self.label_schema.is_regression:
             figures["calibration_error"] = calibration_error(calibration(probabilities(logits), self.labels))
         return figures
 
@@ -78,7 +78,7 @@ def compare_logits(rows: Rows, exported: Logits, close: float, seed: int) -> Com
     """Holds an exported model's logits against the trained one's.
 
     Args:
-        rows: Labels and the trained model's logits.
+        rows: LabelSchema and the trained model's logits.
         exported: Same shape as ``rows.trained``. What is no finite number in it counts as 0, and the row as broken.
         close: Regression: the share of the labels' standard deviation within which two predictions agree.
         seed: Of the bootstrap.
@@ -106,14 +106,14 @@ def compare_logits(rows: Rows, exported: Logits, close: float, seed: int) -> Com
 
 
 def _agrees(rows: Rows, exported: Logits, difference: NDArray[np.float64], close: float) -> NDArray[np.bool_]:
-    if rows.spec.is_regression:
+    if rows.label_schema.is_regression:
         return np.asarray(difference <= close * rows.labels.std())
-    return np.asarray(predictions_of(rows.trained, rows.spec) == predictions_of(exported, rows.spec))
+    return np.asarray(predictions_of(rows.trained, rows.label_schema) == predictions_of(exported, rows.label_schema))
 
 
 def _drop_interval(rows: Rows, exported: Logits, seed: int) -> tuple[float, float]:
-    trained, other = predictions_of(rows.trained, rows.spec), predictions_of(exported, rows.spec)
-    if rows.spec.is_regression:
+    trained, other = predictions_of(rows.trained, rows.label_schema), predictions_of(exported, rows.label_schema)
+    if rows.label_schema.is_regression:
         return pearson_drop_interval(rows.labels, trained, other, seed)
     return accuracy_drop_interval(trained == rows.labels, other == rows.labels, seed)
 

@@ -22,7 +22,7 @@ def describe_flips(found: Comparison, rows: Rows, raw: Path, text_columns: Seque
 
     Args:
         found: The comparison.
-        rows: Labels and the trained model's logits.
+        rows: LabelSchema and the trained model's logits.
         raw: Parquet file with the text of the same rows in the same order.
         text_columns: Columns of ``raw`` to show.
     """
@@ -57,12 +57,12 @@ def read_rows(path: Path, places: NDArray[np.int64], columns: Sequence[str]) -> 
 
 
 def _label(rows: Rows, place: int) -> str | float:
-    names = rows.spec.names
+    names = rows.label_schema.names
     return round(float(rows.labels[place]), DIGITS) if names is None else names[rows.labels[place]]
 
 
 def _said(rows: Rows, logits: Logits, place: int) -> dict[str, Any]:
-    names = rows.spec.names
+    names = rows.label_schema.names
     if names is None:
         return {"prediction": round(float(logits[place, 0]), DIGITS)}
     (shares,) = probabilities(logits[place : place + 1])

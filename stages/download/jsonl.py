@@ -69,7 +69,7 @@ def _text(value: Any, where: str, column: str) -> str | None:
 
 
 class _Labels:
-    """Labels of one file: all of one kind."""
+    """LabelSchema of one file: all of one kind."""
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
         self.path = path

@@ -12,7 +12,7 @@ from stages.download.reading import LABEL
 from stages.download.slices import Slice
 from stages.download.staging import Staged
 from tuneline.errors import DataError
-from tuneline.files.schemas import UNLABELLED, Labels
+from tuneline.files.schemas import UNLABELLED, LabelSchema
 
 MANY = 1_000
 """More classes than this, in more than half of the rows, are no classes: the wrong column was named."""
@@ -27,13 +27,13 @@ class Encoding:
         written: How the source writes each class: its name, or its id where ``data.label_names`` names what it only counts.
     """
 
-    labels: Labels
+    labels: LabelSchema
     written: tuple[str, ...]
 
     @classmethod
     def numbers(cls) -> Self:
         """For a regression."""
-        return cls(Labels(None), ())
+        return cls(LabelSchema(None), ())
 
     @classmethod
     def classes(cls, staged: Mapping[str, Staged], train: Sequence[Slice], given: Sequence[str] | None) -> Self:
@@ -52,10 +52,10 @@ class Encoding:
         names = tuple(given or known or sorted_names(found))
         counted = tuple(str(position) for position in range(len(names)))
         written = counted if given and not found <= set(names) and found <= set(counted) else names
-        return cls(Labels(names), written)
+        return cls(LabelSchema(names), written)
 
     def ids(self, batch: pa.RecordBatch, labelled: bool) -> pa.Array:
-        """Labels as ``data/raw`` has them, int64 or float32: null where there is none, -1 in a split that has none at all.
+        """LabelSchema as ``data/raw`` has them, int64 or float32: null where there is none, -1 in a split that has none at all.
 
         A label that is not known has the id -1 too; ``unknown`` finds it.
         """

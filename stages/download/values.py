@@ -1,4 +1,4 @@
-"""Labels as they come, in whatever type, as class names or numbers. A label that is neither is a fault with a place."""
+"""LabelSchema as they come, in whatever type, as class names or numbers. A label that is neither is a fault with a place."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 def label_values(values: pa.Array, regression: bool, where: Where) -> pa.Array:
-    """Labels as ``Wanted.schema`` has them: class names (string) or numbers (float64); null where there is none.
+    """LabelSchema as ``Wanted.schema`` has them: class names (string) or numbers (float64); null where there is none.
 
     White space around a label is dropped; empty text and NaN are no label. Whole numbers and true/false become class names as
     they are written, so ``1``, ``1.0`` (a float column) and ``"1"`` are the same class.

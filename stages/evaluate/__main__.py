@@ -47,17 +47,17 @@ def run(params: EvaluateParams, split: TokenizedSplit, train_labels: NDArray[Any
     Args:
         params: The section ``evaluate``.
         split: The rows that were predicted.
-        train_labels: Labels of the train split.
+        train_labels: LabelSchema of the train split.
         logits: Shape ``[rows, outputs]``, in the order of the split.
     """
-    average = averaging(split.spec, params.f1)
-    metrics = score(split.labels, predictions_of(logits, split.spec), average, params.metrics or [])
+    average = averaging(split.label_schema, params.f1)
+    metrics = score(split.labels, predictions_of(logits, split.label_schema), average, params.metrics or [])
     metrics |= {"loss": loss_of(logits, split.labels), "rows": len(split)}
-    if not split.spec.is_regression:
+    if not split.label_schema.is_regression:
         probability = probabilities(logits)
         metrics |= ranking_metrics(probability, split.labels)
         metrics["calibration_error"] = calibration_error(calibration(probability, split.labels))
-    return metrics | baseline_metrics(train_labels, split.labels, split.spec, average)
+    return metrics | baseline_metrics(train_labels, split.labels, split.label_schema, average)
 
 
 def slice_split(params: EvaluateParams, split: TokenizedSplit, texts: Sequence[Sequence[str]], logits: Logits) -> dict[str, Any]:
@@ -72,12 +72,12 @@ def slice_split(params: EvaluateParams, split: TokenizedSplit, texts: Sequence[S
     slices: list[Slice] = [*length_slices(split.lengths)]
     if len(texts) == 2:
         slices += overlap_slices(list(zip(*texts, strict=True)))
-    if split.spec.names is not None:
-        slices += label_slices(split.labels, split.spec.names)
+    if split.label_schema.names is not None:
+        slices += label_slices(split.labels, split.label_schema.names)
     slices += source_slices(*read_places(split_file(RAW, params.split), RAW / "source.json", params.split))
-    average = "macro" if split.spec.is_regression else averaging(split.spec, params.f1)
-    metric = "pearson" if split.spec.is_regression else "accuracy"
-    return slices_report(score_slices(slices, logits, split.labels, split.spec, average), metric)
+    average = "macro" if split.label_schema.is_regression else averaging(split.label_schema, params.f1)
+    metric = "pearson" if split.label_schema.is_regression else "accuracy"
+    return slices_report(score_slices(slices, logits, split.labels, split.label_schema, average), metric)
 
 
 def main() -> Figures:
@@ -92,11 +92,11 @@ def main() -> Figures:
 
     from stages.evaluate.predicting import Classifier
 
-    classifier = Classifier.load(CLASSIFIER, split.spec)
+    classifier = Classifier.load(CLASSIFIER, split.label_schema)
     started = time.perf_counter()
     logits = classifier.logits(split, settings.batch_size)
     seconds = time.perf_counter() - started
-    behaviour = _behave(suite, Rows(texts, split.labels, split.spec), classifier, settings.batch_size)
+    behaviour = _behave(suite, Rows(texts, split.labels, split.label_schema), classifier, settings.batch_size)
     slices = slice_split(settings, split, texts, logits)
     metrics = run(settings, split, train_labels, logits) | pass_rates(behaviour)
     if slices["worst"] is not None:
@@ -120,7 +120,7 @@ def write_outs(
     write_json(REPORTS / "slices.json", slices)
     write_json(REPORTS / "behaviour.json", {"tests": list(behaviour)})
     with replace_directory(PLOTS / "evaluation") as partial:
-        write_plots(partial, logits, split.labels, split.spec)
+        write_plots(partial, logits, split.labels, split.label_schema)
         write_slices_plot(partial, slices)
     write_metrics(METRICS / "evaluate.json", metrics)
 

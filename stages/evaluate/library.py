@@ -57,7 +57,7 @@ def score(references: NDArray[Any], predictions: NDArray[Any], average: str, oth
     """Scores predictions with the project's own module, then with ``others``; of one name, the last one counts.
 
     Args:
-        references: Labels of shape ``[rows]``: int64 classes, or float32 numbers.
+        references: LabelSchema of shape ``[rows]``: int64 classes, or float32 numbers.
         predictions: Same shape and type.
         average: How F1 and its like are averaged: binary or macro.
         others: Entries of ``evaluate.metrics``.

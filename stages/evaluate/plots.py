@@ -9,28 +9,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.curves import Columns, calibration, precision_recall_curve, probabilities, roc_curve
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 
 SCATTERED = 2_000
 """Most points of a scatter plot: every so many rows, from the first on."""
 
 
-def write_plots(folder: Path, logits: NDArray[np.float32], labels: NDArray[Any], spec: Labels) -> None:
+def write_plots(folder: Path, logits: NDArray[np.float32], labels: NDArray[Any], label_schema: LabelSchema) -> None:
     """Writes every plot of one split. Those of the other task get a header and no rows: DVC warns of a file that is missing.
 
     Args:
         folder: Where to.
         logits: Shape ``[rows, outputs]``.
         labels: Shape ``[rows]``.
-        spec: What they mean.
+        label_schema: What they mean.
     """
-    if spec.is_regression:
+    if label_schema.is_regression:
         every = -(-len(labels) // SCATTERED)
         write_scatter(folder, labels[::every], logits[::every, 0])
         write_class_plots(folder, np.empty((0, 1), dtype=np.float32), np.empty(0, dtype=np.int64), ())
     else:
         write_scatter(folder, np.empty(0), np.empty(0))
-        write_class_plots(folder, logits, labels, spec.names or ())
+        write_class_plots(folder, logits, labels, label_schema.names or ())
 
 
 def write_scatter(folder: Path, actual: NDArray[Any], predicted: NDArray[Any]) -> None:

@@ -16,7 +16,7 @@ from transformers.utils.logging import disable_progress_bar
 from tuneline.batches import TokenizedRows, length_sorted_batches
 from tuneline.encoding import Encoder
 from tuneline.errors import DataError, StageError
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 
 Logits = NDArray[np.float32]
 
@@ -36,7 +36,7 @@ class Classifier:
     device: torch.device
 
     @classmethod
-    def load(cls, folder: Path, labels: Labels) -> "Classifier":
+    def load(cls, folder: Path, labels: LabelSchema) -> "Classifier":
         """Loads ``models/classifier``: safetensors only, no code that lies beside it.
 
         Raises:

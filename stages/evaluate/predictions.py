@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tuneline.batches import TokenizedSplit
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 from tuneline.metrics import predictions_of
 
 
@@ -26,12 +26,12 @@ def predictions_table(split: TokenizedSplit, logits: NDArray[np.float32]) -> pa.
         "idx": np.arange(len(split), dtype=np.int64),
         "label": split.labels,
         "logits": pa.FixedSizeListArray.from_arrays(pa.array(logits.ravel()), logits.shape[1]).cast(pa.list_(pa.float32())),
-        "prediction": predictions_of(logits, split.spec),
+        "prediction": predictions_of(logits, split.label_schema),
     }
-    return pa.table(columns, schema=predictions_schema(split.spec))
+    return pa.table(columns, schema=predictions_schema(split.label_schema))
 
 
-def predictions_schema(labels: Labels) -> pa.Schema:
+def predictions_schema(labels: LabelSchema) -> pa.Schema:
     """Schema of the table."""
     fields = [
         pa.field("idx", pa.int64()),

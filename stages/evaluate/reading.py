@@ -23,7 +23,7 @@ def read_split(path: Path) -> TokenizedSplit:
     if len(split) == 0:
         raise DataError(f"{path} has no rows.", "Report on another split (evaluate.split), or give this one rows (data.splits).")
     unlabelled = np.flatnonzero(split.labels == UNLABELLED)
-    if len(unlabelled) == len(split) or (len(unlabelled) and not split.spec.is_regression):  # -1 can be a number to predict
+    if len(unlabelled) == len(split) or (len(unlabelled) and not split.label_schema.is_regression):  # -1 can be a number to predict
         raise DataError(
             f"{path}: {len(unlabelled)} of {len(split)} rows have no label, the first is row {unlabelled[0]}.",
             "Report on a split with labels: evaluate.split.",

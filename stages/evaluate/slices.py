@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.files.json_files import DIGITS
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 from tuneline.metrics import Averaging, classification_metrics, predictions_of, regression_metrics
 from tuneline.stats import LEVEL, pearson_interval, wilson_interval
 
@@ -83,7 +83,7 @@ def source_slices(specification: str, places: NDArray[np.int64]) -> Iterator[Sli
 
 
 def score_slices(
-    slices: Sequence[Slice], logits: NDArray[np.float32], labels: NDArray[Any], spec: Labels, average: Averaging
+    slices: Sequence[Slice], logits: NDArray[np.float32], labels: NDArray[Any], label_schema: LabelSchema, average: Averaging
 ) -> list[dict[str, Any]]:
     """Metrics of each slice, with an interval for the first of them: Wilson's for accuracy, Fisher's for Pearson's r.
 
@@ -91,16 +91,16 @@ def score_slices(
         slices: Parts of the split.
         logits: Shape ``[rows, outputs]``.
         labels: Shape ``[rows]``.
-        spec: What they mean.
+        label_schema: What they mean.
         average: How F1 is averaged.
     """
-    predictions = predictions_of(logits, spec)
-    return [_score(one, labels[one.rows], predictions[one.rows], spec, average) for one in slices]
+    predictions = predictions_of(logits, label_schema)
+    return [_score(one, labels[one.rows], predictions[one.rows], label_schema, average) for one in slices]
 
 
-def _score(one: Slice, labels: NDArray[Any], predictions: NDArray[Any], spec: Labels, average: Averaging) -> dict[str, Any]:
+def _score(one: Slice, labels: NDArray[Any], predictions: NDArray[Any], label_schema: LabelSchema, average: Averaging) -> dict[str, Any]:
     rows = len(labels)
-    if spec.is_regression:
+    if label_schema.is_regression:
         scores = regression_metrics(labels, predictions) if rows > 1 else {"pearson": 0.0, "mse": float((labels - predictions)[0] ** 2)}
         low, high = pearson_interval(scores["pearson"], rows)
         figures = {"pearson": scores["pearson"], "low": low, "high": high, "mse": scores["mse"]}

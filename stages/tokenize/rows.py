@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tuneline.errors import DataError
-from tuneline.files.schemas import LABELS, ROW_GROUP, Labels
+from tuneline.files.schemas import LABELS, ROW_GROUP, LabelSchema
 
 AGAIN = "Run `dvc repro -f download`."
 
@@ -43,7 +43,7 @@ class RawSplit:
             if not pa.types.is_string(schema.field(name).type):
                 raise DataError(f"{path}: column {name!r} is {schema.field(name).type}, not text.", AGAIN)
         try:
-            self.labels = Labels.of(schema)
+            self.labels = LabelSchema.of(schema)
         except DataError as error:
             raise DataError(f"{path}: {error.problem}", AGAIN) from None
 

@@ -36,7 +36,7 @@ class Feed:
         return {name: self._move(torch.from_numpy(values)) for name, values in batch.items()}
 
     def labels(self, rows: Rows) -> Tensor:
-        """Labels, int64 or float32 of shape ``[rows]``."""
+        """LabelSchema, int64 or float32 of shape ``[rows]``."""
         return self._move(torch.from_numpy(self.split.labels[rows]))
 
     def _move(self, tensor: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBas
 
 from tuneline.batches import TokenizedSplit
 from tuneline.errors import DataError, ParamsError
-from tuneline.files.schemas import UNLABELLED, Labels
+from tuneline.files.schemas import UNLABELLED, LabelSchema
 from tuneline.params import TrainParams
 from tuneline.paths import TOKENIZED, TOKENIZER, split_file
 from tuneline.stage import require
@@ -27,9 +27,9 @@ class Inputs:
     tokenizer: PreTrainedTokenizerBase
 
     @property
-    def labels(self) -> Labels:
+    def labels(self) -> LabelSchema:
         """What the labels mean."""
-        return self.train.spec
+        return self.train.label_schema
 
     @property
     def pad_token_id(self) -> int:
@@ -53,7 +53,7 @@ def read_inputs(params: TrainParams) -> Inputs:
     splits = {split: TokenizedSplit.read(require(split_file(TOKENIZED, split), made_by="tokenize")) for split in ("train", "validation")}
     for name, split in splits.items():
         check_split(name, split)
-    check_metric(params, splits["train"].spec)
+    check_metric(params, splits["train"].label_schema)
     tokenizer = AutoTokenizer.from_pretrained(require(TOKENIZER, made_by="tokenize"), trust_remote_code=False)
     return Inputs(splits["train"], splits["validation"], tokenizer)
 
@@ -67,12 +67,12 @@ def check_split(name: str, split: TokenizedSplit) -> None:
     path = split_file(TOKENIZED, name)
     if not len(split):
         raise DataError(f"{path} has no rows.", f"Look at data.splits.{name}.")
-    if not split.spec.is_regression and (split.labels == UNLABELLED).any():
+    if not split.label_schema.is_regression and (split.labels == UNLABELLED).any():
         row = int(np.argmax(split.labels == UNLABELLED))
         raise DataError(f"{path}, row {row}: no label.", f"Point data.splits.{name} to a split that is labelled.")
 
 
-def check_metric(params: TrainParams, labels: Labels) -> None:
+def check_metric(params: TrainParams, labels: LabelSchema) -> None:
     """Holds what the parameters say of the labels against the labels.
 
     Raises:

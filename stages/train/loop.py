@@ -176,7 +176,7 @@ def evaluate(run: Run) -> bool:
     params, progress = run.params, run.progress
     logits = predict(run.accelerator, run.model, run.validation, params.evaluation_batch_size, run.control)
     split = run.validation.split
-    scores = metrics_of(logits, split.labels, split.spec)
+    scores = metrics_of(logits, split.labels, split.label_schema)
     if not math.isfinite(scores["loss"]):
         raise DataError(f"After step {progress.step} the loss on the validation split is {scores['loss']}.", "Lower train.learning_rate.")
     stopping = params.early_stopping

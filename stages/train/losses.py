@@ -44,10 +44,10 @@ def class_weights(params: TrainParams, split: TokenizedSplit) -> NDArray[np.floa
         return None
     if params.class_weights == "balanced":
         return balanced_weights(split)
-    return np.array([params.class_weights.get(name, 1.0) for name in split.spec.names or ()], dtype=np.float32)
+    return np.array([params.class_weights.get(name, 1.0) for name in split.label_schema.names or ()], dtype=np.float32)
 
 
 def balanced_weights(split: TokenizedSplit) -> NDArray[np.float32]:
     """Rows / (classes x rows of the class), so that each class weighs the same in all (King & Zeng 2001)."""
-    counts = np.bincount(split.labels.astype(np.int64), minlength=split.spec.outputs)
-    return (len(split) / (split.spec.outputs * np.maximum(counts, 1))).astype(np.float32)
+    counts = np.bincount(split.labels.astype(np.int64), minlength=split.label_schema.outputs)
+    return (len(split) / (split.label_schema.outputs * np.maximum(counts, 1))).astype(np.float32)

@@ -6,11 +6,11 @@ from typing import Any
 from transformers import AutoConfig, AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from tuneline.errors import ParamsError
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 from tuneline.params import ModelParams
 
 
-def build_model(params: ModelParams, labels: Labels, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+def build_model(params: ModelParams, labels: LabelSchema, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
     """Builds the classifier in float32. New weights are drawn from torch's generator: seed it first.
 
     Args:
@@ -35,7 +35,7 @@ def new_model(config: PretrainedConfig) -> PreTrainedModel:
     return model
 
 
-def label_config(labels: Labels) -> dict[str, Any]:
+def label_config(labels: LabelSchema) -> dict[str, Any]:
     """The keys of a configuration that say what the outputs mean."""
     names = labels.names or ("score",)
     return {
@@ -73,7 +73,7 @@ def check_keys(options: dict[str, Any], known: PretrainedConfig) -> None:
             raise ParamsError(f"model.config.{key}: a {known.model_type} has no such key{f'; did you mean {close[0]}?' if close else '.'}")
 
 
-def _from_checkpoint(name: str, params: ModelParams, labels: Labels) -> PreTrainedModel:
+def _from_checkpoint(name: str, params: ModelParams, labels: LabelSchema) -> PreTrainedModel:
     try:
         config = AutoConfig.from_pretrained(name, revision=params.revision, trust_remote_code=False)
         options = {key: value for key, value in params.config.items() if key != "model_type"}

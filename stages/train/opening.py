@@ -48,7 +48,7 @@ def say_loss(run: Run, loss: float) -> None:
     if run.loss.regression:
         run.watch.say(f"initial loss {loss:.4f}")
         return
-    chance = math.log(run.train.split.spec.outputs)
-    run.watch.say(f"initial loss {loss:.4f}; knowing nothing gives ln({run.train.split.spec.outputs}) = {chance:.4f}")
+    chance = math.log(run.train.split.label_schema.outputs)
+    run.watch.say(f"initial loss {loss:.4f}; knowing nothing gives ln({run.train.split.label_schema.outputs}) = {chance:.4f}")
     if loss > 1.5 * chance + 0.5:
         run.watch.say("WARNING: it starts far worse than knowing nothing. Look at the head, the label order and the checkpoint.")

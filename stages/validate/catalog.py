@@ -107,7 +107,7 @@ CHECKS = {
         "excerpts with what it decodes.",
     ),
     "label_drift": Check(
-        "Labels are spread as in train.",
+        "LabelSchema are spread as in train.",
         "The split was not drawn like train: shuffle before splitting, or take the difference into account when you read the metric.",
     ),
     "length_drift": Check(
@@ -123,7 +123,7 @@ CHECKS = {
         "Look for a source that was only fetched in part. If it is meant, promote this data's profile.",
     ),
     "promoted_labels": Check(
-        "Labels are spread as in the data of the promoted model.",
+        "LabelSchema are spread as in the data of the promoted model.",
         "Find out what changed in the source. If the world did, promote this data's profile with the new model.",
     ),
     "promoted_lengths": Check(

@@ -26,7 +26,7 @@ def conflicts(keys: Keys, labels: NDArray[Any], tolerance: float) -> Rows:
     Args:
         keys: Of the rows' texts.
         labels: Class ids, or numbers.
-        tolerance: Labels of the same text may differ by so much. 0 for class ids.
+        tolerance: LabelSchema of the same text may differ by so much. 0 for class ids.
     """
     order = np.lexsort((labels, keys))
     sorted_keys, sorted_labels = keys[order], labels[order].astype(np.float64)

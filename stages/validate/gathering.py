@@ -20,7 +20,7 @@ from stages.validate.suites.tokenized import DECODED, RAW_LABELS, tokenized_suit
 from stages.validate.tokenized import tokenized_features
 from stages.validate.vocabulary import Vocabulary
 from tuneline.errors import DataError
-from tuneline.files.schemas import Labels, raw_schema, read_labels, tokenized_schema
+from tuneline.files.schemas import LabelSchema, raw_schema, read_labels, tokenized_schema
 from tuneline.params import Params
 from tuneline.paths import SPLITS, TOKENIZER, split_file
 
@@ -58,7 +58,7 @@ class Evidence:
 
     params: Params
     places: Places
-    labels: Labels
+    labels: LabelSchema
     raw: Mapping[str, RawSplit]
     profiles: Mapping[str, SplitProfile]
     promoted: Profile | None
@@ -90,12 +90,12 @@ def gather(params: Params, places: Places, promoted: Profile | None) -> Evidence
     return evidence
 
 
-def _labels(params: Params, train: Path) -> Labels:
+def _labels(params: Params, train: Path) -> LabelSchema:
     """The labels of train, which those of the other splits must equal; none where train has lost them."""
     try:
         return read_labels(train)
     except DataError:
-        return Labels(None if params.data.task == "regression" else ())
+        return LabelSchema(None if params.data.task == "regression" else ())
 
 
 def _raw(evidence: Evidence, split: str) -> Table:

@@ -12,7 +12,7 @@ from stages.validate.distributions import Distribution
 from stages.validate.raw import RawSplit
 from stages.validate.text import Keys
 from tuneline.errors import DataError
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 
 WORDS = 500
 VERSION = 1
@@ -37,7 +37,7 @@ class SplitProfile:
     known: float
 
     @classmethod
-    def of(cls, split: RawSplit, labels: Labels) -> Self:
+    def of(cls, split: RawSplit, labels: LabelSchema) -> Self:
         """Profiles one raw split."""
         words = split.lexicon.most_common(WORDS)
         return cls(
@@ -69,7 +69,7 @@ class Profile:
             "splits": {name: _to_json(split) for name, split in self.splits.items()},
         }
 
-    def labels_as(self, labels: Labels, split: str) -> Distribution | None:
+    def labels_as(self, labels: LabelSchema, split: str) -> Distribution | None:
         """How labels of a split were spread, by today's ids; ``None`` when it had none or the task was another.
 
         Classes that there are no more share a last bin, which is empty today.
@@ -100,7 +100,7 @@ class Profile:
             raise DataError(f"{path} is no profile that this version reads: {error}.", hint) from None
 
 
-def label_distribution(split: RawSplit, labels: Labels) -> Distribution:
+def label_distribution(split: RawSplit, labels: LabelSchema) -> Distribution:
     """How labels are spread: over classes, or over percentiles of numbers."""
     if labels.names is None:
         return Distribution.of_numbers(split.labels.astype(np.float64))

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from stages.validate.copies import NONE, conflicts, earlier_copies, leaks
 from stages.validate.near_duplicates import near_duplicates, sample
 from stages.validate.raw import RawSplit
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 from tuneline.params import ValidateParams
 from tuneline.paths import split_file
 
 
 def relations(
-    raw: Mapping[str, RawSplit], split: str, *, params: ValidateParams, folder: Path, text_columns: list[str], labels: Labels
+    raw: Mapping[str, RawSplit], split: str, *, params: ValidateParams, folder: Path, text_columns: list[str], labels: LabelSchema
 ) -> dict[str, NDArray[np.generic]]:
     """Looks the rows of one split up among themselves and in the splits before it.
 

@@ -17,7 +17,7 @@ from stages.evaluate.predictions import predictions_table
 from tests.project import GIT_IDENTITY
 from tuneline.batches import TokenizedSplit
 from tuneline.curves import calibration, calibration_error, probabilities, ranking_metrics
-from tuneline.files.schemas import Labels, raw_schema, write_table
+from tuneline.files.schemas import LabelSchema, raw_schema, write_table
 from tuneline.metrics import averaging, metrics_of
 
 PARAMS = {
@@ -46,7 +46,7 @@ class Made:
         self, root: Path, names: tuple[str, ...] | None = ("billing", "delivery", "damage"), rows: int = 120, **params: Any
     ) -> None:
         self.root = root
-        self.spec = Labels(names)
+        self.label_schema = LabelSchema(names)
         self.rows = rows
         self.params = {**PARAMS, **({"data.task": "regression", "train.metric": "pearson"} if names is None else {}), **params}
         (root / "dvc.yaml").write_text("stages: {}\n")
@@ -77,30 +77,32 @@ class Made:
 
     def data(self) -> None:
         generator = np.random.default_rng(0)
-        outputs = self.spec.outputs
-        self.labels = generator.integers(0, outputs, self.rows) if self.spec.names else generator.normal(size=self.rows).astype(np.float32)
+        outputs = self.label_schema.outputs
+        self.labels = (
+            generator.integers(0, outputs, self.rows) if self.label_schema.names else generator.normal(size=self.rows).astype(np.float32)
+        )
         columns = {name: [f"{HOSTILE} {name} {row}" for row in range(self.rows)] for name in self.params["data.text_columns"]}
-        schema = raw_schema(self.params["data.text_columns"], self.spec)
+        schema = raw_schema(self.params["data.text_columns"], self.label_schema)
         table = pa.table({**columns, "labels": self.labels, "idx": np.arange(self.rows)}, schema=schema)
         (self.root / "data/raw").mkdir(parents=True, exist_ok=True)
         write_table(table, self.root / "data/raw/test.parquet")
         self.write("data/raw/source.json", {"source": "sample", "rows": self.rows, "splits": {}})
 
     def evaluate(self, skill: float, seed: int) -> None:
-        noise = np.random.default_rng(seed).normal(size=(self.rows, self.spec.outputs))
-        signal = np.eye(self.spec.outputs)[self.labels] if self.spec.names else self.labels[:, None]
+        noise = np.random.default_rng(seed).normal(size=(self.rows, self.label_schema.outputs))
+        signal = np.eye(self.label_schema.outputs)[self.labels] if self.label_schema.names else self.labels[:, None]
         logits = (skill * signal + noise).astype(np.float32)
         offsets = np.arange(self.rows + 1)
-        split = TokenizedSplit({"input_ids": np.zeros(self.rows, np.int32)}, offsets, self.labels, self.spec)
+        split = TokenizedSplit({"input_ids": np.zeros(self.rows, np.int32)}, offsets, self.labels, self.label_schema)
         (self.root / "reports").mkdir(exist_ok=True)
         write_table(predictions_table(split, logits), self.root / "reports/predictions.parquet")
         (self.root / "plots/evaluation").mkdir(parents=True, exist_ok=True)
-        write_plots(self.root / "plots/evaluation", logits, self.labels, self.spec)
-        metrics = {**metrics_of(logits, self.labels, self.spec), "rows": self.rows}
-        if self.spec.names:
+        write_plots(self.root / "plots/evaluation", logits, self.labels, self.label_schema)
+        metrics = {**metrics_of(logits, self.labels, self.label_schema), "rows": self.rows}
+        if self.label_schema.names:
             metrics |= ranking_metrics(probabilities(logits), self.labels)
             metrics["calibration_error"] = calibration_error(calibration(probabilities(logits), self.labels))
-        metrics |= baseline_metrics(self.labels, self.labels, self.spec, averaging(self.spec, None))
+        metrics |= baseline_metrics(self.labels, self.labels, self.label_schema, averaging(self.label_schema, None))
         self.write("metrics/evaluate.json", {name: round(value, 6) for name, value in metrics.items()})
 
     def train(self, seed: int) -> None:
@@ -108,7 +110,7 @@ class Made:
         steps = range(10, 600, 10)
         rows = [f"{step}\t{2 / (1 + step / 100):.4f}\t{5e-4 * (1 - step / 600):.3e}\t{1 + seed % 3}\n" for step in steps]
         (self.root / "plots/training/loss.tsv").write_text("step\tloss\tlearning_rate\tgradient_norm\n" + "".join(rows))
-        metric = "accuracy" if self.spec.names else "pearson"
+        metric = "accuracy" if self.label_schema.names else "pearson"
         (self.root / "plots/training/validation.tsv").write_text(f"step\tloss\t{metric}\n200\t0.9\t0.6\n400\t0.7\t0.8\n600\t0.8\t0.7\n")
         self.write("metrics/train.json", {"steps": 600, "best_step": 400})
         self.write("reports/timing/train.json", {"seconds": 12.5, "peak_memory_mb": 400.0, "samples_per_second": 250.0})
@@ -122,7 +124,7 @@ class Made:
         (self.root / "reports/checks/index.html").write_text("<!doctype html>")
 
     def slices(self) -> None:
-        metric = "accuracy" if self.spec.names else "pearson"
+        metric = "accuracy" if self.label_schema.names else "pearson"
         slices = [
             {"by": "length", "slice": "4 to 20 tokens", "rows": 60, metric: 0.9, "low": 0.8, "high": 0.95},
             {"by": "length", "slice": "21 to 70 tokens", "rows": 60, metric: 0.6, "low": 0.48, "high": 0.72},
@@ -143,7 +145,7 @@ class Made:
         self.write("reports/behaviour.json", {"tests": [test, few]})
 
     def compare(self) -> None:
-        metric = "accuracy" if self.spec.names else "pearson"
+        metric = "accuracy" if self.label_schema.names else "pearson"
         close = {"max_abs_diff": 2e-6, "agreement": 1.0, "flips": 0, f"{metric}_drop": 0.0, metric: 0.8, "faults": [], "published": True}
         far = {
             **close,
@@ -167,7 +169,7 @@ class Made:
         self.write("metrics/compare.json", {"fp32_agreement": 1.0, "int8_agreement": 0.9})
         models = {"fp32": {"file": "model.onnx", "bytes": 2**21, "sha256": {"model.onnx": "0" * 64}}}
         made = {"libraries": {"torch": "2.13.0"}, "metrics": {"split": "test", metric: 0.8}}
-        labels = list(self.spec.names) if self.spec.names else None
+        labels = list(self.label_schema.names) if self.label_schema.names else None
         record = {"format": 1, "task": self.params["data.task"], "labels": labels, "text_columns": self.params["data.text_columns"]}
         self.write("models/onnx/export.json", {**record, "max_length": 128, "pad_token_id": 0, "models": models, "provenance": made})
 

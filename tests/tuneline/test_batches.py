@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneline.batches import TokenizedSplit, length_sorted_batches
-from tuneline.files.schemas import Labels, tokenized_schema, write_batches
+from tuneline.files.schemas import LabelSchema, tokenized_schema, write_batches
 
-LABELS = Labels(("no", "yes"))
+LABELS = LabelSchema(("no", "yes"))
 
 
 def write(path, ids, group=3):
@@ -31,7 +31,7 @@ def split(tmp_path):
 def test_a_split_is_read_whole_over_its_row_groups(split):
     assert len(split) == 5
     assert split.lengths.tolist() == [3, 1, 2, 4, 2]
-    assert (split.labels.tolist(), split.spec) == ([0, 1, 0, 1, 0], LABELS)
+    assert (split.labels.tolist(), split.label_schema) == ([0, 1, 0, 1, 0], LABELS)
 
 
 def test_rows_are_padded_on_the_right_to_the_longest_of_them(split):

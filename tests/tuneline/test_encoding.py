@@ -10,9 +10,9 @@ from stages.tokenize.wordpiece import train_wordpiece
 from tests.stages.tokenize.made import WORDS, sentences
 from tuneline import encoding
 from tuneline.encoding import Counts, Encoder, encode_rows
-from tuneline.files.schemas import Labels, tokenized_schema
+from tuneline.files.schemas import LabelSchema, tokenized_schema
 
-LABELS = Labels(("no", "yes"))
+LABELS = LabelSchema(("no", "yes"))
 TEXT = st.lists(st.sampled_from([*WORDS, "Ω", "", "x" * 120, "a b\u00a0c\n"]) | st.text(max_size=12), max_size=30).map(" ".join)
 
 

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneline.errors import ParamsError
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 from tuneline.metrics import averaging, classification_metrics, loss_of, metrics_of, predictions_of, regression_metrics
 
-PAIR, QUEUES, NUMBER = Labels(("no", "yes")), Labels(("a", "b", "c")), Labels(None)
+PAIR, QUEUES, NUMBER = LabelSchema(("no", "yes")), LabelSchema(("a", "b", "c")), LabelSchema(None)
 
 
 def test_f1_is_binary_for_two_classes_and_macro_for_more():
@@ -51,8 +51,9 @@ def test_the_loss_is_finite_for_logits_that_overflow():
 
 
 @pytest.mark.parametrize(
-    ("spec", "names"), [(PAIR, ["accuracy", "f1", "matthews_correlation", "loss"]), (NUMBER, ["pearson", "spearmanr", "mse", "loss"])]
+    ("label_schema", "names"),
+    [(PAIR, ["accuracy", "f1", "matthews_correlation", "loss"]), (NUMBER, ["pearson", "spearmanr", "mse", "loss"])],
 )
-def test_each_task_has_its_metrics(spec, names):
-    labels = np.array([0, 1], dtype=np.float32 if spec.is_regression else np.int64)
-    assert list(metrics_of(np.eye(2, dtype=np.float32)[:, : spec.outputs], labels, spec)) == names
+def test_each_task_has_its_metrics(label_schema, names):
+    labels = np.array([0, 1], dtype=np.float32 if label_schema.is_regression else np.int64)
+    assert list(metrics_of(np.eye(2, dtype=np.float32)[:, : label_schema.outputs], labels, label_schema)) == names

@@ -25,7 +25,7 @@ _FEATURES = b"huggingface"
 
 
 @dataclass(frozen=True)
-class Labels:
+class LabelSchema:
     """What the label column holds.
 
     Attributes:
@@ -63,31 +63,31 @@ class Labels:
         return cls(tuple(feature["names"]) if feature["_type"] == "ClassLabel" else None)
 
 
-def read_labels(path: Path) -> Labels:
+def read_labels(path: Path) -> LabelSchema:
     """The labels of a raw or tokenized Parquet file."""
-    return Labels.of(pq.read_schema(path))
+    return LabelSchema.of(pq.read_schema(path))
 
 
-def raw_schema(text_columns: Sequence[str], labels: Labels) -> pa.Schema:
+def raw_schema(text_columns: Sequence[str], labels: LabelSchema) -> pa.Schema:
     """Schema of ``data/raw/*.parquet``: the text columns, ``labels``, and ``idx``, the row's number in its source."""
     fields = [pa.field(name, pa.string()) for name in text_columns]
     fields += [pa.field(LABELS, labels.type), pa.field("idx", pa.int64(), nullable=False)]
     return _with_features(fields, labels)
 
 
-def tokenized_schema(token_type_ids: bool, labels: Labels) -> pa.Schema:
+def tokenized_schema(token_type_ids: bool, labels: LabelSchema) -> pa.Schema:
     """Schema of ``data/tokenized/*.parquet``: unpadded lists of ids, and ``labels``."""
     columns = ["input_ids", "attention_mask", *(["token_type_ids"] if token_type_ids else [])]
     fields = [pa.field(name, pa.list_(pa.int32() if name == "input_ids" else pa.int8())) for name in columns]
     return _with_features([*fields, pa.field(LABELS, labels.type)], labels)
 
 
-def _with_features(fields: list[pa.Field], labels: Labels) -> pa.Schema:
+def _with_features(fields: list[pa.Field], labels: LabelSchema) -> pa.Schema:
     features = {field.name: _feature(field, labels) for field in fields}
     return pa.schema(fields, metadata={_FEATURES: json.dumps({"info": {"features": features}}).encode()})
 
 
-def _feature(field: pa.Field, labels: Labels) -> dict[str, Any]:
+def _feature(field: pa.Field, labels: LabelSchema) -> dict[str, Any]:
     if field.name == LABELS and labels.names is not None:
         return {"names": list(labels.names), "_type": "ClassLabel"}
     if pa.types.is_list(field.type):

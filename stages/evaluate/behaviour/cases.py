@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from stages.evaluate.behaviour.changes import Texts, apply
 from stages.evaluate.behaviour.suitability import BLANK, check, label_id
 from stages.evaluate.behaviour.suite import AnyTest, MinimumFunctionality
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class Rows:
     Attributes:
         texts: One column for each text.
         labels: Shape ``[rows]``.
-        spec: What they mean.
+        label_schema: What they mean.
     """
 
     texts: Sequence[Sequence[str]]
     labels: NDArray[Any]
-    spec: Labels
+    label_schema: LabelSchema
 
 
 def build_cases(test: AnyTest, rows: Rows) -> list[Case]:
@@ -48,7 +48,7 @@ def build_cases(test: AnyTest, rows: Rows) -> list[Case]:
     Raises:
         ParamsError: A label is no class of the data, or a template has another number of texts.
     """
-    check(test, len(rows.texts), rows.spec)
+    check(test, len(rows.texts), rows.label_schema)
     judged_alone = isinstance(test, MinimumFunctionality)
     cases = []
     for texts in _filled(test) if test.templates is not None else _drawn(test, rows):
@@ -79,7 +79,7 @@ def _capital(text: str) -> str:
 
 
 def _drawn(test: AnyTest, rows: Rows) -> Iterator[Texts]:
-    wanted = None if test.where is None else label_id(test.where, rows.spec, test.name)
+    wanted = None if test.where is None else label_id(test.where, rows.label_schema, test.name)
     positions = range(len(rows.labels)) if wanted is None else np.flatnonzero(rows.labels == wanted).tolist()
     for row in positions:
         yield tuple(column[row] for column in rows.texts)

@@ -12,7 +12,7 @@ from stages.evaluate.behaviour.suitability import label_id
 from stages.evaluate.behaviour.suite import AnyTest, Direction, Invariance, Range, Suite
 from tuneline.curves import probabilities
 from tuneline.files.json_files import DIGITS
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 from tuneline.stats import wilson_interval
 
 SHOWN = 5
@@ -41,45 +41,45 @@ def run_suite(suite: Suite, rows: Rows, model: Model) -> list[dict[str, Any]]:
     """
     cases = [build_cases(test, rows) for test in suite.tests]
     asked = [texts for some in cases for case in some for texts in (case.before, case.after) if texts is not None]
-    logits = model(asked) if asked else np.empty((0, rows.spec.outputs), dtype=np.float32)
+    logits = model(asked) if asked else np.empty((0, rows.label_schema.outputs), dtype=np.float32)
     entries, first = [], 0
     for test, some in zip(suite.tests, cases, strict=True):
         width = 1 if not some or some[0].before is None else 2
         answers = logits[first : first + width * len(some)].reshape(len(some), width, logits.shape[1])
         first += width * len(some)
-        entries.append(_entry(test, some, answers, rows.spec))
+        entries.append(_entry(test, some, answers, rows.label_schema))
     return entries
 
 
-def passes(test: AnyTest, before: Logits, after: Logits, spec: Labels) -> NDArray[np.bool_]:
+def passes(test: AnyTest, before: Logits, after: Logits, label_schema: LabelSchema) -> NDArray[np.bool_]:
     """Which cases pass.
 
     Args:
         test: What is expected.
         before: Logits of the texts as they were, of shape ``[cases, outputs]``; those of ``after`` where only they are judged.
         after: Logits of the changed texts.
-        spec: What the outputs mean.
+        label_schema: What the outputs mean.
     """
     if isinstance(test, Invariance):
-        if spec.is_regression:
+        if label_schema.is_regression:
             return np.asarray(np.abs(after[:, 0] - before[:, 0]) <= test.tolerance)
         return np.asarray(after.argmax(axis=1) == before.argmax(axis=1))
     if isinstance(test, Direction):
-        moved = _strength(after, test, spec) - _strength(before, test, spec)
+        moved = _strength(after, test, label_schema) - _strength(before, test, label_schema)
         return np.asarray((moved if test.moves == "up" else -moved) >= -test.tolerance)
     if isinstance(test.expect, Range):
         return np.asarray((after[:, 0] >= test.expect.low) & (after[:, 0] <= test.expect.high))
-    return np.asarray(after.argmax(axis=1) == label_id(test.expect, spec, test.name))
+    return np.asarray(after.argmax(axis=1) == label_id(test.expect, label_schema, test.name))
 
 
-def _strength(logits: Logits, test: Direction, spec: Labels) -> NDArray[Any]:
+def _strength(logits: Logits, test: Direction, label_schema: LabelSchema) -> NDArray[Any]:
     if test.label is None:
         return logits[:, 0]
-    return probabilities(logits)[:, label_id(test.label, spec, test.name)]
+    return probabilities(logits)[:, label_id(test.label, label_schema, test.name)]
 
 
-def _entry(test: AnyTest, cases: Sequence[Case], answers: Logits, spec: Labels) -> dict[str, Any]:
-    right = passes(test, answers[:, 0], answers[:, -1], spec) if cases else np.empty(0, dtype=bool)
+def _entry(test: AnyTest, cases: Sequence[Case], answers: Logits, label_schema: LabelSchema) -> dict[str, Any]:
+    right = passes(test, answers[:, 0], answers[:, -1], label_schema) if cases else np.empty(0, dtype=bool)
     count, passed = len(cases), int(right.sum())
     low, high = wilson_interval(passed, count) if count else (0.0, 1.0)
     return {
@@ -91,21 +91,21 @@ def _entry(test: AnyTest, cases: Sequence[Case], answers: Logits, spec: Labels) 
         "low": round(low, DIGITS),
         "high": round(high, DIGITS),
         "min_pass_rate": test.min_pass_rate,
-        "failures": [_failure(cases[index], answers[index], spec) for index in np.flatnonzero(~right)[:SHOWN]],
+        "failures": [_failure(cases[index], answers[index], label_schema) for index in np.flatnonzero(~right)[:SHOWN]],
     }
 
 
-def _failure(case: Case, answers: Logits, spec: Labels) -> dict[str, Any]:
+def _failure(case: Case, answers: Logits, label_schema: LabelSchema) -> dict[str, Any]:
     shown = [] if case.before is None else [("before", case.before)]
     shown.append(("after", case.after))
     return {
-        name: {"texts": [text[:EXCERPT] for text in texts], "prediction": _said(logits, spec)}
+        name: {"texts": [text[:EXCERPT] for text in texts], "prediction": _said(logits, label_schema)}
         for (name, texts), logits in zip(shown, answers, strict=True)
     }
 
 
-def _said(logits: NDArray[np.float32], spec: Labels) -> str | float:
-    return round(float(logits[0]), DIGITS) if spec.names is None else spec.names[int(logits.argmax())]
+def _said(logits: NDArray[np.float32], label_schema: LabelSchema) -> str | float:
+    return round(float(logits[0]), DIGITS) if label_schema.names is None else label_schema.names[int(logits.argmax())]
 
 
 def pass_rates(entries: Sequence[dict[str, Any]]) -> dict[str, float]:

@@ -10,7 +10,7 @@ from great_expectations.expectations.expectation import Expectation
 from stages.validate.expectations import ExpectColumnPairValuesToBeEqual
 from stages.validate.suites.table import expect
 from tuneline.errors import DataError
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 from tuneline.params import ValidateParams
 
 ABSENT = "absent"
@@ -42,7 +42,7 @@ def described(schema: pa.Schema) -> dict[str, str]:
     """The type of each column, and the names of the labels."""
     types = {field.name: f"list of {field.type.value_type}" if pa.types.is_list(field.type) else str(field.type) for field in schema}
     try:
-        names = Labels.of(schema).names
+        names = LabelSchema.of(schema).names
     except DataError:
         return types
     return {**types, "names of labels": "numbers" if names is None else ", ".join(names)}

@@ -14,7 +14,7 @@ from stages.validate.expectations import (
     ExpectTableRowCountToBeBetween,
 )
 from stages.validate.suites.table import alike, between, expect, one_of
-from tuneline.files.schemas import LABELS, UNLABELLED, Labels
+from tuneline.files.schemas import LABELS, UNLABELLED, LabelSchema
 from tuneline.params import ValidateParams
 
 FENCE = 3.0
@@ -52,7 +52,7 @@ class RawFacts:
     """
 
     split: str
-    labels: Labels
+    labels: LabelSchema
     is_labelled: bool
     may_be_unlabelled: bool
     lengths: tuple[float, float] | None

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from stages.compare.comparison import Rows, compare_logits, faults_of, rows_named
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 from tuneline.params.export import Tolerance
 
-CLASSES, SCORE = Labels(("a", "b")), Labels(None)
+CLASSES, SCORE = LabelSchema(("a", "b")), LabelSchema(None)
 TRAINED = np.array([[2, 0], [2, 0], [0, 2], [0, 2]], dtype=np.float32)
 ROWS = Rows(np.array([0, 0, 1, 0]), CLASSES, TRAINED)  # the trained model is wrong in row 3
 

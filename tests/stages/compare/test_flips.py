@@ -6,7 +6,7 @@ import pytest
 from stages.compare import flips
 from stages.compare.comparison import Rows, compare_logits
 from stages.compare.flips import describe_flips, read_rows
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def compared(rows, exported):
 
 
 def test_a_flipped_row_is_shown_with_its_text_and_what_each_model_says(raw):
-    rows = Rows(np.array([0, 1]), Labels(("no", "yes")), np.array([[0, 5], [0, 2]], dtype=np.float32))
+    rows = Rows(np.array([0, 1]), LabelSchema(("no", "yes")), np.array([[0, 5], [0, 2]], dtype=np.float32))
     (flip,) = describe_flips(compared(rows, [[0, 5], [1, 0]]), rows, raw, ["text"])
     assert flip == {
         "row": 1,
@@ -40,13 +40,13 @@ def test_a_flipped_row_is_shown_with_its_text_and_what_each_model_says(raw):
 
 
 def test_a_number_is_shown_as_such(raw):
-    rows = Rows(np.array([0, 1], np.float32), Labels(None), np.array([[0], [1]], dtype=np.float32))
+    rows = Rows(np.array([0, 1], np.float32), LabelSchema(None), np.array([[0], [1]], dtype=np.float32))
     (flip,) = describe_flips(compared(rows, [[0], [1.5]]), rows, raw, ["text"])
     assert (flip["label"], flip["trained"], flip["exported"]) == (1.0, {"prediction": 1.0}, {"prediction": 1.5})
 
 
 def test_only_the_worst_are_shown(raw, monkeypatch):
     monkeypatch.setattr(flips, "LIMIT", 2)
-    rows = Rows(np.zeros(20, np.int64), Labels(("no", "yes")), np.tile(np.array([1, 0], np.float32), (20, 1)))
+    rows = Rows(np.zeros(20, np.int64), LabelSchema(("no", "yes")), np.tile(np.array([1, 0], np.float32), (20, 1)))
     exported = np.stack([np.zeros(20), 1 + np.arange(20)], axis=1)
     assert [flip["row"] for flip in describe_flips(compared(rows, exported), rows, raw, ["text"])] == [19, 18]

@@ -13,7 +13,7 @@ from onnx import numpy_helper
 import stages.export.__main__
 from stages.compare.__main__ import main
 from tests.conftest import ROOT
-from tests.small_line import change_params, write_line
+from tests.small_pipeline import change_params, write_pipeline
 from tuneline.errors import DataError, GateError
 
 GENEROUS = {"compare.int8.min_agreement": 0.8, "compare.int8.max_metric_drop": 0.2}
@@ -26,7 +26,7 @@ def exported(request, tmp_path_factory):
 
 
 def exported_line(folder, regression):
-    write_line(folder, regression, GENEROUS)
+    write_pipeline(folder, regression, GENEROUS)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         stages.export.__main__.main()

@@ -15,7 +15,7 @@ from stages.download.delimited import Dialect, read_delimited
 from stages.download.jsonl import read_jsonl
 from stages.download.reading import Wanted
 from tests.stages.download.made import GOOD, TRAIN
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 
 ROWS = [("free money", "spam"), ("see you at six", "ham"), ("you won", "spam"), ("lunch?", "ham")]
 TSV = TRAIN.replace(",", "\t")
@@ -60,7 +60,7 @@ def test_the_same_rows_come_out_however_they_are_written(name: str, content: Any
     assert rows["text"].to_pylist() == [text for text, _ in ROWS]
     assert rows["labels"].to_pylist() == [1, 0, 1, 0]
     assert rows["idx"].to_pylist() == [0, 1, 2, 3]
-    assert {Labels.of(table.schema).names for table in tables.values()} == {("ham", "spam")}
+    assert {LabelSchema.of(table.schema).names for table in tables.values()} == {("ham", "spam")}
 
 
 def test_a_quote_in_a_tsv_is_a_character_and_one_in_a_csv_encloses(download):
@@ -88,7 +88,7 @@ def test_splits_come_from_files_of_any_name(download):
 def test_whole_numbers_are_classes_in_the_order_of_their_value(download):
     rows = "".join(f"row {number},{number}\n" for number in (10, 9, 2, 1, 0))
     tables = download({**GOOD, "train.csv": "text,label\n" + rows, "validation.csv": "text,label\na,2\n", "test.csv": "text,label\na,10\n"})
-    assert Labels.of(tables["train"].schema).names == ("0", "1", "2", "9", "10")
+    assert LabelSchema.of(tables["train"].schema).names == ("0", "1", "2", "9", "10")
     assert tables["train"]["labels"].to_pylist() == [4, 3, 2, 1, 0]
     assert tables["test"]["labels"].to_pylist() == [4]
 
@@ -102,14 +102,14 @@ def test_labels_of_any_type_in_parquet_are_classes(labels: list[Any], download):
 
 def test_given_names_fix_the_order_of_the_ids(download):
     tables = download(data={"label_names": ["spam", "ham", "eggs"]})
-    assert Labels.of(tables["train"].schema).names == ("spam", "ham", "eggs")
+    assert LabelSchema.of(tables["train"].schema).names == ("spam", "ham", "eggs")
     assert tables["train"]["labels"].to_pylist() == [0, 1, 0, 1]
 
 
 def test_given_names_name_what_a_file_only_counts(download):
     numbered = {name: str(content).replace("spam", "1").replace("ham", "0") for name, content in GOOD.items()}
     tables = download(numbered, {"label_names": ["ham", "spam"]})
-    assert Labels.of(tables["train"].schema).names == ("ham", "spam")
+    assert LabelSchema.of(tables["train"].schema).names == ("ham", "spam")
     assert tables["train"]["labels"].to_pylist() == [1, 0, 1, 0]
 
 
@@ -121,7 +121,7 @@ def test_class_names_that_the_datasets_library_left_in_parquet_are_kept(download
     Dataset.from_dict({"text": ["a", "b"], "label": [1, 0]}, features).to_parquet(sink)
     packed = sink.getvalue()
     tables = download({"train.parquet": packed, "validation.parquet": packed, "test.parquet": packed})
-    assert Labels.of(tables["train"].schema).names == ("spam", "ham")
+    assert LabelSchema.of(tables["train"].schema).names == ("spam", "ham")
     assert tables["train"]["labels"].to_pylist() == [1, 0]
 
 
@@ -130,7 +130,7 @@ def test_numbers_to_predict_stay_numbers(download):
     tables = download({"train.csv": scores, "validation.csv": scores, "test.csv": scores}, {"task": "regression"})
     assert tables["train"].schema.field("labels").type == pa.float32()
     assert tables["train"]["labels"].to_pylist() == pytest.approx([1.5, -2, 0.3])
-    assert Labels.of(tables["train"].schema).is_regression
+    assert LabelSchema.of(tables["train"].schema).is_regression
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_numbers_to_predict_stay_numbers(download):
 def test_a_test_split_without_labels_will_do_while_validation_is_reported(name: str, content: Any, download):
     tables = download({**GOOD, "test.csv": None, name: content}, evaluate={"split": "validation"}, train={"keep": "last"})
     assert tables["test"]["labels"].to_pylist() == [-1, -1]
-    assert Labels.of(tables["test"].schema).names == ("ham", "spam")
+    assert LabelSchema.of(tables["test"].schema).names == ("ham", "spam")
 
 
 def test_incomplete_rows_are_left_out_and_counted_on_demand(download, project):

@@ -13,7 +13,7 @@ from stages.download.__main__ import main
 from stages.download.raw import sample_rows
 from tests.conftest import ROOT
 from tests.stages.download.made import GOOD, TRAIN, write_params, write_source
-from tuneline.files.schemas import ROW_GROUP, Labels, raw_schema, read_labels
+from tuneline.files.schemas import ROW_GROUP, LabelSchema, raw_schema, read_labels
 
 RAW = Path("data/raw")
 SAMPLE = {"source": "sample", "text_columns": ["subject", "body"], "label_column": "queue"}
@@ -41,7 +41,7 @@ def test_the_sample_is_written_as_the_contract_says_by_the_command():
     ended = subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)})
     assert "train 400, validation 50, test 50 rows" in ended.stdout
     assert set(outs()) == {"train.parquet", "validation.parquet", "test.parquet", "source.json"}
-    labels = Labels(("account", "billing", "delivery", "returns", "technical"))
+    labels = LabelSchema(("account", "billing", "delivery", "returns", "technical"))
     for split, rows in (("train", 400), ("validation", 50), ("test", 50)):
         table = pq.read_table(RAW / f"{split}.parquet")
         assert table.schema.equals(raw_schema(["subject", "body"], labels), check_metadata=True)

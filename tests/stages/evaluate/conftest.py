@@ -1,7 +1,7 @@
 import pytest
 
 from tests.stages.evaluate.made import write_project
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 
 
 @pytest.fixture(scope="session")
@@ -16,5 +16,5 @@ def project(tmp_path_factory):
 def regression(tmp_path_factory):
     """A project with numbers to predict. Only read it."""
     folder = tmp_path_factory.mktemp("numbers")
-    write_project(folder, Labels(None))
+    write_project(folder, LabelSchema(None))
     return folder

@@ -10,9 +10,9 @@ from stages.tokenize.folder import save_tokenizer
 from stages.tokenize.wordpiece import train_wordpiece
 from tests.stages.tokenize.made import sentences, write_raw
 from tuneline.encoding import Encoder
-from tuneline.files.schemas import Labels, tokenized_schema, write_table
+from tuneline.files.schemas import LabelSchema, tokenized_schema, write_table
 
-QUEUES = Labels(("billing", "delivery", "technical"))
+QUEUES = LabelSchema(("billing", "delivery", "technical"))
 PARAMS = """
 data: {text_columns: [subject, body], label_column: queue}
 model: {config: {model_type: bert}}
@@ -20,14 +20,14 @@ evaluate: {split: test, behaviour: null}
 """
 
 
-def labels_of(rows: int, labels: Labels, seed: int) -> list[float]:
+def labels_of(rows: int, labels: LabelSchema, seed: int) -> list[float]:
     random = np.random.default_rng(seed)
     if labels.names is None:
         return random.normal(2.5, 1.0, rows).astype(np.float32).tolist()
     return random.choice(len(labels.names), rows, p=[0.5, *[0.5 / (len(labels.names) - 1)] * (len(labels.names) - 1)]).tolist()
 
 
-def write_project(folder: Path, labels: Labels = QUEUES, rows: int = 45) -> None:
+def write_project(folder: Path, labels: LabelSchema = QUEUES, rows: int = 45) -> None:
     """Writes parameters, raw and tokenized splits, and an untrained BERT under ``models/classifier``."""
     (folder / "params.yaml").write_text(PARAMS)
     tokenizer = train_wordpiece(lambda: iter([sentences(200)]), 250)
@@ -45,7 +45,7 @@ def write_project(folder: Path, labels: Labels = QUEUES, rows: int = 45) -> None
     write_classifier(folder / "models/classifier", labels, folder / "data/tokenized/tokenizer")
 
 
-def write_classifier(folder: Path, labels: Labels, tokenizer: Path) -> None:
+def write_classifier(folder: Path, labels: LabelSchema, tokenizer: Path) -> None:
     """Writes an untrained BERT with some spread in its answers."""
     import torch
     from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification

@@ -10,13 +10,13 @@ import pytest
 from stages.evaluate import __main__ as evaluate
 from tests.stages.evaluate.made import write_project
 from tuneline.errors import DataError, GateError, ParamsError, StageError
-from tuneline.files.schemas import Labels, write_table
+from tuneline.files.schemas import LabelSchema, write_table
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """Projects by kind; each test works in a copy."""
-    kinds = {"queues": Labels(("billing", "delivery", "technical")), "pairs": Labels(("no", "yes")), "numbers": Labels(None)}
+    kinds = {"queues": LabelSchema(("billing", "delivery", "technical")), "pairs": LabelSchema(("no", "yes")), "numbers": LabelSchema(None)}
     folders = {name: tmp_path_factory.mktemp(name) for name in kinds}
     for name, labels in kinds.items():
         write_project(folders[name], labels)

@@ -8,7 +8,7 @@ from stages.evaluate.predicting import Classifier
 from tests.stages.evaluate.made import QUEUES
 from tuneline.batches import TokenizedSplit
 from tuneline.errors import DataError, StageError
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_dropout_is_off_and_attention_is_torchs_own(classifier):
 
 def test_a_model_for_other_labels_is_refused(project):
     with pytest.raises(DataError, match="3 classes apart; the data has 2"):
-        Classifier.load(project / "models/classifier", Labels(("no", "yes")))
+        Classifier.load(project / "models/classifier", LabelSchema(("no", "yes")))
 
 
 def test_pickled_weights_are_refused(project, tmp_path):

@@ -15,9 +15,9 @@ from stages.evaluate.slices import (
     slices_report,
     source_slices,
 )
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 
-PAIR, NUMBER = Labels(("no", "yes")), Labels(None)
+PAIR, NUMBER = LabelSchema(("no", "yes")), LabelSchema(None)
 
 
 def members(slices):

@@ -6,7 +6,7 @@ import onnx
 import pytest
 
 from stages.export.graph import to_onnx
-from tests.small_line import tiny_model, write_line
+from tests.small_pipeline import tiny_model, write_pipeline
 
 
 @pytest.fixture(scope="session")
@@ -19,5 +19,5 @@ def fp32() -> onnx.ModelProto:
 def line(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the line up to ``evaluate``."""
     folder = tmp_path_factory.mktemp("line")
-    write_line(folder)
+    write_pipeline(folder)
     return folder

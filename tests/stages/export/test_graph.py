@@ -11,7 +11,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from stages.export.graph import to_onnx
 from stages.export.padding import REAL
 from tests.conftest import ROOT
-from tests.small_line import FAMILIES, tiny_model
+from tests.small_pipeline import FAMILIES, tiny_model
 from tuneline.errors import StageError
 
 COLUMNS = ["input_ids", "attention_mask", "token_type_ids"]
@@ -92,7 +92,7 @@ def test_a_graph_that_nobody_can_run_is_not_handed_on():
 def test_the_same_weights_give_the_same_bytes_in_another_process(fp32, tmp_path):
     """Names inside the graph must not hang on the order of a set or on memory addresses."""
     code = (
-        "import sys; from pathlib import Path; from tests.small_line import tiny_model; from stages.export.graph import to_onnx;"
+        "import sys; from pathlib import Path; from tests.small_pipeline import tiny_model; from stages.export.graph import to_onnx;"
         f"model = to_onnx(tiny_model('bert', 3), {COLUMNS}, 20);"
         "Path(sys.argv[1]).write_bytes(model.SerializeToString(deterministic=True))"
     )

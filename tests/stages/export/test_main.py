@@ -8,7 +8,7 @@ from ruamel.yaml import YAML
 from stages.export.__main__ import main
 from tests.conftest import ROOT
 from tests.imports import imported_files
-from tests.small_line import MAX_LENGTH, QUEUES, write_line
+from tests.small_pipeline import MAX_LENGTH, QUEUES, write_pipeline
 from tuneline.errors import StageError
 from tuneline.params.loading import load_params
 
@@ -20,7 +20,7 @@ FILES = {"config.json", "export.json", "model.fp16.onnx", "model.int8.onnx", "mo
 def line(tmp_path_factory):
     """The root of a project in which ``export`` has run, with every precision."""
     folder = tmp_path_factory.mktemp("line")
-    write_line(folder, changes={"export.precisions": ["fp32", "fp16", "int8"], "export.int8.method": "best"})
+    write_pipeline(folder, changes={"export.precisions": ["fp32", "fp16", "int8"], "export.int8.method": "best"})
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         main()

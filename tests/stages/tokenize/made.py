@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tuneline.files.schemas import Labels, raw_schema, write_table
+from tuneline.files.schemas import LabelSchema, raw_schema, write_table
 
-NO_YES = Labels(("no", "yes"))
+NO_YES = LabelSchema(("no", "yes"))
 WORDS = """the parcel is missing invoice was paid twice cannot log in since Monday café naïve résumé über straße 東京 please help
 order number 4711 refund! (again) what? don't it's e-mail user@example.org""".split()
 
@@ -19,7 +19,7 @@ def sentences(count: int, seed: int = 0, longest: int = 14) -> list[str]:
     return [" ".join(random.choice(WORDS, random.integers(1, longest + 1))) for _ in range(count)]
 
 
-def write_raw(path: Path, texts: Sequence[Sequence[str]], labels: Sequence[float] | None = None, names: Labels = NO_YES) -> None:
+def write_raw(path: Path, texts: Sequence[Sequence[str]], labels: Sequence[float] | None = None, names: LabelSchema = NO_YES) -> None:
     """Writes a raw split with a column for each sequence of texts: ``subject``, then ``body``."""
     columns = dict(zip(("subject", "body"), texts, strict=False))
     rows = len(texts[0])

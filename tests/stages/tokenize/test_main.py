@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 from tests.hub import LoopbackHub
 from tests.stages.tokenize.made import sentences, write_raw, write_splits
 from tuneline.errors import DataError, ParamsError, StageError
-from tuneline.files.schemas import ROW_GROUP, Labels, read_labels, write_table
+from tuneline.files.schemas import ROW_GROUP, LabelSchema, read_labels, write_table
 from tuneline.paths import SPLITS
 
 PARAMS = """
@@ -159,7 +159,7 @@ def test_a_split_without_labels_and_a_split_without_rows_pass_through(project):
 
 def test_a_regression_keeps_its_numbers(project):
     for split in SPLITS:
-        write_raw(project / f"data/raw/{split}.parquet", [["parcel"], ["missing"]], labels=[2.5], names=Labels(None))
+        write_raw(project / f"data/raw/{split}.parquet", [["parcel"], ["missing"]], labels=[2.5], names=LabelSchema(None))
     tokenize.main()
     table = pq.read_table("data/tokenized/test.parquet")
     assert (table.schema.field("labels").type, table["labels"].to_pylist()) == (pa.float32(), [2.5])

@@ -9,12 +9,12 @@ from ruamel.yaml import YAML
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from tuneline.files.schemas import Labels, tokenized_schema, write_table
+from tuneline.files.schemas import LabelSchema, tokenized_schema, write_table
 from tuneline.params import Params
 from tuneline.params.loading import parse_params
 
 NAMES = ("billing", "delivery", "technical")
-CLASSES = Labels(NAMES)
+CLASSES = LabelSchema(NAMES)
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *NAMES, *(f"word{index}" for index in range(24))]
 MODEL = {
     "model_type": "bert",
@@ -45,7 +45,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=32, **special)
 
 
-def table(rows: int, seed: int, labels: Labels = CLASSES) -> pa.Table:
+def table(rows: int, seed: int, labels: LabelSchema = CLASSES) -> pa.Table:
     """Rows of 6 to 17 tokens; three of them name the class, or say how large the number is."""
     random = np.random.default_rng(seed)
     classes = random.integers(len(NAMES), size=rows)
@@ -59,7 +59,7 @@ def table(rows: int, seed: int, labels: Labels = CLASSES) -> pa.Table:
     return pa.table(columns, schema=tokenized_schema(True, labels))
 
 
-def write_data(project: Path, rows: int = 60, labels: Labels = CLASSES) -> None:
+def write_data(project: Path, rows: int = 60, labels: LabelSchema = CLASSES) -> None:
     """Fills ``data/tokenized``: 60 rows in groups of 8 leave a last group of 4."""
     folder = project / "data/tokenized"
     tokenizer().save_pretrained(folder / "tokenizer")

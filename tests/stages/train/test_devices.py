@@ -67,9 +67,9 @@ def test_an_unknown_compiler_names_those_there_are(project, trained):
 
 def test_the_layers_to_shard_are_found_in_the_model():
     from stages.train.model import build_model
-    from tuneline.files.schemas import Labels
+    from tuneline.files.schemas import LabelSchema
 
-    assert layer_class(build_model(made.params().model, Labels(made.NAMES), made.tokenizer())) == "BertLayer"
+    assert layer_class(build_model(made.params().model, LabelSchema(made.NAMES), made.tokenizer())) == "BertLayer"
 
 
 def test_what_runs_where_is_said_before_the_first_step(trained, capsys):

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from stages.train.first_token import NARROWEST, keep_first_token
-from tests.small_line import FAMILIES, SMALL, tiny_model
+from tests.small_pipeline import FAMILIES, SMALL, tiny_model
 from tests.stages.train import made
 
 

@@ -7,7 +7,7 @@ import torch
 from stages.train.loop import train_group
 from tests.stages.train import made
 from tuneline.errors import DataError
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 
 
 def losses(outcome):
@@ -82,13 +82,13 @@ def test_a_loss_that_is_no_number_ends_the_run_and_names_step_and_rows(exact):
 
 
 def test_labels_that_are_no_numbers_are_found_in_the_batch_that_holds_them(project, trained):
-    made.write_data(project, labels=Labels(None))
+    made.write_data(project, labels=LabelSchema(None))
     path = project / "data/tokenized/train.parquet"
     import pyarrow as pa
 
     from tuneline.files.schemas import write_table
 
-    table = made.table(60, 0, Labels(None))
+    table = made.table(60, 0, LabelSchema(None))
     values = table["labels"].to_numpy().copy()
     values[17] = math.nan
     write_table(table.set_column(table.column_names.index("labels"), table.schema.field("labels"), pa.array(values)), path)
@@ -97,7 +97,7 @@ def test_labels_that_are_no_numbers_are_found_in_the_batch_that_holds_them(proje
 
 
 def test_a_regression_trains_and_is_judged_by_a_metric_for_which_less_is_better(project, trained):
-    made.write_data(project, labels=Labels(None))
+    made.write_data(project, labels=LabelSchema(None))
     outcome = trained(made.params(metric="mse", epochs=6))
     rows = outcome.run.progress.evaluated
     assert outcome.run.progress.best.metric == min(row.metric for row in rows)

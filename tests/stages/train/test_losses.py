@@ -8,7 +8,7 @@ from stages.train.losses import Loss, balanced_weights, class_weights
 from tests.stages.train import made
 from tuneline.batches import TokenizedSplit
 from tuneline.errors import ParamsError
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 
 LOGITS = torch.tensor([[2.0, 0.5, -1.0], [0.1, 0.2, 0.3], [-1.0, 3.0, 0.0], [0.0, 0.0, 4.0]])
 LABELS = np.array([0, 2, 1, 1])
@@ -37,7 +37,7 @@ def test_a_regression_s_loss_is_the_squared_error():
 
 def split(labels, names=made.NAMES):
     count = len(labels)
-    return TokenizedSplit({"input_ids": np.zeros(count, dtype=np.int32)}, np.arange(count + 1), np.array(labels), Labels(names))
+    return TokenizedSplit({"input_ids": np.zeros(count, dtype=np.int32)}, np.arange(count + 1), np.array(labels), LabelSchema(names))
 
 
 def test_balanced_classes_weigh_the_same_in_all():
@@ -63,7 +63,7 @@ def test_weights_are_given_by_name_and_are_1_elsewhere():
 )
 def test_what_does_not_belong_to_the_labels_is_refused(names, given, message):
     with pytest.raises(ParamsError, match=message):
-        check_metric(made.params(**given).train, Labels(names))
+        check_metric(made.params(**given).train, LabelSchema(names))
 
 
 def test_class_weights_change_what_is_learned(trained):

@@ -7,10 +7,10 @@ from stages.train.inputs import check_fit, read_inputs
 from stages.train.model import build_model
 from tests.stages.train import made
 from tuneline.errors import ParamsError
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 from tuneline.params import ModelParams
 
-LABELS = Labels(made.NAMES)
+LABELS = LabelSchema(made.NAMES)
 
 
 def build(labels=LABELS, checkpoint=None, **config):
@@ -22,7 +22,7 @@ def checkpoint(tmp_path_factory):
     """A trained body with a head for other classes, as a model on the hub has it."""
     folder = tmp_path_factory.mktemp("checkpoint")
     torch.manual_seed(0)
-    build(Labels(("no", "yes"))).save_pretrained(folder)
+    build(LabelSchema(("no", "yes"))).save_pretrained(folder)
     return folder
 
 
@@ -35,7 +35,7 @@ def test_a_new_model_takes_vocabulary_padding_and_label_names_from_the_data():
 
 
 def test_a_regression_has_one_output():
-    config = build(Labels(None)).config
+    config = build(LabelSchema(None)).config
     assert (config.num_labels, config.problem_type) == (1, "regression")
 
 

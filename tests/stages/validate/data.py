@@ -11,7 +11,7 @@ import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from stages.validate.gathering import Places
-from tuneline.files.schemas import Labels, raw_schema, tokenized_schema, write_table
+from tuneline.files.schemas import LabelSchema, raw_schema, tokenized_schema, write_table
 from tuneline.params import Params
 from tuneline.paths import SPLITS
 
@@ -54,7 +54,7 @@ class Data:
     """
 
     columns: tuple[str, ...]
-    labels: Labels
+    labels: LabelSchema
     params: Params
     raw: dict[str, dict[str, list]]
     tokenizer: Tokenizer = field(default_factory=lambda: tokenizer_of(WORDS + FOREIGN))
@@ -119,4 +119,4 @@ def good_data(seed: int = 7) -> Data:
         texts = {name: [sentence(chance) for _ in range(rows)] for name in columns}
         labels = [2 if row % 50 == 49 else row % 2 for row in range(rows)]
         raw[split] = {**texts, "labels": labels}
-    return Data(columns, Labels(("no", "yes", "perhaps")), params_for(columns), raw).tokenize()
+    return Data(columns, LabelSchema(("no", "yes", "perhaps")), params_for(columns), raw).tokenize()

@@ -113,10 +113,10 @@ def failed_columns(verdict) -> list[tuple[str, ...]]:
 
 def test_label_names_that_differ_between_splits_fail(data, tmp_path):
     from stages.validate.checking import check
-    from tuneline.files.schemas import Labels
+    from tuneline.files.schemas import LabelSchema
 
     places = data.write(tmp_path / "data")
-    data.labels = Labels(("no", "yes", "maybe"))
+    data.labels = LabelSchema(("no", "yes", "maybe"))
     other = data.write(tmp_path / "other")
     (other.raw / "test.parquet").replace(places.raw / "test.parquet")
     verdict = check(data.params, places, None).verdict

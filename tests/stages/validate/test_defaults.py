@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 from stages.download.tickets.generator import QUEUES, write_tickets
 from stages.validate.checking import check
 from tests.stages.validate.data import Data, params_for, tokenizer_of
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 from tuneline.paths import SPLITS
 
 
@@ -28,7 +28,7 @@ def test_tickets_pass_without_a_warning(tmp_path):
         for split, start, stop in (("train", 0, 1600), ("validation", 1600, 1800), ("test", 1800, 2000))
     }
     words = sorted({word for ticket in tickets[:1600] for text in ticket[:2] for word in text.lower().split()})
-    data = Data(("subject", "body"), Labels(tuple(QUEUES)), params_for(("subject", "body")), raw, tokenizer_of(words))
+    data = Data(("subject", "body"), LabelSchema(tuple(QUEUES)), params_for(("subject", "body")), raw, tokenizer_of(words))
     data.set_params(lambda values: values["tokenize"].update(max_length=128))
     assert complaints(data.tokenize(), tmp_path) == (set(), set())
 
@@ -47,7 +47,7 @@ def test_mrpc_passes_without_a_warning(shared, tmp_path):
         }
     assert [len(raw[split]["labels"]) for split in SPLITS] == [3668, 408, 1725]
     tokenizer = Tokenizer.from_file(str(shared / "hub/models/google-bert/bert-base-uncased/tokenizer.json"))
-    data = Data(columns, Labels(("not_equivalent", "equivalent")), params_for(columns), raw, tokenizer)
+    data = Data(columns, LabelSchema(("not_equivalent", "equivalent")), params_for(columns), raw, tokenizer)
     data.set_params(lambda values: values["tokenize"].update(max_length=128))
     assert complaints(data.tokenize(), tmp_path) == (set(), set())
 
@@ -64,7 +64,7 @@ def test_phrases_to_train_on_and_sentences_to_validate_on_are_a_warning_only(tmp
     raw = {split: {"sentence": texts} for split, texts in zip(SPLITS, (train, phrases(120, 12, 30), phrases(200, 12, 30)), strict=True)}
     for split, table in raw.items():
         table["labels"] = [-1 if split == "test" else sum(map(ord, text)) % 9 % 2 for text in table["sentence"]]
-    data = Data(("sentence",), Labels(("negative", "positive")), params_for(("sentence",)), raw, tokenizer_of(words))
+    data = Data(("sentence",), LabelSchema(("negative", "positive")), params_for(("sentence",)), raw, tokenizer_of(words))
     data.set_params(lambda values: values["evaluate"].update(split="validation") or values["train"].update(keep="last"))
     assert len(set(train)) < len(train)
     assert complaints(data.tokenize(), tmp_path) == (set(), {"length_drift"})

@@ -10,7 +10,7 @@ from hypothesis import Phase, given, settings
 
 from stages.validate.checking import check
 from tests.stages.validate.data import Data, params_for, tokenizer_of
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 from tuneline.paths import SPLITS
 
 SCRIPTS = {
@@ -60,7 +60,7 @@ def made(kind: Kind) -> Data:
     if not kind.labelled:
         raw["validation"]["labels"] = [-1] * kind.rows[1]
     params = params_for(kind.columns, "regression" if kind.classes is None else "classification")
-    labels = Labels(None if kind.classes is None else tuple(f"class {number}" for number in range(kind.classes)))
+    labels = LabelSchema(None if kind.classes is None else tuple(f"class {number}" for number in range(kind.classes)))
     return Data(kind.columns, labels, params, raw, tokenizer_of(words)).tokenize()
 
 

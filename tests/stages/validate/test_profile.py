@@ -6,7 +6,7 @@ from stages.validate.distributions import Distribution
 from stages.validate.gathering import gather
 from stages.validate.profile import Profile
 from tuneline.errors import DataError
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 
 
 @pytest.fixture
@@ -37,12 +37,12 @@ def test_labels_are_compared_by_name_not_by_id(profile):
     before = profile.splits["train"].labels
     assert before == Distribution((0.0, 1.0), (98, 98, 4)) or sum(before.counts) == 200
     no, yes, perhaps = before.counts
-    assert profile.labels_as(Labels(("perhaps", "no", "yes")), "train") == Distribution((0.0, 1.0), (perhaps, no, yes))
-    assert profile.labels_as(Labels(("yes", "new")), "train") == Distribution((0.0, 1.0), (yes, 0, no + perhaps))
+    assert profile.labels_as(LabelSchema(("perhaps", "no", "yes")), "train") == Distribution((0.0, 1.0), (perhaps, no, yes))
+    assert profile.labels_as(LabelSchema(("yes", "new")), "train") == Distribution((0.0, 1.0), (yes, 0, no + perhaps))
 
 
 def test_labels_of_another_task_are_not_compared(profile):
-    assert profile.labels_as(Labels(None), "train") is None
+    assert profile.labels_as(LabelSchema(None), "train") is None
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tuneline.errors import DataError
-from tuneline.files.schemas import Labels, raw_schema, read_labels, tokenized_schema, write_table
+from tuneline.files.schemas import LabelSchema, raw_schema, read_labels, tokenized_schema, write_table
 
-QUEUES = Labels(("billing", "delivery"))
-SCORE = Labels(None)
+QUEUES = LabelSchema(("billing", "delivery"))
+SCORE = LabelSchema(None)
 
 
 @pytest.mark.parametrize("labels", [QUEUES, SCORE])

@@ -15,7 +15,7 @@ from stages.export.quantization import to_dynamic_int8, to_static_int8
 from stages.export.record import embed
 from stages.export.storage import save
 from tests.conftest import ROOT
-from tests.small_line import tiny_model, write_line
+from tests.small_pipeline import tiny_model, write_pipeline
 from tuneline.batches import TokenizedSplit, length_sorted_batches
 from tuneline.onnx.session import OnnxClassifier, logits_of, processor_saturates
 
@@ -53,7 +53,7 @@ def emulated(processor, *words, folder):
 def project(tmp_path_factory):
     """A project with an int8 model of each kind."""
     folder = tmp_path_factory.mktemp("processors")
-    write_line(folder)
+    write_pipeline(folder)
     split = TokenizedSplit.read(folder / "data/tokenized/test.parquet")
     fp32 = to_onnx(tiny_model("bert", 3), ["input_ids", "attention_mask", "token_type_ids"], opset=20)
     save(fp32, folder / "fp32.onnx")

@@ -7,11 +7,11 @@ from stages.evaluate.behaviour.cases import Case, Rows, build_cases, spaced
 from stages.evaluate.behaviour.suite import AnyTest, read_suite
 from tests.conftest import ROOT
 from tuneline.errors import ParamsError
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 
-QUEUES = Labels(("billing", "delivery"))
+QUEUES = LabelSchema(("billing", "delivery"))
 ROWS = Rows((["One", "Two", "Three"], ["It is late.", "It came.", "It was wrong."]), np.array([0, 1, 1]), QUEUES)
-NUMBERS = Rows(ROWS.texts, np.array([0.5, 1, 2], dtype=np.float32), Labels(None))
+NUMBERS = Rows(ROWS.texts, np.array([0.5, 1, 2], dtype=np.float32), LabelSchema(None))
 
 
 def parse(**values):
@@ -83,10 +83,10 @@ def test_a_test_that_does_not_suit_the_data_is_named(values, rows, said):
 
 
 DATA = {
-    "tickets": (2, Labels(QUEUE_NAMES)),
-    "mrpc": (2, Labels(("not_equivalent", "equivalent"))),
-    "sst2": (1, Labels(("negative", "positive"))),
-    "stsb": (2, Labels(None)),
+    "tickets": (2, LabelSchema(QUEUE_NAMES)),
+    "mrpc": (2, LabelSchema(("not_equivalent", "equivalent"))),
+    "sst2": (1, LabelSchema(("negative", "positive"))),
+    "stsb": (2, LabelSchema(None)),
 }
 
 
@@ -94,10 +94,10 @@ DATA = {
 def test_the_files_of_the_project_suit_the_data_of_their_tasks(name, monkeypatch):
     """Each test of them has cases: one without would look like a test and be none."""
     monkeypatch.chdir(ROOT)
-    columns, spec = DATA[name]
-    count = spec.outputs * 2
+    columns, label_schema = DATA[name]
+    count = label_schema.outputs * 2
     text = "On Monday the new movie was shown, and the invoice is late."
     texts = [[f"{text} {column} {row}." for row in range(count)] for column in range(columns)]
-    labels = np.arange(count, dtype=np.float32 if spec.is_regression else np.int64) % spec.outputs
+    labels = np.arange(count, dtype=np.float32 if label_schema.is_regression else np.int64) % label_schema.outputs
     for test in read_suite(name).tests:
-        assert build_cases(test, Rows(texts, labels, spec)), test.name
+        assert build_cases(test, Rows(texts, labels, label_schema)), test.name

@@ -4,11 +4,11 @@ import pytest
 from stages.evaluate.behaviour.cases import Rows
 from stages.evaluate.behaviour.judging import SHOWN, faults, pass_rates, run_suite
 from stages.evaluate.behaviour.suite import Suite
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 
-QUEUES = Labels(("billing", "delivery"))
+QUEUES = LabelSchema(("billing", "delivery"))
 ROWS = Rows((["the invoice is wrong", "the parcel is late", "parcel and invoice"],), np.array([0, 1, 1]), QUEUES)
-NUMBERS = Rows(ROWS.texts, np.array([0.0, 1.0, 2.0], dtype=np.float32), Labels(None))
+NUMBERS = Rows(ROWS.texts, np.array([0.0, 1.0, 2.0], dtype=np.float32), LabelSchema(None))
 
 
 def by_words(texts):

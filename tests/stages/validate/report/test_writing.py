@@ -7,7 +7,7 @@ import pytest
 from stages.validate.checking import check
 from stages.validate.report.writing import write_report
 from tests.stages.validate.data import Data, good_data
-from tuneline.files.schemas import Labels
+from tuneline.files.schemas import LabelSchema
 from tuneline.params import Params
 
 MARKUP = "<script>alert('x')</script><img src=x onerror=alert(1)> & \u202egnp.exe"
@@ -40,7 +40,7 @@ def spoilt() -> Data:
     values = data.params.model_dump(by_alias=True)
     values["data"]["text_columns"] = list(data.columns)
     data.params = Params.model_validate(values)
-    data.labels = Labels(("no", "<i>yes</i>", "perhaps"))
+    data.labels = LabelSchema(("no", "<i>yes</i>", "perhaps"))
     data.raw["train"]["one"][3] = f"{MARKUP} {data.raw['train']['one'][3]} \x07"
     return data
 

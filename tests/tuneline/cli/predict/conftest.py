@@ -8,14 +8,14 @@ from typer.testing import CliRunner, Result
 
 import stages.compare.__main__
 import stages.export.__main__
-from tests.small_line import write_line
+from tests.small_pipeline import write_pipeline
 from tuneline.cli import app
 
 GENEROUS = {"compare.int8.min_agreement": 0.8, "compare.int8.max_metric_drop": 0.2}
 
 
 def published(folder: Path, regression: bool) -> Path:
-    write_line(folder, regression, GENEROUS)
+    write_pipeline(folder, regression, GENEROUS)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         stages.export.__main__.main()

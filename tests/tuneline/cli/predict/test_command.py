@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import ROOT
-from tests.small_line import QUEUES
+from tests.small_pipeline import QUEUES
 
 PAIR = '{"subject": "the parcel", "body": "is missing"}\n'
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.small_line import WORDS
+from tests.small_pipeline import WORDS
 from tuneline.cli.predict.model import ServedModel, softmax
 
 WORDY = st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join)

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from tuneline.cli.report import latency
-from tuneline.files.schemas import Labels, tokenized_schema, write_table
+from tuneline.files.schemas import LabelSchema, tokenized_schema, write_table
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def served(tmp_path, monkeypatch):
     rows = [[1] * (3 + row % 5) for row in range(50)]
     columns = {"input_ids": rows, "attention_mask": rows, "labels": [0] * 50}
     (tmp_path / "data/tokenized").mkdir(parents=True)
-    schema = tokenized_schema(token_type_ids=False, labels=Labels(("a", "b")))
+    schema = tokenized_schema(token_type_ids=False, labels=LabelSchema(("a", "b")))
     write_table(pa.table(columns, schema=schema), tmp_path / "data/tokenized/test.parquet")
     return tmp_path
 

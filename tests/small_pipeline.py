@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from tests.conftest import ROOT
 from tuneline.batches import TokenizedSplit, length_sorted_batches
-from tuneline.files.schemas import LABELS, Labels, raw_schema, tokenized_schema, write_table
+from tuneline.files.schemas import LABELS, LabelSchema, raw_schema, tokenized_schema, write_table
 
 QUEUES = ("billing", "delivery", "returns")
 MAX_LENGTH = 24
@@ -63,7 +63,7 @@ def tiny_model(family: str, outputs: int, vocab_size: int = 120, names: tuple[st
     return model
 
 
-def write_line(folder: Path, regression: bool = False, changes: dict[str, Any] | None = None) -> None:
+def write_pipeline(folder: Path, regression: bool = False, changes: dict[str, Any] | None = None) -> None:
     """Fills a folder with all that ``export`` and ``compare`` read.
 
     Args:
@@ -74,7 +74,7 @@ def write_line(folder: Path, regression: bool = False, changes: dict[str, Any] |
     from stages.tokenize.folder import save_tokenizer
     from stages.tokenize.wordpiece import train_wordpiece
 
-    labels = Labels(None if regression else QUEUES)
+    labels = LabelSchema(None if regression else QUEUES)
     generator = random.Random(0)
     texts = {split: [(_text(generator, 1, 4), _text(generator, 1, 30)) for _ in range(rows)] for split, rows in ROWS.items()}
     tokenizer = train_wordpiece(lambda: iter([WORDS] * 3), 120)
@@ -106,11 +106,11 @@ def _predict(folder: Path, model: Any) -> None:
     import torch
 
     split = TokenizedSplit.read(folder / "data/tokenized/test.parquet")
-    logits = np.empty((len(split), split.spec.outputs), dtype=np.float32)
+    logits = np.empty((len(split), split.label_schema.outputs), dtype=np.float32)
     with torch.inference_mode():
         for rows in length_sorted_batches(split.lengths, 16):
             logits[rows] = model(**{name: torch.from_numpy(values) for name, values in split.pad(rows, 0).items()}).logits.numpy()
-    predictions = logits[:, 0] if split.spec.is_regression else logits.argmax(axis=1)
+    predictions = logits[:, 0] if split.label_schema.is_regression else logits.argmax(axis=1)
     table = pa.table({"idx": np.arange(len(split)), "label": split.labels, "logits": list(logits), "prediction": predictions})
     (folder / "reports").mkdir()
     pq.write_table(table, folder / "reports/predictions.parquet")
