@@ -104,7 +104,7 @@ def parameters() -> Params:
 
 
 def judge_tokenized(folder: Path, derive: Callable[..., pd.DataFrame]) -> None:
-    """Derives the scalar columns of the tokenized train split, and judges them."""
+    """Derive the scalar columns of the tokenized train split, and check them."""
     from stages.validate.builders import TokenizedFacts
     from stages.validate.checks import expectations
     from stages.validate.runner import read_outcomes, run_suites

@@ -232,11 +232,11 @@ def length_drift(reference: str, check: str) -> Builder:
 def _drift(rule: Drift, check: str, column: str, reference: Distribution, *, ordered: bool) -> Specs:
     """Expect a small population stability index and, if values have an order, a small Kolmogorov-Smirnov distance."""
     bins = {"column": column, "edges": list(reference.edges), "counts": list(reference.counts), "significance": rule.significance}
-    chance = f"or no larger than chance makes it once in {round(1 / rule.significance):,}"
-    description = f"{check}: the population stability index must be at most {rule.max_psi}, {chance}."
+    unless = f"or not significant (p > {rule.significance:g})"
+    description = f"{check}: the population stability index must be at most {rule.max_psi}, {unless}."
     yield ExpectColumnStabilityIndexToBeAtMost, {"max_value": rule.max_psi, "description": description, **bins}
     if ordered:
-        description = f"{check}: the Kolmogorov-Smirnov distance must be at most {rule.max_ks}, {chance}."
+        description = f"{check}: the Kolmogorov-Smirnov distance must be at most {rule.max_ks}, {unless}."
         yield ExpectColumnKsDistanceToBeAtMost, {"max_value": rule.max_ks, "description": description, **bins}
 
 

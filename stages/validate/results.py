@@ -154,12 +154,12 @@ def _found(outcome: Outcome, rule: Rule) -> str:
 def _allowed(outcome: Outcome, rule: Rule) -> str:
     if isinstance(rule, Drift):
         limit = outcome.arguments["max_value"]
-        return f"at most {_number(limit)}, or what chance alone makes once in {round(1 / rule.significance):,}"
+        return f"at most {_number(limit)}, or not significant (p > {rule.significance:g})"
     if isinstance(rule, AtMost):
         return f"at most {_percent(rule.max)}"
     if isinstance(rule, AtLeast | RowCount):
         return f"at least {_number(rule.min)}"
-    return _number(outcome.arguments["value"]) if "value" in outcome.arguments else "none may differ"
+    return _number(outcome.arguments["value"]) if "value" in outcome.arguments else "no differences"
 
 
 def _percent(value: float) -> str:
@@ -167,7 +167,7 @@ def _percent(value: float) -> str:
 
 
 def _number(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else "all there"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else "complete"
 
 
 def measurements(outcomes: Sequence[Outcome]) -> dict[str, float]:

@@ -94,7 +94,7 @@ def test_pages_load_nothing_from_the_network(folder):
 def test_page_names_failed_checks_counts_and_hints(pages):
     text = " ".join(pages["index.html"].text.split())
     assert "control_characters, train: 1 of 200 rows (0.5 %)" in text
-    assert "The data may be trained on, 1 warning." in text
+    assert "The data can be used for training, 1 warning." in text
     assert "What to do:" in text
 
 
