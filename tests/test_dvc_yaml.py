@@ -1,5 +1,6 @@
 """dvc.yaml says the truth: DVC reruns a stage only for what stands there, so a module left out means a stale model."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -76,10 +77,13 @@ def test_no_stage_needs_the_command_line(stage):
     assert not {path for path in imported(stage) if Path("tuneline/cli") in path.parents}
 
 
-def test_flows_know_the_line_only_through_dvc():
+def test_flows_import_no_stage_no_command_line_and_no_torch():
     for path in (ROOT / "flows").rglob("*.py"):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        assert not {found for found in imported_files(module, ROOT, ("flows", *LINE)) if found.parts[0] in LINE}, path
+        imported = imported_files(module, ROOT, ("flows", *LINE))
+        assert not {file for file in imported if file.parts[0] == "stages" or Path("tuneline/cli") in file.parents}, path
+        heavy = re.compile(r"^\s*(import|from) (torch|transformers|datasets)\b", re.MULTILINE)
+        assert not {file for file in imported if heavy.search((ROOT / file).read_text(encoding="utf-8"))}, path
 
 
 def test_every_parameter_reaches_a_stage():

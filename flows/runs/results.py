@@ -7,9 +7,10 @@ from datetime import date
 
 from flows.runs.checkout import Checkout
 from flows.runs.repository import Repository, dvc_config
+from tuneline.metrics import METRIC_TABLE
 
 TRAILER = "Prefect-Run"
-SHOWN = ("accuracy", "f1", "pearson", "spearmanr")
+SHOWN = tuple(metric.name for metric in METRIC_TABLE.values() if metric.resampled)
 
 
 class NoRemoteError(Exception):

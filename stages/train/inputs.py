@@ -10,12 +10,10 @@ from transformers import AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBas
 from tuneline.batches import TokenizedSplit
 from tuneline.errors import DataError, ParamsError
 from tuneline.files.schemas import UNLABELLED, LabelSchema
+from tuneline.metrics import metrics_for, task_of
 from tuneline.params import TrainParams
 from tuneline.paths import TOKENIZED, TOKENIZER, split_file
 from tuneline.stage import require
-
-METRICS = {True: ("pearson", "spearmanr", "mse", "loss"), False: ("accuracy", "f1", "matthews_correlation", "loss")}
-"""Names of validation metrics, for a regression and for classes."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ def check_metric(params: TrainParams, labels: LabelSchema) -> None:
     Raises:
         ParamsError: Something is of the other task, or names a class that is not there.
     """
-    known = METRICS[labels.is_regression]
+    known = [metric.name for metric in metrics_for(task_of(labels)) if metric.validated]
     task = "a regression" if labels.is_regression else "a classification"
     if params.metric not in known:
         raise ParamsError(f"train.metric: {params.metric!r} is no metric of {task}.", f"Choose one of {', '.join(known)}.")

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from ruamel.yaml import YAML
 
-from stages.evaluate.baseline import baseline_metrics
 from stages.evaluate.plots import write_plots
-from stages.evaluate.predictions import predictions_table
+from stages.evaluate.scoring import baseline_metrics
+from stages.evaluate.tables import predictions_table
 from tests.project import GIT_IDENTITY
 from tuneline.batches import TokenizedSplit
 from tuneline.curves import calibration, calibration_error, probabilities, ranking_metrics

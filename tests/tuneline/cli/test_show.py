@@ -26,8 +26,8 @@ def test_a_fresh_clone_is_told_how_to_run_the_line(tmp_path, monkeypatch):
 
 def test_metrics_version_commit_places_and_next_steps_are_shown(made):
     output = shown()
-    assert re.search(r"accuracy +│ +0\.\d+", output)
-    assert re.search(r"ONNX int8: answers like the trained model's +│ +0\.9 ", output)
+    assert re.search(r"Accuracy +│ +0\.\d+", output)
+    assert re.search(r"ONNX int8: agreement with the trained model +│ +0\.9 ", output)
     assert f"{1:032x}.dir" in output
     assert "Run the line" in output
     assert "reports/predictions.parquet" in output

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tuneline.cli.report.intervals import Floats, confusion_of
 from tuneline.cli.report.reading import Predictions
+from tuneline.metrics import confusion_matrix
+from tuneline.stats import Floats
 
 MATRIX = 14
 """Classes up to which the whole matrix is shown."""
@@ -59,7 +60,7 @@ class Confusion:
 def confusion(predictions: Predictions) -> Confusion:
     """Counts labels against answers."""
     names = predictions.names or ()
-    counts = confusion_of(predictions.labels, predictions.answers, len(names))
+    counts = confusion_matrix(predictions.labels, predictions.answers, len(names))
     off = counts.copy()
     np.fill_diagonal(off, 0)
     places = [np.unravel_index(place, off.shape) for place in np.argsort(-off, axis=None, kind="stable")[:CONFUSED]]

@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tuneline.cli.report.headline import TITLES
 from tuneline.cli.report.page import TEMPLATES, Report
 from tuneline.files import replace_file
+from tuneline.metrics import METRIC_TABLE
 
 CARD = Path("reports/model_card.md")
 HUB_NAME = re.compile(r"[a-z0-9][\w.-]*(/[a-z0-9][\w.-]*)?", re.ASCII | re.IGNORECASE)
@@ -35,7 +35,7 @@ def metadata(report: Report, root: Path) -> str:
             metric_type=name,
             metric_value=report.metrics[name],
         )
-        for name in TITLES
+        for name in METRIC_TABLE
         if name in report.metrics
     ]
     checkpoint = params.get("model.checkpoint")
@@ -45,15 +45,11 @@ def metadata(report: Report, root: Path) -> str:
         tags=["tuneline", *(["onnx"] if report.exported else [])],
         base_model=checkpoint if is_hub_name(root, checkpoint) else None,
         datasets=[dataset] if from_hub else None,
-        metrics=[name for name in ("accuracy", "f1", "matthews_correlation", "pearsonr", "spearmanr", "mse") if _measured(report, name)],
+        metrics=[metric.hub_name for metric in METRIC_TABLE.values() if metric.hub_name and metric.name in report.metrics],
         model_name=name_of(report),
         eval_results=measured or None,
     )
     return f"---\n{data.to_yaml()}\n---\n"
-
-
-def _measured(report: Report, name: str) -> bool:
-    return {"pearsonr": "pearson"}.get(name, name) in report.metrics
 
 
 def is_hub_name(root: Path, checkpoint: Any) -> bool:

@@ -7,8 +7,9 @@ from markupsafe import Markup
 
 from tuneline.cli.report.figures import evaluation, training
 from tuneline.cli.report.figures.headline import against
-from tuneline.cli.report.headline import TITLES, Headline
+from tuneline.cli.report.headline import Headline
 from tuneline.cli.report.reading import Columns, Predictions, numbers, read_columns, read_json
+from tuneline.metrics import METRIC_TABLE
 from tuneline.paths import METRICS, PLOTS
 from tuneline.repo.earlier import Earlier
 from tuneline.repo.history import Lock
@@ -46,7 +47,7 @@ def of_training(root: Path, lock: Lock, earlier: Earlier | None) -> dict[str, st
     found = {"loss": training.loss(curve, validation, best_step, before(earlier, logged)), "rate": training.learning_rate(curve)}
     if "gradient_norm" in curve:
         found["norm"] = training.gradient_norm(curve)
-    names = [name for name in validation or {} if name in TITLES and name != "loss"]
+    names = [name for name in validation or {} if name in METRIC_TABLE and name != "loss"]
     if validation is not None and names and len(validation["step"]) > 1:
         found["validation"] = training.validation_metric(validation, names[0])
     return found

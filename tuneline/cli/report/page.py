@@ -11,12 +11,13 @@ from tuneline.cli.report.answers import Confusion, Mistake, confusion, mistakes
 from tuneline.cli.report.checks import Checks, found_checks
 from tuneline.cli.report.drawn import drawn
 from tuneline.cli.report.exported import Exported, exported
-from tuneline.cli.report.headline import TITLES, Headline, headline
+from tuneline.cli.report.headline import Headline, headline
 from tuneline.cli.report.latency import Latencies
 from tuneline.cli.report.provenance import Provenance, provenance
 from tuneline.cli.report.reading import Predictions, numbers, read_json
 from tuneline.cli.report.slices import BehaviourTest, Slices, found_behaviour, found_slices
 from tuneline.files import replace_file
+from tuneline.metrics import METRIC_TABLE
 from tuneline.paths import COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, split_file
 from tuneline.repo.earlier import Earlier, earlier
 from tuneline.repo.history import read_lock
@@ -59,9 +60,9 @@ class Report:
     @property
     def tiles(self) -> list[tuple[str, str, float | None]]:
         """The metrics beside the headline: title, value, change from the earlier result."""
-        shown = [name for name in TITLES if name in self.metrics and not (self.headline and name == self.headline.name)]
+        shown = [name for name in METRIC_TABLE if name in self.metrics and not (self.headline and name == self.headline.name)]
         before = self.earlier.metrics if self.earlier and self.earlier.comparable else {}
-        return [(TITLES[name], f"{self.metrics[name]:.3f}", _change(self.metrics[name], before.get(name))) for name in shown]
+        return [(METRIC_TABLE[name].title, f"{self.metrics[name]:.3f}", _change(self.metrics[name], before.get(name))) for name in shown]
 
     @property
     def labels(self) -> Sequence[str]:
@@ -137,7 +138,7 @@ def render(report: Report) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters |= {"signed": signed, "title_of": lambda name: TITLES.get(name, name)}
+    environment.filters |= {"signed": signed, "title_of": lambda name: METRIC_TABLE[name].title if name in METRIC_TABLE else name}
     style = Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
     return environment.get_template("page.html.j2").render(report=report, style=style)
 

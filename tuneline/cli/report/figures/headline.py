@@ -2,12 +2,12 @@
 
 from tuneline.cli.report.figures.drawing import FIRST, MUTED, canvas, to_svg
 from tuneline.cli.report.headline import Headline
-from tuneline.cli.report.intervals import Interval
+from tuneline.stats import Estimate
 
 
 def against(headline: Headline) -> str:
     """Dots for the baseline, the earlier commit and this model; whiskers where an interval is known."""
-    rows: list[tuple[str, float, Interval | None, str]] = []
+    rows: list[tuple[str, float, Estimate | None, str]] = []
     if headline.baseline is not None:
         rows.append(("baseline", headline.baseline, None, MUTED))
     if headline.earlier_value is not None and headline.earlier is not None:

@@ -4,6 +4,7 @@ import numpy as np
 
 from tuneline.cli.report.figures.drawing import BAD, DASHED, FIRST, MUTED, SECOND, canvas, to_svg
 from tuneline.cli.report.reading import Columns
+from tuneline.metrics import METRIC_TABLE
 
 SMOOTH_FROM = 40
 """Points from which a running mean is drawn over the raw losses."""
@@ -65,10 +66,11 @@ def gradient_norm(training: Columns) -> str:
 
 
 def validation_metric(validation: Columns, name: str) -> str:
-    """The metric by which the kept step was chosen."""
+    """Draw the metric by which the kept step was chosen, with its best evaluation circled."""
     with canvas() as (figure, axes):
         axes.plot(validation["step"], validation[name], color=SECOND, marker="o", markersize=4)
-        best = int(np.nanargmax(validation[name]))
+        arg_best = np.nanargmax if METRIC_TABLE[name].greater_is_better else np.nanargmin
+        best = int(arg_best(validation[name]))
         axes.plot(validation["step"][best], validation[name][best], marker="o", markersize=8, markerfacecolor="none", markeredgecolor=BAD)
         axes.set(xlabel="step", ylabel=f"validation {name.replace('_', ' ')}")
         return to_svg(figure, "validation", f"Validation {name} over steps")

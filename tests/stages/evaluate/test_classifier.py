@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.evaluate.predicting import Classifier
+from stages.evaluate.classifier import Classifier
 from tests.stages.evaluate.made import QUEUES
 from tuneline.batches import TokenizedSplit
 from tuneline.errors import DataError, StageError
@@ -21,37 +21,37 @@ def classifier(project):
     return Classifier.load(project / "models/classifier", QUEUES)
 
 
-def test_every_row_gets_the_logits_it_would_get_alone(classifier, split):
+def test_logits_do_not_depend_on_the_batch(classifier, split):
     logits = classifier.logits(split, batch_size=7)
     assert logits.shape == (45, 3)
     for row in range(len(split)):
         alone = {name: torch.from_numpy(values).to(classifier.device) for name, values in split.pad(np.array([row]), 0).items()}
         with torch.inference_mode():
-            wanted = classifier.model(**alone).logits.float().cpu().numpy()[0]
-        assert np.allclose(logits[row], wanted, atol=1e-5)
+            expected = classifier.model(**alone).logits.float().cpu().numpy()[0]
+        assert np.allclose(logits[row], expected, atol=1e-5)
 
 
-def test_the_same_run_gives_the_same_bytes(classifier, split):
+def test_logits_are_byte_identical_in_two_runs(classifier, split):
     assert classifier.logits(split, 16).tobytes() == classifier.logits(split, 16).tobytes()
 
 
-def test_a_row_counted_twice_is_noticed(classifier, split, monkeypatch):
-    monkeypatch.setattr("stages.evaluate.predicting.length_sorted_batches", lambda lengths, size: [np.arange(44), np.array([0])])
+def test_row_predicted_twice_is_an_error(classifier, split, monkeypatch):
+    monkeypatch.setattr("stages.evaluate.classifier.length_sorted_batches", lambda lengths, size: [np.arange(44), np.array([0])])
     with pytest.raises(AssertionError, match="2 rows of 45"):
         classifier.logits(split, 16)
 
 
-def test_dropout_is_off_and_attention_is_torchs_own(classifier):
+def test_classifier_has_no_dropout_and_uses_sdpa(classifier):
     assert not classifier.model.training
     assert classifier.model.config._attn_implementation == "sdpa"
 
 
-def test_a_model_for_other_labels_is_refused(project):
-    with pytest.raises(DataError, match="3 classes apart; the data has 2"):
+def test_model_for_other_labels_is_an_error(project):
+    with pytest.raises(DataError, match="3 outputs; the data needs 2"):
         Classifier.load(project / "models/classifier", LabelSchema(("no", "yes")))
 
 
-def test_pickled_weights_are_refused(project, tmp_path):
+def test_pickled_weights_are_an_error(project, tmp_path):
     folder = shutil.copytree(project / "models/classifier", tmp_path / "classifier")
     model = Classifier.load(folder, QUEUES).model
     (folder / "model.safetensors").unlink()
@@ -60,7 +60,7 @@ def test_pickled_weights_are_refused(project, tmp_path):
         Classifier.load(folder, QUEUES)
 
 
-def test_a_broken_model_is_a_clear_error(project, tmp_path):
+def test_broken_weights_are_an_error(project, tmp_path):
     folder = shutil.copytree(project / "models/classifier", tmp_path / "classifier")
     (folder / "model.safetensors").write_bytes(b"half a file")
     with pytest.raises(StageError, match="cannot be loaded"):

@@ -1,23 +1,23 @@
 import numpy as np
 import pytest
 
-from stages.evaluate.behaviour.cases import Rows
-from stages.evaluate.behaviour.judging import SHOWN, faults, pass_rates, run_suite
+from stages.evaluate.behaviour.cases import SplitTexts
+from stages.evaluate.behaviour.results import SHOWN, pass_rates, run_suite, violations_of
 from stages.evaluate.behaviour.suite import Suite
 from tuneline.files.schemas import LabelSchema
 
 QUEUES = LabelSchema(("billing", "delivery"))
-ROWS = Rows((["the invoice is wrong", "the parcel is late", "parcel and invoice"],), np.array([0, 1, 1]), QUEUES)
-NUMBERS = Rows(ROWS.texts, np.array([0.0, 1.0, 2.0], dtype=np.float32), LabelSchema(None))
+ROWS = SplitTexts((["the invoice is wrong", "the parcel is late", "parcel and invoice"],), np.array([0, 1, 1]), QUEUES)
+NUMBERS = SplitTexts(ROWS.texts, np.array([0.0, 1.0, 2.0], dtype=np.float32), LabelSchema(None))
 
 
 def by_words(texts):
-    """A model that counts: each "invoice" speaks for billing, each "parcel" for delivery. It reads capitals as other words."""
+    """Return logits that count "invoice" (billing) and "parcel" (delivery), case-sensitively."""
     return np.array([[text.count("invoice"), text.count("parcel")] for (text,) in texts], dtype=np.float32)
 
 
 def by_length(texts):
-    """A regression that gives the number of characters."""
+    """Return the number of characters, as a regression."""
     return np.array([[len(text)] for (text,) in texts], dtype=np.float32)
 
 
@@ -26,7 +26,7 @@ def run(rows, model, **test):
     return entry
 
 
-def test_invariance_passes_where_the_prediction_stays():
+def test_invariance_passes_if_the_prediction_does_not_change():
     entry = run(ROWS, by_words, kind="invariance", change="upper_case")
     assert (entry["cases"], entry["passed"]) == (3, 2)
     assert entry["failures"] == [
@@ -38,7 +38,7 @@ def test_invariance_passes_where_the_prediction_stays():
     assert run(ROWS, by_words, kind="invariance", change={"append": "thanks"})["pass_rate"] == 1.0
 
 
-def test_direction_passes_where_the_probability_moves_that_way():
+def test_direction_passes_if_the_probability_moves_that_way():
     more = {"kind": "direction", "change": {"append": "parcel"}, "label": "delivery"}
     assert run(ROWS, by_words, **more, moves="up")["pass_rate"] == 1.0
     assert run(ROWS, by_words, **more, moves="down")["pass_rate"] == 0.0
@@ -46,7 +46,7 @@ def test_direction_passes_where_the_probability_moves_that_way():
     assert run(ROWS, by_words, **more, moves="down", tolerance=0.2)["passed"] == 1
 
 
-def test_minimum_functionality_passes_where_the_prediction_is_right():
+def test_minimum_functionality_passes_if_the_prediction_is_right():
     test = {"kind": "minimum_functionality", "templates": [["{x} is wrong"]], "fill": {"x": ["invoice", "parcel", "lamp"]}}
     entry = run(ROWS, by_words, **test, expect="delivery")
     assert (entry["cases"], entry["passed"]) == (3, 0)
@@ -55,7 +55,7 @@ def test_minimum_functionality_passes_where_the_prediction_is_right():
     assert entry["passed"] == 1
 
 
-def test_numbers_have_tolerances_and_ranges():
+def test_regression_tests_have_tolerances_and_ranges():
     longer = {"kind": "invariance", "change": {"append": "xx"}}
     assert run(NUMBERS, by_length, **longer, tolerance=2.0)["passed"] == 0
     assert run(NUMBERS, by_length, **longer, tolerance=3.0)["passed"] == 3
@@ -65,11 +65,11 @@ def test_numbers_have_tolerances_and_ranges():
     assert entry["failures"][0]["after"]["prediction"] == 20.0
 
 
-def test_tests_get_their_own_answers_when_the_model_is_asked_once():
-    asked = []
+def test_one_model_call_serves_all_tests():
+    calls = []
 
     def model(texts):
-        asked.append(len(texts))
+        calls.append(len(texts))
         return by_words(texts)
 
     suite = Suite.model_validate(
@@ -83,31 +83,31 @@ def test_tests_get_their_own_answers_when_the_model_is_asked_once():
         }
     )
     entries = run_suite(suite, ROWS, model)
-    assert asked == [1 + 6 + 1]
+    assert calls == [1 + 6 + 1]
     assert [(entry["cases"], entry["passed"]) for entry in entries] == [(1, 1), (0, 0), (3, 2), (1, 1)]
     assert (entries[1]["pass_rate"], entries[1]["low"], entries[1]["high"]) == (None, 0.0, 1.0)
     assert pass_rates(entries) == {"invariance_pass_rate": pytest.approx(2 / 3), "minimum_functionality_pass_rate": 1.0}
 
 
-def test_no_case_at_all_asks_nobody():
+def test_test_without_cases_has_no_pass_rate():
     entry = run(ROWS, by_words, kind="invariance", change={"replace": {"unheard": "of"}})
     assert entry["cases"] == 0
     assert pass_rates([entry]) == {}
 
 
-def test_failures_shown_are_few_and_their_texts_short():
-    rows = Rows(([f"parcel {'x' * 1000} {row}" for row in range(20)],), np.zeros(20, dtype=np.int64), QUEUES)
+def test_failures_are_limited_and_their_texts_cut():
+    rows = SplitTexts(([f"parcel {'x' * 1000} {row}" for row in range(20)],), np.zeros(20, dtype=np.int64), QUEUES)
     entry = run(rows, by_words, kind="minimum_functionality", expect="billing")
     assert len(entry["failures"]) == SHOWN
     assert all(len(failure["after"]["texts"][0]) <= 300 for failure in entry["failures"])
 
 
-def test_a_pass_rate_below_its_bound_is_a_fault():
+def test_pass_rate_below_its_minimum_is_a_violation():
     kept = run(ROWS, by_words, kind="invariance", change="upper_case", min_pass_rate=0.6)
     missed = run(ROWS, by_words, kind="invariance", change="upper_case", min_pass_rate=0.7)
     nothing = run(ROWS, by_words, kind="invariance", change={"replace": {"unheard": "of"}}, min_pass_rate=0.5)
-    assert faults([kept]) == []
-    assert faults([missed, nothing]) == [
+    assert violations_of([kept]) == []
+    assert violations_of([missed, nothing]) == [
         "it: 2 of 3 cases passed; min_pass_rate is 0.7",
-        "it: there was no case to test; min_pass_rate is 0.5",
+        "it: no case to test; min_pass_rate is 0.5",
     ]

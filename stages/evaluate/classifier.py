@@ -1,4 +1,4 @@
-"""The trained model at work on a whole split."""
+"""The trained classifier: load it, and compute the logits of tokenized rows or of texts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ class Classifier:
 
     Attributes:
         model: In evaluation mode.
-        tokenizer: That lies beside it.
-        device: The accelerator, where there is one.
+        tokenizer: Tokenizer of the model.
+        device: The accelerator if there is one, else the CPU.
     """
 
     model: PreTrainedModel
@@ -37,7 +37,7 @@ class Classifier:
 
     @classmethod
     def load(cls, folder: Path, labels: LabelSchema) -> "Classifier":
-        """Loads ``models/classifier``: safetensors only, no code that lies beside it.
+        """Load ``models/classifier``: safetensors only, no remote code.
 
         Raises:
             StageError: The folder does not hold a model.
@@ -53,20 +53,20 @@ class Classifier:
             raise StageError(f"{folder} cannot be loaded: {str(error).splitlines()[0]}", "Train again: `dvc repro -f train`.") from None
         if model.config.num_labels != labels.outputs:
             raise DataError(
-                f"{folder} tells {model.config.num_labels} classes apart; the data has {labels.outputs}.", "Train again: `dvc repro train`."
+                f"{folder} has {model.config.num_labels} outputs; the data needs {labels.outputs}.", "Train again: `dvc repro train`."
             )
         device = PartialState().device
         return cls(model.to(device).eval(), tokenizer, device)
 
     def logits(self, rows: TokenizedRows, batch_size: int) -> Logits:
-        """Logits of every row.
+        """Return the logits of every row.
 
         Args:
-            rows: What to predict.
-            batch_size: Rows in one forward pass. Those of like length are run together.
+            rows: Tokenized rows.
+            batch_size: Rows in one forward pass. Rows of similar length share a batch.
 
         Returns:
-            float32 of shape ``[rows, outputs]``, in the order given.
+            float32 of shape ``(rows, outputs)``, in the given order.
 
         Raises:
             AssertionError: A row was counted twice, or not at all.
@@ -74,25 +74,25 @@ class Classifier:
         logits = np.empty((len(rows), int(self.model.config.num_labels or 0)), dtype=np.float32)
         seen = np.zeros(len(rows), dtype=np.int64)
         with torch.inference_mode(), tqdm(total=len(rows), desc="predict", unit="row", disable=None) as bar:
-            for some in length_sorted_batches(rows.lengths, batch_size):
-                padded = rows.pad(some, self.tokenizer.pad_token_id)
+            for batch in length_sorted_batches(rows.lengths, batch_size):
+                padded = rows.pad(batch, self.tokenizer.pad_token_id)
                 inputs = {name: torch.from_numpy(values).to(self.device) for name, values in padded.items()}
-                logits[some] = self.model(**inputs).logits.float().cpu().numpy()
-                seen[some] += 1
-                bar.update(len(some))
+                logits[batch] = self.model(**inputs).logits.float().cpu().numpy()
+                seen[batch] += 1
+                bar.update(len(batch))
         if not (seen == 1).all():
             raise AssertionError(f"{np.count_nonzero(seen != 1)} rows of {len(rows)} were not counted exactly once")
         return logits
 
-    def ask(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> Logits:
-        """Logits of texts that stand in no file, tokenized as the line does it.
+    def logits_of_texts(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> Logits:
+        """Return the logits of texts, tokenized as the stage ``tokenize`` does it.
 
         Args:
-            texts: Rows of one or two texts, all alike.
+            texts: Rows of one or two texts; all have the same number.
             batch_size: Rows in one forward pass.
 
         Returns:
-            float32 of shape ``[rows, outputs]``.
+            float32 of shape ``(rows, outputs)``.
         """
         pairs = len(texts[0]) == 2
         encoder = Encoder(self.tokenizer, self.tokenizer.model_max_length, pairs)

@@ -1,4 +1,7 @@
-"""Metrics through the evaluate library: the project's own module, offline, and any other that ``evaluate.metrics`` names."""
+"""Metrics of predictions through the evaluate library, and metrics of the majority baseline.
+
+The library loads the project's own module, offline, and any other that ``evaluate.metrics`` names.
+"""
 
 import inspect
 import os
@@ -15,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.errors import ParamsError, StageError
+from tuneline.files.schemas import LabelSchema
+from tuneline.metrics import Averaging, metrics_for, task_of
 
-os.environ.setdefault("HF_UPDATE_DOWNLOAD_COUNTS", "0")  # read when evaluate is imported: loading a metric is told to nobody
+os.environ.setdefault("HF_UPDATE_DOWNLOAD_COUNTS", "0")  # read when evaluate is imported: no telemetry when a metric is loaded
 
 OWN = Path(__file__).parent / "scores"
 _NAME = re.compile(r"(?P<path>[^:@]+)(:(?P<config>[^@]+))?(@(?P<revision>.+))?")
@@ -35,35 +40,35 @@ class MetricName:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Takes an entry apart.
+        """Parse an entry.
 
         Raises:
             ParamsError: It is not of this form.
         """
-        found = _NAME.fullmatch(text)
-        if found is None:
+        match = _NAME.fullmatch(text)
+        if match is None:
             raise ParamsError(
-                f"evaluate.metrics: {text!r} is no metric.", "Write NAME, NAME:CONFIG, NAME@REVISION, or the path of a folder."
+                f"evaluate.metrics: {text!r} is not a metric.", "Write NAME, NAME:CONFIG, NAME@REVISION, or the path of a folder."
             )
-        return cls(found["path"], found["config"], found["revision"])
+        return cls(match["path"], match["config"], match["revision"])
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a path here, not a name on the Hub."""
+        """True if it is a local path, not a name on the Hub."""
         return Path(self.path).exists()
 
 
 def score(references: NDArray[Any], predictions: NDArray[Any], average: str, others: Sequence[str] = ()) -> dict[str, float]:
-    """Scores predictions with the project's own module, then with ``others``; of one name, the last one counts.
+    """Score predictions with the project's own module, then with ``others``; of metrics with the same name, the last one counts.
 
     Args:
-        references: LabelSchema of shape ``[rows]``: int64 classes, or float32 numbers.
+        references: Labels of shape ``(rows,)``: int64 classes, or float32 numbers.
         predictions: Same shape and type.
-        average: How F1 and its like are averaged: binary or macro.
+        average: How F1 and similar metrics are averaged: binary or macro.
         others: Entries of ``evaluate.metrics``.
 
     Raises:
-        StageError: A metric cannot be loaded, or gives no numbers.
+        StageError: A metric cannot be loaded, or gives no finite numbers.
     """
     own = MetricName(str(OWN), "regression" if np.issubdtype(references.dtype, np.floating) else "classification")
     names = [own, *map(MetricName.parse, others)]
@@ -76,15 +81,15 @@ def score(references: NDArray[Any], predictions: NDArray[Any], average: str, oth
 
 @cache
 def _own_folder() -> "tempfile.TemporaryDirectory[str]":
-    """One for the process, removed when it ends: Python imports the copied modules from there, once."""
+    """Return the folder of this process, removed when it ends: Python imports the copied modules from there, once."""
     return tempfile.TemporaryDirectory(prefix="tuneline-metrics-")
 
 
 @contextmanager
 def modules_folder(own: bool) -> Iterator[str | None]:
-    """Where the library copies modules to before it imports them.
+    """Set the folder to which the library copies modules before it imports them.
 
-    Modules that lie here need no place in the user's cache, and two runs at once must not share one. A metric of the Hub
+    Local modules do not belong in the user's cache, and two simultaneous runs must not share a folder. A metric of the Hub
     stays in the user's cache, so that it works offline the next time.
     """
     if not own:
@@ -113,9 +118,9 @@ def _score_one(
             f"evaluate.metrics: {name.path!r} cannot be loaded: {str(error).strip().splitlines()[0]}",
             "A name is looked up on the Hub, which must be reachable; a path is a folder with a module of the same name.",
         ) from None
-    wanted = {"average": average} if "average" in inspect.signature(metric._compute).parameters else {}
+    options = {"average": average} if "average" in inspect.signature(metric._compute).parameters else {}
     try:
-        result = metric.compute(references=references, predictions=predictions, **wanted)
+        result = metric.compute(references=references, predictions=predictions, **options)
     except (ValueError, TypeError) as error:
         raise StageError(
             f"evaluate.metrics: {name.path!r} cannot score this: {error}", "It must score predictions against references."
@@ -128,3 +133,23 @@ def _numbers(name: MetricName, result: Mapping[str, Any]) -> dict[str, float]:
     if not numbers or not all(map(np.isfinite, numbers.values())):
         raise StageError(f"evaluate.metrics: {name.path!r} gives no finite numbers: {dict(result)}", "Leave it out.")
     return numbers
+
+
+def baseline_metrics(train: NDArray[Any], labels: NDArray[Any], label_schema: LabelSchema, average: Averaging) -> dict[str, float]:
+    """Return metrics of the majority baseline: always the most frequent class of the train split, or its mean.
+
+    Args:
+        train: Labels of the train split, shape ``(rows,)``.
+        labels: Labels of the reported split, shape ``(rows,)``.
+        label_schema: Label schema.
+        average: How F1 is averaged.
+
+    Returns:
+        ``majority_accuracy`` and ``majority_f1``; for a regression ``mean_mse`` (its correlations are undefined).
+    """
+    if label_schema.is_regression:
+        constant = np.full(len(labels), train.astype(np.float64).mean())
+    else:
+        constant = np.full_like(labels, np.bincount(train, minlength=label_schema.outputs).argmax())
+    metrics = [metric for metric in metrics_for(task_of(label_schema)) if metric.baseline]
+    return {str(metric.baseline): metric.compute(labels, constant, average) for metric in metrics}
