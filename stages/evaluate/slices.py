@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.files.json_files import DIGITS
+from tuneline.files.atomic import DIGITS
 from tuneline.files.schemas import LabelSchema
 from tuneline.metrics import Averaging, classification_metrics, predictions_of, regression_metrics
 from tuneline.stats import LEVEL, pearson_interval, wilson_interval

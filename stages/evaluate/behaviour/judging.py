@@ -11,7 +11,7 @@ from stages.evaluate.behaviour.changes import Texts
 from stages.evaluate.behaviour.suitability import label_id
 from stages.evaluate.behaviour.suite import AnyTest, Direction, Invariance, Range, Suite
 from tuneline.curves import probabilities
-from tuneline.files.json_files import DIGITS
+from tuneline.files.atomic import DIGITS
 from tuneline.files.schemas import LabelSchema
 from tuneline.stats import wilson_interval
 

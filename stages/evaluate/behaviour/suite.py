@@ -6,9 +6,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from tuneline.errors import ParamsError
-from tuneline.params.gates import Rate
 from tuneline.params.loading import describe, read_yaml
-from tuneline.params.section import Section
+from tuneline.params.section import Rate, Section
 
 FOLDER = Path("conf/behaviour")
 
