@@ -31,7 +31,7 @@ from tuneline.metrics import averaging, loss_of, predictions_of, primary_metric,
 from tuneline.params import EvaluateParams
 from tuneline.params.loading import load_params
 from tuneline.paths import CLASSIFIER, METRICS, PLOTS, PREDICTIONS, RAW, REPORTS, TOKENIZED, split_file
-from tuneline.stage import Figures, require, run_stage
+from tuneline.stage import Measurements, require, run_stage
 
 if TYPE_CHECKING:
     from stages.evaluate.classifier import Classifier
@@ -78,7 +78,7 @@ def slice_split(params: EvaluateParams, split: TokenizedSplit, texts: Sequence[S
     return slices_report(score_slices(slices, logits, split.labels, split.label_schema, average), metric)
 
 
-def main() -> Figures:
+def main() -> Measurements:
     """Predict the reported split, compute metrics, slices and behaviour tests, and write the outs."""
     params = load_params()
     settings = params.evaluate

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.files.json_files import DIGITS
+from tuneline.files.atomic import DIGITS
 from tuneline.files.schemas import LabelSchema
 from tuneline.metrics import METRIC_TABLE, Averaging, predictions_of, primary_metric, task_of
 from tuneline.stats import LEVEL, metric_interval

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from transformers import AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
 
+from tuneline.architectures import token_limit
 from tuneline.batches import TokenizedSplit
 from tuneline.errors import DataError, ParamsError
 from tuneline.files.schemas import UNLABELLED, LabelSchema
@@ -95,13 +96,11 @@ def check_fit(inputs: Inputs, config: PretrainedConfig) -> None:
     """
     for split in (inputs.train, inputs.validation):
         longest, highest = int(split.lengths.max()), int(split.values["input_ids"].max())
-        # RoBERTa and its kin count positions from the padding id on.
-        room = getattr(config, "max_position_embeddings", None)
-        if room and "roberta" in config.model_type:
-            room -= config.pad_token_id + 1
-        if room and longest > room:
+        positions = getattr(config, "max_position_embeddings", None)  # GPT-2's configuration stores it by another name
+        limit = token_limit({**config.to_dict(), "max_position_embeddings": positions})
+        if limit is not None and longest > limit:
             raise ParamsError(
-                f"model: it has {room} positions, and the data has a row of {longest} tokens.", f"Set tokenize.max_length to {room}."
+                f"model: it has {limit} positions, and the data has a row of {longest} tokens.", f"Set tokenize.max_length to {limit}."
             )
         if highest >= config.vocab_size:
             raise ParamsError(

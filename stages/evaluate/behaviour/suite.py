@@ -9,9 +9,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from tuneline.errors import ParamsError
 from tuneline.files.schemas import LabelSchema
-from tuneline.params.gates import Rate
 from tuneline.params.loading import describe, read_yaml
-from tuneline.params.section import Section
+from tuneline.params.section import Rate, Section
 
 FOLDER = Path("conf/behaviour")
 BLANK = re.compile(r"\{(\w+)\}")

@@ -1,4 +1,4 @@
-"""Section ``evaluate``: what is measured, and on which rows."""
+"""Section ``evaluate``: the metrics and the split they are computed on."""
 
 from typing import Annotated, Literal
 
@@ -7,7 +7,6 @@ from pydantic import Field
 from tuneline.params.section import Section
 
 Split = Literal["train", "validation", "test"]
-Rate = Annotated[float, Field(ge=0, le=1)]
 
 
 class EvaluateParams(Section):
@@ -16,9 +15,10 @@ class EvaluateParams(Section):
     split: Split = "test"
     """The reported split."""
     metrics: list[str] | None = None
-    """``null``: the project's own metric, offline. Else names or paths for ``evaluate.load``."""
+    """Names or paths of metrics for ``evaluate.load``. ``null``: the project's own metrics, which need no network."""
     f1: Literal["binary", "macro"] | None = None
-    """``null``: binary with two classes, macro with more."""
+    """Averaging of F1. ``null``: binary with two classes, macro with more."""
     batch_size: Annotated[int, Field(ge=1)] = 64
+    """Rows per batch."""
     behaviour: Annotated[str, Field(pattern=r"^[\w-]+$")] | None = "tickets"
-    """Tests of how the model behaves: ``conf/behaviour/NAME.yaml``. ``null``: none."""
+    """Behavioural tests, from ``conf/behaviour/NAME.yaml``. ``null``: none."""
