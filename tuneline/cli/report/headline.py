@@ -8,8 +8,9 @@ import numpy as np
 
 from tuneline.cli.report import intervals
 from tuneline.cli.report.intervals import Interval, Statistic
-from tuneline.cli.report.reading import Predictions
-from tuneline.repo.earlier import PREDICTIONS, Earlier
+from tuneline.cli.report.predictions import Predictions
+from tuneline.paths import PREDICTIONS
+from tuneline.repo.previous import PreviousResult
 
 TITLES = {
     "accuracy": "Accuracy",
@@ -40,9 +41,9 @@ class Headline:
         value: Of the trained model.
         interval: Around it, where the predictions are there.
         baseline: Of the answer that looks at no text: the majority class.
-        earlier: The result of another commit, where there is one.
-        earlier_interval: Around the earlier value, where its predictions are still in the cache.
-        change: From the earlier result to this one, on the same rows.
+        previous: The result of another commit, where there is one.
+        previous_interval: Around the previous value, where its predictions are still in the cache.
+        change: From the previous result to this one, on the same rows.
         stale: Whether the predictions are not those that the metrics were computed from.
     """
 
@@ -50,8 +51,8 @@ class Headline:
     value: float
     interval: Interval | None = None
     baseline: float | None = None
-    earlier: Earlier | None = None
-    earlier_interval: Interval | None = None
+    previous: PreviousResult | None = None
+    previous_interval: Interval | None = None
     change: Interval | None = None
     stale: bool = False
 
@@ -61,9 +62,9 @@ class Headline:
         return TITLES.get(self.name, self.name.replace("_", " "))
 
     @property
-    def earlier_value(self) -> float | None:
-        """The metric of the earlier result."""
-        return self.earlier.metrics.get(self.name) if self.earlier else None
+    def previous_value(self) -> float | None:
+        """The metric of the previous result."""
+        return self.previous.metrics.get(self.name) if self.previous else None
 
     @property
     def against_baseline(self) -> str:
@@ -77,7 +78,7 @@ class Headline:
         return "clearly below the baseline" if self.interval.high < self.baseline else "not clearly above the baseline"
 
     @property
-    def against_earlier(self) -> str:
+    def against_previous(self) -> str:
         """Whether it got better, in words."""
         if self.change is None:
             return ""
@@ -87,7 +88,7 @@ class Headline:
 
 
 def headline(
-    metrics: Mapping[str, float], params: Mapping[str, Any], predictions: Predictions | None, earlier: Earlier | None
+    metrics: Mapping[str, float], params: Mapping[str, Any], predictions: Predictions | None, previous: PreviousResult | None
 ) -> Headline | None:
     """Picks the metric and compares it.
 
@@ -95,7 +96,7 @@ def headline(
         metrics: ``metrics/evaluate.json``.
         params: What the line ran with: ``train.metric`` is the headline where it is one of the reported split's.
         predictions: The model's.
-        earlier: The result of another commit.
+        previous: The result of another commit.
     """
     name = next((name for name in (params.get("train.metric"), "accuracy", "pearson") if name in TITLES and name in metrics), None)
     if name is None:
@@ -105,13 +106,13 @@ def headline(
     interval = interval_of(name, params, predictions)
     stale = interval is not None and abs(interval.value - value) > TOLERANCE
     if stale:
-        return Headline(name, value, baseline=baseline, earlier=earlier, stale=True)
-    cached = earlier.file(PREDICTIONS) if earlier else None
+        return Headline(name, value, baseline=baseline, previous=previous, stale=True)
+    cached = previous.file(PREDICTIONS.as_posix()) if previous else None
     before = Predictions.read(cached) if cached else None
     if before is not None and (predictions is None or before.names != predictions.names or not same_rows(before, predictions)):
         before = None
     change = interval_of(name, params, predictions, before) if before else None
-    return Headline(name, value, interval, baseline, earlier, interval_of(name, params, before), change)
+    return Headline(name, value, interval, baseline, previous, interval_of(name, params, before), change)
 
 
 def same_rows(one: Predictions, other: Predictions) -> bool:
@@ -135,8 +136,8 @@ def interval_of(name: str, params: Mapping[str, Any], now: Predictions | None, t
     if name not in statistics:
         return None
     if then is not None:
-        return intervals.classified_change(statistics[name], now.labels, now.answers, then.answers, len(now.names), seed=seed)
-    return intervals.classified(statistics[name], now.labels, now.answers, len(now.names), seed=seed)
+        return intervals.classified_change(statistics[name], now.labels, now.predicted, then.predicted, len(now.names), seed=seed)
+    return intervals.classified(statistics[name], now.labels, now.predicted, len(now.names), seed=seed)
 
 
 def _of_numbers(name: str, seed: int, *predictions: Predictions | None) -> Interval | None:
@@ -145,5 +146,5 @@ def _of_numbers(name: str, seed: int, *predictions: Predictions | None) -> Inter
     if name not in {"pearson", "spearmanr"}:
         return None
     given = [one for one in predictions if one is not None]
-    columns = [np.asarray(column, dtype=np.float64) for column in (given[0].labels, *(one.answers for one in given))]
+    columns = [np.asarray(column, dtype=np.float64) for column in (given[0].labels, *(one.predicted for one in given))]
     return intervals.correlated(*([rankdata(column) for column in columns] if name == "spearmanr" else columns), seed=seed)
