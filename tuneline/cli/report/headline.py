@@ -1,4 +1,4 @@
-"""The headline of the report: one metric with its interval, beside the baseline and an earlier commit."""
+"""The headline of the report: one metric with its interval, beside the baseline and an previous commit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tuneline.cli.report.reading import Predictions
+from tuneline.cli.report.predictions import Predictions
 from tuneline.files.schemas import LabelSchema
 from tuneline.metrics import METRIC_TABLE, Averaging, averaging, primary_metric
-from tuneline.repo.earlier import PREDICTIONS, Earlier
+from tuneline.paths import PREDICTIONS
+from tuneline.repo.previous import PreviousResult
 from tuneline.stats import Difference, Estimate, metric_interval, paired_difference
 
 TOLERANCE = 1e-5
@@ -25,9 +26,9 @@ class Headline:
         value: Of the trained model.
         interval: Its interval, where there are predictions.
         baseline: Metric of the majority baseline.
-        earlier: The result of another commit, where there is one.
-        earlier_interval: Interval of the earlier value, where its predictions are still in the cache.
-        change: From the earlier result to this one, on the same rows.
+        previous: The result of another commit, where there is one.
+        previous_interval: Interval of the previous value, where its predictions are still in the cache.
+        change: From the previous result to this one, on the same rows.
         stale: True if the metrics were computed from other predictions.
     """
 
@@ -35,8 +36,8 @@ class Headline:
     value: float
     interval: Estimate | None = None
     baseline: float | None = None
-    earlier: Earlier | None = None
-    earlier_interval: Estimate | None = None
+    previous: PreviousResult | None = None
+    previous_interval: Estimate | None = None
     change: Difference | None = None
     stale: bool = False
 
@@ -46,9 +47,9 @@ class Headline:
         return METRIC_TABLE[self.name].title
 
     @property
-    def earlier_value(self) -> float | None:
-        """The metric of the earlier result."""
-        return self.earlier.metrics.get(self.name) if self.earlier else None
+    def previous_value(self) -> float | None:
+        """The metric of the previous result."""
+        return self.previous.metrics.get(self.name) if self.previous else None
 
     @property
     def against_baseline(self) -> str:
@@ -63,8 +64,8 @@ class Headline:
         return f"clearly {self._worse} the baseline" if high < 0 else f"not clearly {self._better} the baseline"
 
     @property
-    def against_earlier(self) -> str:
-        """Comparison with the earlier result, in words."""
+    def against_previous(self) -> str:
+        """Comparison with the previous result, in words."""
         if self.change is None:
             return ""
         low, high = sorted(self._oriented(end) for end in (self.change.low, self.change.high))
@@ -86,7 +87,7 @@ class Headline:
 
 
 def headline(
-    metrics: Mapping[str, float], params: Mapping[str, Any], predictions: Predictions | None, earlier: Earlier | None
+    metrics: Mapping[str, float], params: Mapping[str, Any], predictions: Predictions | None, previous: PreviousResult | None
 ) -> Headline | None:
     """Choose the headline metric and compare it.
 
@@ -94,7 +95,7 @@ def headline(
         metrics: ``metrics/evaluate.json``.
         params: Parameters of the run: ``train.metric`` is the headline if it was measured on the reported split.
         predictions: Predictions of the model.
-        earlier: The result of another commit.
+        previous: The result of another commit.
     """
     candidates = (params.get("train.metric"), primary_metric("classification").name, primary_metric("regression").name)
     name = next((name for name in candidates if name in METRIC_TABLE and name in metrics), None)
@@ -105,13 +106,13 @@ def headline(
     interval = interval_of(name, params, predictions)
     stale = interval is not None and abs(interval.value - value) > TOLERANCE
     if stale:
-        return Headline(name, value, baseline=baseline, earlier=earlier, stale=True)
-    cached = earlier.file(PREDICTIONS) if earlier else None
+        return Headline(name, value, baseline=baseline, previous=previous, stale=True)
+    cached = previous.file(PREDICTIONS.as_posix()) if previous else None
     before = Predictions.read(cached) if cached else None
     if before is not None and (predictions is None or before.names != predictions.names or not same_rows(before, predictions)):
         before = None
     change = change_of(name, params, predictions, before) if predictions and before else None
-    return Headline(name, value, interval, baseline, earlier, interval_of(name, params, before), change)
+    return Headline(name, value, interval, baseline, previous, interval_of(name, params, before), change)
 
 
 def same_rows(one: Predictions, other: Predictions) -> bool:
@@ -124,7 +125,7 @@ def interval_of(name: str, params: Mapping[str, Any], predictions: Predictions |
     if predictions is None or len(predictions.labels) == 0:
         return None
     average, seed = _settings(params, predictions)
-    return metric_interval(METRIC_TABLE[name], predictions.labels, predictions.answers, average=average, seed=seed)
+    return metric_interval(METRIC_TABLE[name], predictions.labels, predictions.predicted, average=average, seed=seed)
 
 
 def change_of(name: str, params: Mapping[str, Any], now: Predictions, before: Predictions) -> Difference | None:
@@ -132,7 +133,7 @@ def change_of(name: str, params: Mapping[str, Any], now: Predictions, before: Pr
     if not METRIC_TABLE[name].resampled or len(now.labels) == 0:
         return None
     average, seed = _settings(params, now)
-    return paired_difference(METRIC_TABLE[name], now.labels, now.answers, before.answers, average=average, seed=seed)
+    return paired_difference(METRIC_TABLE[name], now.labels, now.predicted, before.predicted, average=average, seed=seed)
 
 
 def _settings(params: Mapping[str, Any], predictions: Predictions) -> tuple[Averaging, int]:

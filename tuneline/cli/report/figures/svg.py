@@ -1,7 +1,7 @@
-"""From matplotlib to an SVG that belongs to the page.
+"""Convert matplotlib figures to inline SVG in the style of the page.
 
-Colours are drawn as stand-ins and replaced by the page's CSS variables, so that one figure serves light and dark. Text stays
-text. Ids get a name before them: several figures share one document.
+Figures are drawn in placeholder colours that become CSS variables of the page, so that one figure fits the light and the dark
+mode. Text stays text. Ids get a prefix, because several figures share one document.
 """
 
 import io
@@ -63,7 +63,11 @@ DASHED = (0, (3, 3))
 
 @contextmanager
 def canvas(size: tuple[float, float] = SIZE) -> Iterator[tuple["Figure", "Axes"]]:
-    """A figure in the page's style, and its axes."""
+    """Yield a figure in the style of the page, and its axes.
+
+    Args:
+        size: Width and height in inches.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -73,12 +77,12 @@ def canvas(size: tuple[float, float] = SIZE) -> Iterator[tuple["Figure", "Axes"]
 
 
 def to_svg(figure: "Figure", name: str, label: str) -> str:
-    """The figure as an SVG element.
+    """Return the figure as an SVG element.
 
     Args:
-        figure: Drawn inside ``canvas``.
-        name: Goes before every id.
-        label: What it shows, for those who do not see it.
+        figure: A figure drawn inside ``canvas``.
+        name: Prefix of every id.
+        label: Description for screen readers.
     """
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
@@ -95,8 +99,8 @@ def to_svg(figure: "Figure", name: str, label: str) -> str:
     return re.sub(r"^<svg[^>]*>", head, svg, count=1)
 
 
-def square(axes: "Axes", x: str, y: str) -> None:
-    """Both axes from 0 to 1."""
+def unit_square(axes: "Axes", x: str, y: str) -> None:
+    """Scale both axes from 0 to 1, and label them."""
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02), xlabel=x, ylabel=y)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1.0], ["0", "0.25", "0.5", "0.75", "1"])
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0], ["0", "0.25", "0.5", "0.75", "1"])

@@ -6,14 +6,14 @@ import pyarrow as pa
 import pytest
 from onnx import TensorProto, helper
 
-from tuneline.cli.report import latency
+from tuneline.cli.report import exported_models
 from tuneline.files.schemas import LabelSchema, tokenized_schema, write_table
 
 
 @pytest.fixture
-def served(tmp_path, monkeypatch):
-    """A model of two operators that sums its ids, and rows to ask it about."""
-    monkeypatch.setattr(latency, "SECONDS", 0.05)
+def exported(tmp_path, monkeypatch):
+    """An exported model that sums its input ids, and tokenized rows."""
+    monkeypatch.setattr(exported_models, "SECONDS", 0.05)
     ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["rows", "tokens"])
     logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["rows", 1])
     nodes = [
@@ -33,25 +33,25 @@ def served(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_every_model_is_measured_with_one_row_and_with_many_and_noted(served):
-    found = latency.measure(served, "test")
-    assert [(one.precision, one.batch_size) for one in found.measured] == [("fp32", 1), ("fp32", 32)]
-    assert all(0 < one.p50_ms <= one.p95_ms and one.rows_per_second > 0 for one in found.measured)
-    assert latency.last_measured(served) == found
+def test_latency_is_measured_for_each_batch_size_and_written(exported):
+    latencies = exported_models.measure_latency(exported, "test")
+    assert [(one.precision, one.batch_size) for one in latencies.measured] == [("fp32", 1), ("fp32", 32)]
+    assert all(0 < one.p50_ms <= one.p95_ms and one.rows_per_second > 0 for one in latencies.measured)
+    assert exported_models.read_latency(exported) == latencies
 
 
 @pytest.mark.parametrize("missing", ["models/onnx/export.json", "data/tokenized/test.parquet"])
-def test_without_models_or_rows_there_is_nothing_to_measure(served, missing):
-    (served / missing).unlink()
-    assert latency.measure(served, "test") is None
+def test_latency_is_none_without_models_or_rows(exported, missing):
+    (exported / missing).unlink()
+    assert exported_models.measure_latency(exported, "test") is None
 
 
-def test_rows_are_cut_into_whole_batches_and_few_rows_into_one():
-    assert [len(part) for part in latency.cut(np.arange(70), 32)] == [32, 32]
-    assert [len(part) for part in latency.cut(np.arange(7), 32)] == [7]
+def test_rows_are_split_into_full_batches_and_few_rows_into_one():
+    assert [len(part) for part in exported_models.split_into_batches(np.arange(70), 32)] == [32, 32]
+    assert [len(part) for part in exported_models.split_into_batches(np.arange(7), 32)] == [7]
 
 
-def test_a_model_is_asked_often_enough_and_not_for_ever(monkeypatch):
-    monkeypatch.setattr(latency, "SECONDS", 60)
-    calls = list(latency.timed(lambda batch: None, [{"input_ids": [1]}]))
-    assert len(calls) == latency.MOST_CALLS
+def test_number_of_timed_calls_is_limited(monkeypatch):
+    monkeypatch.setattr(exported_models, "SECONDS", 60)
+    calls = list(exported_models.time_calls(lambda batch: None, [{"input_ids": [1]}]))
+    assert len(calls) == exported_models.MAX_CALLS

@@ -1,4 +1,4 @@
-"""A project as the line leaves it, made in milliseconds: real tables and curves, written by the stages' own code, of a made-up model."""
+"""A project after a run of the pipeline, created in milliseconds: the stages' own code writes tables and curves of a random model."""
 
 import hashlib
 import json
@@ -39,8 +39,8 @@ PARAMS = {
 HOSTILE = "<script>alert(1)</script> & \"quoted\" 'text' {{ 7 * 7 }} $x$"
 
 
-class Made:
-    """Such a project, in a git repository."""
+class FinishedProject:
+    """A git repository with the files that a run of the pipeline leaves."""
 
     def __init__(
         self, root: Path, names: tuple[str, ...] | None = ("billing", "delivery", "damage"), rows: int = 120, **params: Any
@@ -53,19 +53,19 @@ class Made:
         (root / ".gitignore").write_text("/data/\n/models/\n/plots/\n/reports/\n/.dvc/cache/\n")
         self.git("init", "--quiet", "--initial-branch", "main")
 
-    def git(self, *words: str) -> str:
+    def git(self, *arguments: str) -> str:
         done = subprocess.run(
-            ["git", *words], cwd=self.root, check=True, capture_output=True, text=True, env={**GIT_IDENTITY, "PATH": "/usr/bin:/bin"}
+            ["git", *arguments], cwd=self.root, check=True, capture_output=True, text=True, env={**GIT_IDENTITY, "PATH": "/usr/bin:/bin"}
         )
         return done.stdout.strip()
 
-    def commit(self, message: str = "Run the line") -> str:
+    def commit(self, message: str = "Run the pipeline") -> str:
         self.git("add", "--all")
         self.git("commit", "--quiet", "--message", message)
         return self.git("rev-parse", "--short", "HEAD")
 
-    def line(self, skill: float = 2.0, seed: int = 1) -> "Made":
-        """What all stages write. The better the ``skill``, the more often the model is right."""
+    def run_pipeline(self, skill: float = 2.0, seed: int = 1) -> "FinishedProject":
+        """Write the files of all stages. The higher the ``skill``, the more predictions are correct."""
         self.data()
         self.evaluate(skill, seed)
         self.train(seed)
@@ -131,8 +131,8 @@ class Made:
             {"by": "overlap", "slice": HOSTILE, "rows": 3, metric: 0.5, "low": 0.1, "high": 0.9},
         ]
         self.write("reports/slices.json", {"metric": metric, "level": 0.95, "smallest": slices[2], "worst": slices[1], "slices": slices})
-        said = {"before": {"texts": ["a", HOSTILE], "prediction": "billing"}, "after": {"texts": ["b", HOSTILE], "prediction": "damage"}}
-        test = {"name": "a typing mistake", "kind": "invariance", "cases": 100, "passed": 97, "min_pass_rate": None, "failures": [said]}
+        failure = {"before": {"texts": ["a", HOSTILE], "prediction": "billing"}, "after": {"texts": ["b", HOSTILE], "prediction": "damage"}}
+        test = {"name": "a typing mistake", "kind": "invariance", "cases": 100, "passed": 97, "min_pass_rate": None, "failures": [failure]}
         few = {
             **test,
             "name": "no case at all",
@@ -168,13 +168,13 @@ class Made:
         self.write("reports/compare/flips.json", {"fp32": [], "int8": [flip]})
         self.write("metrics/compare.json", {"fp32_agreement": 1.0, "int8_agreement": 0.9})
         models = {"fp32": {"file": "model.onnx", "bytes": 2**21, "sha256": {"model.onnx": "0" * 64}}}
-        made = {"libraries": {"torch": "2.13.0"}, "metrics": {"split": "test", metric: 0.8}}
+        provenance = {"libraries": {"torch": "2.13.0"}, "metrics": {"split": "test", metric: 0.8}}
         labels = list(self.label_schema.names) if self.label_schema.names else None
         record = {"format": 1, "task": self.params["data.task"], "labels": labels, "text_columns": self.params["data.text_columns"]}
-        self.write("models/onnx/export.json", {**record, "max_length": 128, "pad_token_id": 0, "models": models, "provenance": made})
+        self.write("models/onnx/export.json", {**record, "max_length": 128, "pad_token_id": 0, "models": models, "provenance": provenance})
 
     def lock(self, seed: int) -> None:
-        """``dvc.lock`` as it would be, and the outs in DVC's cache."""
+        """Write ``dvc.lock``, and the outs to DVC's cache."""
         predictions = self.root / "reports/predictions.parquet"
         outs = [
             {"path": "data/raw", "md5": self._md5(self.root / "data/raw/test.parquet") + ".dir"},
@@ -183,9 +183,9 @@ class Made:
             {"path": "plots/evaluation", "md5": self.cache_folder(self.root / "plots/evaluation")},
         ]
         deps = [{"path": "stages/train", "md5": "a" * 32}, {"path": "data/raw", "md5": outs[0]["md5"]}]
-        stage = {"cmd": "python -m stages.line", "deps": deps, "params": {"params.yaml": self.params}, "outs": outs}
+        stage = {"cmd": "python -m stages.all", "deps": deps, "params": {"params.yaml": self.params}, "outs": outs}
         with (self.root / "dvc.lock").open("w") as file:
-            YAML().dump({"schema": "2.0", "stages": {"line": stage}}, file)
+            YAML().dump({"schema": "2.0", "stages": {"all": stage}}, file)
 
     def cache(self, path: Path) -> str:
         md5 = self._md5(path)
