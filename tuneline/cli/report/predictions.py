@@ -9,7 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.metrics import Floats, confusion_matrix
+from tuneline.metrics import confusion_matrix
+from tuneline.stats import Floats
 
 MAX_MATRIX_CLASSES = 14
 """With more classes, the page lists the most frequent confusions instead of the matrix."""
