@@ -1,6 +1,6 @@
 import pytest
 
-from stages.train.checkpoints import MARKER, fault_of, seal
+from stages.train.checkpoints import MARKER, find_damage, write_marker
 from tests.stages.train import made
 
 
@@ -10,27 +10,27 @@ def checkpoint(tmp_path):
     (folder / "nested").mkdir(parents=True)
     (folder / "model.safetensors").write_bytes(b"weights" * 100)
     (folder / "nested/shard").write_bytes(b"shard")
-    seal(folder)
+    write_marker(folder)
     return folder
 
 
 def test_a_sealed_checkpoint_is_whole(checkpoint):
-    assert fault_of(checkpoint) is None
+    assert find_damage(checkpoint) is None
 
 
 @pytest.mark.parametrize(
-    ("damage", "fault"),
+    ("damage", "message"),
     [
-        (lambda folder: (folder / MARKER).unlink(), "no readable complete.json"),
-        (lambda folder: (folder / MARKER).write_text('{"model.safe'), "no readable complete.json"),
+        (lambda folder: (folder / MARKER).unlink(), "complete.json is missing or unreadable"),
+        (lambda folder: (folder / MARKER).write_text('{"model.safe'), "complete.json is missing or unreadable"),
         (lambda folder: (folder / "nested/shard").unlink(), "nested/shard is missing"),
-        (lambda folder: (folder / "model.safetensors").write_bytes(b"weights" * 99), "model.safetensors is not what was written"),
-        (lambda folder: (folder / "model.safetensors").write_bytes(b"wEights" * 100), "model.safetensors is not what was written"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"weights" * 99), "model.safetensors differs from its checksum"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"wEights" * 100), "model.safetensors differs from its checksum"),
     ],
 )
-def test_damage_is_seen_and_named(checkpoint, damage, fault):
+def test_damage_is_seen_and_named(checkpoint, damage, message):
     damage(checkpoint)
-    assert fault in fault_of(checkpoint)
+    assert message in find_damage(checkpoint)
 
 
 FILES = {"complete.json", "model.safetensors", "optimizer.bin", "progress.json", "random_states_0.pkl", "scheduler.bin"}
@@ -39,7 +39,7 @@ FILES = {"complete.json", "model.safetensors", "optimizer.bin", "progress.json",
 @pytest.fixture
 def stopped(project, trained, monkeypatch):
     """Trains 16 steps with a checkpoint every third, and keeps what would be there after a kill."""
-    return lambda **train: trained(made.params(**train)).run.checkpoints.folder
+    return lambda **train: trained(made.params(**train)).state.checkpoints.folder
 
 
 def names(folder):

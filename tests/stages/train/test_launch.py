@@ -99,13 +99,13 @@ def test_the_default_launch_exists(monkeypatch):
 def test_another_number_of_processes_than_asked_for_is_an_error(monkeypatch):
     monkeypatch.chdir(ROOT)
     check_processes("multi-gpu", 2)
-    with pytest.raises(StageError, match=r"conf/accelerate/multi-gpu\.yaml asks for 2 processes, and 1 runs"):
+    with pytest.raises(StageError, match=r"conf/accelerate/multi-gpu\.yaml requests 2 processes, but 1 is running"):
         check_processes("multi-gpu", 1)
-    with pytest.raises(StageError, match="asks for 1 process, and 2 run"):
+    with pytest.raises(StageError, match="requests 1 process, but 2 are running"):
         check_processes("cpu", 2)
 
 
 def test_an_unknown_launch_names_those_there_are(monkeypatch):
     monkeypatch.chdir(ROOT)
-    with pytest.raises(ParamsError, match=r"conf/accelerate/gpus.yaml is missing(.|\n)*There are: cpu, fsdp"):
+    with pytest.raises(ParamsError, match=r"conf/accelerate/gpus.yaml does not exist(.|\n)*Choose one of cpu, fsdp"):
         expected_processes("gpus")

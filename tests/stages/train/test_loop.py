@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from stages.train.loop import train_group
+from stages.train.loop import train_batch
 from tests.stages.train import made
 from tuneline.errors import DataError
 from tuneline.files.schemas import LabelSchema
 
 
 def losses(outcome):
-    return [row.loss for row in outcome.run.progress.logged]
+    return [row.loss for row in outcome.state.progress.logged]
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def whole(exact):
 def test_losses_do_not_depend_on_the_micro_batch(exact, whole, micro_batch_size):
     shared = exact(micro_batch_size=micro_batch_size)
     assert losses(shared) == pytest.approx(losses(whole), abs=1e-5)
-    assert [row.gradient_norm for row in shared.run.progress.logged] == pytest.approx(
-        [row.gradient_norm for row in whole.run.progress.logged], rel=1e-3
+    assert [row.gradient_norm for row in shared.state.progress.logged] == pytest.approx(
+        [row.gradient_norm for row in whole.state.progress.logged], rel=1e-3
     )
 
 
@@ -41,42 +41,40 @@ def test_the_same_with_class_weights_and_label_smoothing(exact):
 
 def test_the_last_group_is_trained_though_it_is_smaller(whole):
     """60 rows in groups of 8: 7 whole ones and one of 4, twice."""
-    assert whole.run.progress.step == 16
-    assert whole.run.watch.throughput.samples == 120
+    assert whole.state.progress.step == 16
+    assert whole.state.logger.throughput.samples == 120
 
 
 def test_a_group_s_loss_is_the_mean_over_its_examples(project, accelerated):
-    from stages.train.devices import start
+    from stages.train.devices import create_accelerator
     from stages.train.inputs import read_inputs
     from stages.train.interruption import Interruption
-    from stages.train.session import prepare
+    from stages.train.state import set_up
 
     params = made.params(made.WITHOUT_DROPOUT, micro_batch_size=1)
-    run = prepare(params, read_inputs(params.train), start(params.train), Interruption(), 1)
-    rows = run.order.epoch(0)[0]
+    state = set_up(params, read_inputs(params.train), create_accelerator(params.train), Interruption(), 1)
+    rows = state.sampler.epoch(0)[0]
     with torch.no_grad():
-        logits = run.model(**run.train.inputs(rows)).logits
-        expected = torch.nn.functional.cross_entropy(logits, run.train.labels(rows)).item()
-    assert train_group(run, rows).loss == pytest.approx(expected, abs=1e-6)
+        logits = state.model(**state.train_loader.inputs(rows)).logits
+        expected = torch.nn.functional.cross_entropy(logits, state.train_loader.labels(rows)).item()
+    assert train_batch(state, rows).loss == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_gradient_norm_is_logged_before_clipping(exact):
     free, clipped = exact(max_grad_norm=None), exact(max_grad_norm=1e-3)
-    assert clipped.run.progress.logged[0].gradient_norm == pytest.approx(free.run.progress.logged[0].gradient_norm)
+    assert clipped.state.progress.logged[0].gradient_norm == pytest.approx(free.state.progress.logged[0].gradient_norm)
     assert losses(clipped)[-1] != losses(free)[-1]
 
 
 def test_training_learns(project, exact):
     made.write_data(project, rows=240)
     outcome = exact(epochs=12, learning_rate=3e-3, micro_batch_size=8)
-    assert outcome.run.progress.best.metric > 0.9
+    assert outcome.state.progress.best.metric > 0.9
     assert losses(outcome)[-1] < 0.3
 
 
 def test_a_loss_that_is_no_number_ends_the_run_and_names_step_and_rows(exact):
-    with pytest.raises(
-        DataError, match=r"Step \d+ gave loss .*Rows of its batch in data/tokenized/train.parquet: \d+(, \d+){3,7}\."
-    ) as error:
+    with pytest.raises(DataError, match=r"Step \d+: loss .*Rows of its batch in data/tokenized/train.parquet: \d+(, \d+){3,7}\.") as error:
         exact(optimizer="sgd", learning_rate=1e30, max_grad_norm=None)
     assert "learning_rate" in error.value.hint
 
@@ -99,8 +97,8 @@ def test_labels_that_are_no_numbers_are_found_in_the_batch_that_holds_them(proje
 def test_a_regression_trains_and_is_judged_by_a_metric_for_which_less_is_better(project, trained):
     made.write_data(project, labels=LabelSchema(None))
     outcome = trained(made.params(metric="mse", epochs=6))
-    rows = outcome.run.progress.evaluated
-    assert outcome.run.progress.best.metric == min(row.metric for row in rows)
+    rows = outcome.state.progress.evaluated
+    assert outcome.state.progress.best.metric == min(row.metric for row in rows)
     assert outcome.model.config.problem_type == "regression"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stages.train import session
+from stages.train import state
 from tests.stages.train import made
 from tuneline.errors import ParamsError
 
@@ -10,7 +10,7 @@ from tuneline.errors import ParamsError
 @pytest.fixture
 def memory_for(monkeypatch):
     """Gives a model memory for so many examples."""
-    build = session.build_model
+    build = state.build_model
 
     def limit(examples):
         def limited(*arguments):
@@ -23,25 +23,25 @@ def memory_for(monkeypatch):
             model.register_forward_pre_hook(check, with_kwargs=True)
             return model
 
-        monkeypatch.setattr(session, "build_model", limited)
+        monkeypatch.setattr(state, "build_model", limited)
 
     return limit
 
 
 def losses(outcome):
-    return [row.loss for row in outcome.run.progress.logged]
+    return [row.loss for row in outcome.state.progress.logged]
 
 
 def test_the_micro_batch_is_halved_and_the_global_batch_stays(trained, memory_for, capsys):
     expected = trained(made.params(made.WITHOUT_DROPOUT, micro_batch_size=2))
     memory_for(3)
     outcome = trained(made.params(made.WITHOUT_DROPOUT, micro_batch_size=8))
-    assert outcome.run.micro_batch_size == 2
+    assert outcome.state.micro_batch_size == 2
     assert losses(outcome) == losses(expected)
-    assert outcome.run.progress.step == 16
+    assert outcome.state.progress.step == 16
     said = capsys.readouterr().out
-    assert "micro_batch_size is now 4, global_batch_size as before" in said
-    assert "micro_batch_size is now 2, global_batch_size as before" in said
+    assert "retrying with micro_batch_size 4, global_batch_size is unchanged" in said
+    assert "retrying with micro_batch_size 2, global_batch_size is unchanged" in said
 
 
 def test_when_not_even_one_example_fits_the_message_says_what_to_do(trained, memory_for):
@@ -54,6 +54,6 @@ def test_other_errors_are_not_taken_for_it(trained, monkeypatch):
     def fail(*_):
         raise RuntimeError("something else")
 
-    monkeypatch.setattr(session, "build_model", fail)
+    monkeypatch.setattr(state, "build_model", fail)
     with pytest.raises(RuntimeError, match="something else"):
         trained(made.params())

@@ -82,10 +82,10 @@ def test_sharded_really_means_sharded(sharded):
 def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path, data, launch, env, request):
     reference = request.getfixturevalue("two" if launch == "multi-gpu" else "sharded")
     project = prepared(tmp_path, data, launch)
-    children = runs.start(project, 2, env, arrange=runs.death("stages.train.loop.train_group", 12))
+    children = runs.start(project, 2, env, arrange=runs.death("stages.train.loop.train_batch", 12))
     assert runs.finish(children) == [-signal.SIGKILL] * 2
     assert runs.run(project, 2, env) == [0, 0], runs.output(project)
-    assert "goes on from" in runs.output(project)
+    assert "resumes from step" in runs.output(project)
     assert runs.outs(project) == runs.outs(reference)
 
 
@@ -103,7 +103,7 @@ def test_a_signal_to_one_process_saves_in_both(tmp_path, data, two):
 def test_fewer_processes_than_asked_for_are_an_error(tmp_path, data):
     project = prepared(tmp_path, data, "multi-gpu")
     assert runs.run(project, 1) == [1]
-    assert "asks for 2 processes, and 1 runs" in runs.output(project)
+    assert "requests 2 processes, but 1 is running" in runs.output(project)
     assert not (project / "models").exists()
 
 

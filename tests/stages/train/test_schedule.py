@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import SchedulerType, get_scheduler
 
-from stages.train.schedule import BY_LOSS, build_schedule, total_steps, warmup_steps
+from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS, build_schedule, total_steps, warmup_steps
 from tests.stages.train import made
 from tuneline.errors import ParamsError
 from tuneline.params.train import Schedule
@@ -29,8 +29,8 @@ def test_every_schedule_of_transformers_can_be_named():
 def test_every_schedule_runs_once_per_optimizer_step(trained, name):
     """The learning rates are those of the schedule alone, stepped once for each of 16 steps."""
     outcome = trained(made.params(schedule=name, schedule_options=OPTIONS.get(name, {}), warmup_ratio=0.25))
-    rates = [row.learning_rate for row in outcome.run.progress.logged]
-    if name in BY_LOSS:
+    rates = [row.learning_rate for row in outcome.state.progress.logged]
+    if name in STEPPED_BY_VALIDATION_LOSS:
         assert len(set(rates[:8])) == 1, "stepped by the validation loss, after an epoch"
         return
     reference = optimizer()
@@ -47,13 +47,13 @@ def test_a_plateau_lowers_the_rate(trained):
     outcome = trained(
         made.params(schedule="reduce_lr_on_plateau", schedule_options={"patience": 0, "factor": 0.1, "threshold": 10.0}, epochs=4)
     )
-    rates = [row.learning_rate for row in outcome.run.progress.logged]
+    rates = [row.learning_rate for row in outcome.state.progress.logged]
     assert rates[-1] < rates[0]
 
 
 def test_options_that_a_schedule_does_not_take_are_named():
     settings = made.params(schedule="linear", schedule_options={"num_cycles": 2}).train
-    with pytest.raises(ParamsError, match=r"train.schedule_options: linear does not take .*num_cycles"):
+    with pytest.raises(ParamsError, match=r"train.schedule_options: the schedule 'linear' does not accept .*num_cycles"):
         build_schedule(optimizer(), settings, 10)
 
 
@@ -72,8 +72,8 @@ def test_steps_are_epochs_of_groups_or_given():
 @pytest.mark.parametrize(("steps", "evaluated"), [(5, [5]), (8, [8]), (11, [8, 11])])
 def test_a_number_of_steps_may_end_within_an_epoch(trained, steps, evaluated):
     outcome = trained(made.params(epochs=None, max_steps=steps))
-    assert outcome.run.progress.step == steps
-    assert [row.step for row in outcome.run.progress.evaluated] == evaluated
+    assert outcome.state.progress.step == steps
+    assert [row.step for row in outcome.state.progress.evaluated] == evaluated
 
 
 @pytest.mark.parametrize(

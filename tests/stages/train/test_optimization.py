@@ -3,7 +3,7 @@ import torch
 import transformers
 from torch import nn
 
-from stages.train.optimizer import build_optimizer, parameter_groups
+from stages.train.optimization import build_optimizer, parameter_groups
 from tests.stages.train import made
 
 CPU = torch.device("cpu")
@@ -49,5 +49,5 @@ def test_every_optimizer_descends(trained, name, rate):
     """On the whole split at once, where each step goes down the loss that is measured."""
     whole = {"global_batch_size": 60, "micro_batch_size": 60, "epochs": 15, "warmup_ratio": 0.0, "weight_decay": 0.0}
     outcome = trained(made.params(made.WITHOUT_DROPOUT, optimizer=name, learning_rate=rate, **whole))
-    losses = [row.loss for row in outcome.run.progress.logged]
+    losses = [row.loss for row in outcome.state.progress.logged]
     assert losses[-1] < losses[0]
