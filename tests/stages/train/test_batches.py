@@ -15,7 +15,7 @@ LENGTHS = np.random.default_rng(0).integers(3, 60, size=4000)
     window=st.integers(1, 9),
     epoch=st.integers(0, 3),
 )
-def test_every_row_stands_in_exactly_one_group(lengths, batch_size, window, epoch):
+def test_sampler_puts_every_row_in_exactly_one_batch(lengths, batch_size, window, epoch):
     groups = LengthBucketedSampler(np.array(lengths), batch_size, window, seed=1).epoch(epoch)
     assert sorted(np.concatenate(groups).tolist()) == list(range(len(lengths)))
     assert [len(group) for group in groups[:-1]] == [batch_size] * (len(groups) - 1)
@@ -36,12 +36,12 @@ def padding(groups):
     return 1 - LENGTHS.sum() / places
 
 
-def test_rows_of_like_length_share_a_group():
+def test_sampler_batches_rows_of_similar_length():
     assert padding(LengthBucketedSampler(LENGTHS, 16, 1, seed=0).epoch(1)) > 0.35
     assert padding(LengthBucketedSampler(LENGTHS, 16, 50, seed=0).epoch(1)) < 0.03
 
 
-def test_batches_are_made_anew_every_epoch():
+def test_sampler_redraws_batches_every_epoch():
     """Sorting within windows must not give the same batches again: neighbours of one length are drawn anew."""
     order = LengthBucketedSampler(LENGTHS, 16, 50, seed=0)
     first, second = ({tuple(sorted(group)) for group in order.epoch(epoch)} for epoch in (1, 2))
@@ -57,7 +57,7 @@ def test_a_window_goes_from_long_to_short():
 
 
 @pytest.mark.parametrize("rows", [16 * 9, 16 * 100])
-def test_few_rows_are_not_one_sweep_from_long_to_short(rows):
+def test_sampler_splits_small_data_into_several_windows(rows):
     means = np.array([LENGTHS[group].mean() for group in LengthBucketedSampler(LENGTHS[:rows], 16, 50, seed=0).epoch(1)])
     assert (np.diff(means) > 0).sum() >= 3
 
@@ -66,7 +66,7 @@ def test_the_longest_row_comes_first_so_that_running_out_of_memory_shows_at_once
     assert LENGTHS[LengthBucketedSampler(LENGTHS, 16, 50, seed=0).epoch(0)[0]].max() == LENGTHS.max()
 
 
-def test_the_smaller_group_is_random_in_every_epoch():
+def test_sampler_draws_the_smaller_last_batch_at_random():
     """Its rows weigh more than others; were they always the longest, the model would learn those best."""
     order = LengthBucketedSampler(np.arange(1, 36), 16, 50, seed=0)
     last = [set(order.epoch(epoch)[-1].tolist()) for epoch in range(4)]
@@ -76,7 +76,7 @@ def test_the_smaller_group_is_random_in_every_epoch():
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(rows=st.integers(1, 50), micro=st.integers(1, 12), processes=st.integers(1, 5))
-def test_micro_batches_cover_a_group_and_keep_processes_in_step(rows, micro, processes):
+def test_micro_batches_cover_the_batch_and_are_equally_many_per_process(rows, micro, processes):
     group = np.arange(rows)
     assert np.concatenate(split_into_micro_batches(group, micro, processes)).tolist() == group.tolist()
     shares = [shard_batch(group, micro, processes, process) for process in range(processes)]

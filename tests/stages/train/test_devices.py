@@ -17,14 +17,14 @@ def test_fp16_on_a_cpu_is_refused(project_alone):
         create_accelerator(made.params(mixed_precision="fp16").train)
 
 
-def test_bf16_on_a_gpu_that_has_none_is_refused(monkeypatch):
+def test_bf16_on_a_gpu_without_bf16_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
     with pytest.raises(ParamsError, match="Tesla T4 does not support bf16"):
         check_precision("bf16", torch.device("cuda"))
 
 
-def test_fp8_is_not_known(project_alone):
+def test_fp8_is_refused(project_alone):
     with pytest.raises(ParamsError, match="'fp8' is not supported"):
         check_precision("fp8", torch.device("cpu"))
 
@@ -59,7 +59,7 @@ def test_a_compiled_model_trains_the_same_and_is_saved_plain(trained):
     assert compiled.weights.keys() == plain.weights.keys()
 
 
-def test_an_unknown_compiler_names_those_there_are(project, trained):
+def test_unknown_compile_backend_error_lists_the_available_ones(project, trained):
     with pytest.raises(ParamsError, match=r"train.compile: torch does not have a backend 'inductr'(.|\n)*inductor"):
         trained(made.params(compile="inductr"))
 
@@ -71,7 +71,7 @@ def test_the_layers_to_shard_are_found_in_the_model():
     assert transformer_layer_class(build_model(made.params().model, LabelSchema(made.NAMES), made.tokenizer())) == "BertLayer"
 
 
-def test_what_runs_where_is_said_before_the_first_step(trained, capsys):
+def test_startup_summary_has_device_parameters_shapes_and_initial_loss(trained, capsys):
     trained(made.params())
     said = capsys.readouterr().out
     assert "cpu " in said
@@ -83,6 +83,6 @@ def test_what_runs_where_is_said_before_the_first_step(trained, capsys):
     assert "WARNING" not in said
 
 
-def test_a_broken_head_is_seen_before_the_first_step(trained, capsys):
+def test_startup_summary_warns_of_a_broken_head(trained, capsys):
     trained(made.params({"initializer_range": 30.0}, max_grad_norm=1.0, epochs=1))
     assert "WARNING: the initial loss is far higher than that of a uniform prediction" in capsys.readouterr().out

@@ -15,7 +15,7 @@ from tests.stages.train import made
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=80), batch_size=st.integers(1, 9), processes=st.integers(1, 4))
-def test_every_row_is_dealt_to_one_process_and_all_have_as_many_batches(lengths, batch_size, processes):
+def test_shard_split_gives_every_row_to_one_process_and_equally_many_batches(lengths, batch_size, processes):
     shares = shard_split(np.array(lengths), batch_size, processes)
     rows = np.concatenate([batch for own in shares for batch in own])
     assert sorted(rows.tolist()) == list(range(len(lengths)))
@@ -23,19 +23,19 @@ def test_every_row_is_dealt_to_one_process_and_all_have_as_many_batches(lengths,
     assert all(len(batch) <= batch_size for own in shares for batch in own)
 
 
-def test_batches_are_of_like_length():
+def test_shard_split_batches_rows_of_similar_length():
     lengths = np.random.default_rng(0).integers(3, 60, size=500)
     places = sum(len(batch) * lengths[batch].max() for batch in shard_split(lengths, 16, 1)[0])
     assert places / lengths.sum() < 1.03
 
 
-def test_results_come_back_in_the_order_of_the_file():
+def test_predictions_are_in_file_order():
     rows = np.array([2, 0, 1])
     assert restore_file_order(rows, rows[:, None].astype(np.float32), 3).tolist() == [[0.0], [1.0], [2.0]]
 
 
 @pytest.mark.parametrize("rows", [[0, 1, 1], [0, 2], [0, 1, 2, 2], [1, 2, 3]])
-def test_an_example_counted_twice_or_not_at_all_is_never_scored(rows):
+def test_prediction_counted_twice_or_missing_is_an_error(rows):
     with pytest.raises(AssertionError, match="the split has 3"):
         restore_file_order(np.array(rows), np.zeros((len(rows), 2), dtype=np.float32), 3)
 
@@ -73,7 +73,7 @@ def test_evaluation_has_no_dropout_and_leaves_the_model_training(prediction):
     assert prediction.model.training
 
 
-def test_a_signal_is_heard_between_batches(prediction):
+def test_predict_stops_between_batches_on_a_signal(prediction):
     prediction.interruption.signal = "SIGTERM"
     with pytest.raises(TrainingInterrupted):
         prediction(5)

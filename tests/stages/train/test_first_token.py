@@ -30,7 +30,7 @@ def logits_and_gradients(model, inputs):
 
 
 @pytest.mark.parametrize("family", FIRST_TOKEN_MODULES)
-def test_logits_and_gradients_stay_those_of_the_whole_layer(family):
+def test_first_token_only_keeps_logits_and_gradients(family):
     model = tiny_model(family, outputs=3)
     inputs = batch(model)
     logits, gradients = logits_and_gradients(model, inputs)
@@ -44,7 +44,7 @@ def test_logits_and_gradients_stay_those_of_the_whole_layer(family):
 
 
 @pytest.mark.parametrize("family", FIRST_TOKEN_MODULES)
-def test_only_the_last_layer_is_spared_the_other_tokens(family):
+def test_first_token_only_restricts_only_the_last_layer(family):
     model = tiny_model(family, outputs=3)
     seen = []
     widths = {"intermediate_size", "hidden_dim"} & set(FAMILIES[family])
@@ -58,7 +58,7 @@ def test_only_the_last_layer_is_spared_the_other_tokens(family):
 
 
 @pytest.mark.parametrize("family", ["albert", "modernbert"])
-def test_a_model_that_is_not_known_to_allow_it_stays_whole(family):
+def test_first_token_only_leaves_unknown_model_types_unchanged(family):
     model = tiny_model(family, outputs=3)
     inputs = batch(model)
     logits, _ = logits_and_gradients(model, inputs)
@@ -66,7 +66,7 @@ def test_a_model_that_is_not_known_to_allow_it_stays_whole(family):
     assert torch.equal(logits_and_gradients(model, inputs)[0], logits)
 
 
-def test_a_single_layer_stays_whole(monkeypatch):
+def test_first_token_only_leaves_a_single_layer_unchanged(monkeypatch):
     """DeBERTa has a convolution over the tokens behind its first layer."""
     one = {**FAMILIES["deberta-v2"], "num_hidden_layers": 1, "conv_kernel_size": 3, "conv_act": "gelu"}
     monkeypatch.setitem(FAMILIES, "deberta-v2", one)
@@ -86,7 +86,7 @@ def losses(outcome):
     [{}, {"gradient_checkpointing": True}, {"compile": "aot_eager"}, {"lora": {"rank": 2, "target_modules": "all-linear"}}],
     ids=["plain", "checkpointing", "compiled", "lora"],
 )
-def test_a_run_learns_the_same_with_and_without_it(trained, changes):
+def test_first_token_only_gives_the_same_training_losses(trained, changes):
     narrow, whole = (trained(made.params(made.WITHOUT_DROPOUT, first_token_only=only, **changes)) for only in (True, False))
     assert (narrow.state.first_token_only, whole.state.first_token_only) == (True, False)
     assert losses(narrow) == pytest.approx(losses(whole), abs=1e-5)

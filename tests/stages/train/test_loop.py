@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from stages.train import state
 from stages.train.loop import train_batch
 from tests.stages.train import made
-from tuneline.errors import DataError
+from tuneline.errors import DataError, ParamsError
 from tuneline.files.schemas import LabelSchema
 
 
@@ -34,18 +35,18 @@ def test_losses_do_not_depend_on_the_micro_batch(exact, whole, micro_batch_size)
     )
 
 
-def test_the_same_with_class_weights_and_label_smoothing(exact):
+def test_weighted_and_smoothed_losses_do_not_depend_on_the_micro_batch(exact):
     options = {"class_weights": {"billing": 5.0}, "label_smoothing": 0.1}
     assert losses(exact(micro_batch_size=1, **options)) == pytest.approx(losses(exact(micro_batch_size=8, **options)), abs=1e-5)
 
 
-def test_the_last_group_is_trained_though_it_is_smaller(whole):
-    """60 rows in groups of 8: 7 whole ones and one of 4, twice."""
+def test_smaller_last_batch_is_trained(whole):
+    """60 rows in batches of 8: 7 full ones and one of 4, twice."""
     assert whole.state.progress.step == 16
     assert whole.state.logger.throughput.samples == 120
 
 
-def test_a_group_s_loss_is_the_mean_over_its_examples(project, accelerated):
+def test_batch_loss_is_the_mean_over_its_examples(project, accelerated):
     from stages.train.devices import create_accelerator
     from stages.train.inputs import read_inputs
     from stages.train.interruption import Interruption
@@ -73,13 +74,13 @@ def test_training_learns(project, exact):
     assert losses(outcome)[-1] < 0.3
 
 
-def test_a_loss_that_is_no_number_ends_the_run_and_names_step_and_rows(exact):
+def test_non_finite_loss_error_names_step_and_rows(exact):
     with pytest.raises(DataError, match=r"Step \d+: loss .*Rows of its batch in data/tokenized/train.parquet: \d+(, \d+){3,7}\.") as error:
         exact(optimizer="sgd", learning_rate=1e30, max_grad_norm=None)
     assert "learning_rate" in error.value.hint
 
 
-def test_labels_that_are_no_numbers_are_found_in_the_batch_that_holds_them(project, trained):
+def test_nan_label_error_names_its_row(project, trained):
     made.write_data(project, labels=LabelSchema(None))
     path = project / "data/tokenized/train.parquet"
     import pyarrow as pa
@@ -94,7 +95,7 @@ def test_labels_that_are_no_numbers_are_found_in_the_batch_that_holds_them(proje
         trained(made.params(metric="mse"))
 
 
-def test_a_regression_trains_and_is_judged_by_a_metric_for_which_less_is_better(project, trained):
+def test_regression_selects_the_best_by_a_lower_is_better_metric(project, trained):
     made.write_data(project, labels=LabelSchema(None))
     outcome = trained(made.params(metric="mse", epochs=6))
     rows = outcome.state.progress.evaluated
@@ -110,6 +111,54 @@ def test_dropout_is_a_function_of_seed_and_step(trained):
     assert losses(trained(made.params())) == losses(first)
 
 
-def test_a_run_is_the_same_twice(trained):
+def test_training_twice_gives_identical_weights(trained):
     first, second = trained(made.params()), trained(made.params())
     assert all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
+
+
+@pytest.fixture
+def memory_for(monkeypatch):
+    """Gives a model memory for so many examples."""
+    build = state.build_model
+
+    def limit(examples):
+        def limited(*arguments):
+            model = build(*arguments)
+
+            def check(module, args, inputs):
+                if module.training and len(inputs["input_ids"]) > examples:
+                    raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+            model.register_forward_pre_hook(check, with_kwargs=True)
+            return model
+
+        monkeypatch.setattr(state, "build_model", limited)
+
+    return limit
+
+
+def test_out_of_memory_halves_the_micro_batch_and_keeps_the_global_batch(trained, memory_for, capsys):
+    expected = trained(made.params(made.WITHOUT_DROPOUT, micro_batch_size=2))
+    memory_for(3)
+    outcome = trained(made.params(made.WITHOUT_DROPOUT, micro_batch_size=8))
+    assert outcome.state.micro_batch_size == 2
+    assert losses(outcome) == losses(expected)
+    assert outcome.state.progress.step == 16
+    said = capsys.readouterr().out
+    assert "retrying with micro_batch_size 4, global_batch_size is unchanged" in said
+    assert "retrying with micro_batch_size 2, global_batch_size is unchanged" in said
+
+
+def test_out_of_memory_with_one_example_has_a_hint(trained, memory_for):
+    memory_for(0)
+    with pytest.raises(ParamsError, match=r"Out of memory with train.micro_batch_size 1(.|\n)*gradient_checkpointing"):
+        trained(made.params(micro_batch_size=2))
+
+
+def test_other_runtime_errors_are_not_retried(trained, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr(state, "build_model", fail)
+    with pytest.raises(RuntimeError, match="something else"):
+        trained(made.params())

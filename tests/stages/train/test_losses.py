@@ -65,7 +65,7 @@ def test_weights_are_given_by_name_and_are_1_elsewhere():
         (made.NAMES, {"metric": "pearson"}, "train.metric: 'pearson' is not a metric of classification"),
     ],
 )
-def test_what_does_not_belong_to_the_labels_is_refused(names, given, message):
+def test_params_that_do_not_fit_the_labels_are_refused(names, given, message):
     with pytest.raises(ParamsError, match=message):
         check_label_params(made.params(**given).train, LabelSchema(names))
 

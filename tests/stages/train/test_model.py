@@ -114,7 +114,7 @@ def test_parts_can_be_frozen_by_name():
     }
 
 
-def test_what_is_frozen_does_not_move(trained):
+def test_frozen_weights_do_not_change(trained):
     torch.manual_seed(3)
     before = build().state_dict()
     after = trained(made.params(freeze=["embeddings"])).weights
@@ -129,7 +129,7 @@ def test_what_is_frozen_does_not_move(trained):
         (["bert", "classifier"], "all parameters are frozen"),
     ],
 )
-def test_freezing_what_is_not_there_or_everything_is_refused(names, message):
+def test_freeze_of_unknown_modules_or_everything_is_refused(names, message):
     with pytest.raises(ParamsError, match=message):
         adapted(freeze=names)
 
@@ -154,6 +154,6 @@ def test_merged_adapters_predict_what_the_adapted_model_does(trained):
         assert torch.allclose(outcome.model(**inputs).logits, outcome.state.model(**inputs).logits, atol=1e-6)
 
 
-def test_lora_on_layers_that_are_not_there_names_those_that_are():
+def test_lora_error_lists_the_linear_layers():
     with pytest.raises(ParamsError, match=r"train.lora.target_modules(.|\n)*Linear layers of this model: .*query"):
         adapted(lora={"rank": 2, "target_modules": ["q_proj"]})

@@ -10,7 +10,7 @@ NUMBERS = st.floats(-1e300, 1e300)  # five of them have a mean
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(losses=st.lists(NUMBERS, min_size=1, max_size=5), metric=NUMBERS)
-def test_progress_comes_back_exactly(tmp_path_factory, losses, metric):
+def test_progress_is_read_back_exactly(tmp_path_factory, losses, metric):
     progress = Progress(step=7)
     for loss in losses:
         progress.record_step(StepResult(loss, 0.1 + 0.2, 1e-300), log_now=loss > 0)
@@ -43,11 +43,11 @@ def test_the_best_is_the_first_of_equals():
     assert progress.evaluations_without_improvement == 2
 
 
-def test_less_is_better_for_losses():
+def test_best_loss_is_the_lowest():
     assert noted([0.5, 0.7, 0.3], "loss")[0].best.step == 3
 
 
-def test_a_small_gain_makes_the_best_but_does_not_stop_the_waiting():
+def test_gain_below_min_gain_is_best_but_counts_towards_patience():
     progress, best = noted([0.5, 0.505, 0.509], min_gain=0.01)
     assert best == [True, True, True]
     assert progress.evaluations_without_improvement == 2

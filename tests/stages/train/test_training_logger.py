@@ -25,7 +25,7 @@ def test_before_the_first_step_nothing_is_padding():
     assert Throughput().padding == 0.0
 
 
-def test_a_tracker_that_is_not_installed_is_said(monkeypatch):
+def test_tracker_that_is_not_installed_is_refused(monkeypatch):
     """accelerate goes on without it, and nobody would know why there are no curves."""
     monkeypatch.setattr(training_logger, "find_spec", lambda name: None if name == "tensorboard" else name)
     check_trackers(["dvclive"])
@@ -33,7 +33,7 @@ def test_a_tracker_that_is_not_installed_is_said(monkeypatch):
         check_trackers(["dvclive", "tensorboard"])
 
 
-def test_a_log_has_lines_with_all_that_matters(trained, monkeypatch, capsys):
+def test_log_lines_have_loss_rate_throughput_and_time_left(trained, monkeypatch, capsys):
     """Without a terminal there is no bar."""
     monkeypatch.setattr(training_logger, "SECONDS_BETWEEN_LINES", 0.0)
     trained(made.params())
@@ -59,7 +59,7 @@ def test_live_curves_are_those_of_the_run(watched):
     assert "validation_accuracy" in live
 
 
-def test_tensorboard_has_them_too(watched):
+def test_tensorboard_has_the_live_curves(watched):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     [events] = (watched / "reports/live").rglob("events.out.tfevents.*")
