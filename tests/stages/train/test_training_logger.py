@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from stages.train import watching
-from stages.train.watching import Throughput, check_trackers
+from stages.train import training_logger
+from stages.train.training_logger import Throughput, check_trackers
 from tests.stages.train import made, runs
 from tests.stages.train.conftest import fill
 from tuneline.errors import ParamsError
@@ -17,7 +17,7 @@ def test_throughput_counts_rows_real_tokens_and_padding():
     seen = Throughput()
     seen.add([np.array([5, 3]), np.array([4])])
     seen.add([np.array([], dtype=np.int64)])  # a process with nothing to do
-    assert (seen.samples, seen.tokens, seen.places) == (3, 12, 14)
+    assert (seen.samples, seen.tokens, seen.positions) == (3, 12, 14)
     assert seen.padding == pytest.approx(2 / 14)
 
 
@@ -25,17 +25,17 @@ def test_before_the_first_step_nothing_is_padding():
     assert Throughput().padding == 0.0
 
 
-def test_a_tracker_that_is_not_installed_is_said(monkeypatch):
+def test_tracker_that_is_not_installed_is_refused(monkeypatch):
     """accelerate goes on without it, and nobody would know why there are no curves."""
-    monkeypatch.setattr(watching, "find_spec", lambda name: None if name == "tensorboard" else name)
+    monkeypatch.setattr(training_logger, "find_spec", lambda name: None if name == "tensorboard" else name)
     check_trackers(["dvclive"])
     with pytest.raises(ParamsError, match=r"train\.trackers: tensorboard is not installed"):
         check_trackers(["dvclive", "tensorboard"])
 
 
-def test_a_log_has_lines_with_all_that_matters(trained, monkeypatch, capsys):
+def test_log_lines_have_loss_rate_throughput_and_time_left(trained, monkeypatch, capsys):
     """Without a terminal there is no bar."""
-    monkeypatch.setattr(watching, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(training_logger, "SECONDS_BETWEEN_LINES", 0.0)
     trained(made.params())
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("train: step 7 of 16:")]
     assert len(lines) == 1
@@ -59,7 +59,7 @@ def test_live_curves_are_those_of_the_run(watched):
     assert "validation_accuracy" in live
 
 
-def test_tensorboard_has_them_too(watched):
+def test_tensorboard_has_the_live_curves(watched):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     [events] = (watched / "reports/live").rglob("events.out.tfevents.*")
