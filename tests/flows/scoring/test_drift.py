@@ -74,14 +74,14 @@ def test_counts_of_many_small_files_are_those_of_one_large(profile):
 def test_the_figures_are_those_of_the_data_checks(profile):
     new = seen(profile, texts(500, 23, seed=2))
     by_name = {one.name: one for one in measure(profile, new, LIMITS)}
-    here, there = distributions.coarse(new.characters, profile.characters.counts)
+    here, there = distributions.merge_bins(new.characters, profile.characters.counts)
     index = distributions.stability_index(here, there)
     assert by_name["length of texts, PSI"].value == pytest.approx(index)
-    assert by_name["length of texts, PSI"].chance == pytest.approx(distributions.stability_chance(index, here, there))
+    assert by_name["length of texts, PSI"].chance == pytest.approx(distributions.stability_p_value(index, here, there))
     distance = distributions.ks_distance(new.characters, profile.characters.counts)
     assert by_name["length of texts, KS"].value == pytest.approx(distance)
     assert by_name["length of texts, KS"].chance == pytest.approx(
-        distributions.ks_chance(distance, new.characters, profile.characters.counts)
+        distributions.ks_p_value(distance, new.characters, profile.characters.counts)
     )
 
 

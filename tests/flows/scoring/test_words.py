@@ -4,8 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.scoring.words import word_counts
-from stages.validate.lexicon import Lexicon
-from stages.validate.text import folded, words
+from stages.validate.text import VocabularyCounts, normalized, words
 
 texts = st.lists(st.tuples(st.text(max_size=40), st.text(alphabet="aB ü!?\u00a0\n1", max_size=20)), min_size=1, max_size=8)
 
@@ -15,7 +14,7 @@ texts = st.lists(st.tuples(st.text(max_size=40), st.text(alphabet="aB ü!?\u00a0
 def test_words_are_counted_as_the_data_checks_count_them(rows):
     """The profile holds hashes of words: another way to cut them would find nothing in common."""
     columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
-    theirs = Lexicon.of(words([folded(column) for column in columns]))
+    theirs = VocabularyCounts.of(words([normalized(column) for column in columns]))
     hashes, counts = word_counts(columns)
     order = np.argsort(hashes)
     assert hashes[order].tolist() == theirs.hashes.tolist()

@@ -84,6 +84,8 @@ def test_each_model_carries_the_record_inside(inside, record):
     for precision, entry in record["models"].items():
         held = {item.key: item.value for item in onnx.load(inside / entry["file"]).metadata_props}
         assert held.pop("precision") == precision
+        if precision == "int8":
+            assert json.loads(held.pop("quantization"))["weight_bits"] == entry["weight_bits"] == 7
         assert held.keys() == shared
         assert json.loads(held["labels"]) == list(QUEUES)
         assert json.loads(held["provenance"]) == record["provenance"]

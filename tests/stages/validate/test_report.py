@@ -4,8 +4,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from stages.validate.checking import check
-from stages.validate.report.writing import write_report
+from stages.validate.report import write_report
+from stages.validate.results import check_tables
+from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, good_data
 from tuneline.files.schemas import LabelSchema
 from tuneline.params import Params
@@ -14,7 +15,7 @@ MARKUP = "<script>alert('x')</script><img src=x onerror=alert(1)> & \u202egnp.ex
 
 
 class Page(HTMLParser):
-    """What a browser would make of a page."""
+    """Tags, links and text of a page as a browser parses it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -31,8 +32,8 @@ class Page(HTMLParser):
         self.text += data
 
 
-def spoilt() -> Data:
-    """Markup in a text, in the name of a column and in the name of a label; one fault of each kind of table."""
+def data_with_markup() -> Data:
+    """Return data with markup in a text, a column name and a label name, and one control character."""
     data = good_data()
     data.columns = ("one", "<b>two</b>")
     for table in data.raw.values():
@@ -46,15 +47,15 @@ def spoilt() -> Data:
 
 
 def report(data: Data, folder):
-    checked = check(data.params, data.write(folder / "data"), None)
+    results = check_tables(derive_tables(data.params, data.write(folder / "data"), None))
     (folder / "report").mkdir()
-    write_report(folder / "report", checked.verdict, checked.results, checked.profile)
+    write_report(folder / "report", results)
     return folder / "report"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return report(spoilt(), tmp_path_factory.mktemp("one"))
+    return report(data_with_markup(), tmp_path_factory.mktemp("one"))
 
 
 @pytest.fixture(scope="module")
@@ -62,19 +63,19 @@ def pages(folder) -> dict[str, Page]:
     return {path.relative_to(folder).as_posix(): Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
 
 
-def test_text_of_the_data_stays_text(pages):
+def test_markup_in_texts_is_escaped(pages):
     assert "<script>alert('x')</script><img src=x onerror=alert(1)> &" in pages["index.html"].text
     for name, page in pages.items():
         assert not {"script", "img", "b", "i", "iframe"} & set(page.tags) - ({"i"} if name != "index.html" else set()), name
 
 
-def test_text_cannot_turn_the_line_around(pages):
+def test_text_cannot_change_the_writing_direction(pages):
     assert "\\u202egnp.exe" in pages["index.html"].text
     assert not any("\u202e" in page.text for page in pages.values())
 
 
-def test_names_of_columns_and_labels_stay_text_in_the_pages_of_great_expectations(folder):
-    """Wrong columns are shown there as values."""
+def test_markup_in_column_and_label_names_is_escaped_in_data_docs(folder):
+    """Great Expectations shows unexpected columns as values."""
     for path in (folder / "data_docs").glob("*.html"):
         assert not re.search(r"<b>two|<i>yes", path.read_text(encoding="utf-8")), path
 
@@ -85,28 +86,28 @@ def test_every_link_leads_to_a_file_of_the_report(folder, pages):
             assert (folder / name).parent.joinpath(link).is_file() or link.startswith("#"), (name, link)
 
 
-def test_nothing_is_fetched_from_a_network(folder):
+def test_pages_load_nothing_from_the_network(folder):
     for path in folder.rglob("*.html"):
         assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//|@import|url\(", path.read_text(encoding="utf-8")), path
 
 
-def test_the_page_says_what_failed_how_often_and_what_to_do(pages):
+def test_page_names_failed_checks_counts_and_hints(pages):
     text = " ".join(pages["index.html"].text.split())
     assert "control_characters, train: 1 of 200 rows (0.5 %)" in text
-    assert "The data may be trained on, 1 warning." in text
+    assert "The data can be used for training, 1 warning." in text
     assert "What to do:" in text
 
 
-def test_the_same_data_gives_the_same_bytes(folder, tmp_path):
-    """No time, no path, no random number: DVC hashes the folder."""
-    again = report(spoilt(), tmp_path)
+def test_same_data_gives_identical_bytes(folder, tmp_path):
+    """The report must not depend on time, paths or random numbers, because DVC hashes it."""
+    again = report(data_with_markup(), tmp_path)
     files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     assert files == sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
     for path in files:
         assert (folder / path).read_bytes() == (again / path).read_bytes(), path
 
 
-def test_the_machines_report_is_strict_json(folder):
+def test_checks_json_is_strict_json(folder):
     def refuse(constant):
         raise AssertionError(constant)
 
@@ -118,8 +119,8 @@ def test_the_machines_report_is_strict_json(folder):
     assert failed["advice"]
 
 
-def test_wrong_columns_are_shown_escaped(tmp_path):
-    data = spoilt()
+def test_wrong_columns_are_escaped(tmp_path):
+    data = data_with_markup()
     del data.tokenized["test"]["token_type_ids"]
     data.params = good_data().params  # expects the column "two"
     folder = report(data, tmp_path)

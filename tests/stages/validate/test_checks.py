@@ -1,4 +1,4 @@
-"""Every check sees its own fault, and only its own: the fault is put into good data, and exactly that check must fail."""
+"""Each check detects its own violation: a change of valid data must fail exactly the check of the same name."""
 
 import dataclasses
 import random
@@ -6,21 +6,22 @@ import random
 import numpy as np
 import pytest
 
-from stages.validate.catalog import CHECKS
+from stages.validate.checks import CHECKS
 from stages.validate.distributions import Distribution
 from stages.validate.profile import Profile
+from stages.validate.tables import derive_tables
 from tests.stages.validate.data import FOREIGN, WORDS, Data, sentence
 from tuneline.params import ValidateParams
 
 
-def failing(checked) -> set[str]:
-    return {finding.outcome.check for finding in checked.verdict.findings if finding.status != "passed"}
+def failed_checks(results) -> set[str]:
+    return {result.check.key for result in results.results if result.status != "passed"}
 
 
-def test_good_data_passes_every_check(data, checked):
-    verdict = checked(data).verdict
-    assert [finding for finding in verdict.findings if finding.status != "passed"] == []
-    assert set(verdict.not_run) == {"promoted_rows", "promoted_labels", "promoted_lengths", "promoted_vocabulary"}
+def test_valid_data_passes_every_check(data, check):
+    results = check(data)
+    assert failed_checks(results) == set()
+    assert set(results.not_run) == {"promoted_rows", "promoted_labels", "promoted_lengths", "promoted_vocabulary"}
 
 
 def columns(data: Data) -> None:
@@ -53,9 +54,9 @@ def broken_encoding(data: Data) -> None:
 
 
 def length_outliers(data: Data) -> None:
-    chance = random.Random(1)
+    rng = random.Random(1)
     for row in (0, 1, 2):
-        data.raw["train"]["one"][row] = sentence(chance, shortest=400, longest=400)
+        data.raw["train"]["one"][row] = sentence(rng, shortest=400, longest=400)
     data.tokenize()
 
 
@@ -179,22 +180,22 @@ def label_drift(data: Data) -> None:
 
 
 def length_drift(data: Data) -> None:
-    chance = random.Random(2)
+    rng = random.Random(2)
     for name in data.columns:
-        data.raw["test"][name] = [sentence(chance, shortest=18, longest=24) for _ in data.raw["test"][name]]
+        data.raw["test"][name] = [sentence(rng, shortest=18, longest=24) for _ in data.raw["test"][name]]
     data.tokenize()
 
 
 def vocabulary_overlap(data: Data) -> None:
-    chance = random.Random(3)
+    rng = random.Random(3)
     for name in data.columns:
         data.raw["validation"][name] = [
-            f"{sentence(chance, FOREIGN, 5, 7)} {sentence(chance, WORDS, 3, 6)}" for _ in data.raw["validation"][name]
+            f"{sentence(rng, FOREIGN, 5, 7)} {sentence(rng, WORDS, 3, 6)}" for _ in data.raw["validation"][name]
         ]
     data.tokenize()
 
 
-DATA_FAULTS = [
+VIOLATIONS = [
     columns, rows, missing_values, blank_text, control_characters, broken_encoding, length_outliers, label_set, absent_classes,
     class_balance, conflicting_labels, duplicates, leakage, near_duplicates, row_count, ids_in_vocabulary, special_tokens, max_length,
     column_lengths, attention_mask, token_type_ids, token_labels, empty_rows, unknown_rate, truncation_rate, decoded_text, label_drift,
@@ -202,10 +203,10 @@ DATA_FAULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", DATA_FAULTS, ids=lambda fault: fault.__name__)
-def test_a_fault_fails_its_own_check_and_no_other(fault, data, checked):
-    fault(data)
-    assert failing(checked(data)) == {fault.__name__}
+@pytest.mark.parametrize("violate", VIOLATIONS, ids=lambda violate: violate.__name__)
+def test_violation_fails_its_own_check_only(violate, data, check):
+    violate(data)
+    assert failed_checks(check(data)) == {violate.__name__}
 
 
 def promoted_rows(profile: Profile) -> None:
@@ -229,30 +230,28 @@ def change(profile: Profile, split: str, **changes) -> None:
     profile.splits[split] = dataclasses.replace(profile.splits[split], **changes)
 
 
-PROMOTED_FAULTS = [promoted_rows, promoted_labels, promoted_lengths, promoted_vocabulary]
+PROMOTED_VIOLATIONS = [promoted_rows, promoted_labels, promoted_lengths, promoted_vocabulary]
 
 
-@pytest.mark.parametrize("fault", PROMOTED_FAULTS, ids=lambda fault: fault.__name__)
-def test_data_unlike_the_promoted_fails_its_own_check_and_no_other(fault, data, checked, promoted):
-    fault(promoted)
-    assert failing(checked(data, promoted)) == {fault.__name__}
+@pytest.mark.parametrize("violate", PROMOTED_VIOLATIONS, ids=lambda violate: violate.__name__)
+def test_change_from_promoted_data_fails_its_own_check_only(violate, data, check, promoted):
+    violate(promoted)
+    assert failed_checks(check(data, promoted)) == {violate.__name__}
 
 
 @pytest.fixture
 def promoted(data, tmp_path_factory):
-    """The profile of the good data itself."""
-    from stages.validate.gathering import gather
-
-    evidence = gather(data.params, data.write(tmp_path_factory.mktemp("promoted") / "data"), None)
-    return Profile(evidence.labels.names, dict(evidence.profiles))
+    """Return the profile of the valid data itself."""
+    derived = derive_tables(data.params, data.write(tmp_path_factory.mktemp("promoted") / "data"), None)
+    return Profile(derived.labels.names, dict(derived.profiles))
 
 
-def test_data_like_the_promoted_passes(data, checked, promoted):
-    found = checked(data, promoted)
-    assert failing(found) == set()
-    assert found.verdict.not_run == []
+def test_data_equal_to_promoted_data_passes(data, check, promoted):
+    results = check(data, promoted)
+    assert failed_checks(results) == set()
+    assert results.not_run == []
 
 
-def test_every_check_has_a_fault_and_every_fault_a_check():
-    tried = {fault.__name__ for fault in [*DATA_FAULTS, *PROMOTED_FAULTS]}
-    assert tried == set(CHECKS) == set(ValidateParams.model_fields)
+def test_every_check_has_parameters_and_a_violation():
+    tested = {violate.__name__ for violate in [*VIOLATIONS, *PROMOTED_VIOLATIONS]}
+    assert tested == set(CHECKS) == set(ValidateParams.model_fields)
