@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 from ruamel.yaml import YAML
 
-from flows.runs.line import compose
+from flows.runs.pipeline import compose
 from flows.runs.repository import dvc_config
 from flows.server import serve
 from flows.server.deploy import POOL, ROOT, deploy

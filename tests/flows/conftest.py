@@ -14,7 +14,7 @@ from prefect.client.schemas.objects import FlowRun
 
 from flows.promotion.reference import PROFILE
 from flows.promotion.registry import Registry
-from flows.runs.line import Line, compose
+from flows.runs.pipeline import Pipeline, compose
 from flows.runs.processes import Programs
 from flows.runs.repository import Repository, dvc_config
 from flows.train import train
@@ -97,16 +97,16 @@ def registry(toy) -> Registry:
 
 
 @pytest.fixture
-def line(toy) -> Iterator[Line]:
+def pipeline(toy) -> Iterator[Pipeline]:
     """The miniature line in the repository itself."""
     with Programs(toy.root, "test-line") as programs:
-        yield Line(programs, lambda _line: None)
+        yield Pipeline(programs, lambda _line: None)
 
 
 @pytest.fixture
-def promoted(toy, registry, line) -> dict:
+def promoted(toy, registry, pipeline) -> dict:
     """The line as it stands is in production; returns the profile of its data."""
-    line.dvc("repro", "--quiet", what="The line")
+    pipeline.dvc("repro", "--quiet", what="The line")
     sh("git", "add", "--all", cwd=toy.root)
     sh("git", "commit", "--quiet", "--message=A run", cwd=toy.root)
     registry.assign(registry.register(toy.resolve("HEAD"), "It is good."), "production", "It is good.")

@@ -97,4 +97,4 @@ def test_a_model_promoted_elsewhere_is_used_and_an_origin_out_of_reach_stops_not
     state = score(return_state=True)
     assert state.message.startswith("1 files, 3 rows, by v0.1.0")
     said = until(lambda: served.said(state.state_details.flow_run_id), 20, "logs")
-    assert any("is not known" in line for line in said)
+    assert any("are unknown" in line for line in said)

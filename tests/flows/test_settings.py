@@ -1,6 +1,7 @@
 import pytest
 
-from flows.settings import Settings, SettingsError, load_settings
+from flows.settings import Settings, load_settings
+from tuneline.errors import ParamsError
 
 
 def test_the_projects_own_settings_are_valid(root):
@@ -16,7 +17,7 @@ def test_a_repository_without_settings_has_the_defaults(tmp_path):
 def test_an_unknown_key_is_refused_by_its_name(tmp_path):
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "flows.yaml").write_text("stages: {train: {retrys: 3}}\n")
-    with pytest.raises(SettingsError, match=r"stages\.train\.retrys"):
+    with pytest.raises(ParamsError, match=r"stages\.train\.retrys"):
         load_settings(tmp_path)
 
 

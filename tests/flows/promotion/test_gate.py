@@ -3,11 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flows.promotion.gate import Figures, Predictions, decide
+from flows.promotion.gate import Measurements, Predictions, decide
 from flows.settings import PromotionPolicy
 
 NAMES = ("billing", "parcel", "login", "other")
-GOOD = Figures(agreement=1.0, max_abs_diff=1e-6, checks_passed=True, megabytes=10.0, latency_ms=5.0)
+GOOD = Measurements(agreement=1.0, max_abs_diff=1e-6, checks_passed=True, megabytes=10.0, latency_ms=5.0)
 POLICY = PromotionPolicy()
 
 

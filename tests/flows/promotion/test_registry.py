@@ -1,6 +1,6 @@
 import pytest
 
-from flows.promotion.registry import Registry, RegistryError, TakenError, Version
+from flows.promotion.registry import ConflictError, Registry, RegistryError, Version
 from flows.promotion.rollback import rollback
 from flows.runs.repository import Repository
 from tests.flows.conftest import sh
@@ -91,7 +91,7 @@ def test_a_promotion_on_another_machine_is_noticed_and_nothing_is_left_of_ours(r
     promote(one)
     one.push(sorted(one.tags()))
     promote(two)
-    with pytest.raises(TakenError):
+    with pytest.raises(ConflictError):
         two.push(sorted(two.tags()))
     assert two.tags() == set()
     sh("git", "fetch", "--quiet", "--tags", cwd=two.repository.root)

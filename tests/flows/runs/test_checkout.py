@@ -10,8 +10,7 @@ import psutil
 import pytest
 
 from flows.runs import checkout as checkouts
-from flows.runs.checkout import isolated
-from flows.runs.leftovers import KEPT
+from flows.runs.checkout import KEPT, isolated
 from flows.runs.locks import BusyError
 from flows.runs.repository import GitError, Repository, dvc_config
 from tests.flows.conftest import sh
@@ -61,7 +60,7 @@ def test_another_attempt_keeps_the_commit_of_the_first(toy):
     first = toy.resolve("main")
     sh("git", "commit", "--quiet", "--allow-empty", "--message=Later", cwd=toy.root)
     with isolated(toy, "run", "main") as checkout:
-        assert checkout.work.commit == first != toy.resolve("main")
+        assert checkout.spec.commit == first != toy.resolve("main")
 
 
 def test_only_the_last_failures_are_kept(toy):
@@ -109,7 +108,7 @@ def test_a_killed_run_is_found_dead_and_what_is_left_of_it_is_ended(toy, root):
         import os, signal, sys, time
         sys.path.insert(0, {str(root)!r})
         from pathlib import Path
-        from flows.runs.checkout import isolated
+        from flows.runs.checkout import KEPT, isolated
         from flows.runs.processes import Programs
         from flows.runs.repository import Repository
         def kill(line):

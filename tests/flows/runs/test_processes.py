@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from flows.runs.locks import BusyError, locked
-from flows.runs.processes import MARK, ProgramError, Programs, environment
+from flows.runs.processes import RUN_VARIABLE, ProgramError, Programs, environment
 
 TRAINING = """
 import pathlib, signal, sys, time
@@ -57,7 +57,7 @@ def alive(mark: str) -> list[str]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+            if process.environ().get(RUN_VARIABLE) == mark and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(" ".join(process.cmdline()))
     return found
 

@@ -75,7 +75,7 @@ def test_cancelling_in_the_middle_of_training_leaves_no_process_and_a_checkpoint
     assert any("checkpoint saved" in line for line in worked.said(run))
 
     again = worked.submit("train/train-on-demand", toy.root, overrides=SLOW_TRAINING, promote=False)
-    until(lambda: any("going on from step" in line for line in worked.said(again)), 400, "the next run to go on")
+    until(lambda: any("resuming from step" in line for line in worked.said(again)), 400, "the next run to go on")
     assert any(f"Run {ended.name}" in line for line in worked.said(again))
     worked.cancel(again)
     worked.wait(again)
@@ -90,8 +90,8 @@ def test_a_killed_workers_run_is_picked_up_and_goes_on_from_its_checkpoint(worke
     worked.start_worker()
     after = worked.wait(run, "Completed")
     assert after.run_count == 2
-    assert any("An earlier attempt of this run began it" in line for line in worked.said(run))
-    assert any("going on from step" in line for line in worked.said(run))
+    assert any("Resuming an earlier attempt of this run" in line for line in worked.said(run))
+    assert any("resuming from step" in line for line in worked.said(run))
     assert not [path for path in toy.state.iterdir() if path.is_dir()]
 
 

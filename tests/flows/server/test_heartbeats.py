@@ -51,7 +51,7 @@ def test_a_run_that_just_began_needs_none(served, runs):
 def test_a_server_that_does_not_answer_is_said_and_no_error(monkeypatch, capsys):
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
         heartbeats.main()
-    assert "The server was not asked" in capsys.readouterr().err
+    assert "The server could not be asked" in capsys.readouterr().err
 
 
 @pytest.mark.slow  # a server of its own, and three heartbeats

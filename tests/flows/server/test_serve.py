@@ -21,10 +21,10 @@ def test_a_port_that_is_taken_is_said_before_anything_starts(monkeypatch):
 def test_a_second_one_does_not_share_the_database(monkeypatch, tmp_path):
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
     with (
-        serve.alone("127.0.0.1", free_port()),
+        serve.exclusive("127.0.0.1", free_port()),
         pytest.raises(SystemExit, match=rf"{tmp_path}.*PREFECT_HOME"),
-        serve.alone("127.0.0.1", free_port()),
+        serve.exclusive("127.0.0.1", free_port()),
     ):
         pass
-    with serve.alone("127.0.0.1", free_port()):
+    with serve.exclusive("127.0.0.1", free_port()):
         pass

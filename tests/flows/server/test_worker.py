@@ -59,7 +59,7 @@ def test_a_worker_starts_with_the_clone_it_has_while_origin_is_away(origin, caps
     worker.prepare()
     origin.rename(origin.with_name("away"))
     assert settings_of(worker.prepare()) == "max_attempts: 4\n"
-    assert "Going on with the clone as it is" in capsys.readouterr().err
+    assert "Continuing with the clone as it is" in capsys.readouterr().err
 
 
 def test_a_clone_that_was_cut_off_is_made_again(origin, tmp_path):
@@ -124,7 +124,7 @@ time.sleep(60)
 
 def test_a_worker_that_a_script_started_in_the_background_can_be_stopped(tmp_path):
     """Such a process ignores SIGINT, which Prefect's worker sends itself when it is to end."""
-    code = f"import sys; from flows.server.worker import stay; stay([sys.executable, '-c', {ENDS_BY_SIGINT!r}])"
+    code = f"import sys; from flows.server.worker import run_worker; run_worker([sys.executable, '-c', {ENDS_BY_SIGINT!r}])"
     command = ["sh", "-c", 'trap "" INT; exec "$@"', "-", sys.executable, "-c", code]
     with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as entry:
         until((tmp_path / "began").exists, 60, "the worker")
@@ -134,7 +134,7 @@ def test_a_worker_that_a_script_started_in_the_background_can_be_stopped(tmp_pat
 
 def test_a_worker_that_is_stopped_stays_until_its_runs_have_saved(tmp_path):
     """As Prefect's worker does, the program ends at once; what it started notices that and needs a second."""
-    code = f"import sys; from flows.server.worker import stay; sys.exit(stay([sys.executable, '-c', {LEAVES_A_RUN!r}]))"
+    code = f"import sys; from flows.server.worker import run_worker; sys.exit(run_worker([sys.executable, '-c', {LEAVES_A_RUN!r}]))"
     with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as entry:
         until((tmp_path / "began").exists, 60, "the run")
         entry.terminate()

@@ -1,9 +1,9 @@
-from flows.runs.lines import LONGEST, Lines
+from flows.runs.output import MAX_LENGTH, OutputLines
 
 
 def collect(*chunks: bytes, **options) -> list[str]:
     seen: list[str] = []
-    lines = Lines(seen.append, **options)
+    lines = OutputLines(seen.append, **options)
     for chunk in chunks:
         lines.feed(chunk)
     lines.close()
@@ -41,10 +41,10 @@ def test_empty_lines_are_not_handed_on():
 
 def test_a_line_without_end_takes_no_memory():
     seen = collect(*[b"x" * 1000] * 100)
-    assert all(len(line) <= LONGEST + len(" [...]") for line in seen)
+    assert all(len(line) <= MAX_LENGTH + len(" [...]") for line in seen)
 
 
 def test_the_last_lines_are_remembered():
-    lines = Lines(lambda _line: None, keep=2)
+    lines = OutputLines(lambda _line: None, keep=2)
     lines.feed(b"one\ntwo\nthree\n")
     assert list(lines.last) == ["two", "three"]
