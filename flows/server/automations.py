@@ -37,7 +37,7 @@ def automations() -> list[AutomationCore]:
                 threshold=1,
                 within=LONGEST_RUN,
             ),
-            actions=[ChangeFlowRunState(state=StateType.SCHEDULED, name="AwaitingRetry", message="Picked up after a crash.")],
+            actions=[ChangeFlowRunState(state=StateType.SCHEDULED, name="AwaitingRetry", message="Restarted after a crash.")],
         ),
         AutomationCore(
             name="tuneline: notice a run whose machine is gone",

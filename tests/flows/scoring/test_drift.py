@@ -41,27 +41,27 @@ def drifted(profile: Profile, new: RowCounts) -> list[str]:
     return [one.name for one in measure(profile, new, LIMITS) if one.drifted]
 
 
-def test_texts_like_those_of_the_training_did_not_drift(profile):
+def test_texts_like_training_do_not_drift(profile):
     assert drifted(profile, seen(profile, texts(1000, 20, seed=1))) == []
 
 
-def test_longer_texts_drifted(profile):
+def test_longer_texts_drift(profile):
     assert drifted(profile, seen(profile, texts(1000, 40, seed=1))) == ["length of texts, PSI", "length of texts, KS"]
 
 
-def test_other_labels_drifted(profile):
+def test_other_label_shares_drift(profile):
     assert drifted(profile, seen(profile, texts(1000, 20, seed=1), ["billing"] * 1000)) == ["predicted labels, PSI"]
 
 
-def test_other_words_drifted(profile):
+def test_other_words_drift(profile):
     assert "share of common words, of that in training" in drifted(profile, seen(profile, texts(1000, 20, 1, vocabulary="x")))
 
 
-def test_a_handful_of_odd_rows_is_chance(profile):
+def test_few_odd_rows_are_not_significant(profile):
     assert "predicted labels, PSI" not in drifted(profile, seen(profile, texts(3, 20, seed=1), ["billing"] * 3))
 
 
-def test_counts_of_many_small_files_are_those_of_one_large(profile):
+def test_row_counts_of_parts_add_up(profile):
     rows = texts(300, 20, seed=1)
     parts = [seen(profile, rows[start : start + 100]) for start in (0, 100, 200)]
     whole = sum(parts[1:], parts[0])
@@ -70,12 +70,12 @@ def test_counts_of_many_small_files_are_those_of_one_large(profile):
     assert (RowCounts.empty(profile) + whole).rows == 300
 
 
-def test_no_false_alarm_under_no_change(profile):
+def test_no_drift_in_100_samples_of_the_same_source(profile):
     """A hundred windows of the same kind of text: not one event."""
     assert not [seed for seed in range(100) if drifted(profile, seen(profile, texts(250, 20, seed=seed + 10)))]
 
 
-def test_a_regression_is_watched_too():
+def test_regression_predictions_drift():
     train = {"rows": 3, "labels": {"edges": [0.0, 1.0], "counts": [10, 10, 10]}, "characters": {"edges": [5.0], "counts": [15, 15]}}
     profile = Profile.of({"version": 1, "labels": None, "splits": {"train": train}})
     new = RowCounts.of(profile, [pa.array(["abc"] * 200)], pa.array([2.0] * 200))
@@ -83,6 +83,6 @@ def test_a_regression_is_watched_too():
 
 
 @pytest.mark.parametrize("values", [{}, {"version": 99}, {"version": 1, "labels": None, "splits": {}}])
-def test_a_profile_of_another_version_is_refused(values):
+def test_profile_of_another_version_is_refused(values):
     with pytest.raises(DataError, match=r"profile\.json"):
         Profile.of(values)
