@@ -104,25 +104,26 @@ def parameters() -> Params:
 
 
 def judge_tokenized(folder: Path, derive: Callable[..., pd.DataFrame]) -> None:
-    """Derives the scalar columns of the tokenized train split, and judges them."""
-    from stages.validate.running import outcomes, run_suites
-    from stages.validate.suites.table import Table as Judged
-    from stages.validate.suites.tokenized import tokenized_suite
-    from stages.validate.vocabulary import Vocabulary
+    """Derive the scalar columns of the tokenized train split, and check them."""
+    from stages.validate.builders import TokenizedFacts
+    from stages.validate.checks import expectations
+    from stages.validate.runner import read_outcomes, run_suites
+    from stages.validate.tables import Table as CheckedTable
+    from stages.validate.tokenizer import Vocabulary
 
     params, vocabulary = parameters(), Vocabulary.read(folder / "tokenized/tokenizer", 2)
     frame = derive(folder / "tokenized/train.parquet", vocabulary)
-    suite = tokenized_suite(params.validate_, vocabulary, params.tokenize.max_length, len(frame), frozenset(frame.columns))
-    tables = [Judged("tokenized", "train", frame, suite)]
-    if bad := [outcome for outcome in outcomes(tables, run_suites(tables)) if not outcome.passed]:
+    facts = TokenizedFacts(frozenset(frame.columns), vocabulary, params.tokenize.max_length, len(frame))
+    tables = [CheckedTable("tokenized", "train", frame, list(expectations("tokenized", params.validate_, facts)))]
+    if bad := [outcome for outcome in read_outcomes(tables, run_suites(tables)) if not outcome.passed]:
         raise SystemExit(f"good data fails {bad[0].check}: {bad[0].crashed or bad[0].failing}")
 
 
 def tokenized(folder: Path) -> None:
     """The way of the stage."""
-    from stages.validate.tokenized import tokenized_features
+    from stages.validate.tokenized import tokenized_columns
 
-    judge_tokenized(folder, tokenized_features)
+    judge_tokenized(folder, tokenized_columns)
 
 
 def in_pandas(folder: Path) -> None:
@@ -131,7 +132,7 @@ def in_pandas(folder: Path) -> None:
 
 
 def row_by_row(path: Path, vocabulary: Any) -> pd.DataFrame:
-    """The columns of ``tokenized_features``, as one writes them down in pandas."""
+    """The columns of ``tokenized_columns``, as one writes them down in pandas."""
     lists = pd.read_parquet(path)
     ids, mask, types = lists["input_ids"], lists["attention_mask"], lists["token_type_ids"]
     special = ids.map(lambda row: sum(token in vocabulary.special_ids for token in row))
@@ -172,15 +173,15 @@ def on_lists(folder: Path) -> None:
 
 def stage(folder: Path) -> None:
     """All of the stage, report included."""
-    from stages.validate.checking import check
-    from stages.validate.gathering import Places
-    from stages.validate.report.writing import write_report
+    from stages.validate.report import write_report
+    from stages.validate.results import check_tables
+    from stages.validate.tables import DataFolders, derive_tables
 
-    checked = check(parameters(), Places(folder / "raw", folder / "tokenized"), None)
-    if checked.verdict.errors:
-        raise SystemExit(f"good data fails {checked.verdict.errors[0].outcome.check}")
+    results = check_tables(derive_tables(parameters(), DataFolders(folder / "raw", folder / "tokenized"), None))
+    if results.errors:
+        raise SystemExit(f"good data fails {results.errors[0].check.key}")
     (folder / "report").mkdir()
-    write_report(folder / "report", checked.verdict, checked.results, checked.profile)
+    write_report(folder / "report", results)
 
 
 WAYS = {"tokenized": tokenized, "stage": stage, "pandas": in_pandas, "lists": on_lists}
@@ -206,8 +207,7 @@ def measure(way: str, rows: int, limit: float) -> dict[str, float] | None:
 def run_one(way: str, folder: Path) -> None:
     """Runs one way, and prints what it took."""
     started = time.perf_counter()
-    import stages.validate.checking
-    import stages.validate.report.writing  # noqa: F401
+    import stages.validate.report  # noqa: F401
 
     imported, cpu = time.perf_counter(), time.process_time()
     WAYS[way](folder)

@@ -58,7 +58,7 @@ class PromotionPolicy(Section):
 
     artifact: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*[a-z0-9]$")] = "onnx"
     stage: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*[a-z0-9]$")] = "production"
-    metric: Literal["accuracy", "f1", "pearson"] | None = None
+    metric: str | None = None
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     resamples: Annotated[int, Field(ge=200)] = 5000
     min_gain: float = 0.0

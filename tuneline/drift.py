@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-PERCENTILES = 100
+QUANTILES = 100
 """Bins that a distribution of numbers is cut into."""
 PSI_BINS = 10
 """Bins at most for the stability index."""
-SEPARATORS = r" ?[^\p{L}\p{N} ][^\p{L}\p{N}]*"
+WORD_SEPARATORS = r" ?[^\p{L}\p{N} ][^\p{L}\p{N}]*"
 """What separates words, except a single space: leaving single spaces out saves most of the work."""
 BOUNDARY = "\x1e"
 """Marker before, between and after the texts of a row when they are split into words."""
@@ -44,23 +44,23 @@ class Distribution:
     @classmethod
     def of_numbers(cls, values: Numbers) -> Self:
         """Count numbers in bins whose edges are their percentiles."""
-        levels = np.linspace(0, 1, PERCENTILES + 1)[1:-1]
+        levels = np.linspace(0, 1, QUANTILES + 1)[1:-1]
         edges = np.unique(np.quantile(values, levels, method="inverted_cdf")) if len(values) else np.empty(0)
-        return cls(tuple(float(edge) for edge in edges), tuple(binned(values, edges).tolist()))
+        return cls(tuple(float(edge) for edge in edges), tuple(bin_counts(values, edges).tolist()))
 
     @classmethod
     def of_classes(cls, ids: NDArray[np.integer], classes: int) -> Self:
         """Count class ids, one bin for each class."""
         edges = np.arange(classes - 1)
-        return cls(tuple(float(edge) for edge in edges), tuple(binned(ids, edges).tolist()))
+        return cls(tuple(float(edge) for edge in edges), tuple(bin_counts(ids, edges).tolist()))
 
 
-def binned(values: Numbers, edges: Numbers) -> Counts:
+def bin_counts(values: Numbers, edges: Numbers) -> Counts:
     """Count ``values`` in the bins between ``edges``; returns shape ``(len(edges) + 1,)``."""
     return np.bincount(np.searchsorted(edges, values, side="left"), minlength=len(edges) + 1)
 
 
-def coarse(counts: Counts, reference: Counts) -> tuple[Counts, Counts]:
+def merge_bins(counts: Counts, reference: Counts) -> tuple[Counts, Counts]:
     """Join neighbouring bins until at most ``PSI_BINS`` are left, as even in the reference as whole bins allow."""
     if len(reference) <= PSI_BINS:
         return counts, reference
@@ -98,7 +98,7 @@ def ks_p_value(distance: float, counts: Counts, reference: Counts) -> float:
     return float(kstwobign.sf(distance * np.sqrt(rows * others / max(rows + others, 1))))
 
 
-def folded(texts: pa.StringArray) -> pa.StringArray:
+def normalized(texts: pa.StringArray) -> pa.StringArray:
     """Normalize texts: Unicode NFKC, lower case, each run of white space one space, none at the ends."""
     lowered = pc.utf8_trim_whitespace(pc.utf8_lower(pc.utf8_normalize(texts, form="NFKC")))
     # Matching is ten times faster than replacing, and most texts have nothing to replace.
@@ -109,19 +109,19 @@ def folded(texts: pa.StringArray) -> pa.StringArray:
 
 
 def words(columns: Sequence[pa.StringArray]) -> pa.ListArray:
-    """Split the folded texts of each row into words of letters and digits, with ``BOUNDARY`` around each text.
+    """Split the normalized texts of each row into words of letters and digits, with ``BOUNDARY`` around each text.
 
     A text without a letter or digit is one word by itself, so that ``!!!`` and ``???`` stay different.
     """
     edge = pa.scalar(BOUNDARY)
     parts = [edge]
     for texts in columns:
-        spaced = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, SEPARATORS, " "))
+        spaced = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, WORD_SEPARATORS, " "))
         parts += [pc.if_else(pc.equal(spaced, ""), pc.replace_substring(texts, " ", "_"), spaced), edge]
     return pc.split_pattern(pc.binary_join_element_wise(*parts, " "), " ")
 
 
-def text_hashes(texts: pa.StringArray) -> Hashes:
+def text_keys(texts: pa.StringArray) -> Hashes:
     """Return a 64-bit hash of each text, the same in every run. Among a million texts two collide once in 40 million data sets."""
     from pandas.util import hash_array  # takes most of a second to import
 
@@ -137,4 +137,4 @@ def word_counts(rows: pa.ListArray) -> tuple[Hashes, Counts]:
     """
     found = pc.value_counts(rows.flatten())
     keep = pc.not_equal(found.field("values"), BOUNDARY)
-    return text_hashes(found.field("values").filter(keep)), found.field("counts").filter(keep).to_numpy()
+    return text_keys(found.field("values").filter(keep)), found.field("counts").filter(keep).to_numpy()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.promotion.comparison import Interval, McNemar, Metric, commonest, interval, mcnemar
+from flows.promotion.comparison import Interval, McNemar, commonest, interval, mcnemar, promotion_metric
 from flows.settings import PromotionPolicy
 
 
@@ -78,7 +78,7 @@ class Decision:
     """
 
     criteria: tuple[Criterion, ...]
-    metric: Metric
+    metric: str
     gain: Interval
     test: McNemar | None
 
@@ -102,10 +102,7 @@ def decide(predictions: Predictions, measurements: Measurements, policy: Promoti
     Raises:
         ValueError: The policy names a metric of the other kind of task.
     """
-    metric: Metric = policy.metric or ("pearson" if predictions.names is None else "accuracy")
-    if (metric == "pearson") != (predictions.names is None):
-        kind = "regression" if predictions.names is None else "classification"
-        raise ValueError(f"promotion.metric in conf/flows.yaml: {metric} is not a metric of a {kind}")
+    metric = promotion_metric(policy.metric, "regression" if predictions.names is None else "classification")
     baseline = predictions.production if predictions.production is not None else _majority_baseline(predictions)
     rows = (predictions.labels, predictions.candidate, baseline)
     binary = predictions.names is not None and len(predictions.names) == 2
@@ -128,7 +125,7 @@ def _majority_baseline(predictions: Predictions) -> NDArray[Any]:
     return np.zeros_like(predictions.labels) if predictions.names is None else commonest(predictions.labels)
 
 
-def _gain(gain: Interval, metric: Metric, predictions: Predictions, policy: PromotionPolicy) -> Criterion:
+def _gain(gain: Interval, metric: str, predictions: Predictions, policy: PromotionPolicy) -> Criterion:
     over = "the majority" if predictions.production is None else "production"
     value = f"{gain.candidate:.4f} - {gain.baseline:.4f} = {gain.difference:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
     return Criterion(

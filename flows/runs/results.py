@@ -7,10 +7,11 @@ from datetime import date
 
 from flows.runs.checkout import Checkout
 from flows.runs.repository import Repository, dvc_config
+from tuneline.metrics import METRIC_TABLE
 from tuneline.paths import METRICS
 
 TRAILER = "Prefect-Run"
-HEADLINE = ("accuracy", "f1", "pearson", "spearmanr")
+HEADLINE = tuple(metric.name for metric in METRIC_TABLE.values() if metric.resampled)
 
 
 class NoRemoteError(Exception):

@@ -19,11 +19,11 @@ from tuneline.drift import (
     Counts,
     Distribution,
     Hashes,
-    binned,
-    coarse,
-    folded,
+    bin_counts,
     ks_distance,
     ks_p_value,
+    merge_bins,
+    normalized,
     stability_index,
     stability_p_value,
     word_counts,
@@ -110,7 +110,7 @@ class RowCounts:
         """
         lengths = np.sum([pc.utf8_length(column).to_numpy(zero_copy_only=False) for column in texts], axis=0)
         total, known = _count_words(profile, texts) if len(profile.words) else (0, 0)
-        return cls(_count_labels(profile, predicted), binned(lengths, np.array(profile.characters.edges)), total, known)
+        return cls(_count_labels(profile, predicted), bin_counts(lengths, np.array(profile.characters.edges)), total, known)
 
     @property
     def rows(self) -> int:
@@ -136,7 +136,7 @@ class RowCounts:
 
 def _count_words(profile: Profile, texts: Sequence[pa.StringArray]) -> tuple[int, int]:
     """Return the number of words, and of those that were common in training."""
-    hashes, counts = word_counts(words([folded(column) for column in texts]))
+    hashes, counts = word_counts(words([normalized(column) for column in texts]))
     return int(counts.sum()), int(counts[np.isin(hashes, profile.words)].sum())
 
 
@@ -147,7 +147,7 @@ def _count_labels(profile: Profile, predicted: pa.Array) -> Counts:
     if profile.names is not None:
         ids = pc.index_in(predicted, pa.array(profile.names))
         values = ids.drop_null().to_numpy(zero_copy_only=False)
-    return binned(values, np.array(profile.labels.edges))
+    return bin_counts(values, np.array(profile.labels.edges))
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def measure(profile: Profile, counts: RowCounts, limits: DriftLimits) -> list[Dr
 
 
 def _stability(name: str, counts: Counts, reference: Counts, limits: DriftLimits) -> DriftMeasure:
-    counts, reference = coarse(counts, reference)
+    counts, reference = merge_bins(counts, reference)
     index = stability_index(counts, reference)
     p_value = stability_p_value(index, counts, reference)
     return DriftMeasure(name, index, p_value, limits.max_psi, index > limits.max_psi and p_value < limits.significance)

@@ -1,4 +1,4 @@
-"""Fetches the data of the line and writes its raw splits.
+"""Fetch the data of the pipeline and write its raw splits.
 
 Reads what ``data.source`` names: the embedded sample, files under ``data/source/``, or a data set of the hub.
 Writes ``data/raw/{train,validation,test}.parquet`` (the text columns, ``labels``, ``idx``; label names in the schema) and
@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stages.download.labels import Encoding
-from stages.download.raw import RawSplit
+from stages.download.labels import LabelEncoder
+from stages.download.raw import RawWriter
 from stages.download.slices import Slice, refuse_overlaps, resolve, source_splits
-from stages.download.sources import Source, Wanted, open_source
-from stages.download.staging import Staged, stage
+from stages.download.source import Source, SourceColumns, open_source
+from stages.download.staging import StagedSplit, stage_split
 from tuneline.errors import DataError
 from tuneline.files import replace_directory, write_json
 from tuneline.params import Params
@@ -26,92 +26,92 @@ STAGING = "staging"
 
 
 def download(params: Params, source: Source, folder: Path) -> dict[str, int]:
-    """Reads every split of the source that is needed, once, and writes the splits of the line.
+    """Read every required split of the source once, and write the splits of the pipeline.
 
     Args:
         params: All parameters.
-        source: Where rows come from.
-        folder: An empty folder; three Parquet files and ``source.json`` are left in it.
+        source: The source of the rows.
+        folder: An empty folder, for three Parquet files and ``source.json``.
 
     Returns:
         Rows per split.
 
     Raises:
-        DataError: The data cannot be used as it is.
+        DataError: The data cannot be used.
     """
     specs: dict[str, str] = params.data.splits.model_dump()
     staged = read_splits(params, source, specs, folder / STAGING)
     sizes = {name: split.rows for name, split in staged.items()}
     slices = {split: resolve(split, spec, sizes) for split, spec in specs.items()}
     refuse_overlaps(slices)
-    for split in needing_labels(params):
+    for split in labelled_splits(params):
         refuse_unlabelled(split, slices[split], staged)
-    rows, about = write_splits(params, staged, slices, folder)
+    rows, record = write_splits(params, staged, slices, folder)
     shutil.rmtree(folder / STAGING)
-    write_json(folder / "source.json", {"source": params.data.source, **source.provenance(), **about})
+    write_json(folder / "source.json", {"source": params.data.source, **source.provenance(), **record})
     return rows
 
 
-def needing_labels(params: Params) -> list[str]:
-    """The splits that are learned from, chosen by or reported on. Another one may come without labels."""
+def labelled_splits(params: Params) -> list[str]:
+    """Return the splits that need labels: those for training, model selection and the reported metrics."""
     return [split for split in SPLITS if split != "test" or params.evaluate.split == "test"]
 
 
-def read_splits(params: Params, source: Source, specs: Mapping[str, str], staging: Path) -> dict[str, Staged]:
-    """Reads each split of the source that a specification names into ``staging``."""
-    drawn = {split: source_splits(split, spec) for split, spec in specs.items()}
-    labelled = {name for split in needing_labels(params) for name in drawn[split]}
+def read_splits(params: Params, source: Source, specs: Mapping[str, str], staging: Path) -> dict[str, StagedSplit]:
+    """Read each split of the source that a specification names into ``staging``."""
+    sources = {split: source_splits(split, spec) for split, spec in specs.items()}
+    labelled = {name for split in labelled_splits(params) for name in sources[split]}
     staging.mkdir()
-    staged: dict[str, Staged] = {}
-    for name in dict.fromkeys(name for names in drawn.values() for name in names):
-        wanted = wanted_columns(params, label_optional=name not in labelled)
-        staged[name] = stage(source.read(name, wanted), wanted, staging / f"{len(staged)}.parquet")
+    staged: dict[str, StagedSplit] = {}
+    for name in dict.fromkeys(name for names in sources.values() for name in names):
+        columns = source_columns(params, label_optional=name not in labelled)
+        staged[name] = stage_split(source.read(name, columns), columns, staging / f"{len(staged)}.parquet")
         print(f"download: {staged[name].name}: {staged[name].rows:,} rows", flush=True)
     return staged
 
 
-def wanted_columns(params: Params, label_optional: bool = False) -> Wanted:
-    """What ``data`` asks of a source."""
+def source_columns(params: Params, label_optional: bool = False) -> SourceColumns:
+    """Return the columns that section ``data`` names."""
     data = params.data
-    return Wanted(tuple(data.text_columns), data.label_column, data.task == "regression", label_optional)
+    return SourceColumns(tuple(data.text_columns), data.label_column, data.task == "regression", label_optional)
 
 
-def refuse_unlabelled(split: str, slices: Sequence[Slice], staged: Mapping[str, Staged]) -> None:
-    """Sees to it that a split has labels.
+def refuse_unlabelled(split: str, slices: Sequence[Slice], staged: Mapping[str, StagedSplit]) -> None:
+    """Check that a split has labels.
 
     Raises:
-        DataError: It has none: nothing can be learned from it or scored on it.
+        DataError: It has none, so that no model can be trained or evaluated on it.
     """
     for part in slices:
         if not staged[part.source].labelled:
             raise DataError(
-                f"{staged[part.source].name} has no labels (all are -1 or missing), and it is to be the {split} split.",
-                "Published test splits often have none: take another in data.splits, or report on validation (evaluate.split).",
+                f"{staged[part.source].name} has no labels (all are -1 or missing), but the {split} split needs them.",
+                "Published test splits often have none: name another in data.splits, or evaluate on validation (evaluate.split).",
             )
 
 
 def write_splits(
-    params: Params, staged: Mapping[str, Staged], slices: Mapping[str, list[Slice]], folder: Path
+    params: Params, staged: Mapping[str, StagedSplit], slices: Mapping[str, list[Slice]], folder: Path
 ) -> tuple[dict[str, int], dict[str, Any]]:
-    """Writes the three Parquet files.
+    """Write the three Parquet files.
 
     Returns:
-        Rows per split, and what ``source.json`` says about them.
+        Rows per split, and what ``source.json`` records about them.
     """
     data = params.data
     regression = data.task == "regression"
-    encoding = Encoding.numbers() if regression else Encoding.classes(staged, slices["train"], data.label_names)
+    encoder = LabelEncoder.regression() if regression else LabelEncoder.classification(staged, slices["train"], data.label_names)
     rows: dict[str, int] = {}
-    about: dict[str, Any] = {}
+    record: dict[str, Any] = {}
     for position, split in enumerate(SPLITS):
-        writer = RawSplit(wanted_columns(params), encoding, data.drop_incomplete)
+        writer = RawWriter(source_columns(params), encoder, data.drop_incomplete)
         rows[split] = writer.write(split_file(folder, split), staged, slices[split], data.max_rows, params.seed + position)
-        about[split] = {"from": getattr(data.splits, split), "rows": rows[split], "left_out": writer.left_out}
-    return rows, {"splits": about, "label_names": encoding.labels.names}
+        record[split] = {"from": getattr(data.splits, split), "rows": rows[split], "left_out": writer.left_out}
+    return rows, {"splits": record, "label_names": encoder.labels.names}
 
 
 def main() -> dict[str, float]:
-    """Runs the stage on ``params.yaml``."""
+    """Run the stage on ``params.yaml``."""
     params = load_params()
     with replace_directory(RAW) as folder:
         rows = download(params, open_source(params.data, params.seed), folder)

@@ -1,44 +1,38 @@
-"""Arrow tables from Parquet files and from the hub, brought into the shape of a reading."""
+"""Conversion of Arrow tables, from Parquet files and from the hub, to the batches of a source."""
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from stages.download.columns import find_columns
-from stages.download.reading import LABEL, Wanted
-from stages.download.textfile import open_bytes
+from stages.download.source import LABEL, SourceColumns
 from stages.download.values import class_names, is_text, label_values
 from tuneline.errors import DataError
 from tuneline.files.schemas import ROW_GROUP
+from tuneline.readers.parquet import open_parquet, read_batches
 
 
 @dataclass(frozen=True)
-class Columnar:
-    """Turns batches of any source into batches of ``wanted.schema``.
+class ColumnConverter:
+    """Converts Arrow batches to batches of ``SourceColumns.schema``.
 
     Attributes:
         name: The file or data set, for messages.
-        wanted: The columns asked for.
+        columns: The columns to read.
         names: Class names by id, where the source declares them.
     """
 
     name: str
-    wanted: Wanted
+    columns: SourceColumns
     names: tuple[str, ...] | None
 
     def convert(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Converts batch by batch; ``place`` is the row, counted from 1.
+        """Convert batch by batch; ``position`` is the row number, from 1.
 
         Raises:
-            DataError: A column is of no use as text or label; while reading.
+            DataError: A column cannot be used as text or label; while reading.
         """
         first = 1
         for batch in batches:
@@ -46,74 +40,48 @@ class Columnar:
             first += batch.num_rows
 
     def _batch(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
-        has_label = find_columns(batch.schema.names, self.wanted, self.name)
-        columns = [self._text(batch[column], column) for column in self.wanted.text_columns]
-        labels = pa.nulls(batch.num_rows, self.wanted.schema.field(LABEL).type)
+        has_label = self.columns.check(batch.schema.names, self.name)
+        texts = [self._text(batch[column], column) for column in self.columns.text_columns]
+        labels = pa.nulls(batch.num_rows, self.columns.schema.field(LABEL).type)
         if has_label:
-            labels = self._labels(batch[self.wanted.label_column], first)
-        places = pa.array(range(first, first + batch.num_rows), pa.int64())
-        return pa.record_batch([*columns, labels, places], schema=self.wanted.schema)
+            labels = self._labels(batch[self.columns.label_column], first)
+        positions = pa.array(range(first, first + batch.num_rows), pa.int64())
+        return pa.record_batch([*texts, labels, positions], schema=self.columns.schema)
 
     def _text(self, values: pa.Array, column: str) -> pa.Array:
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
         if not is_text(values.type) and not pa.types.is_null(values.type):
-            raise DataError(f"{self.name}: column {column!r} holds {values.type}, not text.", "Take another in data.text_columns.")
+            raise DataError(f"{self.name}: column {column!r} holds {values.type}, not text.", "Name another in data.text_columns.")
         return values.cast(pa.string())
 
     def _labels(self, values: pa.Array, first: int) -> pa.Array:
         def where(row: int) -> str:
-            return f"{self.name}, row {first + row:,}, column {self.wanted.label_column!r}"
+            return f"{self.name}, row {first + row:,}, column {self.columns.label_column!r}"
 
-        if self.names is not None and pa.types.is_integer(values.type) and not self.wanted.regression:
+        if self.names is not None and pa.types.is_integer(values.type) and not self.columns.regression:
             return class_names(values, self.names, where)
-        return label_values(values, self.wanted.regression, where)
+        return label_values(values, self.columns.regression, where)
 
 
-def read_parquet(path: Path, wanted: Wanted) -> tuple[Iterator[pa.RecordBatch], tuple[str, ...] | None]:
-    """Reads a Parquet file, plain or gzip, in batches of ``wanted.schema``.
+def read_parquet(path: Path, columns: SourceColumns) -> tuple[Iterator[pa.RecordBatch], tuple[str, ...] | None]:
+    """Read a Parquet file in batches of ``columns.schema``.
 
     Returns:
-        The batches, and the class names that the datasets library left in the file's schema, if it did.
+        The batches, and the class names that the datasets library stored in the file's schema, if any.
 
     Raises:
-        DataError: It is no Parquet file, or a damaged one; here or while reading.
+        DataError: It is not a Parquet file, or a damaged one; here or while reading.
     """
-    names = _declared_names(_schema(path), wanted.label_column)
-    return Columnar(str(path), wanted, names).convert(_batches(path, wanted)), names
+    with open_parquet(path) as file:
+        names = _declared_names(file.schema_arrow, columns.label_column)
+    return ColumnConverter(str(path), columns, names).convert(_batches(path, columns)), names
 
 
-def _schema(path: Path) -> pa.Schema:
-    with _opened(path) as file:
-        return file.schema_arrow
-
-
-def _batches(path: Path, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    with _opened(path) as file:
-        present = file.schema_arrow.names
-        has_label = find_columns(present, wanted, str(path))
-        yield from file.iter_batches(batch_size=ROW_GROUP, columns=wanted.columns(has_label))
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[pq.ParquetFile]:
-    try:
-        with ExitStack() as stack:
-            whole = path if path.suffix != ".gz" else _unpacked(path, stack.enter_context(tempfile.TemporaryFile()))
-            yield stack.enter_context(pq.ParquetFile(whole))
-    except pa.ArrowException as error:
-        raise DataError(f"{path}: no Parquet file, or a damaged one: {str(error).splitlines()[0]}", "Write it again.") from None
-    except OSError as error:
-        reason = error.strerror or str(error).splitlines()[0]
-        raise DataError(f"{path}: no Parquet file, or a damaged one: {reason}", "Write it again.") from None
-
-
-def _unpacked(path: Path, target: IO[bytes]) -> IO[bytes]:
-    """Parquet is read from its end, which gzip cannot do."""
-    with open_bytes(path) as packed:
-        shutil.copyfileobj(packed, target)
-    target.seek(0)
-    return target
+def _batches(path: Path, columns: SourceColumns) -> Iterator[pa.RecordBatch]:
+    with open_parquet(path) as file:
+        has_label = columns.check(file.schema_arrow.names, str(path))
+        yield from read_batches(file, path, ROW_GROUP, columns.names(has_label))
 
 
 def _declared_names(schema: pa.Schema, column: str) -> tuple[str, ...] | None:

@@ -1,50 +1,57 @@
 """Files under ``data/source/`` as a source: one file per split, named after it."""
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from stages.download.columnar import read_parquet
-from stages.download.columns import listed
-from stages.download.delimited import Dialect, read_delimited
-from stages.download.jsonl import read_jsonl
-from stages.download.reading import Reading, Wanted
+from stages.download.source import LABEL, POSITION, SourceColumns, SourceSplit, batches_of
+from stages.download.values import JsonLabels, label_values
 from tuneline.errors import DataError
 from tuneline.params.data import FilesParams
 from tuneline.paths import SOURCE
+from tuneline.readers.delimited import DelimitedReader, Dialect
+from tuneline.readers.jsonl import read_jsonl
+from tuneline.readers.rows import RowProblem, listed, text_problem
+from tuneline.readers.text import open_text
 
 KINDS = (".csv", ".tsv", ".jsonl", ".parquet")
 ENDINGS = tuple(kind + packed for kind in KINDS for packed in ("", ".gz"))
 
 
 class Files:
-    """A folder with one file per split: ``train.csv``, ``validation.jsonl.gz``, ``test.parquet``, in any mixture."""
+    """A folder with one file per split: ``train.csv``, ``validation.jsonl.gz``, ``test.parquet``, in any combination."""
 
     def __init__(self, path: str | None, params: FilesParams) -> None:
-        """Finds the folder.
+        """Find the folder.
 
         Raises:
-            DataError: It is not there, or not under ``data/source/``.
+            DataError: It does not exist, or is not under ``data/source/``.
         """
         self.folder = _folder(path)
         self.params = params
         self.read_from: dict[str, str] = {}
 
-    def read(self, split: str, wanted: Wanted) -> Reading:
-        """Opens the file of one split.
+    def read(self, split: str, columns: SourceColumns) -> SourceSplit:
+        """Open the file of one split.
 
         Raises:
-            DataError: There is none, or more than one; or what is in it is of no use.
+            DataError: There is no such file, more than one, or one that cannot be used.
         """
         path = self._file(split)
         self.read_from[split] = path.as_posix()
         kind = path.name.removeprefix(split).removesuffix(".gz")
         if kind == ".parquet":
-            batches, names = read_parquet(path, wanted)
-            return Reading(str(path), "row", batches, names)
+            batches, names = read_parquet(path, columns)
+            return SourceSplit(str(path), "row", batches, names)
         if kind == ".jsonl":
-            return Reading(str(path), "line", read_jsonl(path, self.params.encoding, wanted))
-        dialect = Dialect.of(self.params, tabs=kind == ".tsv")
-        return Reading(str(path), "line", read_delimited(path, dialect, wanted))
+            return SourceSplit(str(path), "line", json_batches(path, self.params.encoding, columns))
+        params = self.params
+        dialect = Dialect.default(kind == ".tsv", params.delimiter, params.quoting, params.columns)
+        return SourceSplit(str(path), "line", delimited_batches(path, params.encoding, dialect, columns))
 
     def _file(self, split: str) -> Path:
         found = [path for ending in ENDINGS if (path := self.folder / f"{split}{ending}").is_file()]
@@ -52,18 +59,18 @@ class Files:
             raise DataError(f"{self.folder}: split {split!r} has {len(found)} files: {listed(path.name for path in found)}.", "Keep one.")
         if found:
             return found[0]
-        there = sorted(path.name for path in self.folder.iterdir() if path.is_file() and not path.name.startswith("."))
-        raise DataError(f"{self.folder} has no file for split {split!r}.", self._what_to_do(split, there))
+        present = sorted(path.name for path in self.folder.iterdir() if path.is_file() and not path.name.startswith("."))
+        raise DataError(f"{self.folder} has no file for split {split!r}.", self._hint(split, present))
 
-    def _what_to_do(self, split: str, there: list[str]) -> str:
-        wanted = f"{split}.csv, .tsv, .jsonl or .parquet, plain or .gz, is wanted"
-        other = next((name for name in there if name.partition(".")[0] == split), None)
+    def _hint(self, split: str, present: list[str]) -> str:
+        expected = f"Expected {split}.csv, .tsv, .jsonl or .parquet, plain or .gz"
+        other = next((name for name in present if name.partition(".")[0] == split), None)
         if other is not None:
-            return f"{wanted}; {other} ends in none of these."
-        return f"{wanted}; there {'is ' + listed(there) if there else 'is nothing'}. Rename a file, or name another in data.splits.{split}."
+            return f"{expected}; {other} has another suffix."
+        return f"{expected}; the folder has {listed(present) or 'no files'}. Rename a file, or name another in data.splits.{split}."
 
     def provenance(self) -> dict[str, Any]:
-        """The files that were read; their content is what DVC tracks."""
+        """Return the files that were read; DVC tracks their content."""
         return {"files": self.read_from}
 
 
@@ -72,11 +79,69 @@ def _folder(path: str | None) -> Path:
     folder = given if given.parts[:2] == SOURCE.parts else SOURCE / given
     if given.is_absolute() or ".." in given.parts:
         raise DataError(
-            f"data.path: {path!r} lies outside {SOURCE}/.",
-            f"Put the files under {SOURCE}/: it is what DVC watches, so that changed files run the stage again.",
+            f"data.path: {path!r} is outside {SOURCE}/.",
+            f"Put the files under {SOURCE}/: DVC tracks that folder and reruns the stage when a file in it changes.",
         )
     if not folder.is_dir():
-        there = sorted(entry.name for entry in SOURCE.iterdir() if entry.is_dir()) if SOURCE.is_dir() else []
-        hint = f"Folders there are: {listed(there)}." if there else f"{SOURCE}/ has no folders; leave data.path null for itself."
-        raise DataError(f"data.path: {folder} is no folder.", hint)
+        present = sorted(entry.name for entry in SOURCE.iterdir() if entry.is_dir()) if SOURCE.is_dir() else []
+        hint = f"It can be: {listed(present)}." if present else f"{SOURCE}/ has no folders; set data.path to null to read {SOURCE}/ itself."
+        raise DataError(f"data.path: {folder} is not a folder.", hint)
     return folder
+
+
+def delimited_batches(path: Path, encoding: str, dialect: Dialect, columns: SourceColumns) -> Iterator[pa.RecordBatch]:
+    """Read a CSV or TSV file in batches of ``columns.schema``; ``position`` is the line on which a row starts.
+
+    Raises:
+        DataError: The file or one of its rows cannot be read; while reading.
+    """
+
+    def where(positions: list[int], row: int) -> str:
+        return f"{path}, line {positions[row]:,}, column {columns.label_column!r}"
+
+    as_text = columns.schema.set(columns.schema.get_field_index(LABEL), pa.field(LABEL, pa.string()))
+    for batch in batches_of(_delimited_rows(path, encoding, dialect, columns), as_text):
+        label = label_values(batch[LABEL], columns.regression, partial(where, batch[POSITION].to_pylist()))
+        yield pa.record_batch([*batch.columns[:-2], label, batch[POSITION]], schema=columns.schema)
+
+
+def _delimited_rows(path: Path, encoding: str, dialect: Dialect, columns: SourceColumns) -> Iterator[tuple[Any, ...]]:
+    with open_text(path, encoding) as lines:
+        reader = DelimitedReader(lines, dialect)
+        has_label = columns.check(reader.names, str(path), reader.hint)
+        texts = [reader.names.index(name) for name in columns.text_columns]
+        label = reader.names.index(columns.label_column) if has_label else None
+        for line, fields in reader:
+            if isinstance(fields, RowProblem):
+                raise _error(path, fields)
+            yield (*[fields[text] for text in texts], None if label is None else fields[label], line)
+
+
+def json_batches(path: Path, encoding: str, columns: SourceColumns) -> Iterator[pa.RecordBatch]:
+    """Read a JSON Lines file in batches of ``columns.schema``; ``position`` is the line.
+
+    Raises:
+        DataError: The file or one of its rows cannot be read; while reading.
+    """
+    return batches_of(_json_rows(path, encoding, columns), columns.schema)
+
+
+def _json_rows(path: Path, encoding: str, columns: SourceColumns) -> Iterator[tuple[Any, ...]]:
+    labels = JsonLabels(str(path), columns.label_column, columns.regression)
+    with open_text(path, encoding) as lines:
+        for line, record in read_jsonl(lines):
+            if isinstance(record, RowProblem):
+                raise _error(path, record)
+            where = f"{path}, line {line:,}"
+            has_label = columns.label_column in record
+            if not (has_label or columns.label_optional) or not all(name in record for name in columns.text_columns):
+                columns.check(list(record), where)
+            texts = [record[name] for name in columns.text_columns]
+            for name, text in zip(columns.text_columns, texts, strict=True):
+                if text is not None and (problem := text_problem(text, name)):
+                    raise DataError(f"{where}: {problem}.", "Put text in quotes, correct the escape sequence, or name another column.")
+            yield (*texts, labels.convert(record[columns.label_column], line) if has_label else None, line)
+
+
+def _error(path: Path, problem: RowProblem) -> DataError:
+    return DataError(f"{path}, line {problem.line:,}: {problem.message}.", problem.hint)

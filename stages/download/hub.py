@@ -8,21 +8,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from stages.download.columnar import Columnar
-from stages.download.columns import did_you_mean, find_columns, listed
-from stages.download.reading import Reading, Wanted
+from stages.download.columnar import ColumnConverter
+from stages.download.source import SourceColumns, SourceSplit
 from tuneline.errors import DataError
 from tuneline.files.schemas import ROW_GROUP
+from tuneline.readers.rows import listed, nearest
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_PIN = "Without network, give the commit of a data set that was fetched before (data.revision; it stands in data/raw/source.json)."
+_PIN = "Without network, set data.revision to the commit of a data set that was fetched before; data/raw/source.json records it."
 
 
 class Hub:
     """One configuration of one data set, at one commit. Data only: the datasets library runs no code of the repository."""
 
     def __init__(self, path: str, name: str | None, revision: str | None) -> None:
-        """Finds the commit and fetches the data set, or takes it from the cache.
+        """Find the commit, and fetch the data set or take it from the cache.
 
         Args:
             path: The data set's id, for example ``nyu-mll/glue``.
@@ -30,12 +30,12 @@ class Hub:
             revision: Commit, tag or branch; ``None`` for the main branch.
 
         Raises:
-            DataError: There is no such data set, revision or configuration, or the hub cannot be reached.
+            DataError: The data set, revision or configuration does not exist, or the hub cannot be reached.
         """
         if Path(path).exists():
             raise DataError(f"data.path: {path!r} is a folder here, and data.source is hub.", "For files set data.source to files.")
         self.path, self.name, self.revision = path, name, revision
-        self.called = " ".join(part for part in (path, name) if part)
+        self.label = " ".join(part for part in (path, name) if part)
         self.commit = resolve_commit(path, revision)
         self.data = self._load()
 
@@ -47,46 +47,46 @@ class Hub:
         # Without network the library takes the latest version that it finds in its cache, whatever was asked for.
         files = [Path(file["filename"]) for split in data.values() for file in split.cache_files]
         if not all(self.commit in file.parts for file in files):
-            raise DataError(f"data.revision: commit {self.commit} of {self.called} is not in the cache, and the hub is out of reach.", _PIN)
+            raise DataError(f"data.revision: commit {self.commit} of {self.label} is not in the cache, and the hub is out of reach.", _PIN)
         return data
 
-    def read(self, split: str, wanted: Wanted) -> Reading:
-        """Opens one split.
+    def read(self, split: str, columns: SourceColumns) -> SourceSplit:
+        """Open one split.
 
         Raises:
             DataError: The data set has no such split or column.
         """
         if split not in self.data:
-            problem = f"data.splits: {self.called} has no split {split!r}{did_you_mean(split, self.data)}."
-            raise DataError(problem, f"It has {listed(self.data)}. A part of one will do: 'train[90%:]'.")
-        data, name = self.data[split], f"{self.called}, split {split}"
-        columns = wanted.columns(find_columns(data.column_names, wanted, name))
-        feature = data.features.get(wanted.label_column)
-        names = tuple(feature.names) if hasattr(feature, "names") else None
-        tables = data.select_columns(columns).with_format("arrow").iter(batch_size=ROW_GROUP)
-        return Reading(name, "row", Columnar(name, wanted, names).convert(_batches(tables)), names)
+            problem = f"data.splits: {self.label} has no split {split!r}{nearest(split, self.data)}."
+            raise DataError(problem, f"It has {listed(self.data)}. Slices are allowed: 'train[90%:]'.")
+        data, name = self.data[split], f"{self.label}, split {split}"
+        names = columns.names(columns.check(data.column_names, name))
+        feature = data.features.get(columns.label_column)
+        classes = tuple(feature.names) if hasattr(feature, "names") else None
+        tables = data.select_columns(names).with_format("arrow").iter(batch_size=ROW_GROUP)
+        return SourceSplit(name, "row", ColumnConverter(name, columns, classes).convert(_batches(tables)), classes)
 
     def provenance(self) -> dict[str, Any]:
-        """The data set and the commit that was read."""
+        """Return the data set and the commit that was read."""
         return {"path": self.path, "name": self.name, "revision": self.revision, "commit": self.commit}
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Puts the datasets library's errors in terms of the parameters."""
+        """Replace errors of the datasets library by errors that name the parameters."""
         from datasets.exceptions import DatasetsError
 
         try:
             yield
         except ConnectionError as error:
-            raise DataError(f"data.path: {self.called} cannot be fetched: {error}", _PIN) from None
+            raise DataError(f"data.path: {self.label} cannot be fetched: {error}", _PIN) from None
         except pa.ArrowException as error:
-            raise DataError(f"data.path: {self.called} cannot be read: {error}") from None
+            raise DataError(f"data.path: {self.label} cannot be read: {error}") from None
         except ValueError as error:  # an unknown or missing configuration
-            raise DataError(f"data.name: {self.called}: {error}") from None
+            raise DataError(f"data.name: {self.label}: {error}") from None
         except RuntimeError as error:  # a loading script
-            raise DataError(f"data.path: {self.called}: {error}.", "Take a copy of the data set in Parquet.") from None
+            raise DataError(f"data.path: {self.label}: {error}.", "Use a copy of the data set in Parquet.") from None
         except (DatasetsError, OSError) as error:
-            raise DataError(f"data.path: {self.called} cannot be read: {error}") from None
+            raise DataError(f"data.path: {self.label} cannot be read: {error}") from None
 
 
 def _batches(tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
@@ -95,10 +95,10 @@ def _batches(tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
 
 
 def resolve_commit(path: str, revision: str | None) -> str:
-    """The commit that a revision stands for now. A commit stands for itself, without asking the hub.
+    """Return the commit that a revision points to now. A commit hash is returned without asking the hub.
 
     Raises:
-        DataError: There is no such data set or revision, or the hub cannot be reached.
+        DataError: The data set or revision does not exist, or the hub cannot be reached.
     """
     if revision is not None and _COMMIT.fullmatch(revision):
         return revision
@@ -114,9 +114,9 @@ def resolve_commit(path: str, revision: str | None) -> str:
             f"data.path: access to {path} must be granted first.", "Ask on its page, then log in with `hf auth login`."
         ) from None
     except errors.RepositoryNotFoundError:
-        hint = "See that the id is written as on its page ('nyu-mll/glue'); for a private one log in with `hf auth login`."
+        hint = "Check the id on its page ('nyu-mll/glue'); for a private one log in with `hf auth login`."
         raise DataError(f"data.path: the hub has no data set {path!r}.", hint) from None
     except errors.HFValidationError as error:
-        raise DataError(f"data.path: {path!r} is no id of a data set: {error}", "It looks like 'nyu-mll/glue'.") from None
+        raise DataError(f"data.path: {path!r} is not the id of a data set: {error}", "It looks like 'nyu-mll/glue'.") from None
     except (OSError, httpx.HTTPError) as error:
         raise DataError(f"data.path: the hub cannot be asked for {path}: {str(error).splitlines()[0]}", _PIN) from None

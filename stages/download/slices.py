@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tuneline.errors import DataError
 
 SYNTAX = "https://huggingface.co/docs/datasets/loading#slice-splits"
-_HINT = f"Write 'train', 'train[:90%]', 'train[100:200]' or a sum of such: {SYNTAX}"
+_HINT = f"Write 'train', 'train[:90%]', 'train[100:200]' or a sum of slices: {SYNTAX}"
 _NAME = re.compile(r"\w+(\.\w+)*", re.ASCII)
 
 
@@ -21,14 +21,14 @@ class Slice(NamedTuple):
 
 
 def source_splits(split: str, spec: str) -> list[str]:
-    """Names of the source's splits that a specification draws from.
+    """Return the names of the source's splits that a specification uses.
 
     Args:
-        split: The split of the line, for messages.
+        split: The split of the pipeline, for messages.
         spec: For example ``train[:90%]``.
 
     Raises:
-        DataError: It is not written in the slice syntax.
+        DataError: The specification is not in the slice syntax.
     """
     if _NAME.fullmatch(spec):
         return [spec]
@@ -37,15 +37,15 @@ def source_splits(split: str, spec: str) -> list[str]:
 
 
 def resolve(split: str, spec: str, rows: Mapping[str, int]) -> list[Slice]:
-    """Turns a specification into row numbers.
+    """Resolve a specification to row numbers.
 
     Args:
-        split: The split of the line, for messages.
+        split: The split of the pipeline, for messages.
         spec: For example ``train[:90%]``.
         rows: Number of rows of each of the source's splits.
 
     Raises:
-        DataError: It selects no row.
+        DataError: It selects no rows.
     """
     if _NAME.fullmatch(spec):
         slices = [Slice(spec, 0, rows[spec])]
@@ -57,7 +57,7 @@ def resolve(split: str, spec: str, rows: Mapping[str, int]) -> list[Slice]:
         slices = [Slice(part.splitname, part.from_, part.to) for part in absolute if part.from_ < part.to]
     if not any(part.stop > part.start for part in slices):
         sizes = ", ".join(f"{name!r} has {rows[name]:,}" for name in source_splits(split, spec))
-        raise DataError(f"data.splits.{split}: {spec!r} selects no row.", f"Rows there are: {sizes}.")
+        raise DataError(f"data.splits.{split}: {spec!r} selects no rows.", f"Available rows: {sizes}.")
     return slices
 
 
@@ -67,20 +67,20 @@ def _instruction(split: str, spec: str):  # type: ignore[no-untyped-def]  # noqa
     try:
         return ReadInstruction.from_spec(spec)
     except ValueError as error:
-        raise DataError(f"data.splits.{split}: {spec!r} is no slice: {error}", _HINT) from None
+        raise DataError(f"data.splits.{split}: {spec!r} is not a slice: {error}", _HINT) from None
 
 
 def refuse_overlaps(slices: Mapping[str, list[Slice]]) -> None:
-    """Sees to it that no row stands in two splits: a model tested on what it learned from looks better than it is.
+    """Check that no row is in two splits: evaluating on training rows overestimates the model.
 
     Raises:
-        DataError: A row would; the message names the first such rows.
+        DataError: Two splits overlap; the message names the first such rows.
     """
     for (one, parts), (other, others) in combinations(slices.items(), 2):
         for source, start, stop in _shared(parts, others):
             raise DataError(
-                f"data.splits: rows {start:,} to {stop - 1:,} of {source!r} would stand in {one} and in {other}.",
-                f"Cut them apart, for example {one}: '{source}[:90%]', {other}: '{source}[90%:]'.",
+                f"data.splits: rows {start:,} to {stop - 1:,} of {source!r} would be in both {one} and {other}.",
+                f"Separate them, for example {one}: '{source}[:90%]', {other}: '{source}[90%:]'.",
             )
 
 

@@ -1,4 +1,4 @@
-"""Every split of the source is read once and kept aside as Parquet: slices need its length, labels their names, before rows are written."""
+"""Temporary Parquet copies of the source's splits: row counts and label names must be known before the first row is written."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,27 +8,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from stages.download.reading import LABEL, Reading, Wanted, rebatch
 from stages.download.slices import Slice
+from stages.download.source import LABEL, SourceColumns, SourceSplit, rebatch
 from tuneline.errors import DataError
 from tuneline.files.schemas import ROW_GROUP, UNLABELLED, write_batches
 
 INDEX = "idx"
 SHOWN = 1_000_000
-"""Rows after which a long file shows that it is being read."""
+"""Rows between two progress messages."""
 
 
 @dataclass(frozen=True)
-class Staged:
-    """One split of the source, read to its end.
+class StagedSplit:
+    """A split of the source as a temporary Parquet file.
 
     Attributes:
-        name: What messages call it.
-        unit: What its places count: ``line`` or ``row``.
-        label_names: Class names in the order of their ids, where the source knows them.
-        path: The Parquet file: ``Wanted.schema`` and ``idx``, the number of the row.
-        rows: How many it has.
-        labelled: Whether it has labels: any that is neither null nor -1.
+        name: Its file, or its data set and split, for messages.
+        unit: What ``position`` counts: ``line`` or ``row``.
+        label_names: Class names in the order of their ids, where the source declares them.
+        path: The Parquet file: ``SourceColumns.schema`` and ``idx``, the row number from 0.
+        rows: Number of rows.
+        labelled: True if any label is neither null nor -1.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Staged:
     labelled: bool
 
     def batches(self, part: Slice) -> Iterator[pa.RecordBatch]:
-        """Rows of a slice. Reads only the row groups it needs."""
+        """Yield the rows of a slice. Only the row groups that contain them are read."""
         with pq.ParquetFile(self.path) as file:
             for group in range(part.start // ROW_GROUP, -(-part.stop // ROW_GROUP)):
                 first = group * ROW_GROUP
@@ -48,35 +48,35 @@ class Staged:
                 yield from table.slice(start, stop - start).to_batches()
 
 
-def stage(reading: Reading, wanted: Wanted, path: Path) -> Staged:
-    """Reads a split to its end.
+def stage_split(split: SourceSplit, columns: SourceColumns, path: Path) -> StagedSplit:
+    """Copy a split of the source to a Parquet file.
 
     Raises:
-        DataError: It has no row, or the source cannot be read on.
+        DataError: It has no rows, or cannot be read.
     """
-    schema = wanted.schema.append(pa.field(INDEX, pa.int64(), nullable=False))
-    seen = _Seen(reading.name)
-    rows = write_batches(path, schema, rebatch(seen.counted(reading.batches, schema), schema))
+    schema = columns.schema.append(pa.field(INDEX, pa.int64(), nullable=False))
+    progress = _Progress(split.name)
+    rows = write_batches(path, schema, rebatch(progress.indexed(split.batches, schema), schema))
     if rows == 0:
-        raise DataError(f"{reading.name} has no rows.", "Give it some, or take another split in data.splits.")
-    return Staged(reading.name, reading.unit, reading.label_names, path, rows, seen.label)
+        raise DataError(f"{split.name} has no rows.", "Add rows, or name another split in data.splits.")
+    return StagedSplit(split.name, split.unit, split.label_names, path, rows, progress.labelled)
 
 
-class _Seen:
-    """What is noticed while rows pass."""
+class _Progress:
+    """Numbers the rows, prints progress, and notes whether there are labels."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.rows = 0
-        self.label = False
+        self.labelled = False
 
-    def counted(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def indexed(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             index = pa.array(range(self.rows, self.rows + batch.num_rows), pa.int64())
             if (self.rows + batch.num_rows) // SHOWN > self.rows // SHOWN:
                 print(f"download: {self.name}: {self.rows + batch.num_rows:,} rows so far", flush=True)
             self.rows += batch.num_rows
-            self.label = self.label or _any_label(batch[LABEL])
+            self.labelled = self.labelled or _any_label(batch[LABEL])
             yield pa.record_batch([*batch.columns, index], schema=schema)
 
 

@@ -20,10 +20,10 @@ from stages.train.session import Outcome, train
 from tuneline.files import write_metrics
 from tuneline.params.loading import load_params
 from tuneline.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER
-from tuneline.stage import Figures, run_stage
+from tuneline.stage import Measurements, run_stage
 
 
-def main() -> Figures:
+def main() -> Measurements:
     """Trains, and publishes what came out; goes on where an earlier start of the same run was interrupted.
 
     Raises:

@@ -11,18 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-NARROWEST = {
-    "bert": "attention.output",
-    "camembert": "attention.output",
-    "deberta-v2": "attention.output",
-    "distilbert": "sa_layer_norm",
-    "electra": "attention.output",
-    "mpnet": "attention.LayerNorm",
-    "roberta": "attention.output",
-    "xlm-roberta": "attention.output",
-}
-"""By kind of model: the module of a layer that comes right behind attention, takes only tensors ``[rows, tokens, width]``, and
-treats every token by itself, as everything behind it does. Tests hold each kind against its whole layer."""
+from tuneline.architectures import architecture_of
 
 
 def keep_first_token(model: PreTrainedModel) -> bool:
@@ -37,11 +26,11 @@ def keep_first_token(model: PreTrainedModel) -> bool:
         Whether it was done. It is not where all layers are the same one (ALBERT), or where only one is there, behind which
         DeBERTa has a convolution.
     """
-    place = NARROWEST.get(model.config.model_type)
+    module = architecture_of(model.config.to_dict()).after_attention
     layers = max((module for module in model.base_model.modules() if isinstance(module, nn.ModuleList)), key=len, default=nn.ModuleList())
-    if place is None or len(layers) < 2:
+    if module is None or len(layers) < 2:
         return False
-    layers[-1].get_submodule(place).register_forward_pre_hook(_first_tokens)
+    layers[-1].get_submodule(module).register_forward_pre_hook(_first_tokens)
     return True
 
 

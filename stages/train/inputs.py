@@ -7,15 +7,14 @@ from pathlib import Path
 import numpy as np
 from transformers import AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
 
+from tuneline.architectures import token_limit
 from tuneline.batches import TokenizedSplit
 from tuneline.errors import DataError, ParamsError
 from tuneline.files.schemas import UNLABELLED, LabelSchema
+from tuneline.metrics import metrics_for, task_of
 from tuneline.params import TrainParams
 from tuneline.paths import TOKENIZED, TOKENIZER, split_file
 from tuneline.stage import require
-
-METRICS = {True: ("pearson", "spearmanr", "mse", "loss"), False: ("accuracy", "f1", "matthews_correlation", "loss")}
-"""Names of validation metrics, for a regression and for classes."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def check_metric(params: TrainParams, labels: LabelSchema) -> None:
     Raises:
         ParamsError: Something is of the other task, or names a class that is not there.
     """
-    known = METRICS[labels.is_regression]
+    known = [metric.name for metric in metrics_for(task_of(labels)) if metric.validated]
     task = "a regression" if labels.is_regression else "a classification"
     if params.metric not in known:
         raise ParamsError(f"train.metric: {params.metric!r} is no metric of {task}.", f"Choose one of {', '.join(known)}.")
@@ -97,13 +96,11 @@ def check_fit(inputs: Inputs, config: PretrainedConfig) -> None:
     """
     for split in (inputs.train, inputs.validation):
         longest, highest = int(split.lengths.max()), int(split.values["input_ids"].max())
-        # RoBERTa and its kin count positions from the padding id on.
-        room = getattr(config, "max_position_embeddings", None)
-        if room and "roberta" in config.model_type:
-            room -= config.pad_token_id + 1
-        if room and longest > room:
+        positions = getattr(config, "max_position_embeddings", None)  # GPT-2's configuration stores it by another name
+        limit = token_limit({**config.to_dict(), "max_position_embeddings": positions})
+        if limit is not None and longest > limit:
             raise ParamsError(
-                f"model: it has {room} positions, and the data has a row of {longest} tokens.", f"Set tokenize.max_length to {room}."
+                f"model: it has {limit} positions, and the data has a row of {longest} tokens.", f"Set tokenize.max_length to {limit}."
             )
         if highest >= config.vocab_size:
             raise ParamsError(

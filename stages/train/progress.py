@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
-LOWER_IS_BETTER = ("loss", "mse")
+from tuneline.metrics import METRIC_TABLE
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Progress:
             name: The metric's name, which says whether more or less of it is better.
             min_gain: See ``train.early_stopping``.
         """
-        sign = -1 if name in LOWER_IS_BETTER else 1
+        sign = 1 if METRIC_TABLE[name].greater_is_better else -1
         gain = math.inf if self.best is None else sign * (metric - self.best.metric)
         self.evaluated.append(Evaluation(self.step, loss, metric))
         self.stale = 0 if gain > min_gain else self.stale + 1

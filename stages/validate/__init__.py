@@ -1,1 +1,1 @@
-"""The stage ``validate``: stops the line before anything is trained on bad data, and says why."""
+"""Stage ``validate``: check the data before training, and stop the pipeline if it must not be trained on."""

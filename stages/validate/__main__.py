@@ -1,10 +1,10 @@
-"""Stops the line before anything is trained on bad data, and says why.
+"""Stage ``validate``: check the data before training, and stop the pipeline if it must not be trained on.
 
-Reads ``data/raw``, ``data/tokenized`` and, when there is one, ``data/reference/profile.json``: what the data of the promoted model
-looked like. Derives scalar columns from the splits, and has Great Expectations judge them. Writes ``reports/checks/``
-(``index.html`` for people, ``checks.json`` for machines, ``profile.json`` for the next promotion) and ``metrics/validate.json``.
-When a check of severity ``error`` fails, or any check crashes, the stage ends with exit code 1 after the report is written, and
-without ``reports/checks/passed``, which training waits for. docs/data-checks.md explains every check.
+Reads ``data/raw``, ``data/tokenized`` and, if it exists, ``data/reference/profile.json``, the profile of the promoted model's data.
+Derives scalar columns from the splits and checks them with Great Expectations. Writes ``reports/checks/`` (``index.html`` for people,
+``checks.json`` for machines, ``profile.json`` for the next promotion) and ``metrics/validate.json``. If a check of severity ``error``
+fails, or any check crashes, the stage ends with exit code 1 after the report is written, and does not write ``reports/checks/passed``,
+which training depends on. docs/data-checks.md explains every check.
 """
 
 from typing import TYPE_CHECKING
@@ -16,48 +16,48 @@ from tuneline.paths import CHECKS, METRICS, RAW, REFERENCE_PROFILE, SPLITS, TOKE
 from tuneline.stage import require, run_stage
 
 if TYPE_CHECKING:
-    from stages.validate.report.verdict import Verdict
+    from stages.validate.results import CheckResults
 
 
 def main() -> dict[str, float]:
-    """Checks the data, writes the report, and only then complains."""
+    """Check the data, write the report, and then fail if there are errors."""
     params = load_params()
     for split in SPLITS:
         require(split_file(RAW, split), "download")
         require(split_file(TOKENIZED, split), "tokenize")
 
-    from stages.validate.checking import check  # Great Expectations takes seconds to import
-    from stages.validate.gathering import Places
-    from stages.validate.profile import Profile
-    from stages.validate.report.writing import write_report
+    from stages.validate.profile import Profile  # importing Great Expectations takes seconds
+    from stages.validate.report import write_report
+    from stages.validate.results import check_tables
+    from stages.validate.tables import DataFolders, derive_tables
 
     promoted = Profile.read(REFERENCE_PROFILE) if REFERENCE_PROFILE.exists() else None
     metrics = METRICS / "validate.json"
     metrics.unlink(missing_ok=True)
-    checked = check(params, Places(RAW, TOKENIZED), promoted)
+    results = check_tables(derive_tables(params, DataFolders(RAW, TOKENIZED), promoted))
     with replace_directory(CHECKS) as folder:
-        write_report(folder, checked.verdict, checked.results, checked.profile)
-    stop(checked.verdict)
-    write_metrics(metrics, {**checked.verdict.figures, "warnings": len(checked.verdict.warnings)})
-    return {"expectations": len(checked.verdict.findings), "warnings": len(checked.verdict.warnings)}
+        write_report(folder, results)
+    stop_on_errors(results)
+    write_metrics(metrics, {**results.metrics, "warnings": len(results.warnings)})
+    return {"expectations": len(results.results), "warnings": len(results.warnings)}
 
 
-def stop(verdict: "Verdict") -> None:
-    """Ends the stage when the data may not be trained on.
+def stop_on_errors(results: "CheckResults") -> None:
+    """Print warnings, and raise if there are errors.
 
     Raises:
-        GateError: It may not; the message names each check and split, and where the report is.
+        GateError: A check of severity ``error`` failed or a check crashed. The message names each check and split, and the report.
     """
-    for finding in verdict.warnings:
-        print(f"validate: warning: {finding.outcome.check}, {finding.outcome.table.split}: {finding.found}; allowed: {finding.allowed}.")
-    if verdict.errors:
-        said = [
-            f"{finding.outcome.check}, {finding.outcome.table.split}: {finding.found}"
-            + ("; the check itself crashed." if finding.status == "crashed" else f"; allowed: {finding.allowed}.")
-            for finding in verdict.errors
+    for warning in results.warnings:
+        print(f"validate: warning: {warning.check.key}, {warning.split}: {warning.found}; allowed: {warning.allowed}.")
+    if results.errors:
+        messages = [
+            f"{error.check.key}, {error.split}: {error.found}"
+            + ("; the check itself crashed." if error.status == "crashed" else f"; allowed: {error.allowed}.")
+            for error in results.errors
         ]
-        count = f"{len(said)} check{'s' * (len(said) > 1)} failed"
-        raise GateError("\n  ".join([f"{count}; nothing is trained on this data.", *said]), f"{CHECKS / 'index.html'} shows the rows.")
+        count = f"{len(messages)} check{'s' * (len(messages) > 1)} failed"
+        raise GateError("\n  ".join([f"{count}; nothing is trained on this data.", *messages]), f"{CHECKS / 'index.html'} shows the rows.")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""How far two distributions are from each other, and how far chance alone would put them.
+"""Distances between two distributions, and their significance.
 
-Population stability index: sum over bins of (p - q) ln(p / q). Below 0.1 nothing moved, from 0.25 on much did, by custom. Under no
-change its expectation is (bins - 1)(1/n + 1/m), and PSI / (1/n + 1/m) follows a chi-squared distribution with bins - 1 degrees
-of freedom (Yurdakul and Naranjo, "Statistical properties of the population stability index", 2020): small samples reach 0.25
-by chance. Kolmogorov-Smirnov: the largest distance of the two cumulative distributions, with its asymptotic significance.
+Population stability index (PSI): sum over bins of (p - q) ln(p / q). By convention below 0.1 is no change, and 0.25 or more a large
+one. Without a change its expectation is (bins - 1)(1/n + 1/m), and PSI / (1/n + 1/m) follows a chi-squared distribution with
+bins - 1 degrees of freedom (Yurdakul and Naranjo, "Statistical properties of the population stability index", 2020), so small
+samples often reach 0.25 by chance. Kolmogorov-Smirnov: the largest distance of the two cumulative distributions, with its
+asymptotic p-value.
 """
 
 from dataclasses import dataclass
@@ -12,9 +13,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-LEVELS = 100
-"""Percentiles that a distribution of numbers is cut at."""
+QUANTILES = 100
+"""Percentiles at which a distribution of numbers is binned."""
 PSI_BINS = 10
+FENCE = 3.0
+"""Interquartile ranges beyond the quartiles from which a length is an outlier: Tukey's "far out", on logarithms of lengths."""
+MIN_RANGE = np.log(1.5)
+"""Lower bound of the interquartile range, so that a split of almost equal lengths does not have outliers everywhere."""
 
 Numbers = NDArray[np.integer] | NDArray[np.floating]
 Counts = NDArray[np.int64]
@@ -22,11 +27,11 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Distribution:
-    """Numbers, counted in bins.
+    """A histogram.
 
     Attributes:
-        edges: Ascending; bin ``i`` holds what is above edge ``i - 1`` and not above edge ``i``.
-        counts: One more than edges.
+        edges: Ascending; bin ``i`` holds values above edge ``i - 1``, up to and including edge ``i``.
+        counts: Values per bin, one more than edges.
     """
 
     edges: tuple[float, ...]
@@ -34,41 +39,41 @@ class Distribution:
 
     @classmethod
     def of_numbers(cls, values: Numbers) -> Self:
-        """Cuts numbers at their percentiles."""
-        levels = np.linspace(0, 1, LEVELS + 1)[1:-1]
+        """Bin numbers at their percentiles."""
+        levels = np.linspace(0, 1, QUANTILES + 1)[1:-1]
         edges = np.unique(np.quantile(values, levels, method="inverted_cdf")) if len(values) else np.empty(0)
-        return cls(tuple(float(edge) for edge in edges), tuple(binned(values, edges).tolist()))
+        return cls(tuple(float(edge) for edge in edges), tuple(bin_counts(values, edges).tolist()))
 
     @classmethod
     def of_classes(cls, ids: NDArray[np.integer], classes: int) -> Self:
-        """Counts class ids."""
+        """Count class ids, one bin per class."""
         edges = np.arange(classes - 1)
-        return cls(tuple(float(edge) for edge in edges), tuple(binned(ids, edges).tolist()))
+        return cls(tuple(float(edge) for edge in edges), tuple(bin_counts(ids, edges).tolist()))
 
 
-def binned(values: Numbers, edges: Numbers) -> Counts:
-    """Counts ``values`` in the bins between ``edges``; of shape ``[len(edges) + 1]``."""
+def bin_counts(values: Numbers, edges: Numbers) -> Counts:
+    """Count ``values`` in the bins between ``edges``; of shape ``(len(edges) + 1,)``."""
     return np.bincount(np.searchsorted(edges, values, side="left"), minlength=len(edges) + 1)
 
 
-def coarse(counts: Counts, reference: Counts) -> tuple[Counts, Counts]:
-    """Joins neighbouring bins until at most ``PSI_BINS`` are left, as even in the reference as whole bins allow."""
+def merge_bins(counts: Counts, reference: Counts) -> tuple[Counts, Counts]:
+    """Merge neighbouring bins of both until at most ``PSI_BINS`` are left, as even in the reference as whole bins allow."""
     if len(reference) <= PSI_BINS:
         return counts, reference
     middle = np.cumsum(reference) - reference / 2
-    group = np.minimum(middle * PSI_BINS // max(reference.sum(), 1), PSI_BINS - 1).astype(np.int64)
-    _, starts = np.unique(group, return_index=True)
+    merged = np.minimum(middle * PSI_BINS // max(reference.sum(), 1), PSI_BINS - 1).astype(np.int64)
+    _, starts = np.unique(merged, return_index=True)
     return np.add.reduceat(counts, starts), np.add.reduceat(reference, starts)
 
 
 def stability_index(counts: Counts, reference: Counts) -> float:
-    """Population stability index; half a row is added to every bin, so that an empty one is no infinity."""
-    shares, expected = ((bins + 0.5) / (bins.sum() + 0.5 * len(bins)) for bins in (counts, reference))
-    return float(np.sum((shares - expected) * np.log(shares / expected)))
+    """Return the population stability index. Half a row is added to every bin, so that an empty bin does not make it infinite."""
+    p, q = ((bins + 0.5) / (bins.sum() + 0.5 * len(bins)) for bins in (counts, reference))
+    return float(np.sum((p - q) * np.log(p / q)))
 
 
-def stability_chance(index: float, counts: Counts, reference: Counts) -> float:
-    """How often chance alone makes the index as large: p of the chi-squared test of Yurdakul and Naranjo."""
+def stability_p_value(index: float, counts: Counts, reference: Counts) -> float:
+    """Return the p-value of a population stability index: the chi-squared test of Yurdakul and Naranjo."""
     from scipy.stats import chi2
 
     scale = 1 / max(counts.sum(), 1) + 1 / max(reference.sum(), 1)
@@ -76,14 +81,26 @@ def stability_chance(index: float, counts: Counts, reference: Counts) -> float:
 
 
 def ks_distance(counts: Counts, reference: Counts) -> float:
-    """Largest distance of the cumulative distributions, over the edges of the bins."""
-    here, there = (np.cumsum(bins) / max(bins.sum(), 1) for bins in (counts, reference))
-    return float(np.abs(here - there).max(initial=0.0))
+    """Return the largest distance of the cumulative distributions at the edges of the bins."""
+    ours, theirs = (np.cumsum(bins) / max(bins.sum(), 1) for bins in (counts, reference))
+    return float(np.abs(ours - theirs).max(initial=0.0))
 
 
-def ks_chance(distance: float, counts: Counts, reference: Counts) -> float:
-    """How often chance alone makes the distance as large: asymptotic p of the two-sample test."""
+def ks_p_value(distance: float, counts: Counts, reference: Counts) -> float:
+    """Return the asymptotic p-value of the two-sample Kolmogorov-Smirnov test."""
     from scipy.stats import kstwobign
 
     rows, others = counts.sum(), reference.sum()
     return float(kstwobign.sf(distance * np.sqrt(rows * others / max(rows + others, 1))))
+
+
+def length_limits(characters: Distribution) -> tuple[float, float] | None:
+    """Return the shortest and the longest length in characters that is not an outlier; ``None`` for a distribution of no rows."""
+    counts = np.array(characters.counts)
+    if not characters.edges:
+        return None
+    cumulative = np.cumsum(counts)[:-1] / counts.sum()
+    edges = np.log1p(np.array(characters.edges))
+    lower, upper = (edges[min(np.searchsorted(cumulative, level), len(edges) - 1)] for level in (0.25, 0.75))
+    reach = FENCE * max(upper - lower, MIN_RANGE)
+    return float(max(np.expm1(lower - reach), 0.0)), float(np.expm1(upper + reach))

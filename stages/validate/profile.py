@@ -1,4 +1,4 @@
-"""What data looked like, small enough to keep in git: rows, labels, lengths, and the commonest words by hash."""
+"""A profile of the data that is small enough for git: rows, labels, lengths, and hashes of the most common words."""
 
 import json
 from collections.abc import Mapping
@@ -20,49 +20,49 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class SplitProfile:
-    """One split.
+    """Profile of one split.
 
     Attributes:
-        rows: Rows.
-        labels: Rows per class id, or the distribution of numbers; ``None`` for a split without labels.
-        characters: The distribution of the rows' lengths in characters.
-        words: Hashes of the ``WORDS`` commonest words.
-        known: The share of all its words' occurrences that those make up.
+        rows: Number of rows.
+        labels: Rows per class id, or the distribution of regression targets; ``None`` for a split without labels.
+        characters: Distribution of the rows' lengths in characters.
+        words: Hashes of the ``WORDS`` most common words.
+        coverage: Fraction of the occurrences of all words that these make up.
     """
 
     rows: int
     labels: Distribution | None
     characters: Distribution
     words: Keys
-    known: float
+    coverage: float
 
     @classmethod
     def of(cls, split: RawSplit, labels: LabelSchema) -> Self:
-        """Profiles one raw split."""
-        words = split.lexicon.most_common(WORDS)
+        """Profile one raw split."""
+        words = split.vocabulary.most_common(WORDS)
         return cls(
             rows=len(split.frame),
             labels=label_distribution(split, labels) if split.is_labelled else None,
             characters=Distribution.of_numbers(split.frame["characters"].to_numpy()),
             words=words,
-            known=split.lexicon.share_in(words),
+            coverage=split.vocabulary.coverage(words),
         )
 
 
 @dataclass(frozen=True)
 class Profile:
-    """All splits of one version of the data.
+    """Profile of all splits of one version of the data.
 
     Attributes:
-        names: Class names; ``None`` for a regression.
-        splits: By name.
+        names: Class names; ``None`` for regression.
+        splits: Profiles by name of the split.
     """
 
     names: tuple[str, ...] | None
     splits: Mapping[str, SplitProfile]
 
     def to_json(self) -> dict[str, Any]:
-        """As it is written to ``profile.json``."""
+        """Return the content of ``profile.json``."""
         return {
             "version": VERSION,
             "labels": None if self.names is None else list(self.names),
@@ -70,21 +70,28 @@ class Profile:
         }
 
     def labels_as(self, labels: LabelSchema, split: str) -> Distribution | None:
-        """How labels of a split were spread, by today's ids; ``None`` when it had none or the task was another.
+        """Return the label distribution of a split by the class ids of another schema.
 
-        Classes that there are no more share a last bin, which is empty today.
+        Classes that the other schema lacks are counted in one more bin.
+
+        Args:
+            labels: The label schema whose ids are used.
+            split: Name of the split.
+
+        Returns:
+            The distribution; ``None`` if the split had no labels or one of the two schemas is for regression only.
         """
         before = self.splits[split].labels
         if before is None or self.names is None or labels.names is None:
             return before if self.names == labels.names else None
         counts = dict(zip(self.names, before.counts, strict=False))
-        known = [counts.pop(name, 0) for name in labels.names]
-        gone = [sum(counts.values())] if counts else []
-        return Distribution(tuple(float(edge) for edge in range(len(known) - 1 + len(gone))), (*known, *gone))
+        current = [counts.pop(name, 0) for name in labels.names]
+        removed = [sum(counts.values())] if counts else []
+        return Distribution(tuple(float(edge) for edge in range(len(current) - 1 + len(removed))), (*current, *removed))
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads the profile of promoted data.
+        """Read a profile.
 
         Raises:
             DataError: The file was not written by this version of the stage.
@@ -97,11 +104,11 @@ class Profile:
             return cls(names, {name: _from_json(split) for name, split in values["splits"].items()})
         except (KeyError, TypeError, ValueError) as error:
             hint = "Fetch it again (`python -m flows.promotion.reference`), or remove the file."
-            raise DataError(f"{path} is no profile that this version reads: {error}.", hint) from None
+            raise DataError(f"{path} is not a profile that this version can read: {error}.", hint) from None
 
 
 def label_distribution(split: RawSplit, labels: LabelSchema) -> Distribution:
-    """How labels are spread: over classes, or over percentiles of numbers."""
+    """Return the distribution of a split's labels: per class, or binned at percentiles for regression."""
     if labels.names is None:
         return Distribution.of_numbers(split.labels.astype(np.float64))
     return Distribution.of_classes(split.labels.astype(np.int64), len(labels.names))
@@ -114,7 +121,7 @@ def _to_json(split: SplitProfile) -> dict[str, Any]:
         "characters": _distribution_to_json(split.characters),
         "words": {
             "hashes": [f"{value:016x}" for value in split.words.tolist()],
-            "known": round(split.known, 6),
+            "known": round(split.coverage, 6),
         },
     }
 
@@ -130,12 +137,12 @@ def _from_json(values: Mapping[str, Any]) -> SplitProfile:
         labels=None if values["labels"] is None else _distribution_from_json(values["labels"]),
         characters=_distribution_from_json(values["characters"]),
         words=np.array([int(value, 16) for value in words["hashes"]], dtype=np.uint64),
-        known=float(words["known"]),
+        coverage=float(words["known"]),
     )
 
 
 def _distribution_from_json(values: Mapping[str, Any]) -> Distribution:
     edges, counts = tuple(map(float, values["edges"])), tuple(map(int, values["counts"]))
     if len(counts) != len(edges) + 1:
-        raise ValueError("a distribution has as many counts as edges and one more")
+        raise ValueError(f"a distribution with {len(edges)} edges has {len(counts)} counts instead of {len(edges) + 1}")
     return Distribution(edges, counts)

@@ -1,47 +1,44 @@
-"""Scalar columns of the tokenized splits: what Great Expectations judges instead of lists.
+"""Scalar columns of the tokenized splits, which Great Expectations checks instead of lists.
 
-Value checks on list columns raise inside Great Expectations, and uniqueness on them is quadratic.
+Checks of values in list columns raise inside Great Expectations, and checks of their uniqueness take quadratic time.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from stages.validate.segments import Segments
-from stages.validate.vocabulary import Vocabulary
+from stages.validate.ragged import RaggedArray
+from stages.validate.rows import read_batches
+from stages.validate.tokenizer import Vocabulary
 from tuneline.files.schemas import LABELS
 
-BATCH_ROWS = 65_536
 Columns = Mapping[str, NDArray[np.generic]]
 
 
-def tokenized_features(path: Path, vocabulary: Vocabulary) -> pd.DataFrame:
-    """Derives the scalar columns of one tokenized split, a batch of rows at a time.
+def tokenized_columns(path: Path, vocabulary: Vocabulary) -> pd.DataFrame:
+    """Derive the scalar columns of one tokenized split in batches of rows.
 
     Args:
-        path: A file of ``data/tokenized/`` with the columns that it should have.
-        vocabulary: Of the tokenizer that wrote it.
+        path: A file of ``data/tokenized/`` with the expected schema.
+        vocabulary: Vocabulary of the tokenizer that wrote it.
 
     Returns:
-        One row per row: ``row``, ``tokens`` and the rest of ``batch_features``.
+        One row per row: ``row``, and the columns of ``batch_columns``.
     """
-    parts = [batch_features(batch, vocabulary) for batch in _batches(path)]
-    names = parts[0].keys()
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in names}
+    parts = [batch_columns(batch, vocabulary) for batch in read_batches(path)]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return pd.DataFrame({"row": np.arange(len(columns["tokens"])), **columns}, copy=False)
 
 
-def batch_features(batch: pa.RecordBatch, vocabulary: Vocabulary) -> Columns:
-    """The scalar columns of some rows, each of shape ``[rows]``."""
-    ids, mask = Segments.of(batch["input_ids"]), Segments.of(batch["attention_mask"])
-    largest = vocabulary.largest_id
-    known = np.where((ids.values < 0) | (ids.values > largest), largest + 1, ids.values)
-    special = ids.count(vocabulary.is_special()[known])
+def batch_columns(batch: pa.RecordBatch, vocabulary: Vocabulary) -> Columns:
+    """Return the scalar columns of a batch, each of shape ``(rows,)``."""
+    ids, mask = RaggedArray.of(batch["input_ids"]), RaggedArray.of(batch["attention_mask"])
+    out_of_vocabulary = (ids.values < 0) | (ids.values > vocabulary.largest_id)
+    special = ids.count(vocabulary.is_special()[np.where(out_of_vocabulary, vocabulary.largest_id + 1, ids.values)])
     columns = {
         "tokens": ids.lengths,
         "smallest_id": ids.smallest(),
@@ -57,7 +54,7 @@ def batch_features(batch: pa.RecordBatch, vocabulary: Vocabulary) -> Columns:
         LABELS: batch[LABELS].to_numpy(zero_copy_only=False),
     }
     if "token_type_ids" in batch.schema.names:
-        types = Segments.of(batch["token_type_ids"])
+        types = RaggedArray.of(batch["token_type_ids"])
         columns |= {
             "type_tokens": types.lengths,
             "smallest_type": types.smallest(),
@@ -65,11 +62,3 @@ def batch_features(batch: pa.RecordBatch, vocabulary: Vocabulary) -> Columns:
             "type_drops": types.drops(),
         }
     return columns
-
-
-def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """At least one batch, so that a split without rows has its columns all the same."""
-    with pq.ParquetFile(path) as file:
-        if file.metadata.num_rows == 0:
-            yield pa.RecordBatch.from_pylist([], schema=file.schema_arrow)
-        yield from file.iter_batches(batch_size=BATCH_ROWS)

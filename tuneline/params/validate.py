@@ -1,74 +1,73 @@
-"""Section ``validate``: what data must be like before anything is trained on it.
+"""Section ``validate``: severities and thresholds of the data checks.
 
-Every check has a severity: an ``error`` ends the stage, and so the line, after the report is written; a ``warning`` only stands
-in the report. The reason for each default is in docs/data-checks.md.
+An ``error`` that fails stops the pipeline after the report is written; a ``warning`` is only reported. docs/data-checks.md gives the
+reason for each default. ``stages/validate/checks.py`` defines the checks, under the same keys.
 """
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tuneline.params.section import Section
+from tuneline.params.section import Rate, Section
 
 Severity = Literal["error", "warning"]
-Rate = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[int, Field(ge=1)]
 
 
 class Rule(Section):
-    """A check without a threshold: it holds or it does not."""
+    """A check without a threshold."""
 
     severity: Severity
 
 
 class AtMost(Rule):
-    """A check of a rate."""
+    """A check with an upper limit for a fraction."""
 
     max: Rate
-    """Of a split's rows that may fail it; of tokens for ``unknown_rate``; of the largest class for ``class_balance``."""
+    """Largest allowed fraction of violating rows; of unknown tokens for ``unknown_rate``; of the largest class for ``class_balance``."""
 
 
 class AtLeast(Rule):
-    """A check of a share that should be large."""
+    """A check with a lower limit for a fraction."""
 
     min: Rate
 
 
 class RowCount(Rule):
-    """A check of how many rows there are."""
+    """``rows``: a lower limit for the number of rows."""
 
     min: Positive
 
 
 class DecodedText(AtMost):
-    """``decoded_text``: ids turned back into text."""
+    """``decoded_text``: comparison of decoded ids with the raw texts."""
 
     rows: Positive
-    """Rows of each split that are decoded, evenly spread."""
+    """Rows of each split that are decoded, evenly spaced."""
 
 
 class NearDuplicates(AtMost):
-    """``near_duplicates``: rows of validation and test that nearly stand in an earlier split."""
+    """``near_duplicates``: rows of validation and test that are similar to a row of an earlier split."""
 
     similarity: Annotated[float, Field(gt=0, lt=1)]
     """Jaccard similarity of their word pairs from which two rows are near-duplicates."""
     rows: Positive
-    """Rows of validation and of test that are looked up, a sample fixed by their text; the other side is searched whole."""
+    """Size of the sample of validation and of test rows that is looked up; the earlier splits are searched in full."""
 
 
 class Drift(Rule):
-    """How far one distribution may be from another. Beyond both the threshold and chance, the check fails."""
+    """Limits for the distance of two distributions. The check fails if a distance is above its limit and significant."""
 
     max_psi: Annotated[float, Field(gt=0)]
-    """Population stability index."""
+    """Largest allowed population stability index."""
     max_ks: Annotated[float, Field(gt=0, le=1)]
-    """Kolmogorov-Smirnov distance; not of class labels, which have no order."""
+    """Largest allowed Kolmogorov-Smirnov distance; not applied to class labels, which have no order."""
     significance: Annotated[float, Field(gt=0, lt=1)]
-    """A difference that chance alone makes more often than this is let through, however large: small splits vary."""
+    """A distance with a p-value above this passes, however large it is, because small splits vary by chance."""
 
 
 class ValidateParams(Section):
-    """``validate``."""
+    """Parameters of every data check, by the key of the check."""
 
     columns: Rule = Rule(severity="error")
     rows: RowCount = RowCount(severity="error", min=20)

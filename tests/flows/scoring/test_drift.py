@@ -4,7 +4,7 @@ import pytest
 
 from flows.scoring.drift import Profile, RowCounts, measure
 from flows.settings import DriftLimits
-from tuneline.drift import Distribution, folded, word_counts, words
+from tuneline.drift import Distribution, normalized, word_counts, words
 from tuneline.errors import DataError
 
 NAMES = ["billing", "parcel", "login", "other"]
@@ -23,7 +23,7 @@ def as_json(distribution: Distribution) -> dict:
 @pytest.fixture
 def profile() -> Profile:
     known = texts(2000, 20, 0)
-    hashes = [f"{value:016x}" for value in word_counts(words([folded(pa.array(known))]))[0].tolist()]
+    hashes = [f"{value:016x}" for value in word_counts(words([normalized(pa.array(known))]))[0].tolist()]
     train = {
         "rows": 2000,
         "labels": as_json(Distribution.of_classes(np.arange(2000) % 4, 4)),

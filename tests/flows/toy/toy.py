@@ -142,7 +142,7 @@ def export() -> None:
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper, save_model
 
-    from stages.export.record import embed, use_record
+    from stages.export.record import embed, usage_record
 
     words = json.loads(Path("models/classifier/model.json").read_text())["words"]
     table = np.zeros((WORDS + 4, 4), dtype=np.float32)
@@ -165,7 +165,7 @@ def export() -> None:
     write("models/onnx/config.json", {"id2label": dict(enumerate(QUEUES)), "model_type": "toy", "pad_token_id": 0})
     write("models/onnx/tokenizer_config.json", {"pad_token": "[PAD]", "unk_token": "[UNK]"})
     shutil.copyfile("data/tokenized/tokenizer/tokenizer.json", folder / "tokenizer.json")
-    record = use_record(folder, ["text"], 16)  # from the real stage, because `tuneline predict` must read it
+    record = usage_record(folder, ["text"], 16)  # from the real stage, because `tuneline predict` must read it
     embed(model, record)
     save_model(model, folder / "model.onnx")
     write("models/onnx/export.json", {**record, "models": {"fp32": {"file": "model.onnx"}}})

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stages.download.delimited import Dialect, read_delimited
-from stages.download.jsonl import read_jsonl
-from stages.download.reading import Wanted
+from stages.download.files import delimited_batches, json_batches
+from stages.download.source import SourceColumns
 from tests.stages.download.made import GOOD, TRAIN
 from tuneline.files.schemas import LabelSchema
+from tuneline.readers.delimited import Dialect
 
 ROWS = [("free money", "spam"), ("see you at six", "ham"), ("you won", "spam"), ("lunch?", "ham")]
 TSV = TRAIN.replace(",", "\t")
@@ -170,7 +170,7 @@ def test_whatever_a_csv_writer_quotes_is_read_back(rows: list[tuple[str, str]], 
     path = tmp_path / "train.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator=end, quoting=csv.QUOTE_ALL).writerows([("text", "label"), *rows])
-    batches = read_delimited(path, Dialect(",", literal=False, columns=None, encoding="utf-8"), Wanted(("text",), "label"))
+    batches = delimited_batches(path, "utf-8", Dialect(",", literal=False), SourceColumns(("text",), "label"))
     read = pa.Table.from_batches(batches)
     assert list(zip(read["text_0"].to_pylist(), read["label"].to_pylist(), strict=True)) == rows
 
@@ -184,7 +184,7 @@ def test_whatever_a_json_writer_escapes_is_read_back(rows: list[tuple[str, int]]
     path = tmp_path / "train.jsonl"
     lines = [json.dumps({"text": text, "label": label}, ensure_ascii=ascii_) for text, label in rows]
     path.write_text("\n".join(lines), encoding="utf-8", newline="")
-    read = pa.Table.from_batches(read_jsonl(path, "utf-8", Wanted(("text",), "label")))
+    read = pa.Table.from_batches(json_batches(path, "utf-8", SourceColumns(("text",), "label")))
     assert list(zip(read["text_0"].to_pylist(), map(int, read["label"].to_pylist()), strict=True)) == rows
 
 

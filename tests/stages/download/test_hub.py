@@ -33,7 +33,7 @@ from pathlib import Path
 from stages.download.__main__ import download
 from tuneline.errors import StageError
 from tuneline.params.loading import parse_params
-from stages.download.sources import open_source
+from stages.download.source import open_source
 said = {}
 for name, values in json.loads(Path("cases.json").read_text()).items():
     try:
@@ -105,15 +105,15 @@ CASES: dict[str, dict[str, Any]] = {
 }
 SAYS = {
     "no such data set": "data.path: the hub has no data set 'someone/nobody'.",
-    "no id": "data.path: 'some one/reviews' is no id of a data set: ",
+    "no id": "data.path: 'some one/reviews' is not the id of a data set: ",
     "no such revision": "data.revision: someone/reviews has no branch, tag or commit 'v2'.",
     "no such configuration": "data.name: someone/two third: BuilderConfig 'third' not found. Available: ['first', 'second']",
     "no configuration named": "data.name: someone/two: Config name is missing.",
-    "no such split": "data.splits: someone/lines has no split 'validation'.\n  It has 'train'. A part of one will do: 'train[90%:]'.",
+    "no such split": "data.splits: someone/lines has no split 'validation'.\n  It has 'train'. Slices are allowed: 'train[90%:]'.",
     "no such column": "someone/reviews, split train: no column 'texts' (data.text_columns); the nearest is 'text'.",
     "numbers for texts": "someone/images, split train: column 'text' holds int64, not text.",
-    "an unlabelled split to report on": "someone/reviews, split test has no labels (all are -1 or missing), and it is to be the test ",
-    "an unlabelled split to learn from": "someone/reviews, split test has no labels (all are -1 or missing), and it is to be the train ",
+    "an unlabelled split to report on": "someone/reviews, split test has no labels (all are -1 or missing), but the test ",
+    "an unlabelled split to learn from": "someone/reviews, split test has no labels (all are -1 or missing), but the train ",
     "a row without label": "someone/gaps, split train, row 3, column 'label': no label.",
     "a loading script": "data.path: someone/script: Dataset scripts are no longer supported",
     "a broken file": "data.path: someone/broken cannot be read: ",
@@ -216,7 +216,7 @@ def test_without_network_a_pinned_data_set_comes_from_the_cache_and_no_other_ver
     assert offline["the commit"] == {"train": 10, "validation": 10, "test": 3}
     assert f"data.revision: commit {'0' * 40} of someone/reviews is not in the cache" in offline["another commit"]
     assert "data.path: the hub cannot be asked for someone/reviews: " in offline["a branch"]
-    assert "give the commit of a data set that was fetched before (data.revision" in offline["a branch"]
+    assert "set data.revision to the commit of a data set that was fetched before" in offline["a branch"]
 
 
 @pytest.mark.real_data

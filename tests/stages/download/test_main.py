@@ -148,7 +148,7 @@ def test_an_error_in_the_last_split_leaves_what_was_there(project: Path):
     main()
     once = outs()
     write_source(project / "data/source", {"train.csv": TRAIN, "test.csv": "text,label\nwin,spam\nlose\n"})
-    with pytest.raises(Exception, match=r"test.csv, line 3: 1 column, 2 in the header"):
+    with pytest.raises(Exception, match=r"test.csv, line 3: 1 column, but 2 in the header"):
         main()
     assert outs() == once
     assert {path.name for path in Path("data").iterdir()} == {"raw", "source"}

@@ -50,5 +50,5 @@ def test_a_sum_names_each_source_once():
 
 
 def test_an_overlap_in_a_sum_is_found():
-    with pytest.raises(DataError, match="rows 4 to 6 of 'extra' would stand in train and in test"):
+    with pytest.raises(DataError, match="rows 4 to 6 of 'extra' would be in both train and test"):
         refuse_overlaps({"train": resolve("train", "train+extra[4:]", ROWS), "test": resolve("test", "validation+extra", ROWS)})

@@ -6,8 +6,8 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from stages.download.reading import Wanted
 from stages.download.sample import Sample
+from stages.download.source import SourceColumns
 from stages.download.tickets.generator import QUEUES, Ticket, normalised, write_tickets
 from tuneline.params.data import SampleParams
 
@@ -18,7 +18,7 @@ SPLITS = ("train", "validation", "test")
 def tickets() -> dict[str, list[Ticket]]:
     """The default sample, by split."""
     sample = Sample(SampleParams(), seed=42)
-    wanted = Wanted(("subject", "body"), "queue")
+    wanted = SourceColumns(("subject", "body"), "queue")
     return {
         split: [Ticket(*list(row.values())[:3]) for batch in sample.read(split, wanted).batches for row in batch.to_pylist()]
         for split in SPLITS

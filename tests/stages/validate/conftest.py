@@ -2,22 +2,23 @@ from pathlib import Path
 
 import pytest
 
-from stages.validate.checking import Checked, check
 from stages.validate.profile import Profile
+from stages.validate.results import CheckResults, check_tables
+from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, good_data
 
 
 @pytest.fixture
 def data() -> Data:
-    """Splits without a fault."""
+    """Return valid splits."""
     return good_data()
 
 
 @pytest.fixture
-def checked(tmp_path: Path):
-    """Checks some data as the stage does."""
+def check(tmp_path: Path):
+    """Return a function that checks data as the stage does."""
 
-    def run(data: Data, promoted: Profile | None = None) -> Checked:
-        return check(data.params, data.write(tmp_path / "data"), promoted)
+    def run(data: Data, promoted: Profile | None = None) -> CheckResults:
+        return check_tables(derive_tables(data.params, data.write(tmp_path / "data"), promoted))
 
     return run

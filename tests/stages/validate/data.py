@@ -1,4 +1,4 @@
-"""Splits made in memory, to be spoilt by a test and written where the stage reads them."""
+"""Splits in memory, which tests change and write where the stage reads them."""
 
 import json
 import random
@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from stages.validate.gathering import Places
+from stages.validate.tables import DataFolders
 from tuneline.files.schemas import LabelSchema, raw_schema, tokenized_schema, write_table
 from tuneline.params import Params
 from tuneline.paths import SPLITS
@@ -23,7 +23,7 @@ ROWS = {"train": 200, "validation": 60, "test": 60}
 
 
 def tokenizer_of(words: Sequence[str]) -> Tokenizer:
-    """A BERT-like tokenizer that knows some words and every letter of them."""
+    """Return a BERT-like tokenizer whose vocabulary has some words and all their letters."""
     normalizer = normalizers.BertNormalizer()
     words = [normalizer.normalize_str(word) for word in words]
     letters = sorted({letter for word in words for letter in word})
@@ -46,11 +46,11 @@ class Data:
 
     Attributes:
         columns: Text columns.
-        labels: What labels mean.
+        labels: The label schema.
         params: All parameters.
-        raw: By split, then by column.
-        tokenizer: Makes ``tokenized`` of ``raw``.
-        tokenized: By split, then by column.
+        raw: Values by split, then by column.
+        tokenizer: Tokenizer that makes ``tokenized`` from ``raw``.
+        tokenized: Values by split, then by column.
     """
 
     columns: tuple[str, ...]
@@ -61,7 +61,7 @@ class Data:
     tokenized: dict[str, dict[str, list]] = field(default_factory=dict)
 
     def tokenize(self) -> "Data":
-        """Makes the tokenized splits anew."""
+        """Tokenize the raw splits again."""
         self.tokenizer.enable_truncation(self.params.tokenize.max_length)
         for split, columns in self.raw.items():
             texts = [[text or "" for text in columns[name]] for name in self.columns]
@@ -75,48 +75,48 @@ class Data:
         return self
 
     def set_params(self, change: Callable[[dict], None]) -> None:
-        """Changes parameters as they stand in a file."""
+        """Change parameters, given as the values of a parameter file."""
         values = self.params.model_dump(by_alias=True)
         change(values)
         self.params = Params.model_validate(values)
 
-    def write(self, folder: Path) -> Places:
-        """Writes the files that the stage reads."""
-        places = Places(folder / "raw", folder / "tokenized")
-        places.raw.mkdir(parents=True)
-        places.tokenizer.mkdir(parents=True)
+    def write(self, folder: Path) -> DataFolders:
+        """Write the files that the stage reads."""
+        folders = DataFolders(folder / "raw", folder / "tokenized")
+        folders.raw.mkdir(parents=True)
+        folders.tokenizer.mkdir(parents=True)
         for split in SPLITS:
             raw, tokenized = self.raw[split], self.tokenized[split]
             raw_table = pa.table({**raw, "idx": list(range(len(raw["labels"])))}, schema=raw_schema(self.columns, self.labels))
-            write_table(raw_table, places.raw / f"{split}.parquet")
+            write_table(raw_table, folders.raw / f"{split}.parquet")
             tokenized_table = pa.table(tokenized, schema=tokenized_schema("token_type_ids" in tokenized, self.labels))
-            write_table(tokenized_table, places.tokenized / f"{split}.parquet")
+            write_table(tokenized_table, folders.tokenized / f"{split}.parquet")
         self.tokenizer.no_truncation()
-        self.tokenizer.save(str(places.tokenizer / "tokenizer.json"))
+        self.tokenizer.save(str(folders.tokenizer / "tokenizer.json"))
         names = [name for name in self.tokenized["train"] if name != "labels"]
         config = {"unk_token": "[UNK]", "model_input_names": names}
-        (places.tokenizer / "tokenizer_config.json").write_text(json.dumps(config))
-        return places
+        (folders.tokenizer / "tokenizer_config.json").write_text(json.dumps(config))
+        return folders
 
 
-def sentence(chance: random.Random, words: Sequence[str] = WORDS, shortest: int = 8, longest: int = 14) -> str:
-    """Some words at random."""
-    return " ".join(chance.choices(words, k=chance.randint(shortest, longest)))
+def sentence(rng: random.Random, words: Sequence[str] = WORDS, shortest: int = 8, longest: int = 14) -> str:
+    """Return some random words."""
+    return " ".join(rng.choices(words, k=rng.randint(shortest, longest)))
 
 
 def params_for(columns: Sequence[str], task: str = "classification") -> Params:
-    """The defaults, for these columns."""
+    """Return the default parameters for these columns."""
     data = {"text_columns": list(columns), "task": task}
     return Params.model_validate({"data": data, "tokenize": {"max_length": 64}, "model": {"config": {"model_type": "bert"}}})
 
 
 def good_data(seed: int = 7) -> Data:
-    """Pairs of texts in three classes, the last of them rare, without a fault."""
-    chance = random.Random(seed)
+    """Return valid pairs of texts in three classes, the last of them rare."""
+    rng = random.Random(seed)
     columns = ("one", "two")
     raw = {}
     for split, rows in ROWS.items():
-        texts = {name: [sentence(chance) for _ in range(rows)] for name in columns}
+        texts = {name: [sentence(rng) for _ in range(rows)] for name in columns}
         labels = [2 if row % 50 == 49 else row % 2 for row in range(rows)]
         raw[split] = {**texts, "labels": labels}
     return Data(columns, LabelSchema(("no", "yes", "perhaps")), params_for(columns), raw).tokenize()

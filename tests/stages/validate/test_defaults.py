@@ -1,4 +1,4 @@
-"""The defaults let known data pass as it is: the embedded tickets, MRPC, and a set in the shape of SST-2."""
+"""Known data passes with the default thresholds: the sample tickets, MRPC, and data similar to SST-2."""
 
 import random
 
@@ -6,18 +6,19 @@ import pytest
 from tokenizers import Tokenizer
 
 from stages.download.tickets.generator import QUEUES, write_tickets
-from stages.validate.checking import check
+from stages.validate.results import check_tables
+from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, params_for, tokenizer_of
 from tuneline.files.schemas import LabelSchema
 from tuneline.paths import SPLITS
 
 
-def complaints(data: Data, folder) -> tuple[set[str], set[str]]:
-    verdict = check(data.params, data.write(folder / "data"), None).verdict
-    return {finding.outcome.check for finding in verdict.errors}, {finding.outcome.check for finding in verdict.warnings}
+def errors_and_warnings(data: Data, folder) -> tuple[set[str], set[str]]:
+    results = check_tables(derive_tables(data.params, data.write(folder / "data"), None))
+    return {error.check.key for error in results.errors}, {warning.check.key for warning in results.warnings}
 
 
-def test_tickets_pass_without_a_warning(tmp_path):
+def test_sample_tickets_pass_without_warning(tmp_path):
     tickets = list(write_tickets(2000, 0.03, 42))
     raw = {
         split: {
@@ -30,11 +31,11 @@ def test_tickets_pass_without_a_warning(tmp_path):
     words = sorted({word for ticket in tickets[:1600] for text in ticket[:2] for word in text.lower().split()})
     data = Data(("subject", "body"), LabelSchema(tuple(QUEUES)), params_for(("subject", "body")), raw, tokenizer_of(words))
     data.set_params(lambda values: values["tokenize"].update(max_length=128))
-    assert complaints(data.tokenize(), tmp_path) == (set(), set())
+    assert errors_and_warnings(data.tokenize(), tmp_path) == (set(), set())
 
 
 @pytest.mark.real_data
-def test_mrpc_passes_without_a_warning(shared, tmp_path):
+def test_mrpc_passes_without_warning(shared, tmp_path):
     columns = ("sentence1", "sentence2")
     raw = {}
     for split in SPLITS:
@@ -49,16 +50,16 @@ def test_mrpc_passes_without_a_warning(shared, tmp_path):
     tokenizer = Tokenizer.from_file(str(shared / "hub/models/google-bert/bert-base-uncased/tokenizer.json"))
     data = Data(columns, LabelSchema(("not_equivalent", "equivalent")), params_for(columns), raw, tokenizer)
     data.set_params(lambda values: values["tokenize"].update(max_length=128))
-    assert complaints(data.tokenize(), tmp_path) == (set(), set())
+    assert errors_and_warnings(data.tokenize(), tmp_path) == (set(), set())
 
 
-def test_phrases_to_train_on_and_sentences_to_validate_on_are_a_warning_only(tmp_path):
-    """As in SST-2: phrases of one word to many, some twice, and a test split without labels."""
-    chance = random.Random(11)
-    words = ["".join(chance.choices("abcdefghij", k=5)) for _ in range(400)]
+def test_training_on_phrases_and_validating_on_sentences_is_a_warning_only(tmp_path):
+    """As in SST-2: phrases of one to many words, some of them twice, and a test split without labels."""
+    rng = random.Random(11)
+    words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(400)]
 
     def phrases(rows: int, shortest: int, longest: int) -> list[str]:
-        return [" ".join(chance.choices(words, k=chance.randint(shortest, longest))) + " " for _ in range(rows)]
+        return [" ".join(rng.choices(words, k=rng.randint(shortest, longest))) + " " for _ in range(rows)]
 
     train = phrases(1000, 1, 12)
     raw = {split: {"sentence": texts} for split, texts in zip(SPLITS, (train, phrases(120, 12, 30), phrases(200, 12, 30)), strict=True)}
@@ -67,4 +68,4 @@ def test_phrases_to_train_on_and_sentences_to_validate_on_are_a_warning_only(tmp
     data = Data(("sentence",), LabelSchema(("negative", "positive")), params_for(("sentence",)), raw, tokenizer_of(words))
     data.set_params(lambda values: values["evaluate"].update(split="validation") or values["train"].update(keep="last"))
     assert len(set(train)) < len(train)
-    assert complaints(data.tokenize(), tmp_path) == (set(), {"length_drift"})
+    assert errors_and_warnings(data.tokenize(), tmp_path) == (set(), {"length_drift"})

@@ -1,4 +1,4 @@
-"""The stage as DVC runs it: files in, report out, exit code 1 when the data may not be trained on."""
+"""The stage as DVC runs it: files in, report out, exit code 1 when the data must not be trained on."""
 
 import json
 import shutil
@@ -15,44 +15,46 @@ from tuneline.stage import run_stage
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """An empty project, which is the current folder."""
+    """Return an empty project, which is the current folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def lay_out(data: Data, project) -> None:
+def write_project(data: Data, project) -> None:
     data.write(project / "data")
     YAML().dump(data.params.model_dump(by_alias=True), project / "params.yaml")
 
 
 @pytest.fixture
-def good(project):
-    lay_out(good_data(), project)
+def valid_project(project):
+    write_project(good_data(), project)
     return project
 
 
 @pytest.fixture
-def leaking(project):
-    """Validation is a copy of train, and one row has a control character."""
+def leaking_project(project):
+    """Return a project whose validation split is a copy of train, with one control character in train."""
     data = good_data()
     data.raw["validation"] = {name: values[:60] for name, values in data.raw["train"].items()}
     data.tokenize()
     data.raw["train"]["one"][70] += "\x07"
-    lay_out(data, project)
+    write_project(data, project)
     return project
 
 
-def test_good_data_gives_a_report_and_metrics(good):
+def test_valid_data_gives_report_and_metrics(valid_project):
     assert main()["warnings"] == 0
-    assert json.loads((good / "reports/checks/checks.json").read_text())["passed"]
-    assert (good / "reports/checks/index.html").exists()
-    assert (good / "reports/checks/passed").exists()
-    assert json.loads((good / "metrics/validate.json").read_text())["train_rows"] == 200
+    assert json.loads((valid_project / "reports/checks/checks.json").read_text())["passed"]
+    assert (valid_project / "reports/checks/index.html").exists()
+    assert (valid_project / "reports/checks/passed").exists()
+    assert json.loads((valid_project / "metrics/validate.json").read_text())["train_rows"] == 200
 
 
-def test_a_second_run_writes_the_same_bytes(good):
+def test_second_run_writes_identical_bytes(valid_project):
     def written():
-        return {path: path.read_bytes() for folder in ("reports", "metrics") for path in (good / folder).rglob("*") if path.is_file()}
+        return {
+            path: path.read_bytes() for folder in ("reports", "metrics") for path in (valid_project / folder).rglob("*") if path.is_file()
+        }
 
     main()
     first = written()
@@ -60,42 +62,42 @@ def test_a_second_run_writes_the_same_bytes(good):
     assert written() == first
 
 
-def test_bad_data_ends_with_exit_code_1_after_the_report_is_written(leaking, capsys):
-    with pytest.raises(SystemExit) as left:
+def test_bad_data_exits_with_1_after_writing_the_report(leaking_project, capsys):
+    with pytest.raises(SystemExit) as exit_info:
         run_stage("validate", main)
-    assert left.value.code == 1
-    assert not json.loads((leaking / "reports/checks/checks.json").read_text())["passed"]
-    assert "leakage, validation" in (leaking / "reports/checks/index.html").read_text(encoding="utf-8")
-    said = capsys.readouterr()
-    assert "leakage, validation: 60 of 60 rows (100 %); allowed: at most 2 %." in said.err
-    assert "reports/checks/index.html" in said.err
-    assert "warning: control_characters, train: 1 of 200 rows" in said.out
+    assert exit_info.value.code == 1
+    assert not json.loads((leaking_project / "reports/checks/checks.json").read_text())["passed"]
+    assert "leakage, validation" in (leaking_project / "reports/checks/index.html").read_text(encoding="utf-8")
+    output = capsys.readouterr()
+    assert "leakage, validation: 60 of 60 rows (100 %); allowed: at most 2 %." in output.err
+    assert "reports/checks/index.html" in output.err
+    assert "warning: control_characters, train: 1 of 200 rows" in output.out
 
 
-def test_what_an_earlier_run_left_does_not_outlive_bad_data(leaking):
-    """Training waits for them: a stale file would let it start."""
-    (leaking / "metrics").mkdir()
-    (leaking / "metrics/validate.json").write_text("{}")
-    (leaking / "reports/checks").mkdir(parents=True)
-    (leaking / "reports/checks/passed").touch()
+def test_bad_data_removes_the_outs_of_an_earlier_run(leaking_project):
+    """Training depends on them: an old file would let it start."""
+    (leaking_project / "metrics").mkdir()
+    (leaking_project / "metrics/validate.json").write_text("{}")
+    (leaking_project / "reports/checks").mkdir(parents=True)
+    (leaking_project / "reports/checks/passed").touch()
     with pytest.raises(GateError):
         main()
-    assert not (leaking / "metrics/validate.json").exists()
-    assert not (leaking / "reports/checks/passed").exists()
+    assert not (leaking_project / "metrics/validate.json").exists()
+    assert not (leaking_project / "reports/checks/passed").exists()
 
 
-def test_the_promoted_profile_is_compared_when_there_is_one(good):
+def test_promoted_profile_is_compared_if_it_exists(valid_project):
     main()
-    assert "promoted_rows" in json.loads((good / "reports/checks/checks.json").read_text())["not_run"]
+    assert "promoted_rows" in json.loads((valid_project / "reports/checks/checks.json").read_text())["not_run"]
     REFERENCE_PROFILE.parent.mkdir(parents=True)
     shutil.copy("reports/checks/profile.json", REFERENCE_PROFILE)
     main()
-    assert json.loads((good / "reports/checks/checks.json").read_text())["not_run"] == []
-    assert json.loads((good / "metrics/validate.json").read_text())["train_promoted_rows"] == 1
+    assert json.loads((valid_project / "reports/checks/checks.json").read_text())["not_run"] == []
+    assert json.loads((valid_project / "metrics/validate.json").read_text())["train_promoted_rows"] == 1
 
 
 @pytest.mark.parametrize(("file", "stage"), [("data/raw/test.parquet", "download"), ("data/tokenized/train.parquet", "tokenize")])
-def test_a_missing_file_is_told_with_the_stage_that_makes_it(good, file, stage):
-    (good / file).unlink()
+def test_missing_file_names_the_stage_that_writes_it(valid_project, file, stage):
+    (valid_project / file).unlink()
     with pytest.raises(StageError, match=f"dvc repro {stage}"):
         main()

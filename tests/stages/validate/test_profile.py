@@ -3,16 +3,16 @@ import json
 import pytest
 
 from stages.validate.distributions import Distribution
-from stages.validate.gathering import gather
 from stages.validate.profile import Profile
+from stages.validate.tables import derive_tables
 from tuneline.errors import DataError
 from tuneline.files.schemas import LabelSchema
 
 
 @pytest.fixture
 def profile(data, tmp_path) -> Profile:
-    evidence = gather(data.params, data.write(tmp_path / "data"), None)
-    return Profile(evidence.labels.names, evidence.profiles)
+    derived = derive_tables(data.params, data.write(tmp_path / "data"), None)
+    return Profile(derived.labels.names, derived.profiles)
 
 
 def written(profile: Profile, folder):
@@ -21,19 +21,19 @@ def written(profile: Profile, folder):
     return path
 
 
-def test_a_profile_is_read_as_it_was_written(profile, tmp_path):
+def test_profile_round_trips_through_json(profile, tmp_path):
     path = written(profile, tmp_path)
     assert Profile.read(path).to_json() == profile.to_json()
 
 
-def test_a_profile_holds_no_text_of_the_data(profile, data, tmp_path):
+def test_profile_contains_no_text_of_the_data(profile, data, tmp_path):
     text = written(profile, tmp_path).read_text()
     assert not any(word in text for word in data.raw["train"]["one"][0].split())
     assert len(text) < 50_000
 
 
-def test_labels_are_compared_by_name_not_by_id(profile):
-    """The promoted data had "no", "yes", "perhaps": today's ids are another order, and one class is gone."""
+def test_labels_are_compared_by_name_and_not_by_id(profile):
+    """The promoted data has the classes "no", "yes", "perhaps"; the other schemas reorder, remove and add classes."""
     before = profile.splits["train"].labels
     assert before == Distribution((0.0, 1.0), (98, 98, 4)) or sum(before.counts) == 200
     no, yes, perhaps = before.counts
@@ -56,9 +56,9 @@ def test_labels_of_another_task_are_not_compared(profile):
         '{"version": 1, "labels": 3, "splits": 1}',
     ],
 )
-def test_a_profile_of_another_make_is_refused_with_a_remedy(text, tmp_path):
+def test_invalid_profile_is_refused_with_a_hint(text, tmp_path):
     path = tmp_path / "profile.json"
     path.write_text(text)
-    with pytest.raises(DataError, match=r"profile\.json is no profile") as refused:
+    with pytest.raises(DataError, match=r"profile\.json is not a profile") as error:
         Profile.read(path)
-    assert "python -m flows.promotion.reference" in str(refused.value)
+    assert "python -m flows.promotion.reference" in str(error.value)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tuneline.cli.init.planning import Plan
+from tuneline.metrics import Task, metrics_for, primary_metric
 from tuneline.paths import SPLITS
 
 
@@ -17,7 +18,8 @@ def wanted_params(plan: Plan, name: str, metric: str) -> dict[str, Any]:
     layout, regression = plan.layout, plan.decision.task == "regression"
     tabs = layout.delimiter == "\t"
     usual = {"delimiter": "\t" if tabs else ",", "quoting": "literal" if tabs else "standard"}
-    fitting = {"pearson", "spearmanr", "mse", "loss"} if regression else {"accuracy", "f1", "matthews_correlation", "loss"}
+    task: Task = "regression" if regression else "classification"
+    fitting = {metric.name for metric in metrics_for(task) if metric.validated}
     delimited = layout.kind == "delimited"
     return {
         "data.source": "files",
@@ -34,5 +36,5 @@ def wanted_params(plan: Plan, name: str, metric: str) -> dict[str, Any]:
         "data.files.columns": list(plan.columns) if delimited and not layout.header else None,
         "data.files.encoding": "utf-8" if layout.kind == "parquet" else layout.encoding.removesuffix("-sig"),
         "evaluate.behaviour": None,  # its templates speak of the classes of another task
-        "train.metric": metric if metric in fitting else ("pearson" if regression else "accuracy"),
+        "train.metric": metric if metric in fitting else primary_metric(task).name,
     }

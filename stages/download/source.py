@@ -1,0 +1,147 @@
+"""Sources of rows: what each of them gives, and which of them ``data.source`` selects."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from tuneline.files.schemas import ROW_GROUP
+from tuneline.params import DataParams
+from tuneline.readers.rows import check_columns
+
+LABEL = "label"
+POSITION = "position"
+
+
+@dataclass(frozen=True)
+class SourceColumns:
+    """The columns that the pipeline reads from a source.
+
+    Attributes:
+        text_columns: One or two names.
+        label_column: Its name.
+        regression: Labels are numbers; otherwise they are class names.
+        label_optional: The split may have no label column.
+    """
+
+    text_columns: tuple[str, ...]
+    label_column: str
+    regression: bool = False
+    label_optional: bool = False
+
+    def names(self, has_label: bool) -> list[str]:
+        """Return the text columns, and the label column where the source has it."""
+        return [*self.text_columns, *([self.label_column] if has_label else [])]
+
+    def check(self, present: Sequence[str], where: str, hint: str | None = None) -> bool:
+        """Check that a source has these columns.
+
+        Args:
+            present: The columns of the source.
+            where: The file or data set, for messages.
+            hint: What to do about a missing column. Default: list the columns that are present.
+
+        Returns:
+            True if the label column is present; it may be missing only where it is optional.
+
+        Raises:
+            DataError: A column is missing or duplicated.
+        """
+        required = dict.fromkeys(self.text_columns, "data.text_columns")
+        if not self.label_optional or self.label_column in present:
+            required[self.label_column] = "data.label_column"
+        check_columns(present, required, where, hint)
+        return self.label_column in required
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of a source's batches: ``text_0``, ``label`` (class name or number; null where missing), ``position``."""
+        text = [pa.field(f"text_{index}", pa.string()) for index in range(len(self.text_columns))]
+        label = pa.float64() if self.regression else pa.string()
+        return pa.schema([*text, pa.field(LABEL, label), pa.field(POSITION, pa.int64(), nullable=False)])
+
+
+@dataclass(frozen=True)
+class SourceSplit:
+    """One split of a source, to be read once.
+
+    Attributes:
+        name: Its file, or its data set and split, for messages.
+        unit: What ``position`` counts, from 1: ``line`` in a text file, ``row`` elsewhere.
+        batches: Batches of ``SourceColumns.schema``. Iterating may raise a ``DataError``.
+        label_names: Class names in the order of their ids, where the source declares them.
+    """
+
+    name: str
+    unit: str
+    batches: Iterator[pa.RecordBatch]
+    label_names: tuple[str, ...] | None = None
+
+
+class Source(Protocol):
+    """A source of rows."""
+
+    def read(self, split: str, columns: SourceColumns) -> SourceSplit:
+        """Open one split.
+
+        Raises:
+            DataError: The source has no such split or column.
+        """
+        ...
+
+    def provenance(self) -> dict[str, Any]:
+        """Return what ``source.json`` records about the source: neither times nor paths of this machine."""
+        ...
+
+
+def open_source(params: DataParams, seed: int) -> Source:
+    """Open the source that ``data.source`` names. Only its module, and the libraries that it needs, are imported.
+
+    Raises:
+        DataError: The source does not exist.
+    """
+    if params.source == "files":
+        from stages.download.files import Files
+
+        return Files(params.path, params.files)
+    if params.source == "hub":
+        from stages.download.hub import Hub
+
+        return Hub(str(params.path), params.name, params.revision)
+    from stages.download.sample import Sample
+
+    return Sample(params.sample, seed)
+
+
+def batches_of(rows: Iterator[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Collect rows of Python values into batches of ``ROW_GROUP`` rows."""
+    batch: list[Sequence[Any]] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == ROW_GROUP:
+            yield _batch(batch, schema)
+            batch = []
+    if batch:
+        yield _batch(batch, schema)
+
+
+def _batch(rows: list[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    return pa.record_batch([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
+
+
+def rebatch(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in batches of exactly ``ROW_GROUP`` (the last may be shorter), so that outputs do not depend on the reader."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= ROW_GROUP:
+            table = pa.Table.from_batches(waiting, schema).combine_chunks()
+            whole = rows - rows % ROW_GROUP
+            yield from table.slice(0, whole).to_batches(max_chunksize=ROW_GROUP)
+            waiting, rows = table.slice(whole).to_batches(), rows - whole
+    if rows:
+        yield from pa.Table.from_batches(waiting, schema).combine_chunks().to_batches()

@@ -1,0 +1,196 @@
+"""Results of all checks: their status, their measurements in words, violating rows, and metrics."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
+
+from stages.validate.checks import CHECKS, Check
+from stages.validate.profile import Profile
+from stages.validate.runner import Outcome, read_outcomes, run_suites
+from stages.validate.tables import DerivedData
+from stages.validate.violations import Excerpts, Violation, worst_violations
+from tuneline.params import ValidateParams
+from tuneline.params.validate import AtLeast, AtMost, Drift, RowCount, Rule
+from tuneline.paths import SPLITS
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Result of one expectation of a check on one split.
+
+    Attributes:
+        outcome: Result of Great Expectations.
+        severity: ``error`` or ``warning``.
+        status: ``passed``, ``failed`` or ``crashed``.
+        found: The measurement, in words.
+        allowed: The limit, in words.
+        worst: Rows that violate the check, the worst first.
+    """
+
+    outcome: Outcome
+    severity: str
+    status: str
+    found: str
+    allowed: str
+    worst: tuple[Violation, ...]
+
+    @property
+    def check(self) -> Check:
+        """The check."""
+        return CHECKS[self.outcome.check]
+
+    @property
+    def split(self) -> str:
+        """Name of the split."""
+        return self.outcome.table.split
+
+    @property
+    def stops(self) -> bool:
+        """True if it ends the stage: a failed check of severity ``error``, or any check that crashed."""
+        return self.status == "crashed" or (self.status == "failed" and self.severity == "error")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its entry in ``checks.json``."""
+        outcome = self.outcome
+        return {
+            "check": outcome.check,
+            "split": self.split,
+            "of": outcome.table.kind,
+            "severity": self.severity,
+            "status": self.status,
+            "title": self.check.title,
+            "found": self.found,
+            "allowed": self.allowed,
+            "rows": outcome.rows,
+            "failing": outcome.failing,
+            "observed": outcome.observed,
+            "expectation": {"type": outcome.type, **outcome.arguments},
+            "worst": [asdict(violation) for violation in self.worst],
+            "advice": self.check.hint if self.status != "passed" else None,
+        }
+
+
+@dataclass(frozen=True)
+class CheckResults:
+    """Results of all checks.
+
+    Attributes:
+        results: In the order of ``CHECKS``, then of the splits.
+        metrics: Measurements for ``metrics/validate.json``.
+        suites: Results of Great Expectations, one per table.
+        profile: Profile of the data.
+    """
+
+    results: Sequence[CheckResult]
+    metrics: dict[str, float]
+    suites: Sequence[ExpectationSuiteValidationResult]
+    profile: Profile
+
+    @property
+    def errors(self) -> list[CheckResult]:
+        """Results that end the stage."""
+        return [result for result in self.results if result.stops]
+
+    @property
+    def warnings(self) -> list[CheckResult]:
+        """Failed checks that do not end the stage."""
+        return [result for result in self.results if result.status != "passed" and not result.stops]
+
+    @property
+    def not_run(self) -> list[str]:
+        """Keys of checks that do not apply to this data; docs/data-checks.md lists when."""
+        run = {result.outcome.check for result in self.results}
+        return [key for key in CHECKS if key not in run]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of ``checks.json``."""
+        return {
+            "passed": not self.errors,
+            "errors": len(self.errors),
+            "warnings": len(self.warnings),
+            "figures": self.metrics,
+            "not_run": self.not_run,
+            "checks": [result.to_json() for result in self.results],
+        }
+
+
+def check_tables(data: DerivedData) -> CheckResults:
+    """Run all checks on the derived tables."""
+    suites = run_suites(data.tables)
+    outcomes = list(read_outcomes(data.tables, suites))
+    excerpts = Excerpts(data.folders.raw, data.params.data.text_columns, data.raw)
+    results = [_result(outcome, data.params.validate_, excerpts) for outcome in outcomes]
+    order = list(CHECKS)
+    results.sort(key=lambda result: order.index(result.outcome.check))
+    return CheckResults(results, measurements(outcomes), suites, Profile(data.labels.names, data.profiles))
+
+
+def _result(outcome: Outcome, params: ValidateParams, excerpts: Excerpts) -> CheckResult:
+    rule: Rule = getattr(params, outcome.check)
+    status = "crashed" if outcome.crashed else "passed" if outcome.passed else "failed"
+    has_rows = outcome.rows is not None or "total" in outcome.arguments
+    worst = tuple(worst_violations(outcome, excerpts)) if status == "failed" and has_rows else ()
+    return CheckResult(outcome, rule.severity, status, _found(outcome, rule), _allowed(outcome, rule), worst)
+
+
+def _found(outcome: Outcome, rule: Rule) -> str:
+    if outcome.crashed:
+        return outcome.crashed
+    if outcome.missing:
+        return f"no row of class {', '.join(map(str, outcome.missing))}"
+    if isinstance(rule, Drift):
+        distance = "population stability index" if "stability_index" in outcome.type else "Kolmogorov-Smirnov distance"
+        return f"{distance} {_number(outcome.observed)}"
+    if outcome.rows is None:
+        return _percent(outcome.observed) if isinstance(rule, AtMost) else _number(outcome.observed)
+    if outcome.table.kind == "between":
+        return _number(outcome.table.frame[outcome.check].iloc[0])
+    failing = outcome.failing or 0
+    return f"{failing:,} of {outcome.rows:,} rows ({_percent(failing / max(outcome.rows, 1))})"
+
+
+def _allowed(outcome: Outcome, rule: Rule) -> str:
+    if isinstance(rule, Drift):
+        limit = outcome.arguments["max_value"]
+        return f"at most {_number(limit)}, or not significant (p > {rule.significance:g})"
+    if isinstance(rule, AtMost):
+        return f"at most {_percent(rule.max)}"
+    if isinstance(rule, AtLeast | RowCount):
+        return f"at least {_number(rule.min)}"
+    return _number(outcome.arguments["value"]) if "value" in outcome.arguments else "no differences"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.3g} %"
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else "complete"
+
+
+def measurements(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """Return the metrics of all checks by name, for example ``train_rows`` or ``test_leakage_rate``.
+
+    Of several expectations of a check, the first counts; of drift that is the population stability index.
+    """
+    metrics: dict[str, float] = {}
+    for split in SPLITS:
+        for outcome in outcomes:
+            if outcome.table.split == split:
+                for name, value in _measurement(outcome):
+                    metrics.setdefault(f"{split}_{name}", value)
+    return metrics
+
+
+def _measurement(outcome: Outcome) -> Iterator[tuple[str, float]]:
+    metric = CHECKS[outcome.check].metric
+    if metric is None or outcome.crashed is not None:
+        return
+    if outcome.table.kind == "between":
+        yield metric, float(outcome.table.frame[outcome.check].iloc[0])
+    elif outcome.rows is not None:
+        yield metric, (outcome.failing or 0) / max(outcome.rows, 1)
+    elif outcome.observed is not None:
+        yield metric, outcome.observed

@@ -1,1 +1,0 @@
-"""The suites: which expectation of which column stands for which check, built from the parameters."""

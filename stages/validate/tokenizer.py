@@ -1,0 +1,199 @@
+"""The tokenizer that made the tokenized splits: its ids and special tokens, and the texts that its ids decode to.
+
+Read with the tokenizers library alone, because importing transformers takes seconds.
+"""
+
+import json
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, decoders
+
+from stages.validate.rows import evenly_spaced, take_rows
+from tuneline.params import Params
+from tuneline.stage import require
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A tokenizer's ids.
+
+    Attributes:
+        largest_id: Largest token id; the smallest is 0.
+        unknown_id: Id of the unknown token; ``None`` without one.
+        special_ids: Ids of the special tokens except the unknown token.
+        template: Special tokens of one row, in order; the texts are between them.
+        first_id: Special token at the start of each row; ``None`` without one.
+        last_id: Special token at the end of each row; ``None`` without one.
+        largest_type_id: Largest value of ``token_type_ids``.
+        has_type_ids: True if ``model_input_names`` of the tokenizer lists ``token_type_ids``.
+    """
+
+    largest_id: int
+    unknown_id: int | None
+    special_ids: frozenset[int]
+    template: tuple[int, ...]
+    first_id: int | None
+    last_id: int | None
+    largest_type_id: int
+    has_type_ids: bool
+
+    @classmethod
+    def read(cls, folder: Path, texts: int) -> Self:
+        """Read a tokenizer's folder.
+
+        Args:
+            folder: Folder with ``tokenizer.json`` and ``tokenizer_config.json``.
+            texts: Texts per row, 1 or 2.
+        """
+        tokenizer = load_tokenizer(folder)
+        config = json.loads(require(folder / "tokenizer_config.json", "tokenize").read_text(encoding="utf-8"))
+        added = tokenizer.get_added_tokens_decoder()
+        unknown = tokenizer.token_to_id(_unknown_token(config) or "")
+        row = tokenizer.encode("a", "a") if texts == 2 else tokenizer.encode("a")
+        return cls(
+            largest_id=max(tokenizer.get_vocab(with_added_tokens=True).values()),
+            unknown_id=unknown,
+            special_ids=frozenset(token for token, known in added.items() if known.special and token != unknown),
+            template=tuple(token for token, special in zip(row.ids, row.special_tokens_mask, strict=True) if special),
+            first_id=row.ids[0] if row.special_tokens_mask[0] else None,
+            last_id=row.ids[-1] if row.special_tokens_mask[-1] else None,
+            largest_type_id=max(row.type_ids),
+            has_type_ids="token_type_ids" in config.get("model_input_names", ()),
+        )
+
+    def is_special(self) -> NDArray[np.bool_]:
+        """Return a mask of special tokens by id, of shape ``(largest_id + 2,)``; the last entry is for ids out of the vocabulary."""
+        special = np.zeros(self.largest_id + 2, dtype=bool)
+        special[list(self.special_ids)] = True
+        return special
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """Load a folder's tokenizer without truncation and padding."""
+    tokenizer = Tokenizer.from_file(str(require(folder / "tokenizer.json", "tokenize")))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _unknown_token(config: dict[str, Any]) -> str | None:
+    token: str | dict[str, str] | None = config.get("unk_token")
+    return token["content"] if isinstance(token, dict) else token
+
+
+def decoding_matches(raw: Path, tokenized: Path, params: Params, tokenizer: Path, vocabulary: Vocabulary) -> NDArray[np.float64]:
+    """Decode a sample of a split and compare it with the raw texts.
+
+    Args:
+        raw: The split's raw file.
+        tokenized: The split's tokenized file, with as many rows.
+        params: Text columns, maximum length and rows of the sample.
+        tokenizer: Folder of the tokenizer.
+        vocabulary: Vocabulary of the tokenizer.
+
+    Returns:
+        Array of shape ``(rows,)``: 1 where the ids decode to the texts, 0 where not, NaN for a row out of the sample.
+    """
+    total = pq.read_metadata(tokenized).num_rows
+    rows = evenly_spaced(total, params.validate_.decoded_text.rows)
+    decoder = Decoder(load_tokenizer(tokenizer), vocabulary, params.tokenize.max_length)
+    ids = take_rows(tokenized, rows, ["input_ids"])["input_ids"].to_pylist()
+    texts = zip(*(take_rows(raw, rows, [name])[name].to_pylist() for name in params.data.text_columns), strict=True)
+    result = np.full(total, np.nan)
+    result[rows] = [decoder.matches(row, [text or "" for text in row_texts]) for row, row_texts in zip(ids, texts, strict=True)]
+    return result
+
+
+class Decoder:
+    """Compares rows of ids with their texts.
+
+    Args:
+        tokenizer: The tokenizer that made the ids.
+        vocabulary: Its vocabulary.
+        max_length: Rows of this length may be truncated.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary, max_length: int) -> None:
+        self._tokenizer = tokenizer
+        self._vocabulary = vocabulary
+        self._max_length = max_length
+        if isinstance(tokenizer.decoder, decoders.WordPiece):
+            tokenizer.decoder = decoders.WordPiece(cleanup=False)  # cleanup turns "do not" into "don't"
+
+    def matches(self, ids: Sequence[int], texts: Sequence[str]) -> bool:
+        """Return True if the ids decode to the texts.
+
+        An unknown token matches any text. If the row may be truncated, its segments need only match the starts of the texts, or only
+        their ends.
+        """
+        segments = [self._pieces(segment) for segment in self._segments(ids)]
+        required = [comparable(text) for text in texts]
+        if len(ids) < self._max_length:
+            return pieces_match(_joined(segments), "".join(required))
+        if len(segments) != len(required):
+            return True  # without a special token between them, the end of the truncated first text is unknown
+        pairs = list(zip(segments, required, strict=True))
+        return all(pieces_match(*pair, to_end=False) for pair in pairs) or all(pieces_match(*pair, from_start=False) for pair in pairs)
+
+    def _segments(self, ids: Sequence[int]) -> list[list[int]]:
+        """Split ids at special tokens."""
+        runs = groupby(ids, key=lambda token: token in self._vocabulary.special_ids)
+        return [list(run) for special, run in runs if not special]
+
+    def _pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the texts between runs of unknown tokens, one more than there are runs."""
+        unknown = self._vocabulary.unknown_id
+        pieces = [""]
+        for is_unknown, run in groupby(ids, key=lambda token: token == unknown):
+            if is_unknown:
+                pieces.append("")
+            else:
+                pieces[-1] = comparable(self._tokenizer.decode(list(run), skip_special_tokens=False))
+        return pieces
+
+
+def comparable(text: str) -> str:
+    """Return a text without what normalizers change: case, accents, white space, control characters and compatibility forms."""
+    plain = unicodedata.normalize("NFKD", text).casefold()
+    return "".join(
+        character
+        for character in plain
+        if character != "\ufffd" and not character.isspace() and unicodedata.category(character)[0] not in "MC"
+    )
+
+
+def pieces_match(pieces: Sequence[str], text: str, from_start: bool = True, to_end: bool = True) -> bool:
+    """Return True if ``text`` consists of ``pieces`` in order, with any text between them.
+
+    Args:
+        pieces: Parts of the text, in order.
+        text: The text to match.
+        from_start: Require the first piece at the start of the text.
+        to_end: Require the last piece at the end of the text.
+    """
+    end = 0
+    for number, piece in enumerate(pieces):
+        if number == 0 and from_start:
+            start = 0 if text.startswith(piece) else -1
+        else:
+            start = text.rfind(piece, end) if number == len(pieces) - 1 and to_end else text.find(piece, end)
+        if start < 0:
+            return False
+        end = start + len(piece)
+    return not to_end or end == len(text)
+
+
+def _joined(segments: list[list[str]]) -> list[str]:
+    """Join the pieces of all segments; the last piece of a segment continues in the first piece of the next."""
+    joined = [""]
+    for first, *others in segments:
+        joined = [*joined[:-1], joined[-1] + first, *others]
+    return joined

@@ -1,0 +1,141 @@
+"""The rows that violate a check most, with excerpts of their texts."""
+
+import html
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from stages.validate.raw import RawSplit
+from stages.validate.rows import take_rows
+from stages.validate.runner import Outcome
+from stages.validate.tables import Table
+from tuneline.paths import split_file
+
+MAX_ROWS = 5
+"""Violating rows that are reported per expectation."""
+MAX_CHARACTERS = 120
+"""Characters of an excerpt."""
+UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\uffff\U00010000-\U0010ffff]|[\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A row that violates a check; the attributes are keys in ``checks.json``.
+
+    Attributes:
+        number: Row number in its split.
+        values: The checked values, by column.
+        texts: Excerpts of its texts, by column.
+        like: The row that it repeats, for checks of repeated rows.
+    """
+
+    number: int
+    values: Mapping[str, Any]
+    texts: Mapping[str, str]
+    like: str | None
+
+
+class Excerpts:
+    """Reads excerpts of single rows of the raw splits.
+
+    Args:
+        folder: Folder of the raw files.
+        text_columns: Columns with texts.
+        raw: Raw splits by name, earlier splits first.
+    """
+
+    def __init__(self, folder: Path, text_columns: Sequence[str], raw: Mapping[str, RawSplit]) -> None:
+        self._folder = folder
+        self._text_columns = text_columns
+        self._rows = {split: len(split_data.frame) for split, split_data in raw.items()}
+
+    def texts(self, table: Table, row: int) -> dict[str, str]:
+        """Return excerpts of a row's texts, by column; none if the rows of the table are not rows of the split."""
+        return self._read(table.split, row) if table.kind in ("raw", "tokenized") else {}
+
+    def repeated_row(self, outcome: Outcome, position: int) -> str | None:
+        """Return the location and the texts of the row that a row of the table repeats; ``None`` for other checks."""
+        column = outcome.arguments.get("column")
+        if column not in ("duplicate_of", "conflict_with", "leak_of", "near_duplicate_of"):
+            return None
+        split, row = outcome.table.split, int(outcome.table.frame[column].iloc[position])
+        if column in ("leak_of", "near_duplicate_of"):
+            split, row = self._locate(row)
+        return f"{split}, row {row}: " + " | ".join(self._read(split, row).values())
+
+    def _locate(self, row: int) -> tuple[str, int]:
+        """Return the split, and the row in it, of a row numbered through all splits."""
+        for split, rows in self._rows.items():
+            if row < rows:
+                return split, row
+            row -= rows
+        raise IndexError(f"row {row} is beyond the last split")
+
+    def _read(self, split: str, row: int) -> dict[str, str]:
+        if split not in self._rows:
+            return {}
+        rows = take_rows(split_file(self._folder, split), np.array([row]), self._text_columns).to_pylist()
+        return {name: excerpt(text) for name, text in rows[0].items()} if rows else {}
+
+
+def excerpt(text: str | None) -> str:
+    """Return the start of a text on one line, with invisible characters and changes of writing direction escaped."""
+    if text is None:
+        return "(missing)"
+    cut = text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "…"
+    return UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", cut)
+
+
+def worst_violations(outcome: Outcome, excerpts: Excerpts) -> Iterator[Violation]:
+    """Yield the rows that violate an expectation most, at most ``MAX_ROWS``."""
+    frame = outcome.table.frame
+    excess = excess_of_rows(frame, outcome.arguments)
+    positions = np.flatnonzero(excess > 0)
+    for position in positions[np.argsort(-excess[positions], kind="stable")][:MAX_ROWS]:
+        row = int(frame["row"].iloc[position])
+        values = {name: _json_value(frame[name].iloc[position]) for name in _shown_columns(outcome)}
+        yield Violation(row, values, excerpts.texts(outcome.table, row), excerpts.repeated_row(outcome, position))
+
+
+def excess_of_rows(frame: pd.DataFrame, arguments: Mapping[str, Any]) -> NDArray[np.float64]:
+    """Return by how much each row violates an expectation, of shape ``(rows,)``; 0 for rows that meet it or are not checked.
+
+    For a ratio of two columns it is what the row adds to the numerator.
+    """
+    if "column_A" in arguments:
+        differs: NDArray[np.float64] = (frame[arguments["column_A"]] != frame[arguments["column_B"]]).to_numpy(np.float64)
+        return differs
+    values = frame[arguments["column"]].to_numpy()
+    if "total" in arguments:
+        numerator: NDArray[np.float64] = values.astype(np.float64)
+        return numerator
+    if "value_set" in arguments:
+        weight = frame["similarity"].to_numpy() if arguments["column"] == "near_duplicate_of" else 1.0
+        outside: NDArray[np.float64] = weight * (~np.isin(values, arguments["value_set"]) & ~pd.isna(values))
+        return outside
+    low, high = arguments.get("min_value"), arguments.get("max_value")
+    excess = np.zeros(len(values))
+    if low is not None:
+        excess = np.maximum(excess, low - values)
+    if high is not None:
+        excess = np.maximum(excess, values - high)
+    return excess
+
+
+def _shown_columns(outcome: Outcome) -> list[str]:
+    names = [outcome.arguments[key] for key in ("column", "column_A", "column_B", "total") if key in outcome.arguments]
+    return [*names, "similarity"] if "near_duplicate_of" in names else [name for name in names if not name.endswith("_of")]
+
+
+def _json_value(value: Any) -> Any:
+    """Return a value that strict JSON can hold: Python numbers, NaN and infinity as strings, and texts without HTML escapes."""
+    if isinstance(value, str):
+        return html.unescape(value)
+    plain = value.item() if isinstance(value, np.generic) else value
+    return str(plain) if isinstance(plain, float) and not np.isfinite(plain) else plain

@@ -1,0 +1,257 @@
+"""Each check detects its own violation: a change of valid data must fail exactly the check of the same name."""
+
+import dataclasses
+import random
+
+import numpy as np
+import pytest
+
+from stages.validate.checks import CHECKS
+from stages.validate.distributions import Distribution
+from stages.validate.profile import Profile
+from stages.validate.tables import derive_tables
+from tests.stages.validate.data import FOREIGN, WORDS, Data, sentence
+from tuneline.params import ValidateParams
+
+
+def failed_checks(results) -> set[str]:
+    return {result.check.key for result in results.results if result.status != "passed"}
+
+
+def test_valid_data_passes_every_check(data, check):
+    results = check(data)
+    assert failed_checks(results) == set()
+    assert set(results.not_run) == {"promoted_rows", "promoted_labels", "promoted_lengths", "promoted_vocabulary"}
+
+
+def columns(data: Data) -> None:
+    del data.tokenized["test"]["token_type_ids"]
+
+
+def rows(data: Data) -> None:
+    for table in (data.raw["validation"], data.tokenized["validation"]):
+        for name in table:
+            del table[name][19:]
+
+
+def missing_values(data: Data) -> None:
+    data.raw["train"]["two"][3] = None
+
+
+def blank_text(data: Data) -> None:
+    data.raw["test"]["one"][5] = " \t\u00a0"
+    data.tokenize()
+
+
+def control_characters(data: Data) -> None:
+    data.raw["train"]["one"][8] += "\x07"
+
+
+def broken_encoding(data: Data) -> None:
+    data.raw["validation"]["one"][1] += " caf\ufffd"
+    data.raw["validation"]["two"][2] += " CafÃ©"
+    data.tokenize()
+
+
+def length_outliers(data: Data) -> None:
+    rng = random.Random(1)
+    for row in (0, 1, 2):
+        data.raw["train"]["one"][row] = sentence(rng, shortest=400, longest=400)
+    data.tokenize()
+
+
+def label_set(data: Data) -> None:
+    for table in (data.raw["train"], data.tokenized["train"]):
+        table["labels"][4] = 3
+
+
+def absent_classes(data: Data) -> None:
+    for table in (data.raw["train"], data.tokenized["train"]):
+        table["labels"] = [label % 2 for label in table["labels"]]
+
+
+def class_balance(data: Data) -> None:
+    for split in data.raw:
+        for table in (data.raw[split], data.tokenized[split]):
+            table["labels"] = [0 if row % 20 else label for row, label in enumerate(table["labels"])]
+    for table in (data.raw["train"], data.tokenized["train"]):
+        table["labels"][:2] = [1, 2]
+
+
+def _copy(data: Data, split: str, number: int, label: int) -> None:
+    table = data.raw[split]
+    for row in range(number):
+        for name in data.columns:
+            table[name][100 + row] = table[name][row].upper()
+        table["labels"][row] = 0
+        table["labels"][100 + row] = label
+    data.tokenize()
+
+
+def conflicting_labels(data: Data) -> None:
+    _copy(data, "train", 5, label=1)
+
+
+def duplicates(data: Data) -> None:
+    _copy(data, "train", 11, label=0)
+
+
+def leakage(data: Data) -> None:
+    for row in (10, 20):
+        for name, other in (("one", "two"), ("two", "one")):
+            data.raw["test"][name][row] = data.raw["train"][other][row].replace(" ", "  ")
+    data.tokenize()
+
+
+def near_duplicates(data: Data) -> None:
+    for row in range(7):
+        for name in data.columns:
+            data.raw["test"][name][row] = data.raw["train"][name][row]
+        data.raw["test"]["one"][row] += "!"
+    data.tokenize()
+
+
+def row_count(data: Data) -> None:
+    for values in data.tokenized["test"].values():
+        values.pop()
+
+
+def _ids(data: Data, row: int = 3) -> list[int]:
+    return data.tokenized["test"]["input_ids"][row]
+
+
+def ids_in_vocabulary(data: Data) -> None:
+    _ids(data)[4] = 100_000
+
+
+def special_tokens(data: Data) -> None:
+    _ids(data)[-1] = _ids(data)[-2]
+
+
+def max_length(data: Data) -> None:
+    for name in ("input_ids", "attention_mask", "token_type_ids"):
+        row = data.tokenized["test"][name][3]
+        row[2:2] = [row[2]] * 60
+
+
+def column_lengths(data: Data) -> None:
+    data.tokenized["test"]["attention_mask"][3].pop()
+
+
+def attention_mask(data: Data) -> None:
+    data.tokenized["test"]["attention_mask"][3][1] = 0
+
+
+def token_type_ids(data: Data) -> None:
+    data.tokenized["test"]["token_type_ids"][3][-1] = 0
+
+
+def token_labels(data: Data) -> None:
+    data.tokenized["train"]["labels"][:2] = [1, 0]
+
+
+def empty_rows(data: Data) -> None:
+    cls, sep = _ids(data)[0], _ids(data)[-1]
+    for name, row in (("input_ids", [cls, sep, sep]), ("attention_mask", [1, 1, 1]), ("token_type_ids", [0, 0, 1])):
+        data.tokenized["test"][name][3] = row
+
+
+def unknown_rate(data: Data) -> None:
+    for table in data.raw.values():
+        for name in data.columns:
+            table[name] = [f"Ω {text[5:]} Ω" for text in table[name]]
+    data.tokenize()
+
+
+def truncation_rate(data: Data) -> None:
+    data.set_params(lambda values: values["tokenize"].update(max_length=20))
+    data.tokenize()
+
+
+def decoded_text(data: Data) -> None:
+    table = data.tokenized["validation"]
+    for name in ("input_ids", "attention_mask", "token_type_ids"):
+        table[name] = [*table[name][10:], *table[name][:10]]
+
+
+def label_drift(data: Data) -> None:
+    for table in (data.raw["test"], data.tokenized["test"]):
+        table["labels"] = [0 if row % 3 else label for row, label in enumerate(table["labels"])]
+
+
+def length_drift(data: Data) -> None:
+    rng = random.Random(2)
+    for name in data.columns:
+        data.raw["test"][name] = [sentence(rng, shortest=18, longest=24) for _ in data.raw["test"][name]]
+    data.tokenize()
+
+
+def vocabulary_overlap(data: Data) -> None:
+    rng = random.Random(3)
+    for name in data.columns:
+        data.raw["validation"][name] = [
+            f"{sentence(rng, FOREIGN, 5, 7)} {sentence(rng, WORDS, 3, 6)}" for _ in data.raw["validation"][name]
+        ]
+    data.tokenize()
+
+
+VIOLATIONS = [
+    columns, rows, missing_values, blank_text, control_characters, broken_encoding, length_outliers, label_set, absent_classes,
+    class_balance, conflicting_labels, duplicates, leakage, near_duplicates, row_count, ids_in_vocabulary, special_tokens, max_length,
+    column_lengths, attention_mask, token_type_ids, token_labels, empty_rows, unknown_rate, truncation_rate, decoded_text, label_drift,
+    length_drift, vocabulary_overlap,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("violate", VIOLATIONS, ids=lambda violate: violate.__name__)
+def test_violation_fails_its_own_check_only(violate, data, check):
+    violate(data)
+    assert failed_checks(check(data)) == {violate.__name__}
+
+
+def promoted_rows(profile: Profile) -> None:
+    change(profile, "train", rows=500)
+
+
+def promoted_labels(profile: Profile) -> None:
+    change(profile, "train", labels=Distribution((0.0, 1.0), (20, 160, 20)))
+
+
+def promoted_lengths(profile: Profile) -> None:
+    longer = profile.splits["test"].characters
+    change(profile, "test", characters=Distribution(tuple(2 * edge for edge in longer.edges), longer.counts))
+
+
+def promoted_vocabulary(profile: Profile) -> None:
+    change(profile, "validation", words=np.arange(500, dtype=np.uint64))
+
+
+def change(profile: Profile, split: str, **changes) -> None:
+    profile.splits[split] = dataclasses.replace(profile.splits[split], **changes)
+
+
+PROMOTED_VIOLATIONS = [promoted_rows, promoted_labels, promoted_lengths, promoted_vocabulary]
+
+
+@pytest.mark.parametrize("violate", PROMOTED_VIOLATIONS, ids=lambda violate: violate.__name__)
+def test_change_from_promoted_data_fails_its_own_check_only(violate, data, check, promoted):
+    violate(promoted)
+    assert failed_checks(check(data, promoted)) == {violate.__name__}
+
+
+@pytest.fixture
+def promoted(data, tmp_path_factory):
+    """Return the profile of the valid data itself."""
+    derived = derive_tables(data.params, data.write(tmp_path_factory.mktemp("promoted") / "data"), None)
+    return Profile(derived.labels.names, dict(derived.profiles))
+
+
+def test_data_equal_to_promoted_data_passes(data, check, promoted):
+    results = check(data, promoted)
+    assert failed_checks(results) == set()
+    assert results.not_run == []
+
+
+def test_every_check_has_parameters_and_a_violation():
+    tested = {violate.__name__ for violate in [*VIOLATIONS, *PROMOTED_VIOLATIONS]}
+    assert tested == set(CHECKS) == set(ValidateParams.model_fields)

@@ -1,0 +1,131 @@
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from stages.validate.report import write_report
+from stages.validate.results import check_tables
+from stages.validate.tables import derive_tables
+from tests.stages.validate.data import Data, good_data
+from tuneline.files.schemas import LabelSchema
+from tuneline.params import Params
+
+MARKUP = "<script>alert('x')</script><img src=x onerror=alert(1)> & \u202egnp.exe"
+
+
+class Page(HTMLParser):
+    """Tags, links and text of a page as a browser parses it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.links += [value for name, value in attributes if name in ("href", "src")]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def data_with_markup() -> Data:
+    """Return data with markup in a text, a column name and a label name, and one control character."""
+    data = good_data()
+    data.columns = ("one", "<b>two</b>")
+    for table in data.raw.values():
+        table["<b>two</b>"] = table.pop("two")
+    values = data.params.model_dump(by_alias=True)
+    values["data"]["text_columns"] = list(data.columns)
+    data.params = Params.model_validate(values)
+    data.labels = LabelSchema(("no", "<i>yes</i>", "perhaps"))
+    data.raw["train"]["one"][3] = f"{MARKUP} {data.raw['train']['one'][3]} \x07"
+    return data
+
+
+def report(data: Data, folder):
+    results = check_tables(derive_tables(data.params, data.write(folder / "data"), None))
+    (folder / "report").mkdir()
+    write_report(folder / "report", results)
+    return folder / "report"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return report(data_with_markup(), tmp_path_factory.mktemp("one"))
+
+
+@pytest.fixture(scope="module")
+def pages(folder) -> dict[str, Page]:
+    return {path.relative_to(folder).as_posix(): Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
+
+
+def test_markup_in_texts_is_escaped(pages):
+    assert "<script>alert('x')</script><img src=x onerror=alert(1)> &" in pages["index.html"].text
+    for name, page in pages.items():
+        assert not {"script", "img", "b", "i", "iframe"} & set(page.tags) - ({"i"} if name != "index.html" else set()), name
+
+
+def test_text_cannot_change_the_writing_direction(pages):
+    assert "\\u202egnp.exe" in pages["index.html"].text
+    assert not any("\u202e" in page.text for page in pages.values())
+
+
+def test_markup_in_column_and_label_names_is_escaped_in_data_docs(folder):
+    """Great Expectations shows unexpected columns as values."""
+    for path in (folder / "data_docs").glob("*.html"):
+        assert not re.search(r"<b>two|<i>yes", path.read_text(encoding="utf-8")), path
+
+
+def test_every_link_leads_to_a_file_of_the_report(folder, pages):
+    for name, page in pages.items():
+        for link in page.links:
+            assert (folder / name).parent.joinpath(link).is_file() or link.startswith("#"), (name, link)
+
+
+def test_pages_load_nothing_from_the_network(folder):
+    for path in folder.rglob("*.html"):
+        assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//|@import|url\(", path.read_text(encoding="utf-8")), path
+
+
+def test_page_names_failed_checks_counts_and_hints(pages):
+    text = " ".join(pages["index.html"].text.split())
+    assert "control_characters, train: 1 of 200 rows (0.5 %)" in text
+    assert "The data can be used for training, 1 warning." in text
+    assert "What to do:" in text
+
+
+def test_same_data_gives_identical_bytes(folder, tmp_path):
+    """The report must not depend on time, paths or random numbers, because DVC hashes it."""
+    again = report(data_with_markup(), tmp_path)
+    files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    assert files == sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
+    for path in files:
+        assert (folder / path).read_bytes() == (again / path).read_bytes(), path
+
+
+def test_checks_json_is_strict_json(folder):
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    values = json.loads((folder / "checks.json").read_text(encoding="utf-8"), parse_constant=refuse)
+    assert (values["passed"], values["errors"], values["warnings"]) == (True, 0, 1)
+    (failed,) = [check for check in values["checks"] if check["status"] != "passed"]
+    assert (failed["check"], failed["split"], failed["failing"], failed["rows"]) == ("control_characters", "train", 1, 200)
+    assert failed["worst"][0]["number"] == 3
+    assert failed["advice"]
+
+
+def test_wrong_columns_are_escaped(tmp_path):
+    data = data_with_markup()
+    del data.tokenized["test"]["token_type_ids"]
+    data.params = good_data().params  # expects the column "two"
+    folder = report(data, tmp_path)
+    page = (folder / "data_docs/columns-test.html").read_text(encoding="utf-8")
+    assert "raw &amp;lt;b&amp;gt;two" in page or "raw &lt;b&gt;two" in page
+    assert "<b>two" not in page
+    assert "<b>two" not in (folder / "index.html").read_text(encoding="utf-8")
+    assert "raw <b>two</b>: string" in Page((folder / "index.html").read_text(encoding="utf-8")).text

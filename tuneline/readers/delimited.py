@@ -1,0 +1,152 @@
+"""CSV and TSV files, read record by record."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from tuneline.errors import DataError
+from tuneline.readers.rows import RowProblem, listed
+from tuneline.readers.text import Lines
+
+LONGEST_FIELD = 1 << 20
+"""Characters. A longer field is a quote that was never closed: without a limit it would swallow the rest of the file."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a CSV or TSV file is written.
+
+    Attributes:
+        delimiter: One character.
+        literal: A quote is a character like any other; otherwise it encloses fields.
+        columns: Names for a file without a header line.
+    """
+
+    delimiter: str
+    literal: bool
+    columns: tuple[str, ...] | None = None
+
+    @classmethod
+    def default(cls, tabs: bool, delimiter: str | None = None, quoting: str | None = None, columns: Sequence[str] | None = None) -> Self:
+        """Return the dialect of CSV (commas, quotes enclose fields) or TSV (tabs, literal quotes), with what is given changed.
+
+        Args:
+            tabs: The file is TSV.
+            delimiter: One character.
+            quoting: ``standard`` or ``literal``.
+            columns: Names for a file without a header line.
+        """
+        literal = tabs if quoting is None else quoting == "literal"
+        return cls(delimiter or ("\t" if tabs else ","), literal, None if columns is None else tuple(columns))
+
+
+class DelimitedReader:
+    """Records of a CSV or TSV file. Iterate once.
+
+    Attributes:
+        names: Column names.
+        header: The header line as it is written, where the lines keep it.
+        hint: What to do about a column that is missing.
+    """
+
+    def __init__(self, lines: Lines, dialect: Dialect) -> None:
+        """Read the header.
+
+        Raises:
+            DataError: There is no header, or it cannot be read or names a column twice.
+        """
+        csv.field_size_limit(LONGEST_FIELD)
+        self._lines = lines
+        self._dialect = dialect
+        self._records = csv.reader(
+            iter(lines),
+            delimiter=dialect.delimiter,
+            quoting=csv.QUOTE_NONE if dialect.literal else csv.QUOTE_MINIMAL,
+            strict=True,
+        )
+        self.header = ""
+        if dialect.columns is not None:
+            self.names = list(dialect.columns)
+            self.hint = f"{lines.options.columns} has {listed(dialect.columns)}."
+        else:
+            self.names = self._read_header()
+            self.hint = self._describe_header()
+            self.header = lines.take_raw()
+
+    def __iter__(self) -> Iterator[tuple[int, list[str] | RowProblem]]:
+        """Yield each record's first line number and its fields, or its problem. Empty lines are skipped.
+
+        Raises:
+            DataError: The file cannot be read any further.
+        """
+        lines, names, width = self._lines, self.names, len(self.names)
+        line = lines.number + 1
+        while True:
+            try:
+                for fields in self._records:
+                    if lines.problem is not None:
+                        yield line, lines.take_problem() or self._ragged(line, fields)
+                    elif len(fields) == width and fields != names:
+                        yield line, fields
+                    elif fields:
+                        yield line, self._header_again(line) if fields == names else self._ragged(line, fields)
+                    else:
+                        lines.clear()
+                    line = lines.number + 1
+            except csv.Error as error:
+                yield line, lines.take_problem() or self._unreadable(line, str(error))
+                line = lines.number + 1
+            else:
+                return
+
+    def _read_header(self) -> list[str]:
+        lines = self._lines
+        try:
+            names = next((fields for fields in self._records if fields), None)
+        except csv.Error as error:
+            raise self._bad_header(self._unreadable(lines.number, str(error))) from None
+        if names is None and lines.number == 0:
+            raise DataError(f"{lines.name} is empty.", "It needs a header line that names its columns, and rows.")
+        if names is None:
+            raise DataError(f"{lines.name} has no rows, only empty lines.", "It needs a header line that names its columns, and rows.")
+        if problem := lines.take_problem():
+            raise self._bad_header(problem)
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise DataError(f"{lines.name}, line {lines.number:,}: the header has column {twice!r} twice.", "Rename one of them.")
+        return names
+
+    def _bad_header(self, problem: RowProblem) -> DataError:
+        return DataError(f"{self._lines.name}, line {problem.line:,}, in the header: {problem.message}.", problem.hint)
+
+    def _describe_header(self) -> str:
+        options, line = self._lines.options, self._lines.number
+        if len(self.names) == 1:
+            other = next((character for character in ";\t|,:" if character in self.names[0]), None)
+            if other is not None:
+                return f"Line {line} is one column when cut at {self._dialect.delimiter!r}: {options.delimiter} may be {other!r}."
+        return f"Line {line} names {listed(self.names)}. If it is not a header, name the columns in {options.columns}."
+
+    def _ragged(self, line: int, fields: list[str]) -> RowProblem:
+        options, width = self._lines.options, len(self.names)
+        source = options.columns if self._dialect.columns else "the header"
+        message = f"{len(fields)} column{'s' * (len(fields) != 1)}, but {width} in {source}"
+        if self._dialect.literal and any(field.startswith('"') for field in fields):
+            return RowProblem(line, message, f"Quotes are literal here; if they enclose fields, set {options.quoting} to standard.")
+        if len(fields) > width:
+            return RowProblem(line, message, f"Quote texts that contain {self._dialect.delimiter!r} ({options.quoting}: standard).")
+        return RowProblem(line, message, f"Correct the line; if quotes do not enclose fields, set {options.quoting} to literal.")
+
+    def _header_again(self, line: int) -> RowProblem:
+        if self._dialect.columns is None:
+            return RowProblem(line, "a second header line", "Remove it; files that are joined keep only the first header.")
+        return RowProblem(line, "a header line instead of a row", f"Leave out {self._lines.options.columns}: the file has a header.")
+
+    def _unreadable(self, line: int, error: str) -> RowProblem:
+        literal = f"where quotes are only characters, set {self._lines.options.quoting} to literal."
+        if "field limit" in error or "end of data" in error:
+            return RowProblem(line, "a quote that opens in this row is never closed", f"Close it; {literal}")
+        if "expected after" in error:
+            return RowProblem(line, "text follows a closing quote", f"Double a quote inside a quoted field; {literal}")
+        return RowProblem(line, error, "Correct the line.")

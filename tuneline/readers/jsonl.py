@@ -1,0 +1,45 @@
+"""JSON Lines: one object per line."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from tuneline.readers.rows import RowProblem
+from tuneline.readers.text import Lines
+
+
+def read_jsonl(lines: Lines) -> Iterator[tuple[int, dict[str, Any] | RowProblem]]:
+    """Yield each line's number and its object, or its problem. Empty lines are skipped.
+
+    Raises:
+        DataError: The file cannot be read any further.
+    """
+    for line in lines:
+        if lines.problem is not None:
+            yield lines.number, lines.take_problem() or {}
+        elif not line.isspace():
+            yield lines.number, _parse(line, lines.number)
+        else:
+            lines.clear()
+
+
+def _parse(line: str, number: int) -> dict[str, Any] | RowProblem:
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as error:
+        return RowProblem(number, f"not JSON: {error.msg} at character {error.pos + 1}", "Write one JSON object per line.")
+    except RecursionError:
+        return RowProblem(number, "JSON nested too deep", "Write one flat JSON object per line.")
+    except ValueError as error:  # a number of too many digits
+        return RowProblem(number, f"JSON that cannot be read: {error}", "Write one JSON object per line.")
+    if not isinstance(value, dict):
+        return RowProblem(number, f"{json_type(value)} instead of a JSON object", 'Write each row as {"text": "...", "label": "..."}.')
+    return value
+
+
+def json_type(value: Any) -> str:
+    """Name the type of a JSON value, with its article."""
+    if value is None:
+        return "null"
+    names = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list"}
+    return names.get(type(value), "an object")
