@@ -4,15 +4,17 @@ import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from tokenizers import Encoding
-from transformers import PreTrainedTokenizerFast
 
 from tuneline.files.schemas import LABELS, ROW_GROUP
+
+if TYPE_CHECKING:  # takes seconds to import
+    from transformers import PreTrainedTokenizerFast
 
 CHUNK = 2_000
 """Rows per call of the Rust tokenizer: enough to use its threads, few enough for memory (about 100 bytes per token)."""
@@ -61,7 +63,7 @@ class Counts:
 class Encoder:
     """Encodes rows of one or two texts: truncated to ``max_length``, the longer text of a pair first, and not padded."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, max_length: int, pairs: bool) -> None:
+    def __init__(self, tokenizer: "PreTrainedTokenizerFast", max_length: int, pairs: bool) -> None:
         """Configure a copy of the Rust tokenizer; ``tokenizer`` itself does not change."""
         self._rust = type(tokenizer.backend_tokenizer).from_str(tokenizer.backend_tokenizer.to_str())
         self._rust.no_padding()

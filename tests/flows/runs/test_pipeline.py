@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from flows.runs.line import Line, OverridesError, compose
+from flows.runs.pipeline import ArtifactError, OverridesError, Pipeline, PipelineFiles, compose
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import dvc_config
 from tests.flows.conftest import sh
@@ -16,13 +16,13 @@ def seen() -> list[str]:
 
 
 @pytest.fixture
-def line(toy, seen):
+def pipeline(toy, seen):
     with Programs(toy.root, "test-line") as programs:
-        yield Line(programs, seen.append, lock_wait=20)
+        yield Pipeline(programs, seen.append, lock_wait=20)
 
 
-def test_the_stages_are_those_of_the_checkout_in_an_order_that_can_run(line):
-    stages = line.graph().stages
+def test_graph_lists_stages_in_topological_order(pipeline):
+    stages = pipeline.graph().stages
     assert set(stages) == {"download", "tokenize", "validate", "train", "evaluate", "export", "compare"}
     assert stages.index("download") < stages.index("tokenize") < stages.index("validate") < stages.index("train")
     assert stages.index("compare") == 6
@@ -35,19 +35,19 @@ def set_params(toy, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new))
 
 
-def test_a_stage_runs_then_is_skipped_then_is_restored(line, toy, seen):
+def test_reproduce_runs_then_skips_then_restores(pipeline, toy, seen):
     set_params(toy, "rows: 600", "rows: 599")
-    assert line.reproduce("download") == "ran"
-    assert line.reproduce("download") == "skipped"
+    assert pipeline.reproduce("download") == "ran"
+    assert pipeline.reproduce("download") == "skipped"
     (toy.root / "dvc.lock").unlink()
-    assert line.reproduce("download") == "restored"
+    assert pipeline.reproduce("download") == "restored"
     assert not [said for said in seen if "git add" in said]
 
 
-def test_a_failed_stage_says_why(line, toy):
+def test_failed_stage_error_has_its_output(pipeline, toy):
     set_params(toy, "fails: 0, counter: null", "fails: 1, counter: attempts")
     with pytest.raises(ProgramError, match=r"(?s)Stage 'download' ended.*download: the network is down"):
-        line.reproduce("download")
+        pipeline.reproduce("download")
 
 
 def hold_lock(toy, seconds: float) -> subprocess.Popen:
@@ -64,47 +64,47 @@ def hold_lock(toy, seconds: float) -> subprocess.Popen:
     return holder
 
 
-def test_a_busy_lock_is_waited_for(line, toy, seen):
+def test_dvc_waits_for_a_busy_lock(pipeline, toy, seen):
     set_params(toy, "rows: 600", "rows: 598")
     with hold_lock(toy, 6):
-        assert line.reproduce("download") == "ran"
+        assert pipeline.reproduce("download") == "ran"
     assert any("waiting for it" in said for said in seen)
 
 
-def test_a_lock_is_not_waited_for_for_ever(toy, seen):
+def test_dvc_lock_wait_is_bounded(toy, seen):
     with Programs(toy.root, "test-line") as programs, hold_lock(toy, 600) as holder:
         with pytest.raises(ProgramError, match="Unable to acquire lock"):
-            Line(programs, seen.append, lock_wait=0).reproduce("download")
+            Pipeline(programs, seen.append, lock_wait=0).reproduce("download")
         holder.kill()
 
 
-def test_data_from_outside_comes_from_the_cache_and_else_from_the_remote(line, toy, tmp_path):
+def test_restore_takes_sources_from_the_cache_else_from_the_remote(pipeline, toy, tmp_path):
     sh("dvc", "remote", "add", "--default", "shelf", str(tmp_path / "shelf"), cwd=toy.root)
     (toy.root / "source.csv").write_text("a,b\n")
     sh("dvc", "add", "--quiet", "source.csv", cwd=toy.root)
     sh("dvc", "push", "--quiet", cwd=toy.root)
-    sources = line.graph().sources
+    sources = pipeline.graph().sources
     assert sources == ("source.csv.dvc",)
     (toy.root / "source.csv").unlink()
-    line.restore(sources)
+    pipeline.restore(sources)
     assert (toy.root / "source.csv").exists()
     (toy.root / "source.csv").unlink()
     sh("rm", "-rf", ".dvc/cache", cwd=toy.root)
-    line.restore(sources)
+    pipeline.restore(sources)
     assert (toy.root / "source.csv").read_text() == "a,b\n"
 
 
-def test_data_from_outside_that_is_nowhere_is_an_error(line, toy):
+def test_restore_fails_for_missing_sources(pipeline, toy):
     (toy.root / "source.csv").write_text("a,b\n")
     sh("dvc", "add", "--quiet", "source.csv", cwd=toy.root)
     (toy.root / "source.csv").unlink()
     sh("rm", "-rf", ".dvc/cache", cwd=toy.root)
     with pytest.raises(ProgramError, match=r"source\.csv\.dvc"):
-        line.restore(("source.csv.dvc",))
+        pipeline.restore(("source.csv.dvc",))
 
 
 @pytest.mark.parametrize("overrides", [("task=strong",), ("task=weak", "train.steps=7", "seed=1"), ("model.skill=0.55",)])
-def test_parameters_are_set_as_dvc_sets_them(toy, overrides):
+def test_compose_writes_the_params_of_dvc_exp_run(toy, overrides):
     flags = [flag for override in overrides for flag in ("--set-param", override)]
     sh("dvc", "exp", "run", "--queue", "--name=theirs", *flags, cwd=toy.root)
     stash = sh("git", "rev-parse", "refs/exps/celery/stash", cwd=toy.root).strip()
@@ -113,13 +113,30 @@ def test_parameters_are_set_as_dvc_sets_them(toy, overrides):
     assert (toy.root / "params.yaml").read_text() == theirs
 
 
-def test_parameters_can_be_set_without_hydra(toy):
+def test_compose_works_without_hydra(toy):
     sh("dvc", "config", "hydra.enabled", "false", cwd=toy.root)
     compose(toy.root, dvc_config(toy.root), ["train.steps=7"])
     assert "steps: 7" in (toy.root / "params.yaml").read_text()
 
 
 @pytest.mark.parametrize("override", ["train.no_such_key=1", "task=no_such_task", "train.steps==="])
-def test_a_parameter_that_does_not_exist_is_refused(toy, override):
+def test_compose_refuses_invalid_overrides(toy, override):
     with pytest.raises(OverridesError, match="Parameters"):
         compose(toy.root, dvc_config(toy.root), [override])
+
+
+def test_pipeline_files_of_a_checkout_and_its_commit_are_equal(toy, registry, promoted):
+    here, there = PipelineFiles.of_checkout(toy.root), PipelineFiles.of_commit(toy, registry.in_stage("production").commit)
+    assert here.artifact("onnx") == there.artifact("onnx") == "models/onnx"
+    assert here.lock.out("models/onnx") == there.lock.out("models/onnx") is not None
+    assert there.lock.params()["model.skill"] == 0.8
+
+
+def test_pipeline_files_have_no_hash_of_outs_that_were_not_made(toy):
+    assert PipelineFiles.of_commit(toy, "main").lock.out("models/onnx") is None
+    assert "model.skill" not in PipelineFiles.of_commit(toy, "main").lock.params()
+
+
+def test_unknown_artifact_error_names_the_setting(toy):
+    with pytest.raises(ArtifactError, match=r"has no artifact 'classifier'; promotion\.artifact in conf/flows\.yaml"):
+        PipelineFiles.of_checkout(toy.root).artifact("classifier")

@@ -1,4 +1,4 @@
-"""What a program prints, as lines fit for a log."""
+"""The output of a program, as lines for a log."""
 
 import re
 import time
@@ -6,31 +6,31 @@ from collections import deque
 from collections.abc import Callable
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-LONGEST = 2000
-"""Characters of one line that are kept. Prefect refuses log records of a megabyte; nobody reads lines of that length."""
+MAX_LENGTH = 2000
+"""Characters of a line that are kept. Prefect rejects log records of a megabyte."""
 
 
-class Lines:
-    """Cuts a stream of bytes into lines and hands each on as it comes.
+class OutputLines:
+    """Splits a stream of bytes into lines and passes each on when it is complete.
 
-    A progress bar rewrites its line with carriage returns: of each line the last state is kept, and a line that is being
-    rewritten is handed on at most every ``bar_every`` seconds, so that hours of training leave a trace but not a flood.
+    A progress bar rewrites its line with carriage returns. The last state of each line is kept, and a line that is being rewritten
+    is passed on at most every ``bar_every`` seconds: hours of training appear in the log without flooding it.
 
     Args:
-        hand_on: Called with each line, without its end, without colours.
+        on_line: Called with each line, without line end and colours.
         keep: Number of last lines remembered for an error message.
         bar_every: Seconds between two states of one progress bar.
     """
 
-    def __init__(self, hand_on: Callable[[str], None], keep: int = 20, bar_every: float = 30.0) -> None:
+    def __init__(self, on_line: Callable[[str], None], keep: int = 20, bar_every: float = 30.0) -> None:
         self.last: deque[str] = deque(maxlen=keep)
-        self._hand_on = hand_on
+        self._on_line = on_line
         self._bar_every = bar_every
         self._bar_due = time.monotonic() + bar_every
         self._rest = b""
 
     def feed(self, chunk: bytes) -> None:
-        """Takes more of the stream."""
+        """Process more of the stream."""
         *complete, self._rest = (self._rest + chunk).split(b"\n")
         for line in complete:
             self._emit(line)
@@ -40,12 +40,12 @@ class Lines:
             self._rest = b""
         elif separator:
             self._rest = bar.rpartition(b"\r")[2] + separator + rest  # one state is enough to remember
-        if len(self._rest) > 8 * LONGEST:
+        if len(self._rest) > 8 * MAX_LENGTH:
             self._emit(self._rest)
             self._rest = b""
 
     def close(self) -> None:
-        """Hands on what stood after the last line end."""
+        """Pass on what follows the last line end."""
         if self._rest:
             self._emit(self._rest)
             self._rest = b""
@@ -55,7 +55,7 @@ class Lines:
         if not states:
             return
         text = states[-1].rstrip()
-        text = text if len(text) <= LONGEST else text[:LONGEST] + " [...]"
+        text = text if len(text) <= MAX_LENGTH else text[:MAX_LENGTH] + " [...]"
         self._bar_due = time.monotonic() + self._bar_every
         self.last.append(text)
-        self._hand_on(text)
+        self._on_line(text)

@@ -1,23 +1,29 @@
-"""The line as the flows know it: through ``dvc``, in a checkout."""
+"""The pipeline in a checkout: its files, its graph, and its stages, which DVC runs."""
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from ruamel.yaml import YAML
 
 from flows.runs.processes import ProgramError, Programs
+from flows.runs.repository import Repository
+from tuneline.repo.history import Lock, lock_at, read_lock
 
 Outcome = Literal["ran", "skipped", "restored"]
 OnLine = Callable[[str], None]
 
-_NODE = re.compile(r'^"([^"]+)"(?: -> "([^"]+)")?;$')
-_ADVICE = re.compile(r"To track the changes with git|\s*git add |To enable auto staging|\s*dvc config core.autostage|Use `dvc push`")
+_EDGE = re.compile(r'^"([^"]+)"(?: -> "([^"]+)")?;$')
+_HINT = re.compile(r"To track the changes with git|\s*git add |To enable auto staging|\s*dvc config core.autostage|Use `dvc push`")
 _BUSY = ("Unable to acquire lock", "is busy, it is being blocked by")
+
+
+class ArtifactError(Exception):
+    """``dvc.yaml`` does not list an artifact."""
 
 
 class OverridesError(Exception):
@@ -25,12 +31,53 @@ class OverridesError(Exception):
 
 
 @dataclass(frozen=True)
-class Graph:
-    """What ``dvc.yaml`` holds.
+class PipelineFiles:
+    """``dvc.yaml`` and ``dvc.lock`` of a checkout or a commit.
 
     Attributes:
-        stages: In an order in which they can run.
-        sources: ``.dvc`` files: data that came from outside.
+        source: Folder or commit they were read from, for messages.
+        definition: Content of ``dvc.yaml``.
+        lock: Content of ``dvc.lock``.
+    """
+
+    source: str
+    definition: Mapping[str, Any]
+    lock: Lock
+
+    @classmethod
+    def of_checkout(cls, root: Path) -> Self:
+        """Read the files of a working tree."""
+        path = root / "dvc.yaml"
+        return cls(str(root), _parse(path.read_text(encoding="utf-8") if path.exists() else None), read_lock(root))
+
+    @classmethod
+    def of_commit(cls, repository: Repository, commit: str) -> Self:
+        """Read the files of a commit."""
+        return cls(commit[:12], _parse(repository.show(commit, "dvc.yaml")), lock_at(repository.root, commit))
+
+    def artifact(self, name: str) -> str:
+        """Return the path of an artifact.
+
+        Raises:
+            ArtifactError: ``dvc.yaml`` lists no artifact of that name.
+        """
+        artifacts = self.definition.get("artifacts", {})
+        if name not in artifacts:
+            raise ArtifactError(f"dvc.yaml of {self.source} has no artifact {name!r}; promotion.artifact in conf/flows.yaml names it.")
+        return str(artifacts[name]["path"])
+
+
+def _parse(text: str | None) -> dict[str, Any]:
+    return dict(YAML(typ="safe", pure=True).load(text or "") or {})
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What ``dvc.yaml`` lists.
+
+    Attributes:
+        stages: Stage names, each after those it depends on.
+        sources: ``.dvc`` files: data that no stage makes.
     """
 
     stages: tuple[str, ...]
@@ -38,12 +85,12 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Line:
-    """The line in one checkout.
+class Pipeline:
+    """The pipeline in one checkout.
 
     Attributes:
-        programs: Runs the commands there.
-        on_line: Gets each line that is printed.
+        programs: Runs commands in the checkout.
+        on_line: Called with each line that a command prints.
         lock_wait: Seconds to wait for DVC's lock.
     """
 
@@ -52,7 +99,7 @@ class Line:
     lock_wait: float = 600
 
     def dvc(self, *arguments: str, what: str, on_line: OnLine | None = None, keep: int = 20) -> tuple[str, ...]:
-        """Runs DVC, waiting for its lock where someone else holds it: DVC itself gives up after three seconds.
+        """Run DVC, waiting while another process holds its lock: DVC itself gives up after three seconds.
 
         Raises:
             ProgramError: DVC failed, or the lock was held for longer than ``lock_wait``.
@@ -68,14 +115,14 @@ class Line:
             time.sleep(2)
 
     def graph(self) -> Graph:
-        """Reads the graph from the checkout's own ``dvc.yaml``.
+        """Read the graph from the checkout's own ``dvc.yaml``.
 
         Raises:
             ProgramError: ``dvc.yaml`` cannot be read.
         """
         printed = self.dvc("dag", "--dot", what="Reading dvc.yaml", on_line=lambda _line: None, keep=100_000)
         edges: dict[str, set[str]] = {}
-        for match in filter(None, map(_NODE.match, printed)):
+        for match in filter(None, map(_EDGE.match, printed)):
             before, after = match.groups()
             edges.setdefault(before, set())
             if after is not None:
@@ -87,22 +134,22 @@ class Line:
         )
 
     def restore(self, sources: Sequence[str]) -> None:
-        """Brings back what the cache has for this commit, and data from outside from the DVC remote where it must.
+        """Restore what the cache has for this commit; fetch missing sources from the DVC remote.
 
         Raises:
-            ProgramError: Data from outside is neither in the cache nor in a remote.
+            ProgramError: A source is neither in the cache nor in a remote.
         """
         self.dvc("checkout", "--quiet", "--allow-missing", what="Restoring what the cache has")
         if missing := [source for source in sources if not self._has_outs(source)]:
             self.dvc("pull", *missing, what=f"Fetching {', '.join(missing)} from the DVC remote")
 
     def _has_outs(self, source: str) -> bool:
-        place = self.programs.cwd / source
-        outs = YAML(typ="safe", pure=True).load(place).get("outs", [])
-        return all((place.parent / out["path"]).exists() for out in outs)
+        path = self.programs.cwd / source
+        outs = YAML(typ="safe", pure=True).load(path).get("outs", [])
+        return all((path.parent / out["path"]).exists() for out in outs)
 
     def reproduce(self, stage: str) -> Outcome:
-        """Runs one stage, unless DVC finds that it need not run.
+        """Run one stage, unless DVC finds its inputs unchanged.
 
         Raises:
             ProgramError: The stage failed; the message ends with the last lines it printed.
@@ -115,7 +162,7 @@ class Line:
                 outcome = "skipped"
             elif line.startswith(f"Stage '{stage}' is cached - skipping run"):
                 outcome = "restored"
-            if not _ADVICE.match(line):  # meant for a person at a terminal
+            if not _HINT.match(line):  # meant for a person at a terminal
                 self.on_line(line)
 
         self.dvc("repro", "--single-item", stage, what=f"Stage {stage!r}", on_line=listen)
@@ -123,7 +170,7 @@ class Line:
 
 
 def compose(root: Path, config: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Writes ``params.yaml`` as ``dvc exp run -S ...`` would: composed by Hydra from ``conf/`` where that is on.
+    """Write ``params.yaml`` as ``dvc exp run -S ...`` does: composed by Hydra from ``conf/`` if that is enabled.
 
     Args:
         root: The checkout.
@@ -131,9 +178,9 @@ def compose(root: Path, config: dict[str, Any], overrides: Sequence[str]) -> Non
         overrides: As after ``-S``: ``task=mrpc``, ``train.learning_rate=1e-3``.
 
     Raises:
-        OverridesError: Hydra does not know what to do with one of them; the message is Hydra's.
+        OverridesError: Hydra rejects an override; the message is Hydra's.
     """
-    from dvc.utils.hydra import apply_overrides, compose_and_dump  # as long to import as all the rest
+    from dvc.utils.hydra import apply_overrides, compose_and_dump  # takes as long to import as all the rest
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 

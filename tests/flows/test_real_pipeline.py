@@ -1,4 +1,4 @@
-"""Flow ``train`` on the real line, made small: what the line in miniature cannot show. Minutes, most of them imports."""
+"""Flow ``train`` on the real line, made small: what the small pipeline cannot show. Minutes, most of them imports."""
 
 import json
 
@@ -27,7 +27,7 @@ def project(tmp_path, monkeypatch) -> Project:
     return project
 
 
-def test_new_data_are_checked_against_those_of_the_model_in_production(served, project):
+def test_new_data_are_checked_against_productions_data(served, project):
     first = train(return_state=True)
     assert first.is_completed(), first.message
     registry = Registry(Repository(project.folder), "onnx")
