@@ -15,21 +15,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flows.settings import DriftLimits
-from tuneline.drift import (
-    Counts,
-    Distribution,
-    Hashes,
-    bin_counts,
-    ks_distance,
-    ks_p_value,
-    merge_bins,
-    normalized,
-    stability_index,
-    stability_p_value,
-    word_counts,
-    words,
-)
+from tuneline.drift import Counts, Distribution, bin_counts, ks_distance, ks_p_value, merge_bins, stability_index, stability_p_value
 from tuneline.errors import DataError
+from tuneline.text import Keys, VocabularyCounts, normalized, words
 
 VERSION = 1
 """Version of the profile's format."""
@@ -43,14 +31,14 @@ class Profile:
         names: Class names; ``None`` for a regression.
         labels: Distribution of class ids or numbers; ``None`` for a split without labels.
         characters: Distribution of the texts' lengths.
-        words: Hashes of the most frequent words.
+        words: Keys of the most frequent words.
         known: Share of all words that are among the most frequent; ``None`` for a profile without words.
     """
 
     names: tuple[str, ...] | None
     labels: Distribution | None
     characters: Distribution
-    words: Hashes
+    words: Keys
     known: float | None
 
     @classmethod
@@ -136,8 +124,8 @@ class RowCounts:
 
 def _count_words(profile: Profile, texts: Sequence[pa.StringArray]) -> tuple[int, int]:
     """Return the number of words, and of those that were common in training."""
-    hashes, counts = word_counts(words([normalized(column) for column in texts]))
-    return int(counts.sum()), int(counts[np.isin(hashes, profile.words)].sum())
+    counted = VocabularyCounts.of(words([normalized(column) for column in texts]))
+    return int(counted.counts.sum()), int(counted.counts[np.isin(counted.hashes, profile.words)].sum())
 
 
 def _count_labels(profile: Profile, predicted: pa.Array) -> Counts:

@@ -4,8 +4,9 @@ import pytest
 
 from flows.scoring.drift import Profile, RowCounts, measure
 from flows.settings import DriftLimits
-from tuneline.drift import Distribution, normalized, word_counts, words
+from tuneline.drift import Distribution
 from tuneline.errors import DataError
+from tuneline.text import VocabularyCounts, normalized, words
 
 NAMES = ["billing", "parcel", "login", "other"]
 LIMITS = DriftLimits()
@@ -23,7 +24,7 @@ def as_json(distribution: Distribution) -> dict:
 @pytest.fixture
 def profile() -> Profile:
     known = texts(2000, 20, 0)
-    hashes = [f"{value:016x}" for value in word_counts(words([normalized(pa.array(known))]))[0].tolist()]
+    hashes = [f"{value:016x}" for value in VocabularyCounts.of(words([normalized(pa.array(known))])).hashes.tolist()]
     train = {
         "rows": 2000,
         "labels": as_json(Distribution.of_classes(np.arange(2000) % 4, 4)),

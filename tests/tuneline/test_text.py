@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 
-from stages.validate import text as text_module
-from stages.validate.text import (
+from tuneline import text as text_module
+from tuneline.text import (
     BOUNDARY,
     BROKEN_ENCODING,
     CONTROL_CHARACTERS,

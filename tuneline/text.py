@@ -3,7 +3,6 @@
 from typing import Self
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -34,8 +33,10 @@ def normalized(texts: pa.StringArray) -> pa.StringArray:
 
 def text_keys(texts: pa.StringArray) -> Keys:
     """Return a 64-bit hash of each text, the same in every run. Two of a million texts collide once in 40 million data sets."""
+    from pandas.util import hash_array  # takes most of a second to import
+
     values = np.asarray(texts.to_pylist(), dtype=object)
-    return pd.util.hash_array(values, categorize=False).astype(np.uint64, copy=False)
+    return hash_array(values, categorize=False).astype(np.uint64, copy=False)
 
 
 def row_keys(columns: list[Keys]) -> Keys:
