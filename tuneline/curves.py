@@ -1,9 +1,11 @@
-"""Curves and calibration of a classifier, as columns for ``dvc plots``; their size does not grow with the split."""
+"""Curves and calibration of a classifier, as columns for ``dvc plots``; their size does not grow with the split.
+
+scikit-learn takes a second to import, and the stage ``compare`` needs only the calibration: the functions import it.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
-from sklearn import metrics
 
 POINTS = 200
 """Most points of a curve."""
@@ -39,6 +41,8 @@ def roc_curve(probability: NDArray[np.float64], labels: Classes) -> Columns:
     Returns:
         ``false_positive_rate`` and ``true_positive_rate``; empty when no class can be scored.
     """
+    from sklearn import metrics
+
     curves = []
     for one in scored_classes(labels, probability.shape[1]):
         false, true, _ = metrics.roc_curve(labels == one, probability[:, one])
@@ -49,6 +53,8 @@ def roc_curve(probability: NDArray[np.float64], labels: Classes) -> Columns:
 
 def precision_recall_curve(probability: NDArray[np.float64], labels: Classes) -> Columns:
     """Return precision over recall, averaged as in ``roc_curve``."""
+    from sklearn import metrics
+
     curves = []
     for one in scored_classes(labels, probability.shape[1]):
         precision, recall, _ = metrics.precision_recall_curve(labels == one, probability[:, one])
@@ -78,6 +84,8 @@ def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> Curve:
 
 def ranking_metrics(probability: NDArray[np.float64], labels: Classes) -> dict[str, float]:
     """Return the area under the ROC curve and the average precision, averaged as the curves are; empty if no curve is defined."""
+    from sklearn import metrics
+
     scored = scored_classes(labels, probability.shape[1])
     if not scored:
         return {}
