@@ -2,7 +2,7 @@
 
 Reads: ``models/classifier/``; the reported split in ``data/tokenized/`` and ``data/raw/``; the labels of train, for the baseline;
 ``conf/behaviour/NAME.yaml``; the section ``evaluate``.
-Computes: the logits of every row, once; metrics through the evaluate library; curves; metrics by slice; behaviour tests.
+Computes: the logits of every row, once; metrics; curves; metrics by slice; behaviour tests.
 Writes: ``reports/predictions.parquet``, ``reports/slices.json``, ``reports/behaviour.json``, ``plots/evaluation/``,
 ``metrics/evaluate.json``. A behaviour test below its ``min_pass_rate`` stops the pipeline, after all outs are written.
 """

@@ -1,7 +1,4 @@
-"""Metrics of predictions through the evaluate library, and metrics of the majority baseline.
-
-The library loads the project's own module, offline, and any other that ``evaluate.metrics`` names.
-"""
+"""Metrics of predictions: those of the pipeline, those that ``evaluate.metrics`` names, and those of the majority baseline."""
 
 import inspect
 import os
@@ -19,11 +16,10 @@ from numpy.typing import NDArray
 
 from tuneline.errors import ParamsError, StageError
 from tuneline.files.schemas import LabelSchema
-from tuneline.metrics import Averaging, metrics_for, task_of
+from tuneline.metrics import Averaging, classification_metrics, metrics_for, regression_metrics, task_of
 
 os.environ.setdefault("HF_UPDATE_DOWNLOAD_COUNTS", "0")  # read when evaluate is imported: no telemetry when a metric is loaded
 
-OWN = Path(__file__).parent / "scores"
 _NAME = re.compile(r"(?P<path>[^:@]+)(:(?P<config>[^@]+))?(@(?P<revision>.+))?")
 
 
@@ -58,24 +54,27 @@ class MetricName:
         return Path(self.path).exists()
 
 
-def score(references: NDArray[Any], predictions: NDArray[Any], average: str, others: Sequence[str] = ()) -> dict[str, float]:
-    """Score predictions with the project's own module, then with ``others``; of metrics with the same name, the last one counts.
+def score(references: NDArray[Any], predictions: NDArray[Any], average: Averaging, others: Sequence[str] = ()) -> dict[str, float]:
+    """Compute the metrics of the pipeline, then those of ``others``; of metrics with the same name, the last one counts.
 
     Args:
         references: Labels of shape ``(rows,)``: int64 classes, or float32 numbers.
         predictions: Same shape and type.
         average: How F1 and similar metrics are averaged: binary or macro.
-        others: Entries of ``evaluate.metrics``.
+        others: Entries of ``evaluate.metrics``, loaded by the evaluate library (which takes seconds to import).
 
     Raises:
         StageError: A metric cannot be loaded, or gives no finite numbers.
     """
-    own = MetricName(str(OWN), "regression" if np.issubdtype(references.dtype, np.floating) else "classification")
-    names = [own, *map(MetricName.parse, others)]
-    scores: dict[str, float] = {}
-    with modules_folder(all(name.is_local for name in names)) as folder:
-        for name in names:
-            scores.update(_score_one(name, references, predictions, average, folder))
+    if np.issubdtype(references.dtype, np.floating):
+        scores = regression_metrics(references, predictions)
+    else:
+        scores = classification_metrics(references, predictions, average)
+    names = [MetricName.parse(text) for text in others]
+    if names:
+        with modules_folder(all(name.is_local for name in names)) as folder:
+            for name in names:
+                scores.update(_score_one(name, references, predictions, average, folder))
     return scores
 
 
@@ -86,13 +85,13 @@ def _own_folder() -> "tempfile.TemporaryDirectory[str]":
 
 
 @contextmanager
-def modules_folder(own: bool) -> Iterator[str | None]:
+def modules_folder(local: bool) -> Iterator[str | None]:
     """Set the folder to which the library copies modules before it imports them.
 
     Local modules do not belong in the user's cache, and two simultaneous runs must not share a folder. A metric of the Hub
     stays in the user's cache, so that it works offline the next time.
     """
-    if not own:
+    if not local:
         yield None
         return
     from evaluate import config
