@@ -72,7 +72,7 @@ class DelimitedReader:
         else:
             self.names = self._read_header()
             self.hint = self._describe_header()
-            self.header = lines.take_raw()
+            self.header = lines.take_raw().lstrip("\r\n")
 
     def __iter__(self) -> Iterator[tuple[int, list[str] | RowProblem]]:
         """Yield each record's first line number and its fields, or its problem. Empty lines are skipped.

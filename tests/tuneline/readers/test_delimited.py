@@ -57,6 +57,10 @@ def test_row_equal_to_the_header_is_a_problem_only_where_reading_is_strict():
     assert list(DelimitedReader(lines_of(content, strict=False), CSV)) == [(2, ["1", "a"]), (3, ["id", "text"])]
 
 
+def test_header_is_kept_as_it_is_written_without_empty_lines_before_it():
+    assert DelimitedReader(lines_of('\n\r\n"id",text\r\n1,a\n'), CSV).header == '"id",text\r\n'
+
+
 def test_bad_byte_stays_in_its_field_where_reading_is_not_strict():
     assert list(DelimitedReader(lines_of("id,text\n1,\udce9\n", strict=False), CSV)) == [(2, ["1", "\udce9"])]
 
