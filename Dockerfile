@@ -1,9 +1,9 @@
-# The worker of the flows, and the Prefect server it was tested with: docs/scheduling.md says how they are run.
+# Image of the flows' worker and of the Prefect server it was tested with; docs/scheduling.md explains how to run them.
 # Needs BuildKit (any Docker since 18.09; the default since 23).
 ARG BASE=python:3.11-slim-bookworm
 
-# Wheels that are not to come from the registry, such as a build of torch without CUDA: put into wheels/ beside this file.
-# requirements.txt lies there too, so that the folder is never missing.
+# Wheels that should not come from the registry, such as a build of torch without CUDA: put them into wheels/ beside this file.
+# requirements.txt is copied as well, so that the folder always exists.
 FROM scratch AS wheels
 COPY requirements.txt wheel[s]/ /wheels/
 
@@ -11,7 +11,7 @@ FROM ${BASE} AS build
 ARG UV_VERSION=0.13.8
 # A folder or a page with wheels, as for pip's --find-links.
 ARG FIND_LINKS=/wheels
-# System certificates: what the base image trusts, a company's too. Compiled: the worker's user cannot, at every start of a stage.
+# System certificates, because a company may add its own. Bytecode is compiled here, because the worker's user cannot write it.
 ENV UV_NO_CACHE=1 \
     UV_SYSTEM_CERTS=1 \
     UV_LINK_MODE=copy \
@@ -23,14 +23,14 @@ RUN python3 -m venv /opt/uv \
     && /opt/uv/bin/uv venv --python "$(command -v python3)" "$VIRTUAL_ENV"
 WORKDIR /app
 COPY pyproject.toml requirements.txt ./
-# What pyproject.toml asks for, without the tools of developers, each at the version that requirements.txt pins.
+# The dependencies of pyproject.toml without the developers' tools, at the versions that requirements.txt pins.
 RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
     /opt/uv/bin/uv pip install --find-links "$FIND_LINKS" --constraints requirements.txt --requirements pyproject.toml
 COPY README.md LICENSE prefect.yaml ./
 COPY flows flows
 COPY stages stages
 COPY tuneline tuneline
-# Editable: the flows that Prefect loads from /app and those that it imports are the same files.
+# Editable, so that the flows that Prefect loads from /app and those that Python imports are the same files.
 RUN /opt/uv/bin/uv pip install --no-deps --build-constraints requirements.txt --editable . \
     && "$VIRTUAL_ENV/bin/python" -m compileall -q flows stages tuneline
 
@@ -63,9 +63,9 @@ LABEL org.opencontainers.image.title="Tuneline" \
       org.opencontainers.image.licenses="Apache-2.0"
 USER ${UID}
 VOLUME /srv/tuneline
-# Of a worker: it answers while it still asks its work pool for runs.
+# Health of a worker: it answers as long as it polls its work pool for runs.
 HEALTHCHECK --interval=30s --timeout=10s --start-period=120s \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/health', timeout=5)"]
-# tini passes the request to stop on to the worker, which ends its runs, and reaps what they leave.
+# tini forwards SIGTERM to the worker, which ends its runs, and reaps orphaned processes.
 ENTRYPOINT ["tini", "--"]
 CMD ["python", "-m", "flows.server.worker", "--with-healthcheck"]

@@ -1,4 +1,4 @@
-# One vocabulary for people and CI. `make help` lists it.
+# The commands for people and CI. `make help` lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
@@ -9,9 +9,9 @@ UV_VERSION := 0.13.8
 INSTALLED := $(VENV)/.installed
 WORKERS ?= auto
 
-# Stages are started as `python` and `accelerate`: those of .venv, whoever calls make.
+# Stages are started as `python` and `accelerate`: always those of .venv.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
-# uv does not read pip's settings. A folder of wheels known to pip (a CPU build of torch, say) is passed on to it.
+# uv does not read pip's settings, so a folder of wheels configured for pip (for example a CPU build of torch) is passed to it.
 comma := ,
 space := $() $()
 export UV_FIND_LINKS ?= $(subst $(space),$(comma),$(strip $(PIP_FIND_LINKS)))
@@ -26,21 +26,21 @@ setup: $(INSTALLED) ## Create .venv and install the pinned requirements
 
 $(INSTALLED): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Tuneline needs Python 3.11 to 3.13; this is " + sys.version.split()[0] + ". Try make PYTHON=python3.12 ..." if not (3, 11) <= sys.version_info[:2] <= (3, 13) else 0)'
-	@$(PYTHON) -m venv $(VENV) || { echo "Python cannot make a virtual environment. On Debian: apt-get install python3-venv" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "Python cannot create a virtual environment. On Debian: apt-get install python3-venv" >&2; exit 1; }
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet -r requirements.txt
 	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 .PHONY: run
-run: setup ## Run the line (dvc repro) and show what came out
+run: setup ## Run the pipeline (dvc repro) and print the result
 	@dvc repro
 	@tuneline report
 	@tuneline show
 
 .PHONY: compare
 compare: setup ## Compare the working tree with a commit: make compare REF=main
-	@test -n "$(REF)" || { echo "Say with what: make compare REF=main" >&2; exit 1; }
+	@test -n "$(REF)" || { echo "REF is missing. Give a commit to compare with: make compare REF=main" >&2; exit 1; }
 	@dvc metrics diff "$(REF)"
 	@dvc params diff "$(REF)"
 	@dvc plots diff "$(REF)" --out reports/plots
@@ -61,7 +61,7 @@ lint: setup ## Check style and types
 	@mypy
 
 .PHONY: format
-format: setup ## Format the code and mend what ruff can
+format: setup ## Format the code and fix what ruff can fix
 	@ruff check --fix --quiet . || true
 	@ruff format .
 
@@ -71,10 +71,10 @@ lock: setup ## Compile requirements.txt from pyproject.toml
 	@sed -i -e '/^# The following packages were excluded/,$$d' -e 's/^\(torch==[0-9.]*\)+[a-z0-9]*/\1/' requirements.txt
 
 .PHONY: bench
-bench: setup ## Measure against what one would use instead (minutes)
+bench: setup ## Measure against the usual alternatives (minutes)
 	@for file in benchmarks/[a-z]*.py; do name=$$(basename $$file .py); echo "== $$name"; python -m benchmarks.$$name || exit 1; done
 
 .PHONY: clean
-clean: ## Remove .venv and the tools' caches; data, models and DVC's cache stay
+clean: ## Remove .venv and tool caches; keep data, models and DVC's cache
 	@rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

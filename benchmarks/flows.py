@@ -1,10 +1,10 @@
-"""What flow ``train`` adds to a run of the line: against the stages' commands one after the other, and against ``dvc repro``.
+"""Measure what flow ``train`` adds to a run of the pipeline, compared with the stages' commands and with ``dvc repro``.
 
-Three ways in alternation, each in a clone of the last commit with a cache of its own: the commands of ``dvc.yaml`` by hand;
-``dvc repro``; the flow, asked for through the API of a real server (SQLite) and run by a real worker that is ready. The line
-is small, so that seconds beside the stages are not lost in their noise; every round has a seed of its own, so that every stage
-runs. From the second round on a model is in production, which the gate has predict the new rows and which is then followed: the
-most that a run can have to do. Run in the root of the project: ``python -m benchmarks.flows``; nothing else should run beside it.
+Three ways alternate, each in a clone of the last commit with a cache of its own: the commands of ``dvc.yaml`` one after the other;
+``dvc repro``; the flow, requested through the API of a real server (SQLite) and run by a real worker that is ready. The model is
+small, so that the overhead is not lost in the noise of the stages; every round has its own seed, so that every stage runs. From the
+second round on a model is in production, which the gate has to compare and which is replaced: the most work a run can have.
+Run ``python -m benchmarks.flows`` in the root of the project, with nothing else running on the machine.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 from ruamel.yaml import YAML
 
-from flows.runs.line import compose
+from flows.runs.pipeline import compose
 from flows.runs.repository import dvc_config
 from flows.server import serve
 from flows.server.deploy import POOL, ROOT, deploy
@@ -38,13 +38,13 @@ SMALL += ["model.config.num_hidden_layers=1", "model.config.intermediate_size=64
 SMALL += ["compare.int8.min_agreement=0.5", "compare.int8.max_metric_drop=0.5"]
 DEPLOYMENT = "train/train-on-demand"
 BESIDE = ("prepare", "push", "gate", "promote")
-"""Tasks that are no stage."""
+"""Tasks that are not stages."""
 LIMIT = 20.0
-"""Seconds that the flow may take besides its stages."""
+"""Largest overhead of the flow over its stages, in seconds."""
 
 
 def clone(folder: Path) -> Path:
-    """Clones the last commit, and lets any model follow another: a promotion is part of what is measured."""
+    """Clone the last commit, and let the gate pass any model: the promotion is part of the measurement."""
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
     settings = folder / "conf" / "flows.yaml"
     settings.write_text(settings.read_text().replace("min_gain: 0.0 ", "min_gain: -1.0"))
@@ -52,7 +52,7 @@ def clone(folder: Path) -> Path:
 
 
 def command_line(root: Path, seed: int) -> float:
-    """Runs the commands of ``dvc.yaml``, in its order, and returns the seconds."""
+    """Run the commands of ``dvc.yaml`` in its order and return the seconds."""
     compose(root, dvc_config(root), parameters(seed))
     params, pipeline = (YAML(typ="safe", pure=True).load(root / name) for name in ("params.yaml", "dvc.yaml"))
     commands = [stage["cmd"].replace("${train.launch}", params["train"]["launch"]) for stage in pipeline["stages"].values()]
@@ -63,7 +63,7 @@ def command_line(root: Path, seed: int) -> float:
 
 
 def dvc_repro(root: Path, seed: int) -> float:
-    """Runs ``dvc repro`` and returns the seconds."""
+    """Run ``dvc repro`` and return the seconds."""
     compose(root, dvc_config(root), parameters(seed))
     started = time.perf_counter()
     run(["dvc", "repro"], root)
@@ -71,12 +71,12 @@ def dvc_repro(root: Path, seed: int) -> float:
 
 
 def parameters(seed: int) -> list[str]:
-    """What the three ways run with."""
+    """Return the parameters of a round."""
     return [*SMALL, f"seed={seed}"]
 
 
 def run(command: list[str], root: Path) -> None:
-    """Runs a program of this environment; what it says is shown when it fails."""
+    """Run a program of this environment; print its output and exit if it fails."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(command, cwd=root, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -85,7 +85,7 @@ def run(command: list[str], root: Path) -> None:
 
 @contextmanager
 def prefect(home: Path, port: int) -> Iterator[SyncPrefectClient]:
-    """A server with the deployments of ``prefect.yaml``, and a worker that is ready."""
+    """Run a server with the deployments of ``prefect.yaml`` and a worker; yield a client when the worker is ready."""
     env = {**serve.settings(f"http://127.0.0.1:{port}/api"), "PREFECT_HOME": str(home), "PREFECT_SERVER_UI_ENABLED": "false"}
     home.mkdir()
     with (home / "log").open("w") as log, serve.server("127.0.0.1", port, env, stdout=log, stderr=log):
@@ -98,11 +98,10 @@ def prefect(home: Path, port: int) -> Iterator[SyncPrefectClient]:
 
 
 def flow(client: SyncPrefectClient, root: Path, seed: int) -> tuple[float, dict[str, float]]:
-    """Asks for a run and waits; returns the seconds from the request to the end, and where they went."""
+    """Request a run and wait for it; return the seconds from the request to the end, and those of its parts."""
     deployment = client.read_deployment_by_name(DEPLOYMENT)
-    wanted = {"overrides": parameters(seed)}
     variables = {"env": {"TUNELINE_REPOSITORY": str(root)}}
-    made = client.create_flow_run_from_deployment(deployment.id, parameters=wanted, job_variables=variables)
+    made = client.create_flow_run_from_deployment(deployment.id, parameters={"overrides": parameters(seed)}, job_variables=variables)
     while not (found := client.read_flow_run(made.id)).state.is_final():
         time.sleep(0.5)
     if not found.state.is_completed():
@@ -112,7 +111,7 @@ def flow(client: SyncPrefectClient, root: Path, seed: int) -> tuple[float, dict[
 
 
 def phases(found: FlowRun, tasks: list[TaskRun]) -> dict[str, float]:
-    """Seconds of the parts of a run."""
+    """Return the seconds of the parts of a run."""
     stages = sorted((task for task in tasks if task.name not in BESIDE), key=lambda task: task.start_time)
     inside = sum(seconds(task.start_time, task.end_time) for task in stages)
     return {
@@ -125,15 +124,15 @@ def phases(found: FlowRun, tasks: list[TaskRun]) -> dict[str, float]:
 
 
 def seconds(start: datetime, end: datetime) -> float:
-    """Between two times."""
+    """Return the seconds between two times."""
     return (end - start).total_seconds()
 
 
 def show(console: Console, taken: dict[str, list[float]], parts: list[dict[str, float]]) -> None:
-    """Prints medians: what each way took and what it added, and the parts of the flow."""
+    """Print medians: seconds and overhead of each way, and the parts of the flow."""
     medians = {way: statistics.median(values) for way, values in taken.items()}
     alone, repro = medians["the stages' commands"], medians["dvc repro"]
-    table = Table("way", "seconds", "over the stages", "over dvc repro", title=f"The small line, medians of {len(parts)} rounds")
+    table = Table("way", "seconds", "over the stages", "over dvc repro", title=f"Small pipeline, medians of {len(parts)} rounds")
     for way, value in medians.items():
         table.add_row(way, f"{value:.1f}", f"{value - alone:+.1f}", f"{value - repro:+.1f}")
     console.print(table)
@@ -144,10 +143,10 @@ def show(console: Console, taken: dict[str, list[float]], parts: list[dict[str, 
 
 
 def main() -> None:
-    """Measures, prints, and ends with 1 where the flow adds more than it may."""
+    """Measure and print; exit with 1 if the flow adds more than ``LIMIT``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--port", type=int, default=4219, help="of the server (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=4219, help="port of the server (default: %(default)s)")
     options = parser.parse_args()
     taken: dict[str, list[float]] = {}
     parts: list[dict[str, float]] = []

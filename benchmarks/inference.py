@@ -30,8 +30,8 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrai
 from transformers.utils.logging import disable_progress_bar
 
 from stages.export.graph import to_onnx
-from stages.export.quantization import to_dynamic_int8, to_static_int8
-from stages.export.storage import save
+from stages.export.model_files import save_model
+from stages.export.precisions import to_dynamic_int8, to_static_int8
 from tuneline.batches import Batch
 from tuneline.onnx.session import OnnxClassifier, session_options, threads
 
@@ -121,7 +121,7 @@ def onnx_ways(model: PreTrainedModel, folder: Path) -> Iterator[Contender]:
         "int8 static": to_static_int8(fp32, True, batches(16, 16, seed=1)),
     }
     for name, one in made.items():
-        yield loaded(name, save(one, folder / f"{name}.onnx")[0])
+        yield loaded(name, save_model(one, folder / f"{name}.onnx")[0])
 
 
 def loaded(name: str, path: Path) -> Contender:

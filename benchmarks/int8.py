@@ -30,21 +30,20 @@ def write_models(folder: Path) -> None:
     if all((folder / f"{name}.onnx").exists() for name in MODELS):
         return
     from stages.export.__main__ import load_classifier
-    from stages.export.calibration import Rows
     from stages.export.graph import to_onnx
-    from stages.export.quantization import to_dynamic_int8, to_static_int8
-    from stages.export.storage import save
+    from stages.export.model_files import save_model
+    from stages.export.precisions import QuantizationRows, to_dynamic_int8, to_static_int8
     from tuneline.paths import CLASSIFIER
 
     folder.mkdir(parents=True, exist_ok=True)
     params = load_params()
-    rows = Rows(split_file(TOKENIZED, "train"), split_file(TOKENIZED, "validation"), 0, params.seed)
+    rows = QuantizationRows(split_file(TOKENIZED, "train"), split_file(TOKENIZED, "validation"), 0, params.seed)
     columns = ["input_ids", "attention_mask", *(["token_type_ids"] if "token_type_ids" in split("train").values else [])]
     fp32 = to_onnx(load_classifier(CLASSIFIER), columns, params.export.opset)
-    save(fp32, folder / "fp32.onnx")
+    save_model(fp32, folder / "fp32.onnx")
     for bits in (7, 8):
-        save(to_dynamic_int8(fp32, bits == 7), folder / f"dynamic {bits}.onnx")
-        save(to_static_int8(fp32, bits == 7, rows.calibration(params.export.int8.calibration_rows)), folder / f"static {bits}.onnx")
+        save_model(to_dynamic_int8(fp32, bits == 7), folder / f"dynamic {bits}.onnx")
+        save_model(to_static_int8(fp32, bits == 7, rows.calibration(params.export.int8.calibration_rows)), folder / f"static {bits}.onnx")
 
 
 def split(name: str) -> TokenizedSplit:

@@ -21,11 +21,10 @@ from rich.table import Table
 
 from benchmarks.inference import MRPC_LENGTHS, bert
 from stages.export.graph import to_onnx
-from stages.export.provenance import file_hash
-from stages.export.quantization import to_dynamic_int8
-from stages.export.record import embed
-from stages.export.storage import save
-from stages.tokenize.folder import save_tokenizer
+from stages.export.model_files import save_model
+from stages.export.precisions import to_dynamic_int8
+from stages.export.record import embed, file_hash
+from stages.tokenize.tokenizer import save_tokenizer
 from stages.tokenize.wordpiece import train_wordpiece
 from tuneline.batches import Batch, length_sorted_batches
 from tuneline.cli.predict.model import DeployedModel
@@ -49,7 +48,7 @@ def write_model(folder: Path, layers: int, hidden: int) -> None:
     about = {"file": "tokenizer.json", "sha256": file_hash(folder / "tokenizer.json"), "truncation_side": "right"}
     for name, one in {"fp32": fp32, "int8": to_dynamic_int8(fp32, reduce_range=True)}.items():
         embed(one, {"labels": ["no", "yes"], "text_columns": ["first", "second"], "max_length": 128, "pad_token_id": 0, "tokenizer": about})
-        save(one, folder / f"{name}.onnx")
+        save_model(one, folder / f"{name}.onnx")
 
 
 def write_rows(path: Path, rows: int) -> None:

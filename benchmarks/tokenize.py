@@ -28,8 +28,8 @@ from rich.table import Table
 from transformers import PreTrainedTokenizerFast
 
 from stages.tokenize.__main__ import tokenize_split
-from stages.tokenize.checkpoint import load_tokenizer
 from stages.tokenize.rows import RawSplit
+from stages.tokenize.tokenizer import load_tokenizer
 from stages.tokenize.wordpiece import train_wordpiece
 from tuneline.encoding import CHUNK, Encoder
 from tuneline.files.schemas import LabelSchema, raw_schema, write_batches

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Builds the image and runs compose.yaml for real, on a Debian machine where no image registry need be reachable, and takes
-# all of it down again: a training fired through the server must leave a branch in git and artifacts in the DVC remote.
+# Builds the image, runs compose.yaml and removes everything again, on a Debian machine without access to an image registry.
+# A training requested through the server must leave a branch in git and artifacts in the DVC remote.
 #
 #   sudo containers/check.sh        (apt-get install docker.io docker-compose debootstrap git; from Docker 23 on docker-buildx)
 #
-# A Docker daemon of its own runs in a temporary folder, beside one that may be there. What cannot be pulled is made: the
-# base image by debootstrap, under the name that the Dockerfile gives it, and PostgreSQL's from Debian's package
+# A separate Docker daemon runs in a temporary folder. Images that cannot be pulled are built: the
+# base image by debootstrap, under the name in the Dockerfile, and PostgreSQL's from Debian's package
 # (containers/postgres). Environment:
 #   WHEELS   folder of wheels that are not to come from the registry (a build of torch without CUDA, say)
 #   CERTS    folder of certificates (*.crt) that the base image trusts besides Debian's
 #   BASE     folder that debootstrap filled before; made anew unless given
-#   FOLDER   where all of it lies (some 40 GB while it runs, because its storage driver shares no layers); kept where it is given, else temporary
+#   FOLDER   working folder (some 40 GB while it runs, because its storage driver shares no layers); kept where it is given, else temporary
 #   DOCKER, COMPOSE   the commands, where they are others
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -138,15 +138,15 @@ look() {
 }
 
 stop_and_start() {
-  say "Stopped in the middle of a training, a worker saves a checkpoint; started again, it goes on from there"
+  say "Stopped in the middle of a training, a worker saves a checkpoint; started again, it resumes from there"
   overrides='["data.sample.rows=1500","train.epochs=8","train.checkpoint_every_steps=1000"]'
   inside prefect deployment run train/train-on-demand --param "overrides=$overrides" --param promote=false > "$folder/second.log"
   run=$(sed -n 's/.*UUID: //p' "$folder/second.log")
   wait_for "$run" ' of .* loss'
   "${compose[@]}" stop worker
   "${compose[@]}" start worker
-  wait_for "$run" 'goes on from .*step'
-  inside prefect flow-run logs "$run" | grep -E 'interrupted by|goes on from|earlier attempt'
+  wait_for "$run" '(resumes|goes on) from .*step'
+  inside prefect flow-run logs "$run" | grep -E 'interrupted by|(resumes|goes on) from|earlier attempt'
 }
 
 wait_for() {
@@ -155,7 +155,7 @@ wait_for() {
     sleep 2
   done
   inside prefect flow-run logs "$1" | tail -40
-  fail "waited in vain for '$2'"
+  fail "'$2' did not appear in the log"
 }
 
 trap down EXIT

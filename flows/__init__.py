@@ -1,1 +1,1 @@
-"""Prefect flows that schedule the line. They know it through ``dvc`` alone: no import of ``stages``, ``tuneline`` or torch."""
+"""Prefect flows that schedule the pipeline. They run its stages through ``dvc``: no import of ``stages`` or torch."""

@@ -1,4 +1,4 @@
-"""Flow ``score``: scores new files with the model in production, and says when they no longer look like its training data."""
+"""Flow ``score``: scores new files with the model in production, and reports when they no longer look like its training data."""
 
 import os
 from pathlib import Path
@@ -8,71 +8,74 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas import State
 from prefect.states import Completed, Failed
 
-from flows.promotion.registry import Registry
-from flows.runs.line import Line
+from flows.promotion.registry import Registry, Version
 from flows.runs.locks import BusyError, locked
-from flows.runs.processes import ProgramError, Programs, end_with_parent
+from flows.runs.pipeline import Pipeline
+from flows.runs.processes import ProgramError, Programs, end_with_worker
 from flows.runs.repository import GitError, Repository
-from flows.scoring.deployed import serve
-from flows.scoring.inbox import Outbox, new_files
+from flows.scoring.deployed import fetch_model
+from flows.scoring.inbox import Incoming, Outbox, new_files
 from flows.scoring.score_files import report_drift, score_file
 from flows.settings import Scoring, load_settings
 
 
 @flow(name="score", persist_result=False)
 def score(inbox: Path | None = None, outbox: Path | None = None) -> State[Any]:
-    """Scores the files that are new, and reports drift.
+    """Score the new files, and report drift.
 
     Args:
-        inbox: Folder of the new files; that of `conf/flows.yaml` unless given.
-        outbox: Folder of the scored ones; that of `conf/flows.yaml` unless given.
+        inbox: Folder of the new files; default: that of `conf/flows.yaml`.
+        outbox: Folder of the scored files; default: that of `conf/flows.yaml`.
     """
     repository = Repository.here()
     settings = load_settings(repository.root)
-    if "PREFECT__FLOW_RUN_ID" in os.environ:  # a worker started this process
-        end_with_parent()
-    changes = {name: folder for name, folder in (("inbox", inbox), ("outbox", outbox)) if folder is not None}
-    scoring = settings.scoring.model_copy(update=changes)
+    end_with_worker()
+    folders = {name: folder for name, folder in (("inbox", inbox), ("outbox", outbox)) if folder is not None}
+    scoring = settings.scoring.model_copy(update=folders)
     registry = Registry(repository, settings.promotion.artifact)
     repository.state.mkdir(parents=True, exist_ok=True)
     try:
         with locked(repository.state / "scoring.lock", wait=0) as lock:
-            return _score(registry, settings.promotion.stage, scoring, lock)
+            return _score_new_files(registry, settings.promotion.stage, scoring, lock)
     except BusyError:
-        return Completed(name="Skipped", message="Another run is scoring; what is left is for the next.")
+        return Completed(name="Skipped", message="Another run is scoring; the next run scores what it leaves.")
 
 
-def _score(registry: Registry, stage: str, scoring: Scoring, lock: int) -> State[Any]:
+def _score_new_files(registry: Registry, stage: str, scoring: Scoring, lock: int) -> State[Any]:
     root = registry.repository.root
-    outbox = Outbox(root / scoring.outbox)
-    waiting = new_files(root / scoring.inbox, outbox, scoring.settle_seconds)
-    _learn(registry)
+    waiting = new_files(root / scoring.inbox, Outbox(root / scoring.outbox), scoring.settle_seconds)
+    _fetch_promotions(registry)
     version = registry.in_stage(stage)
     if version is None:
         return Completed(name="NoModel", message=f"No model is in {stage} yet; {len(waiting)} files wait.")
     if not waiting:
         return Completed(name="NothingNew", message="No new file.")
+    return _score_files(registry, version, waiting, scoring, lock)
+
+
+def _score_files(registry: Registry, version: Version, waiting: list[Incoming], scoring: Scoring, lock: int) -> State[Any]:
+    outbox = Outbox(registry.repository.root / scoring.outbox)
     outbox.folder.mkdir(parents=True, exist_ok=True)
-    refused, seen = {}, 0
-    with Programs(root, f"score-{os.getpid()}", lock=lock) as programs:
-        line = Line(programs, get_run_logger().info)
-        served = serve(registry, version, line)
+    refused, rows = {}, 0
+    with Programs(registry.repository.root, f"score-{os.getpid()}", lock=lock) as programs:
+        pipeline = Pipeline(programs, get_run_logger().info)
+        model = fetch_model(registry, version, pipeline)
         for incoming in waiting:
             try:
-                seen += score_file(line, served, incoming, outbox, scoring)
+                rows += score_file(pipeline, model, incoming, outbox, scoring)
             except ProgramError as error:
                 refused[incoming.path.name] = error.reason
-    drifted = report_drift(served, outbox, scoring.drift, registry.repository.state)
-    message = f"{len(waiting) - len(refused)} files, {seen} rows, by {version.name}; {drifted}"
+    drift = report_drift(model, outbox, scoring.drift, registry.repository.state)
+    message = f"{len(waiting) - len(refused)} files, {rows} rows, by {version.name}; {drift}"
     if refused:
         return Failed(message="\n".join([message, *(f"refused {name}: {reason}" for name, reason in refused.items())]))
     return Completed(message=message)
 
 
-def _learn(registry: Registry) -> None:
-    """What is in production may have been decided elsewhere. Files are scored all the same when nobody can say."""
+def _fetch_promotions(registry: Registry) -> None:
+    """Fetch promotions and rollbacks of other machines. If ``origin`` cannot be reached, scoring continues with what is known."""
     try:
         if registry.repository.has_remote():
             registry.fetch()
     except GitError as error:
-        get_run_logger().warning("What was promoted or rolled back elsewhere is not known: %s", error)
+        get_run_logger().warning("Promotions and rollbacks of other machines are unknown: %s", error)

@@ -1,10 +1,12 @@
-"""What the flows go by, from ``conf/flows.yaml``. Their own models: the line's parameters are the stages' business."""
+"""Settings of the flows, from ``conf/flows.yaml``. The parameters of the pipeline are in ``params.yaml``, which stages read."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from ruamel.yaml import YAML
+
+from tuneline.errors import ParamsError
 
 SETTINGS = Path("conf/flows.yaml")
 
@@ -13,18 +15,18 @@ Seconds = Annotated[float, Field(ge=0)]
 
 
 class Section(BaseModel):
-    """One section: frozen, and refusing keys that it does not know."""
+    """One section: frozen; unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class StagePolicy(Section):
-    """How a stage's task is run.
+    """Retries and timeout of a stage's task.
 
     Attributes:
-        retries: Further attempts after a failure.
-        retry_delay_seconds: Seconds before each of them; the last one repeats.
-        timeout_minutes: After that the stage is stopped, and its task is TimedOut.
+        retries: Attempts after a failure.
+        retry_delay_seconds: Seconds before each retry; the last value repeats.
+        timeout_minutes: Minutes until the stage is stopped; its task is then TimedOut.
     """
 
     retries: Count = 0
@@ -33,30 +35,30 @@ class StagePolicy(Section):
 
     @property
     def delays(self) -> list[float]:
-        """One delay for each retry."""
-        known = self.retry_delay_seconds[: self.retries] or [0.0]
-        return known + [known[-1]] * (self.retries - len(known))
+        """One delay for each retry, in seconds."""
+        given = self.retry_delay_seconds[: self.retries] or [0.0]
+        return given + [given[-1]] * (self.retries - len(given))
 
 
 class PromotionPolicy(Section):
-    """When a model may take the place of the one in production.
+    """Conditions under which a model replaces the one in production.
 
     Attributes:
-        artifact: Name under ``artifacts:`` in dvc.yaml; it gets the version.
-        stage: Of the registry.
-        metric: What must get better; ``None`` for accuracy, or Pearson's r for a regression.
-        confidence: Of the interval, and of McNemar's test.
-        resamples: Draws of the bootstrap.
-        min_gain: The whole interval must be above it.
-        min_agreement: Share of rows on which ``model.onnx`` predicts what the trained model does.
-        max_abs_diff: Of any logit, between the two.
-        max_megabytes: Of ``model.onnx``.
-        max_latency_ms: Of one row, at the 95th percentile.
+        artifact: Name under ``artifacts:`` in dvc.yaml of what is registered.
+        stage: Stage of the registry.
+        metric: Metric to improve; ``None`` for accuracy, or Pearson's r for a regression.
+        confidence: Confidence level of the interval and of McNemar's test.
+        resamples: Number of bootstrap resamples.
+        min_gain: The whole interval of the metric's difference must be above it.
+        min_agreement: Smallest share of rows for which ``model.onnx`` and the trained model predict the same.
+        max_abs_diff: Largest absolute difference of a logit between the two.
+        max_megabytes: Largest size of ``model.onnx`` with its external data.
+        max_latency_ms: Largest latency of one row in milliseconds, 95th percentile.
     """
 
     artifact: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*[a-z0-9]$")] = "onnx"
     stage: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*[a-z0-9]$")] = "production"
-    metric: Literal["accuracy", "f1", "pearson"] | None = None
+    metric: str | None = None
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     resamples: Annotated[int, Field(ge=200)] = 5000
     min_gain: float = 0.0
@@ -67,16 +69,16 @@ class PromotionPolicy(Section):
 
 
 class DriftLimits(Section):
-    """How far new texts may be from those of the training. Beyond both a limit and chance, they drifted.
+    """Limits beyond which new texts drifted from the training data, if the difference is also significant.
 
     Attributes:
-        max_psi: Population stability index.
-        max_ks: Kolmogorov-Smirnov distance.
-        significance: What chance alone makes more often than this is let through.
-        min_known_words: Share of words that were common in training, of that share in training.
-        min_rows: Fewer say nothing.
-        window_rows: The last so many scored rows are looked at, in whole files.
-        repeat_hours: After an event, so long until the next for the same model.
+        max_psi: Largest population stability index.
+        max_ks: Largest Kolmogorov-Smirnov distance.
+        significance: Differences with a p-value of at least this are ignored.
+        min_known_words: Smallest share of words that were common in training, relative to their share in training.
+        min_rows: Number of rows below which drift is not measured.
+        window_rows: Number of last scored rows that are compared, rounded up to whole files.
+        repeat_hours: Hours between two events about the same model.
     """
 
     max_psi: Annotated[float, Field(gt=0)] = 0.25
@@ -89,15 +91,15 @@ class DriftLimits(Section):
 
 
 class Scoring(Section):
-    """Flow ``score``.
+    """Settings of flow ``score``.
 
     Attributes:
         inbox: Folder of new files, relative to the repository.
-        outbox: Folder of the scored ones.
-        keep: Columns of the input that go into the output.
-        bad_rows: What to do about a row that cannot be read: leave it out, or refuse the file.
-        settle_seconds: A file that was written to more recently is left for the next time.
-        drift: When new texts are no longer what the model was trained on.
+        outbox: Folder of scored files, relative to the repository.
+        keep: Columns of the input that are copied to the output.
+        bad_rows: ``stop`` refuses a file with a row that cannot be read; ``skip`` leaves the row out.
+        settle_seconds: Seconds since its last change before a file is scored.
+        drift: Limits of drift.
     """
 
     inbox: Path = Path("data/inbox")
@@ -109,7 +111,15 @@ class Scoring(Section):
 
 
 class Settings(Section):
-    """``conf/flows.yaml``."""
+    """Content of ``conf/flows.yaml``.
+
+    Attributes:
+        stages: Policy by stage name; ``default`` for the others.
+        promotion: Conditions of a promotion.
+        scoring: Settings of flow ``score``.
+        lock_wait_seconds: Seconds to wait for DVC's lock.
+        max_attempts: Attempts of one run that crashes.
+    """
 
     stages: dict[str, StagePolicy] = {}
     promotion: PromotionPolicy = PromotionPolicy()
@@ -118,7 +128,7 @@ class Settings(Section):
     max_attempts: Annotated[int, Field(ge=1)] = 4
 
     def policy(self, stage: str) -> StagePolicy:
-        """How the task of a stage is run."""
+        """Return the policy of a stage."""
         return self.stages.get(stage) or self.stages.get("default") or StagePolicy()
 
     @model_validator(mode="after")
@@ -129,15 +139,11 @@ class Settings(Section):
         return self
 
 
-class SettingsError(Exception):
-    """``conf/flows.yaml`` does not say what the flows can do."""
-
-
 def load_settings(root: Path) -> Settings:
-    """Reads the settings of a repository; the defaults where it has none.
+    """Read the settings of a repository; defaults if it has none.
 
     Raises:
-        SettingsError: A value is not what its key takes; every fault is named with its dotted key.
+        ParamsError: A value or key is invalid; the message lists each with its dotted key.
     """
     path = root / SETTINGS
     if not path.exists():
@@ -145,5 +151,5 @@ def load_settings(root: Path) -> Settings:
     try:
         return Settings.model_validate(YAML(typ="safe", pure=True).load(path) or {})
     except ValidationError as error:
-        faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
-        raise SettingsError("\n  ".join([f"{SETTINGS} has faults:", *faults])) from None
+        errors = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        raise ParamsError("\n  ".join([f"{SETTINGS} has errors:", *errors])) from None

@@ -1,9 +1,8 @@
-"""Flow ``train``: runs the line for a commit, unattended, in a checkout of its own, and keeps what came out as a commit.
+"""Flow ``train``: runs the pipeline for a commit, unattended, in a checkout of its own, and commits the result.
 
-A model that is better than the one in production takes its place; docs/promotion.md says what better means.
+A model that is better than the one in production replaces it; docs/promotion.md defines "better".
 """
 
-import os
 from typing import Annotated, Any
 
 from prefect import flow, get_run_logger, runtime
@@ -11,14 +10,14 @@ from prefect.client.schemas import State
 from prefect.states import Completed
 from pydantic import Field
 
-from flows.promotion.promote import conclude
+from flows.promotion.promote import commit_and_promote
 from flows.promotion.registry import Registry
-from flows.runs import results
 from flows.runs.checkout import Checkout, isolated
-from flows.runs.line import Line
 from flows.runs.locks import locked
-from flows.runs.processes import Programs, end_with_parent
+from flows.runs.pipeline import Pipeline
+from flows.runs.processes import Programs, end_with_worker
 from flows.runs.repository import Repository
+from flows.runs.results import metrics_summary, require_remote
 from flows.runs.tasks import prepare, push_artifacts, stage_task
 from flows.settings import Settings, load_settings
 
@@ -27,11 +26,11 @@ TaskName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w-]*$")]
 Override = Annotated[str, Field(pattern=r"^(\+{1,2}|~)?[A-Za-z_][\w./@]*(=.*)?$")]
 
 PROMOTION_WAIT = 900.0
-"""Seconds to wait for another run that is being promoted: each is compared with the one before it."""
+"""Seconds to wait for the promotion of another run: each candidate is compared with the one promoted before it."""
 
 
 class CrashedTooOftenError(Exception):
-    """A run that crashes again and again is not picked up for ever."""
+    """A run crashed in each of its attempts and is not restarted again."""
 
 
 @flow(name="train", persist_result=False)
@@ -42,56 +41,55 @@ def train(
     push: bool = False,
     promote: bool = True,
 ) -> State[Any]:
-    """Runs the line and keeps the result.
+    """Run the pipeline and commit the result.
 
     Args:
         ref: Branch, tag or commit to run. One of a remote (`origin/main`) is fetched first.
         task: A task of `conf/task/`, as in `dvc exp run -S task=NAME`.
         overrides: Parameters, as after `-S`: `train.learning_rate=1e-3`.
-        push: Whether artifacts go to the DVC remote, and the commit and tags to the git remote `origin`.
-        promote: Whether the model may take the place of the one in production, if it is better.
+        push: Push artifacts to the DVC remote, and the commit and tags to the git remote `origin`.
+        promote: Put the model into production if it is better than the one there.
     """
     repository = Repository.here()
     settings = load_settings(repository.root)
     if runtime.flow_run.run_count > settings.max_attempts:
-        raise CrashedTooOftenError(f"This run has crashed {settings.max_attempts} times; its checkout stays for inspection.")
-    if "PREFECT__FLOW_RUN_ID" in os.environ:  # a worker started this process
-        end_with_parent()
+        raise CrashedTooOftenError(f"This run has crashed {settings.max_attempts} times; its checkout is kept for inspection.")
+    end_with_worker()
     if push:
-        results.require_remote(repository)
-    wanted = (*([f"task={task}"] if task else []), *(overrides or []))
-    with isolated(repository, f"{runtime.flow_run.name}-{runtime.flow_run.id[:8]}", ref, wanted) as checkout:
+        require_remote(repository)
+    parameters = (*([f"task={task}"] if task else []), *(overrides or []))
+    with isolated(repository, f"{runtime.flow_run.name}-{runtime.flow_run.id[:8]}", ref, parameters) as checkout:
         return _run(repository, settings, checkout, push=push, promote=promote)
 
 
 def _run(repository: Repository, settings: Settings, checkout: Checkout, *, push: bool, promote: bool) -> State[Any]:
-    _announce(checkout)
-    site = {"DVC_SITE_CACHE_DIR": str(checkout.path / ".dvc" / "tmp" / "site")}  # goes away with the checkout
+    _log_checkout(checkout)
+    site = {"DVC_SITE_CACHE_DIR": str(checkout.path / ".dvc" / "tmp" / "site")}  # removed with the checkout
     with Programs(checkout.path, checkout.name, site, lock=checkout.lock) as programs:
-        line = Line(programs, _log, settings.lock_wait_seconds)
+        pipeline = Pipeline(programs, _log, settings.lock_wait_seconds)
         registry = Registry(repository, settings.promotion.artifact)
         if push and repository.has_remote():
             registry.fetch()
-        for stage in prepare(line, checkout, registry, settings.promotion.stage).stages:
-            stage_task(stage, settings.policy(stage))(line)
+        for stage in prepare(pipeline, checkout, registry, settings.promotion.stage).stages:
+            stage_task(stage, settings.policy(stage))(pipeline)
         if push:
-            push_artifacts(line)
+            push_artifacts(pipeline)
         with locked(repository.state / "promotion.lock", wait=PROMOTION_WAIT):
             policy = settings.promotion if promote else None
-            result, version = conclude(line, checkout, registry, policy, push=push)
-    where = f"{version.name} in {settings.promotion.stage}; " if version else ""
-    return Completed(message=f"{results.headline(checkout)}; {where}{result.branch or 'nothing new'}, commit {result.commit[:12]}")
+            result, version = commit_and_promote(pipeline, checkout, registry, policy, push=push)
+    promoted = f"{version.name} in {settings.promotion.stage}; " if version else ""
+    return Completed(message=f"{metrics_summary(checkout)}; {promoted}{result.branch or 'nothing new'}, commit {result.commit[:12]}")
 
 
-def _announce(checkout: Checkout) -> None:
+def _log_checkout(checkout: Checkout) -> None:
     logger = get_run_logger()
-    logger.info("Commit %s of %s, in %s", checkout.work.commit[:12], checkout.work.ref, checkout.path)
+    logger.info("Commit %s of %s, in %s", checkout.spec.commit[:12], checkout.spec.ref, checkout.path)
     if checkout.resumed:
-        logger.info("An earlier attempt of this run began it; what that finished stands.")
+        logger.info("Resuming an earlier attempt of this run; the stages it finished are not run again.")
     if checkout.adopted:
-        logger.info("Run %s ended early; its checkpoints are taken over.", checkout.adopted)
+        logger.info("Run %s ended early; training resumes from its checkpoints.", checkout.adopted)
 
 
 def _log(line: str) -> None:
-    """To the task that runs, and to the flow between tasks."""
+    """Log a line of output to the task that runs, or to the flow between tasks."""
     get_run_logger().error(line) if line.startswith("ERROR:") else get_run_logger().info(line)

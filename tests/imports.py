@@ -1,4 +1,4 @@
-"""Follows the imports of a module through this project's own packages, as Python would, without running anything."""
+"""Static analysis of imports: find all files of the project that a module imports, without running it."""
 
 import ast
 from collections.abc import Iterator
@@ -6,9 +6,9 @@ from pathlib import Path
 
 
 def imported_files(module: str, root: Path, packages: tuple[str, ...]) -> set[Path]:
-    """Every file of ``packages`` that importing ``module`` may load, itself and the ``__init__`` of parent packages included.
+    """Return every file of ``packages`` that ``module`` may load, including itself and the ``__init__`` of parent packages.
 
-    Imports inside functions count too: they run when the function does.
+    Imports inside functions are included, because they run when the function is called.
 
     Returns:
         Paths relative to ``root``.
@@ -32,8 +32,8 @@ def _package(path: Path) -> str:
 def _files_of(name: str, root: Path) -> Iterator[Path]:
     parts = name.split(".")
     for depth in range(1, len(parts) + 1):
-        place = Path(*parts[:depth])
-        for candidate in (place / "__init__.py", place.with_suffix(".py")):
+        path = Path(*parts[:depth])
+        for candidate in (path / "__init__.py", path.with_suffix(".py")):
             if (root / candidate).is_file():
                 yield candidate
 

@@ -1,4 +1,4 @@
-"""A copy of this project in a folder of its own: a real git and DVC repository that a test may change and run."""
+"""A copy of this project in a temporary folder: a git and DVC repository that a test can change and run."""
 
 import os
 import shutil
@@ -13,14 +13,14 @@ from tests.conftest import ROOT
 
 
 class Project:
-    """A checkout that stands alone, with the commands a person would type in it."""
+    """A separate checkout, with the commands that a user would run in it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @classmethod
     def copy_to(cls, folder: Path) -> "Project":
-        """Copies what git tracks, and what it would track, and commits it."""
+        """Copy all files that git does not ignore, and commit them."""
         listed = subprocess.run(
             ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True
         )
@@ -34,7 +34,7 @@ class Project:
         return project
 
     def run(self, *command: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
-        """Runs a command in the project; its output is in the error when it fails."""
+        """Run a command in the project. If it fails, the error contains its output."""
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(
             command,
@@ -50,16 +50,16 @@ class Project:
         return done
 
     def commit(self, message: str) -> None:
-        """Commits everything that git does not ignore."""
+        """Commit all files that git does not ignore."""
         self.run("git", "add", "--all")
         self.run("git", "commit", "--quiet", "--allow-empty", "--message", message)
 
     def status(self) -> str:
-        """What git sees as changed; empty when nothing is."""
+        """Return the output of ``git status --porcelain``; empty if nothing has changed."""
         return self.run("git", "status", "--porcelain").stdout
 
     def set_params(self, changes: dict[str, Any]) -> None:
-        """Changes values in ``params.yaml`` by dotted key."""
+        """Change values in ``params.yaml`` by dotted key."""
         yaml = YAML()
         values = yaml.load(self.folder / "params.yaml")
         for key, value in changes.items():
@@ -71,7 +71,7 @@ class Project:
         yaml.dump(values, self.folder / "params.yaml")
 
     def lock(self) -> dict[str, Any]:
-        """The stages of ``dvc.lock``."""
+        """Return the stages of ``dvc.lock``."""
         return YAML(typ="safe", pure=True).load(self.folder / "dvc.lock")["stages"]
 
 
@@ -90,4 +90,4 @@ SMALL = {
     "model.config.intermediate_size": 64,
     "train.epochs": 1,
 }
-"""Parameters with which the whole line runs in about a minute, most of it imports."""
+"""Parameters with which the whole pipeline runs in about a minute, most of it for imports."""

@@ -1,4 +1,4 @@
-"""The line up to ``evaluate``, in a folder, in seconds: a tiny classifier with random weights, its data and its predictions."""
+"""Outputs of a pipeline up to ``evaluate``, written in seconds: a tiny classifier with random weights, its data and predictions."""
 
 import json
 import random
@@ -37,11 +37,11 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "cls_token_id": 1, "sep_token_id": 2,
     },
 }  # fmt: skip
-"""Tiny configurations of the model families that the line is made for."""
+"""Tiny configurations of the supported model architectures."""
 
 
 def tiny_model(family: str, outputs: int, vocab_size: int = 120, names: tuple[str, ...] | None = None, pooling: str = "cls"):
-    """A classifier with random weights, large enough for its logits to differ from row to row."""
+    """Return a classifier with random weights, large enough that the logits of rows differ."""
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
@@ -64,14 +64,14 @@ def tiny_model(family: str, outputs: int, vocab_size: int = 120, names: tuple[st
 
 
 def write_pipeline(folder: Path, regression: bool = False, changes: dict[str, Any] | None = None) -> None:
-    """Fills a folder with all that ``export`` and ``compare`` read.
+    """Write everything that ``export`` and ``compare`` read.
 
     Args:
-        folder: Becomes the root of a project.
-        regression: One number to predict instead of three classes.
-        changes: Values for ``params.yaml``, by dotted key.
+        folder: Root of the project.
+        regression: Predict a number instead of three classes.
+        changes: Values for ``params.yaml`` by dotted key.
     """
-    from stages.tokenize.folder import save_tokenizer
+    from stages.tokenize.tokenizer import save_tokenizer
     from stages.tokenize.wordpiece import train_wordpiece
 
     labels = LabelSchema(None if regression else QUEUES)
@@ -102,7 +102,7 @@ def _text(generator: random.Random, least: int, most: int) -> str:
 
 
 def _predict(folder: Path, model: Any) -> None:
-    """Writes what ``evaluate`` writes."""
+    """Write the outputs of ``evaluate``."""
     import torch
 
     split = TokenizedSplit.read(folder / "data/tokenized/test.parquet")
@@ -128,7 +128,7 @@ def _write_settings(folder: Path, changes: dict[str, Any]) -> None:
 
 
 def change_params(folder: Path, changes: dict[str, Any]) -> None:
-    """Changes values in ``params.yaml``, by dotted key."""
+    """Change values in ``params.yaml`` by dotted key."""
     yaml = YAML()
     values = yaml.load(folder / "params.yaml")
     for key, value in changes.items():

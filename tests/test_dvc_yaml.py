@@ -1,5 +1,6 @@
-"""dvc.yaml says the truth: DVC reruns a stage only for what stands there, so a module left out means a stale model."""
+"""Completeness of dvc.yaml: DVC reruns a stage only for the dependencies listed there, so a missing one leaves outdated outputs."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from tuneline.params.loading import known_keys
 
 PIPELINE = YAML(typ="safe", pure=True).load(ROOT / "dvc.yaml")
 STAGES = PIPELINE["stages"]
-# Keys that change how a stage works or looks but not one byte of what it makes: a stage need not run again for them.
+# Keys that change how a stage runs but not its outputs, so it need not run again for them.
 BOOKKEEPING: set[str] = {
     "train.checkpoint_every_steps",
     "train.checkpoint_every_minutes",
@@ -19,20 +20,20 @@ BOOKKEEPING: set[str] = {
     "train.keep_checkpoints",
     "train.trackers",
 }
-LINE = ("stages", "tuneline")
-"""The packages whose files are the line's code."""
-MAKERS = ("download", "tokenize", "train", "export")
-"""The stages that make a model. Export hashes their code into it, so it depends on files that it does not import."""
+CODE = ("stages", "tuneline")
+"""Packages that contain the code of the pipeline."""
+MODEL_STAGES = ("download", "tokenize", "train", "export")
+"""Stages that a model depends on. Export records a hash of their code, so it depends on files that it does not import."""
 
 
 def names(entries: list) -> set[str]:
-    """The keys of a list in dvc.yaml, whose entries are a name or a name with options."""
+    """Return the names in a list of dvc.yaml, whose entries are a name or a name with options."""
     return {next(iter(entry)) if isinstance(entry, dict) else entry for entry in entries}
 
 
 def imported(stage: str) -> set[Path]:
-    """Every file of the line's code that ``python -m stages.NAME`` may load."""
-    return imported_files(f"stages.{stage}.__main__", ROOT, LINE)
+    """Return every file of the pipeline's code that ``python -m stages.NAME`` may load."""
+    return imported_files(f"stages.{stage}.__main__", ROOT, CODE)
 
 
 def covered(path: Path, deps: set[str]) -> bool:
@@ -47,43 +48,46 @@ def test_every_imported_module_is_a_dependency(stage):
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_no_dependency_on_code_is_idle(stage):
-    """A module listed but not imported would rerun the stage for nothing."""
-    makers = MAKERS if stage == "export" else (stage,)
-    used = {path for maker in makers for path in imported(maker)}
-    listed = {Path(dep) for dep in names(STAGES[stage]["deps"]) if Path(dep).parts[0] in LINE}
-    idle = {dep for dep in listed if not any(path == dep or dep in path.parents for path in used)}
-    assert not idle
+def test_every_code_dependency_is_imported(stage):
+    """A dependency that is not imported would rerun the stage without need."""
+    stages = MODEL_STAGES if stage == "export" else (stage,)
+    used = {path for name in stages for path in imported(name)}
+    listed = {Path(dep) for dep in names(STAGES[stage]["deps"]) if Path(dep).parts[0] in CODE}
+    unused = {dep for dep in listed if not any(path == dep or dep in path.parents for path in used)}
+    assert not unused
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_stage_imports_no_other_stage(stage):
+def test_stages_do_not_import_each_other(stage):
     others = {Path("stages", other) for other in STAGES if other != stage}
     assert not {path for path in imported(stage) if others & {*path.parents}}
 
 
-def test_what_the_stages_share_knows_neither_them_nor_the_command_line():
-    """``tuneline`` is below the stages, ``tuneline.cli`` beside them: each can be read without the others."""
+def test_core_imports_neither_stages_nor_command_line():
+    """Only ``tuneline.cli`` itself may import ``tuneline.cli``."""
     for path in (ROOT / "tuneline").rglob("*.py"):
-        used = imported_files(".".join(path.relative_to(ROOT).with_suffix("").parts), ROOT, LINE)
-        assert not {found for found in used if found.parts[0] == "stages"}, path
+        used = imported_files(".".join(path.relative_to(ROOT).with_suffix("").parts), ROOT, CODE)
+        assert not {file for file in used if file.parts[0] == "stages"}, path
         if "cli" not in path.relative_to(ROOT).parts:
-            assert not {found for found in used if Path("tuneline/cli") in found.parents}, path
+            assert not {file for file in used if Path("tuneline/cli") in file.parents}, path
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_no_stage_needs_the_command_line(stage):
+def test_stages_do_not_import_the_command_line(stage):
     assert not {path for path in imported(stage) if Path("tuneline/cli") in path.parents}
 
 
-def test_flows_know_the_line_only_through_dvc():
+def test_flows_import_no_stage_no_command_line_and_no_torch():
     for path in (ROOT / "flows").rglob("*.py"):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        assert not {found for found in imported_files(module, ROOT, ("flows", *LINE)) if found.parts[0] in LINE}, path
+        imported = imported_files(module, ROOT, ("flows", *CODE))
+        assert not {file for file in imported if file.parts[0] == "stages" or Path("tuneline/cli") in file.parents}, path
+        heavy = re.compile(r"^\s*(import|from) (torch|transformers|datasets)\b", re.MULTILINE)
+        assert not {file for file in imported if heavy.search((ROOT / file).read_text(encoding="utf-8"))}, path
 
 
-def test_every_parameter_reaches_a_stage():
-    """A key that no stage lists would change nothing: ``dvc repro`` would not run after an edit of it."""
+def test_every_parameter_is_listed_by_a_stage():
+    """``dvc repro`` does not react to a change of a parameter that no stage lists."""
     listed = {key for stage in STAGES.values() for key in stage["params"]}
     leaves = {key for key in known_keys() if not any(other.startswith(f"{key}.") for other in known_keys())}
     reached = {leaf for leaf in leaves for key in listed if leaf == key or leaf.startswith(f"{key}.")}
@@ -97,7 +101,7 @@ def test_every_listed_parameter_exists():
 
 
 def test_parameters_are_listed_key_by_key():
-    """Naming a whole section of a stage would rerun it for keys that do not touch it."""
+    """A stage that lists a whole section would rerun for keys that it does not use."""
     sections = {key for key in known_keys() if "." not in key and key != "seed"}
     for stage in STAGES.values():
         assert not sections & set(stage["params"])

@@ -1,6 +1,8 @@
 """What is installed is what pyproject.toml asks for, pinned, from wherever the reader's own registry is."""
 
 import re
+import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -37,3 +39,24 @@ def test_the_lock_names_no_registry_and_no_build_of_torch():
 
 def test_every_pin_is_exact():
     assert all(str(pin.specifier).startswith("==") for pin in PINNED)
+
+
+def modules(package: str) -> list[str]:
+    """Every module of a package, without the commands of ``tuneline.cli``, whose functions import what they need."""
+    paths = [path.relative_to(ROOT) for path in (ROOT / package).rglob("*.py")]
+    names = (".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths)
+    return sorted(name for name in names if not name.startswith("tuneline.cli"))
+
+
+@pytest.mark.parametrize(
+    ("package", "excluded"),
+    [
+        ("tuneline", {"torch", "transformers", "datasets", "great_expectations", "stages", "flows"}),
+        ("flows", {"torch", "transformers", "datasets", "great_expectations", "stages", "pandas", "scipy", "sklearn"}),
+    ],
+)
+def test_importing_the_core_and_the_flows_loads_no_heavy_library(package, excluded):
+    """They start for every scheduled run and every prediction: torch and transformers take seconds and hundreds of megabytes."""
+    script = f"import sys, importlib\nfor name in {modules(package)}: importlib.import_module(name)\nprint(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not excluded & set(done.stdout.split())

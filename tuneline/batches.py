@@ -1,4 +1,4 @@
-"""Tokenized rows as padded batches, for everything that feeds a model: torch and ONNX Runtime alike. No torch in here."""
+"""Tokenized rows in memory and padded batches of them, for torch and ONNX Runtime. Does not import torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ Batch = dict[str, NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class TokenizedRows:
-    """Tokenized rows in memory, as flat arrays: 4 bytes a token and 1 a mask, no Python object per row.
+    """Tokenized rows as ragged arrays: 4 bytes per token id and 1 per mask value, without a Python object per row.
 
     Attributes:
-        values: Per model input, the rows' values one after the other.
-        offsets: Where row ``i`` starts, int64 of shape ``[rows + 1]``.
+        values: By model input, the concatenated values of all rows.
+        offsets: Row ``i`` is ``values[name][offsets[i] : offsets[i + 1]]``; int64 of shape ``(rows + 1,)``.
     """
 
     values: Mapping[str, NDArray[np.integer]]
@@ -33,14 +33,18 @@ class TokenizedRows:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each row, special ones included."""
+        """Tokens of each row, special tokens included; int64 of shape ``(rows,)``."""
         return np.diff(self.offsets)
 
     def pad(self, rows: NDArray[np.int64], pad_token_id: int) -> Batch:
-        """Pads some rows on the right to the longest of them.
+        """Pad some rows on the right to the longest of them.
+
+        Args:
+            rows: Row numbers.
+            pad_token_id: Padding of ``input_ids``. The other inputs are padded with 0.
 
         Returns:
-            Per model input, int64 of shape ``[len(rows), longest]``.
+            By model input, int64 of shape ``(len(rows), longest)``.
         """
         lengths = self.lengths[rows]
         real = np.arange(lengths.max(initial=0)) < lengths[:, None]
@@ -58,8 +62,8 @@ class TokenizedSplit(TokenizedRows):
     """A tokenized Parquet file in memory.
 
     Attributes:
-        labels: int64 or float32 of shape ``[rows]``.
-        label_schema: What the labels mean.
+        labels: Class ids (int64) or regression targets (float32) of shape ``(rows,)``.
+        label_schema: Class names, or regression.
     """
 
     labels: NDArray[np.int64] | NDArray[np.float32]
@@ -67,16 +71,16 @@ class TokenizedSplit(TokenizedRows):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads one file of ``data/tokenized/``."""
+        """Read one file of ``data/tokenized/``."""
         table = pq.read_table(path)
         names = [name for name in table.column_names if name != LABELS]
-        columns = {name: _one_chunk(table[name]) for name in names}
+        columns = {name: _combine_chunks(table[name]) for name in names}
         offsets = columns["input_ids"].offsets.to_numpy().astype(np.int64)
         values = {name: column.values.to_numpy() for name, column in columns.items()}
         return cls(values, offsets, table[LABELS].to_numpy(), LabelSchema.of(table.schema))
 
     def take(self, rows: NDArray[np.int64]) -> Self:
-        """Some of the rows, in the order given, as a split of their own."""
+        """Return a split of some rows, in the given order."""
         lengths = self.lengths[rows]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         source = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
@@ -84,15 +88,16 @@ class TokenizedSplit(TokenizedRows):
         return type(self)(values, offsets, self.labels[rows], self.label_schema)
 
 
-def _one_chunk(column: pa.ChunkedArray) -> pa.ListArray:
+def _combine_chunks(column: pa.ChunkedArray) -> pa.ListArray:
     combined = column.combine_chunks()
     return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
 def length_sorted_batches(lengths: NDArray[np.int64], batch_size: int) -> list[NDArray[np.int64]]:
-    """Row indices in batches of like length, longest first: almost no padding, and running out of memory shows at once.
+    """Return row numbers in batches of similar length, longest first.
 
-    Every row stands in exactly one batch. Order among rows of one length is that of the table.
+    Sorting avoids almost all padding, and the longest batch first shows at once if memory suffices. Every row is in exactly one
+    batch. Rows of the same length keep their order.
     """
     order = np.argsort(-lengths, kind="stable")
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]

@@ -1,44 +1,48 @@
-"""Curves and calibration of a classifier, as columns for ``dvc plots``: bounded in size, whatever the split's."""
+"""Curves and calibration of a classifier, as columns for ``dvc plots``; their size does not grow with the split.
+
+scikit-learn takes a second to import, and the stage ``compare`` needs only the calibration: the functions import it.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
-from sklearn import metrics
 
 POINTS = 200
 """Most points of a curve."""
 BINS = 15
-"""Of calibration, as in Guo et al. 2017, "On Calibration of Modern Neural Networks"."""
+"""Bins of the calibration curve, as in Guo et al. 2017, "On Calibration of Modern Neural Networks"."""
 
 Columns = dict[str, NDArray[np.float64]]
 Classes = NDArray[np.int64] | NDArray[np.float32]
-"""LabelSchema of a classification: int64. (A split's labels have either type.)"""
+"""Class ids of shape ``(rows,)``. They are int64; the type has float32 because labels of a split have either."""
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 _GRID = np.linspace(0.0, 1.0, POINTS + 1)
 
 
 def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Softmax of logits of shape ``[rows, classes]``, in float64."""
+    """Return the softmax of logits, computed in float64; both of shape ``(rows, classes)``."""
     result: NDArray[np.float64] = special.softmax(logits.astype(np.float64), axis=1)
     return result
 
 
 def scored_classes(labels: Classes, classes: int) -> list[int]:
-    """Classes whose curves can be drawn: those that some rows have and others do not. With two classes: the positive one."""
+    """Return the classes whose curves are defined: those of some rows, but not all. With two classes: the positive one."""
     candidates = [1] if classes == 2 else range(classes)
     return [one for one in candidates if 0 < np.count_nonzero(labels == one) < len(labels)]
 
 
 def roc_curve(probability: NDArray[np.float64], labels: Classes) -> Columns:
-    """True positive rate over false positive rate: of class 1 of two, or the mean of one class against the rest.
+    """Return the true positive rate over the false positive rate: of class 1 of two, or the mean of one class against the rest.
 
     Args:
-        probability: Shape ``[rows, classes]``.
-        labels: Shape ``[rows]``.
+        probability: Shape ``(rows, classes)``.
+        labels: Shape ``(rows,)``.
 
     Returns:
         ``false_positive_rate`` and ``true_positive_rate``; empty when no class can be scored.
     """
+    from sklearn import metrics
+
     curves = []
     for one in scored_classes(labels, probability.shape[1]):
         false, true, _ = metrics.roc_curve(labels == one, probability[:, one])
@@ -48,7 +52,9 @@ def roc_curve(probability: NDArray[np.float64], labels: Classes) -> Columns:
 
 
 def precision_recall_curve(probability: NDArray[np.float64], labels: Classes) -> Columns:
-    """Precision over recall, as ``roc_curve`` averages it."""
+    """Return precision over recall, averaged as in ``roc_curve``."""
+    from sklearn import metrics
+
     curves = []
     for one in scored_classes(labels, probability.shape[1]):
         precision, recall, _ = metrics.precision_recall_curve(labels == one, probability[:, one])
@@ -58,7 +64,7 @@ def precision_recall_curve(probability: NDArray[np.float64], labels: Classes) ->
 
 
 def _mean_curve(curves: list[Curve]) -> Curve:
-    """One curve is thinned, several are averaged on a common grid. ``x`` rises."""
+    """Thin one curve; average several on a common grid. ``x`` rises."""
     if len(curves) == 1:
         return _thin(*curves[0])
     if not curves:
@@ -67,7 +73,7 @@ def _mean_curve(curves: list[Curve]) -> Curve:
 
 
 def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> Curve:
-    """Keeps the ends, and points that lie evenly along the curve's length."""
+    """Keep the ends, and points that are evenly spaced along the length of the curve."""
     if len(x) <= POINTS:
         return x, y
     along = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y)))])
@@ -77,7 +83,9 @@ def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> Curve:
 
 
 def ranking_metrics(probability: NDArray[np.float64], labels: Classes) -> dict[str, float]:
-    """Area under the ROC curve and average precision, over the classes as for the curves; empty when none can be scored."""
+    """Return the area under the ROC curve and the average precision, averaged as the curves are; empty if no curve is defined."""
+    from sklearn import metrics
+
     scored = scored_classes(labels, probability.shape[1])
     if not scored:
         return {}
@@ -87,7 +95,7 @@ def ranking_metrics(probability: NDArray[np.float64], labels: Classes) -> dict[s
 
 
 def calibration(probability: NDArray[np.float64], labels: Classes) -> Columns:
-    """How often the predicted class is right, by the probability given to it, in bins of equal width (Guo et al. 2017, eq. 1 and 2).
+    """Return accuracy by confidence of the prediction, in bins of equal width (Guo et al. 2017, equations 1 and 2).
 
     Returns:
         ``confidence`` (mean), ``accuracy`` and ``rows`` of each bin that is not empty.
@@ -105,5 +113,5 @@ def calibration(probability: NDArray[np.float64], labels: Classes) -> Columns:
 
 
 def calibration_error(bins: Columns) -> float:
-    """Expected calibration error: the mean distance of accuracy from confidence, by rows (Guo et al. 2017, eq. 3)."""
+    """Return the expected calibration error: mean distance of accuracy from confidence, weighted by rows (Guo et al. 2017, eq. 3)."""
     return float(np.average(np.abs(bins["accuracy"] - bins["confidence"]), weights=bins["rows"]))

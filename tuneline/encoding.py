@@ -1,34 +1,36 @@
-"""From text to Arrow columns of ids, by the Rust tokenizer, as fast as it goes and no more than a few batches in memory."""
+"""Encoding of texts into Arrow columns of token ids, with the Rust tokenizer and only a few batches in memory."""
 
 import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from tokenizers import Encoding
-from transformers import PreTrainedTokenizerFast
 
 from tuneline.files.schemas import LABELS, ROW_GROUP
 
+if TYPE_CHECKING:  # takes seconds to import
+    from transformers import PreTrainedTokenizerFast
+
 CHUNK = 2_000
-"""Rows that are encoded at a time: enough for the threads of the tokenizer, few enough for memory (about 100 bytes a token)."""
+"""Rows per call of the Rust tokenizer: enough to use its threads, few enough for memory (about 100 bytes per token)."""
 Texts = list[str] | list[tuple[str, ...]]
 T = TypeVar("T")
 
 
 @dataclass
 class Counts:
-    """What was seen in a split.
+    """Counts over the rows of a split.
 
     Attributes:
         rows: Rows.
-        tokens: Ids, special tokens included.
-        special: Tokens that the tokenizer put around the texts.
-        unknown: Tokens of the texts that the vocabulary does not have.
+        tokens: Tokens, special tokens included.
+        special: Special tokens that the tokenizer added.
+        unknown: Tokens of the texts that are not in the vocabulary.
         truncated: Rows that lost tokens.
         longest: Tokens of the longest row.
     """
@@ -41,8 +43,8 @@ class Counts:
     longest: int = 0
 
     def metrics(self, prefix: str = "") -> dict[str, float]:
-        """Flat numbers for ``metrics/tokenize.json``. The unknown rate is among tokens of the texts, special ones left out."""
-        figures = {
+        """Return flat metrics for ``metrics/tokenize.json``. ``unknown_rate`` is a share of the tokens without special tokens."""
+        values = {
             "rows": self.rows,
             "tokens": self.tokens,
             "mean_tokens": self.tokens / max(self.rows, 1),
@@ -50,7 +52,7 @@ class Counts:
             "truncation_rate": self.truncated / max(self.rows, 1),
             "unknown_rate": self.unknown / max(self.tokens - self.special, 1),
         }
-        return {f"{prefix}{name}": value for name, value in figures.items()}
+        return {f"{prefix}{name}": value for name, value in values.items()}
 
     def __add__(self, other: "Counts") -> "Counts":
         longest = max(self.longest, other.longest)
@@ -59,10 +61,10 @@ class Counts:
 
 
 class Encoder:
-    """Encodes rows of one or two texts: cut to ``max_length``, the longer text of a pair first, and not padded."""
+    """Encodes rows of one or two texts: truncated to ``max_length``, the longer text of a pair first, and not padded."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, max_length: int, pairs: bool) -> None:
-        """Sets the Rust tokenizer up. ``tokenizer`` itself is left as it is."""
+    def __init__(self, tokenizer: "PreTrainedTokenizerFast", max_length: int, pairs: bool) -> None:
+        """Configure a copy of the Rust tokenizer; ``tokenizer`` itself does not change."""
         self._rust = type(tokenizer.backend_tokenizer).from_str(tokenizer.backend_tokenizer.to_str())
         self._rust.no_padding()
         self._rust.no_truncation()
@@ -76,12 +78,12 @@ class Encoder:
         self.counts = Counts()
 
     def encode(self, texts: Texts) -> list[Encoding]:
-        """Encodes one chunk. Rust lets go of the interpreter's lock for as long as it takes."""
+        """Encode one chunk. Rust releases the global interpreter lock meanwhile."""
         encodings: list[Encoding] = self._rust.encode_batch_fast(texts)
         return encodings
 
     def columns(self, encodings: Sequence[Encoding]) -> dict[str, pa.ListArray]:
-        """Turns encodings into columns, and counts what is in them."""
+        """Convert encodings to columns, and add them to ``counts``."""
         lengths = np.fromiter(map(len, encodings), dtype=np.int32, count=len(encodings))
         offsets = np.concatenate([np.zeros(1, dtype=np.int32), np.cumsum(lengths, dtype=np.int32)])
         ids = _flat((encoding.ids for encoding in encodings), np.dtype(np.int32), int(offsets[-1]))
@@ -111,20 +113,20 @@ def _flat(lists: Iterator[list[int]], dtype: np.dtype[Any], count: int) -> NDArr
 def encode_rows(
     encoder: Encoder, rows: Iterator[pa.RecordBatch], text_columns: Sequence[str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Encodes rows, one chunk ahead of whoever takes them: Rust works on the next while Python builds columns of this one.
+    """Encode rows, one chunk ahead of the consumer: Rust encodes the next chunk while Python builds the columns of this one.
 
     Args:
-        encoder: Also counts.
-        rows: Batches with the text columns and the labels, of any size.
-        text_columns: One or two.
-        schema: Of what comes out.
+        encoder: Its ``counts`` are updated.
+        rows: Batches of any size, with the text columns and the labels.
+        text_columns: Names of the one or two text columns.
+        schema: Schema of the yielded batches.
 
     Yields:
         Batches of ``ROW_GROUP`` rows; the last may be smaller.
     """
     encoded = ((encoder.encode(_texts(chunk, text_columns)), chunk[LABELS]) for chunk in _chunks(rows))
     ready: list[pa.RecordBatch] = []
-    for encodings, labels in _ahead(encoded):
+    for encodings, labels in _prefetch(encoded):
         columns = {**encoder.columns(encodings), LABELS: labels}
         ready.append(pa.record_batch([columns[name] for name in schema.names], schema=schema))
         if sum(map(len, ready)) == ROW_GROUP:
@@ -135,7 +137,7 @@ def encode_rows(
 
 
 def _chunks(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Cuts batches of any size into chunks that add up to whole row groups."""
+    """Cut batches of any size into chunks of ``CHUNK`` rows, which divides ``ROW_GROUP``."""
     waiting: list[pa.RecordBatch] = []
     for batch in rows:
         waiting.append(batch)
@@ -152,8 +154,8 @@ def _texts(chunk: pa.RecordBatch, text_columns: Sequence[str]) -> Texts:
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 
-def _ahead(items: Iterator[T]) -> Iterator[T]:
-    """Gives out ``items``, of which a thread makes the next while this one is in use."""
+def _prefetch(items: Iterator[T]) -> Iterator[T]:
+    """Yield items while a thread computes the next one."""
     with ThreadPoolExecutor(max_workers=1) as thread:
         following = thread.submit(next, items, None)
         while (item := following.result()) is not None:

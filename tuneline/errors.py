@@ -1,11 +1,11 @@
-"""Errors meant for the person who runs the line: what is wrong, where, and what to do. They end a stage without a traceback."""
+"""Errors for the person who runs the pipeline: what is wrong, where, and what to do. They end a stage without a traceback."""
 
 
 class StageError(Exception):
-    """A stage cannot go on, for a reason its user can mend.
+    """A stage cannot continue, for a reason that its user can fix.
 
     Args:
-        problem: What is wrong, and where: file, row, column or parameter, as precisely as it is known.
+        problem: What is wrong and where: file, row, column or parameter, as precisely as known.
         hint: What to do about it.
     """
 
@@ -16,12 +16,12 @@ class StageError(Exception):
 
 
 class ParamsError(StageError):
-    """``params.yaml`` (or another file of parameters) does not say what the line can do."""
+    """A parameter file (``params.yaml`` or another) is invalid."""
 
 
 class DataError(StageError):
-    """Data that came in cannot be used as it is."""
+    """Input data is invalid."""
 
 
 class GateError(StageError):
-    """A check that guards the line did not pass. Its report is written before this is raised."""
+    """A check that guards the pipeline failed. Its report is written before this is raised."""

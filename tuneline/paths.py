@@ -1,4 +1,4 @@
-"""Where everything lies, relative to the root of the project. The contract of docs/architecture.md; dvc.yaml says the same."""
+"""Paths of the project's files, relative to its root. They are part of the contract in docs/architecture.md and appear in dvc.yaml."""
 
 from pathlib import Path
 
@@ -26,5 +26,5 @@ SPLITS = ("train", "validation", "test")
 
 
 def split_file(folder: Path, split: str) -> Path:
-    """The Parquet file of ``split`` in ``folder``."""
+    """Return the path of the Parquet file of ``split`` in ``folder``."""
     return folder / f"{split}.parquet"

@@ -1,4 +1,4 @@
-"""What every stage does at its door: quiet telemetry, errors that a person can read, and a note of what the run cost."""
+"""The entry point that all stages share: no telemetry, readable errors, exit codes, and a record of time and memory."""
 
 import os
 import resource
@@ -12,7 +12,7 @@ from tuneline.errors import StageError
 from tuneline.files import write_json
 from tuneline.paths import TIMING
 
-# Set before the libraries are imported: they read these at import.
+# Set here, before the libraries are imported, because they read these variables at import.
 QUIET = {
     "DO_NOT_TRACK": "1",
     "DVC_NO_ANALYTICS": "1",
@@ -23,44 +23,44 @@ QUIET = {
 for _name, _value in QUIET.items():
     os.environ.setdefault(_name, _value)
 
-Figures = Mapping[str, float]
+Measurements = Mapping[str, float]
 
 
-def run_stage(name: str, main: Callable[[], Figures | None]) -> NoReturn:
-    """Runs a stage's ``main`` and leaves the process: 0 when it worked, 1 after a clear error, 130 when interrupted.
+def run_stage(name: str, main: Callable[[], Measurements | None]) -> NoReturn:
+    """Run a stage and exit the process: status 0 after success, 1 after a ``StageError``, 130 after an interrupt.
 
     Args:
-        name: The stage's name; its timing goes to ``reports/timing/NAME.json``.
-        main: Does the stage's work. What it returns (rows per second, say) joins the timing.
+        name: Name of the stage. Its timing is written to ``reports/timing/NAME.json``.
+        main: Does the stage's work. It may return measurements (such as rows per second), which are added to the timing.
     """
     started = time.perf_counter()
     try:
-        figures = main()
+        measurements = main()
     except StageError as error:
         print(f"{name}: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
-        print(f"{name}: interrupted; nothing half-written was left. `dvc repro` goes on from here.", file=sys.stderr)
+        print(f"{name}: interrupted; no partial outputs are left. `dvc repro` resumes from here.", file=sys.stderr)
         sys.exit(130)
-    if int(os.environ.get("RANK", "0")) == 0:  # a stage of several processes notes its cost once
-        write_timing(name, time.perf_counter() - started, figures or {})
+    if int(os.environ.get("RANK", "0")) == 0:  # only one process of a distributed stage writes the timing
+        write_timing(name, time.perf_counter() - started, measurements or {})
     sys.exit(0)
 
 
-def write_timing(name: str, seconds: float, figures: Figures) -> None:
-    """Notes what a run cost. Not a DVC out: the same inputs give other figures each time."""
+def write_timing(name: str, seconds: float, measurements: Measurements) -> None:
+    """Write and print time and memory of a run. The file is not a DVC out, because it differs between runs on the same inputs."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts kilobytes
-    timing = {"seconds": round(seconds, 2), "peak_memory_mb": round(peak, 1), **figures}
+    timing = {"seconds": round(seconds, 2), "peak_memory_mb": round(peak, 1), **measurements}
     write_json(TIMING / f"{name}.json", timing)
     print(f"{name}: " + ", ".join(f"{key} {value:,.6g}" for key, value in timing.items()))
 
 
 def require(path: Path, made_by: str) -> Path:
-    """Returns ``path`` when it exists.
+    """Return ``path`` if it exists.
 
     Raises:
-        StageError: It does not; the message names the stage that makes it.
+        StageError: ``path`` does not exist. The message names the stage that writes it.
     """
     if not path.exists():
-        raise StageError(f"{path} is missing.", f"The stage {made_by!r} makes it: run `dvc repro {made_by}`.")
+        raise StageError(f"{path} is missing.", f"The stage {made_by!r} writes it: run `dvc repro {made_by}`.")
     return path

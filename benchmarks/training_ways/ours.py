@@ -6,9 +6,10 @@ import os
 from typing import Any
 
 from benchmarks.training_ways.measuring import Meter, matmul_share, model_config, new_model, score, timed
-from stages.train import loop, session
+from stages.train import loop
+from stages.train import state as setup
 from stages.train.checkpoints import Checkpoints
-from stages.train.devices import start
+from stages.train.devices import create_accelerator
 from stages.train.inputs import Inputs
 from stages.train.interruption import Interruption
 from tuneline.batches import TokenizedSplit
@@ -35,7 +36,7 @@ def parameters(options: argparse.Namespace, first_token_only: bool) -> Params:
 
 
 def ours(options: argparse.Namespace, first_token_only: bool = True) -> dict[str, float]:
-    """Trains with the stage's own session, in the folder of this run."""
+    """Trains with the stage's own loop, in the folder of this run."""
     os.environ["ACCELERATE_USE_CPU"] = str(options.device == "cpu")
     splits = [TokenizedSplit.read(options.folder / f"{split}.parquet") for split in ("train", "validation")]
     inputs = Inputs(splits[0], splits[1], _Padding())
@@ -43,13 +44,13 @@ def ours(options: argparse.Namespace, first_token_only: bool = True) -> dict[str
     meter = Meter(options.clock)
     os.chdir(options.folder)
     with metered(meter, options), timed() as seconds, contextlib.redirect_stdout(None):
-        outcome = session.train(params, inputs, start(params.train), Interruption())
-    run = outcome.run
-    figures = {**meter.figures(), "seconds": seconds[0], "steps": run.progress.step}
-    figures |= score(run.accelerator.unwrap_model(run.model), inputs.validation)
-    run.model.train()
-    rows = run.order.epoch(1)[0]
-    return figures | {"matmul_share": matmul_share(lambda: loop.train_group(run, rows)) if options.profile else 0.0}
+        result = loop.train(params, inputs, create_accelerator(params.train), Interruption())
+    state = result.state
+    figures = {**meter.figures(), "seconds": seconds[0], "steps": state.progress.step}
+    figures |= score(state.accelerator.unwrap_model(state.model), inputs.validation)
+    state.model.train()
+    rows = state.sampler.epoch(1)[0]
+    return figures | {"matmul_share": matmul_share(lambda: loop.train_batch(state, rows)) if options.profile else 0.0}
 
 
 class _Padding:
@@ -61,15 +62,15 @@ class _Padding:
 @contextlib.contextmanager
 def metered(meter: Meter, options: argparse.Namespace) -> Any:
     """Counts the steps of the loop, and gives it the model that the others train."""
-    group, evaluate, save = loop.train_group, loop.evaluate, Checkpoints.save
-    build, files = session.build_model, session.data_files
+    train_batch, evaluate, save = loop.train_batch, loop.evaluate, Checkpoints.save
+    build, files = setup.build_model, setup.data_files
 
-    def counting(run: Any, rows: Any) -> Any:
-        lengths = run.order.lengths[rows]
+    def counting(state: Any, rows: Any) -> Any:
+        lengths = state.sampler.lengths[rows]
         if meter.steps >= meter.WARMUP:
             meter.samples, meter.tokens = meter.samples + len(rows), meter.tokens + int(lengths.sum())
             meter.places += len(rows) * int(lengths.max())
-        result = group(run, rows)
+        result = train_batch(state, rows)
         meter.step()
         return result
 
@@ -81,9 +82,9 @@ def metered(meter: Meter, options: argparse.Namespace) -> Any:
 
         return done
 
-    loop.train_group, loop.evaluate, Checkpoints.save = counting, unmetered(evaluate), unmetered(save)  # type: ignore[method-assign]
-    session.build_model = lambda *_: new_model(options.layers, options.hidden, options.seed)
-    session.data_files = lambda: iter(())
+    loop.train_batch, loop.evaluate, Checkpoints.save = counting, unmetered(evaluate), unmetered(save)  # type: ignore[method-assign]
+    setup.build_model = lambda *_: new_model(options.layers, options.hidden, options.seed)
+    setup.data_files = lambda: iter(())
     yield
-    loop.train_group, loop.evaluate, Checkpoints.save = group, evaluate, save  # type: ignore[method-assign]
-    session.build_model, session.data_files = build, files
+    loop.train_batch, loop.evaluate, Checkpoints.save = train_batch, evaluate, save  # type: ignore[method-assign]
+    setup.build_model, setup.data_files = build, files

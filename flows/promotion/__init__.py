@@ -1,1 +1,1 @@
-"""From a run's model to production: the gate with its evidence, the registry, the way back."""
+"""From a run's model to production: measurements, the gate, the registry, rollback."""

@@ -1,23 +1,27 @@
-"""Is one model better than another on the same rows? Intervals and tests for paired predictions, on NumPy alone.
+"""Compare two models on the same rows: the difference of a metric with its interval, and McNemar's test."""
 
-Paired bootstrap: rows are drawn with replacement, both models are scored on the same draw, and the percentiles of the
-difference bound it (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 13.3; for two systems on one
-test set: Koehn, "Statistical significance tests for machine translation evaluation", EMNLP 2004).
-"""
-
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Metric = Literal["accuracy", "f1", "pearson"]
-Ids = NDArray[np.int64]
-Values = NDArray[np.float64]
+from tuneline.metrics import METRIC_TABLE, Averaging, Task, metrics_for, primary_metric
+from tuneline.stats import mcnemar_p_value, paired_difference
 
-_CHUNK = 4_000_000
-"""Row draws in memory at a time: 32 MB."""
+Ids = NDArray[np.int64]
+
+
+def promotion_metric(name: str | None, task: Task) -> str:
+    """Return the metric that decides a promotion: the one that the policy names, else accuracy or Pearson's r.
+
+    Raises:
+        ValueError: The named metric is not one of the task, or a difference of it has no interval.
+    """
+    known = [metric.name for metric in metrics_for(task) if metric.resampled and metric.greater_is_better]
+    if name is not None and name not in known:
+        raise ValueError(f"promotion.metric in conf/flows.yaml: {name!r} cannot decide a {task}; choose one of {', '.join(known)}")
+    return name or primary_metric(task).name
 
 
 @dataclass(frozen=True)
@@ -25,10 +29,10 @@ class Interval:
     """A difference of a metric, candidate less baseline.
 
     Attributes:
-        candidate: The metric on all rows.
-        baseline: The other model's.
-        low: Lower bound of the difference.
-        high: Upper bound.
+        candidate: Metric of the candidate on all rows.
+        baseline: Metric of the other model on all rows.
+        low: Lower end of the interval of the difference.
+        high: Upper end.
     """
 
     candidate: float
@@ -38,12 +42,12 @@ class Interval:
 
     @property
     def difference(self) -> float:
-        """On all rows."""
+        """Difference on all rows."""
         return self.candidate - self.baseline
 
 
 def interval(
-    metric: Metric,
+    metric: str,
     labels: NDArray[Any],
     candidate: NDArray[Any],
     baseline: NDArray[Any],
@@ -53,97 +57,33 @@ def interval(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Interval:
-    """Paired bootstrap interval of the difference of a metric.
+    """Return the paired bootstrap interval of the difference of a metric.
 
     Args:
-        metric: ``accuracy``, ``f1`` or ``pearson``.
-        labels: Shape ``[rows]``: class ids, or numbers.
-        candidate: Predictions of the one, of the same shape.
-        baseline: Predictions of the other.
-        binary: Whether F1 is that of class 1; else it is the mean over classes.
-        resamples: Draws.
-        confidence: Of the two-sided interval, for example 0.95.
-        seed: Of the draws: the same predictions give the same decision.
+        metric: Name in the metric table.
+        labels: Shape ``(rows,)``: class ids, or numbers.
+        candidate: Predictions of the candidate, of the same shape.
+        baseline: Predictions of the other model.
+        binary: True if F1 is that of class 1; else it is the mean over classes.
+        resamples: Number of draws.
+        confidence: Level of the two-sided interval, for example 0.95.
+        seed: Seed of the draws: the same predictions give the same decision.
     """
-    columns = (labels, candidate, baseline)
-    score = _numbers(*columns) if metric == "pearson" else _classes(_accuracy if metric == "accuracy" else _f1(binary), *columns)
-    whole, drawn = score(np.random.default_rng(seed), resamples)
-    tail = (1 - confidence) / 2 * 100
-    low, high = np.percentile(drawn[:, 0] - drawn[:, 1], [tail, 100 - tail])
-    return Interval(float(whole[0]), float(whole[1]), float(low), float(high))
-
-
-Score = Callable[[np.random.Generator, int], tuple[Values, Values]]
-"""From a generator and a number of draws: both models' metric on all rows ``[2]``, and on each draw ``[draws, 2]``."""
-
-
-def _classes(measure: "Measure", labels: Ids, candidate: Ids, baseline: Ids) -> Score:
-    """Drawing rows is drawing from a multinomial over the different (label, candidate, baseline) triples: the same, and fast."""
-    triples, counts = np.unique(np.stack([labels, candidate, baseline], axis=1), axis=0, return_counts=True)
-
-    def both(weights: Values) -> Values:
-        return np.stack([measure(weights, triples[:, 0], triples[:, model]) for model in (1, 2)], axis=-1)
-
-    def score(generator: np.random.Generator, draws: int) -> tuple[Values, Values]:
-        drawn = generator.multinomial(counts.sum(), counts / counts.sum(), size=draws).astype(np.float64)
-        return both(counts[None].astype(np.float64))[0], both(drawn)
-
-    return score
-
-
-Measure = Callable[[Values, Ids, Ids], Values]
-"""From weights ``[draws, triples]``, labels and predictions ``[triples]``: the metric of each draw."""
-
-
-def _accuracy(weights: Values, labels: Ids, predictions: Ids) -> Values:
-    return np.asarray(weights @ (labels == predictions) / weights.sum(axis=1))
-
-
-def _f1(binary: bool) -> Measure:
-    """F1 of class 1, or the mean over the classes that a draw has in labels or predictions."""
-
-    def measure(weights: Values, labels: Ids, predictions: Ids) -> Values:
-        wanted = np.array([1]) if binary else np.union1d(labels, predictions)
-        is_label, is_predicted = labels[:, None] == wanted, predictions[:, None] == wanted
-        hits = weights @ (is_label & is_predicted)
-        total = weights @ is_label + weights @ is_predicted
-        f1 = np.divide(2 * hits, total, out=np.zeros_like(hits), where=total > 0)
-        return np.asarray(f1.sum(axis=1) / np.maximum((total > 0).sum(axis=1), 1))
-
-    return measure
-
-
-def _numbers(labels: Values, candidate: Values, baseline: Values) -> Score:
-    columns = np.stack([labels, candidate, baseline]).astype(np.float64)
-
-    def score(generator: np.random.Generator, draws: int) -> tuple[Values, Values]:
-        at_once = max(1, _CHUNK // columns.shape[1])
-        drawn = [
-            _pearson(columns[:, generator.integers(columns.shape[1], size=(min(at_once, draws - start), columns.shape[1]))])
-            for start in range(0, draws, at_once)
-        ]
-        return _pearson(columns[:, None])[0], np.concatenate(drawn)
-
-    return score
-
-
-def _pearson(columns: Values) -> Values:
-    """Correlation of the first of three arrays with the other two: ``[3, draws, rows]`` gives ``[draws, 2]``; 0 if undefined."""
-    centred = columns - columns.mean(axis=2, keepdims=True)
-    spread = np.sqrt((centred**2).sum(axis=2))
-    together, apart = (centred[0] * centred[1:]).sum(axis=2), spread[0] * spread[1:]
-    return np.asarray(np.divide(together, apart, out=np.zeros_like(together), where=apart > 0).T)
+    average: Averaging = "binary" if binary else "macro"
+    result = paired_difference(
+        METRIC_TABLE[metric], labels, candidate, baseline, average=average, seed=seed, resamples=resamples, level=confidence
+    )
+    return Interval(result.first, result.second, result.low, result.high)
 
 
 @dataclass(frozen=True)
 class McNemar:
-    """McNemar's test: of the rows that one model has right and the other wrong, do both have as many?
+    """Result of McNemar's test of two classifiers.
 
     Attributes:
-        candidate_only: Rows that only the candidate has right.
-        baseline_only: Rows that only the other has right.
-        p: Two-sided, exact (McNemar, "Note on the sampling error of the difference between correlated proportions or
-            percentages", Psychometrika 12, 1947; the exact conditional form: a binomial test of the discordant rows).
+        candidate_only: Rows that only the candidate predicts correctly.
+        baseline_only: Rows that only the other model does.
+        p: Two-sided, exact.
     """
 
     candidate_only: int
@@ -152,15 +92,13 @@ class McNemar:
 
 
 def mcnemar(labels: Ids, candidate: Ids, baseline: Ids) -> McNemar:
-    """Compares which rows two classifiers have right; all arrays of shape ``[rows]``."""
-    from scipy.stats import binomtest  # half a second, and only a gate needs it
-
+    """Test if both classifiers are right on equally many of the rows that only one predicts correctly; arrays of shape ``(rows,)``."""
     right, other = candidate == labels, baseline == labels
-    ours, theirs = int((right & ~other).sum()), int((other & ~right).sum())
-    return McNemar(ours, theirs, float(binomtest(ours, ours + theirs).pvalue) if ours + theirs else 1.0)
+    candidate_only, baseline_only = int((right & ~other).sum()), int((other & ~right).sum())
+    return McNemar(candidate_only, baseline_only, mcnemar_p_value(candidate_only, baseline_only))
 
 
 def commonest(labels: Ids) -> Ids:
-    """Predictions of the strongest model that knows nothing: always the commonest label of these very rows."""
+    """Return the predictions of the majority baseline: the most frequent label of these rows, shape ``(rows,)``."""
     values, counts = np.unique(labels, return_counts=True)
     return np.full_like(labels, values[counts.argmax()])

@@ -1,125 +1,207 @@
-"""From a finished run to a model in production, or to the reasons why not."""
+"""The promotion of a run's model: the gate's task, the registration, and the reports of the decision.
+
+A decision is reported in the run's commit message, as a Markdown artifact in Prefect, and as an event for automations.
+"""
 
 from dataclasses import dataclass
+from typing import Any
 
 from prefect import get_run_logger, runtime, task
+from prefect.artifacts import create_link_artifact, create_markdown_artifact
+from prefect.events import emit_event
 
-from flows.promotion import verdict
-from flows.promotion.evidence import Candidate, figures, predictions
+from flows.promotion.candidate import Candidate, measure, predictions
 from flows.promotion.gate import Decision, decide
-from flows.promotion.registry import Registry, TakenError, Version
+from flows.promotion.registry import ConflictError, Registry, Version
 from flows.runs.checkout import Checkout
-from flows.runs.line import Line
+from flows.runs.pipeline import Pipeline, PipelineFiles
+from flows.runs.repository import Repository
 from flows.runs.results import Result, commit_run
-from flows.runs.snapshot import Snapshot
 from flows.runs.tasks import UNCACHED
 from flows.settings import PromotionPolicy
 
+ATTEMPTS = 3
+"""Times that the gate runs if other machines promote models in the meantime."""
+
 
 @dataclass(frozen=True)
-class Judgement:
-    """A decision about a candidate.
+class GateResult:
+    """The gate's decision about a candidate.
 
     Attributes:
-        decision: What was decided.
-        production: The version that it was compared with.
+        decision: The decision.
+        production: The version that the candidate was compared with; ``None`` if none was in production.
     """
 
     decision: Decision
     production: Version | None
 
     def __str__(self) -> str:
-        """For a commit message."""
-        return verdict.as_text(self.decision, self.production)
+        """Return the decision and every criterion, for a commit message."""
+        baseline = f"{self.production.name} in production" if self.production else "nothing in production yet"
+        head = f"{'Promoted' if self.decision.promoted else 'Rejected'} ({baseline}): {self.decision.reason}."
+        rows = [f"- {'+' if one.met else 'x'} {one.name}: {one.value} (required: {one.limit})" for one in self.decision.criteria]
+        return "\n".join([head, "", *rows])
+
+
+def commit_and_promote(
+    pipeline: Pipeline, checkout: Checkout, registry: Registry, policy: PromotionPolicy | None, *, push: bool
+) -> tuple[Result, Version | None]:
+    """Decide about the candidate, commit the run with the decision, push, and promote a candidate that passes.
+
+    The caller holds a lock, so that runs of one machine are promoted one after the other.
+
+    Args:
+        pipeline: The pipeline in the run's checkout.
+        checkout: The run's checkout.
+        registry: Registry of the artifact.
+        policy: Conditions of a promotion; ``None`` to promote nothing.
+        push: Push commit and tags to ``origin``, if the repository has one.
+
+    Returns:
+        The run's result, and the new version if the candidate was promoted.
+
+    Raises:
+        ConflictError: Other machines promoted models during every attempt.
+    """
+    push = push and registry.repository.has_remote()
+    for attempt in range(1, ATTEMPTS + 1):
+        if push:
+            registry.fetch()
+        outcome = _gate_result(pipeline, checkout, registry, policy) if policy else "No promotion was requested."
+        result = commit_run(registry.repository, checkout, {"name": runtime.flow_run.name, "id": runtime.flow_run.id}, str(outcome))
+        if isinstance(outcome, str) or policy is None:
+            if push:
+                registry.push(result.refs)
+            return result, None
+        try:
+            return result, promote(registry, outcome, result, policy.stage, push=push)
+        except ConflictError:
+            if attempt == ATTEMPTS:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _gate_result(pipeline: Pipeline, checkout: Checkout, registry: Registry, policy: PromotionPolicy) -> GateResult | str:
+    """Return the gate's result, or the reason why the gate is not run."""
+    if not (known := _known_version(registry, checkout, policy.stage)):
+        return gate(pipeline, registry, policy)
+    reason = f"The model is identical to {known.name}, which is or was in {policy.stage}: the gate is not run again."
+    get_run_logger().info(reason)
+    return reason
+
+
+def _known_version(registry: Registry, checkout: Checkout, stage: str) -> Version | None:
+    """Return the version, now or once in the stage, with the candidate's bytes: the next run must not undo a rollback."""
+    ours = PipelineFiles.of_checkout(checkout.path)
+    model = ours.lock.out(ours.artifact(registry.artifact))
+    for version in registry.ever_in(stage):
+        theirs = PipelineFiles.of_commit(registry.repository, version.commit)
+        if theirs.lock.out(theirs.artifact(registry.artifact)) == model:
+            return version
+    return None
 
 
 @task(name="gate", task_run_name="gate", **UNCACHED)
-def judge(line: Line, registry: Registry, policy: PromotionPolicy) -> Judgement:
-    """Compares the candidate with the model in production, on the same rows."""
-    candidate = Candidate(line.programs.cwd, registry.artifact)
+def gate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> GateResult:
+    """Compare the candidate with the model in production, on the same rows."""
+    candidate = Candidate(pipeline.programs.cwd, registry.artifact)
     production = registry.in_stage(policy.stage)
-    rows = predictions(candidate, production, registry, line)
-    decision = decide(rows, figures(candidate, line), policy)
-    get_run_logger().info("The candidate %s: %s", "is better" if decision.promoted else "stays behind", decision.reason)
-    return Judgement(decision, production)
+    rows = predictions(candidate, production, registry, pipeline)
+    decision = decide(rows, measure(candidate, pipeline), policy)
+    get_run_logger().info("The candidate is %s: %s", "promoted" if decision.promoted else "rejected", decision.reason)
+    return GateResult(decision, production)
 
 
 @task(name="promote", task_run_name="promote", **UNCACHED)
-def settle(registry: Registry, judgement: Judgement, result: Result, stage: str, *, push: bool) -> Version | None:
-    """Registers and promotes a candidate that is better, and tells the decision either way.
+def promote(registry: Registry, outcome: GateResult, result: Result, stage: str, *, push: bool) -> Version | None:
+    """Register and promote a candidate that passed the gate, and report the decision either way.
 
     Returns:
-        The new version; ``None`` for a candidate that was rejected.
+        The new version; ``None`` if the candidate was rejected.
 
     Raises:
-        TakenError: Another worker promoted a model in the meantime; nothing was changed.
+        ConflictError: Another machine promoted a model in the meantime; nothing was changed.
     """
-    version = _promote(registry, judgement, result, stage, push=push) if judgement.decision.promoted else None
+    version = _promote(registry, outcome, result, stage, push=push) if outcome.decision.promoted else None
     if version is None and push:
         registry.push(result.refs)
-    verdict.publish(registry, judgement.decision, judgement.production, version, result.commit)
+    publish(registry, outcome, version, result.commit)
     return version
 
 
-def _promote(registry: Registry, judgement: Judgement, result: Result, stage: str, *, push: bool) -> Version:
+def _promote(registry: Registry, outcome: GateResult, result: Result, stage: str, *, push: bool) -> Version:
     before = registry.tags()
-    version = registry.version_of(result.commit) or registry.register(result.commit, str(judgement))
-    registry.assign(version, stage, str(judgement))
+    version = registry.version_of(result.commit) or registry.register(result.commit, str(outcome))
+    registry.assign(version, stage, str(outcome))
     if push:
         registry.push([*result.refs, *sorted(registry.tags() - before)])
     get_run_logger().info("%s %s is in %s", registry.artifact, version.name, stage)
     return version
 
 
-def _judge(line: Line, checkout: Checkout, registry: Registry, policy: PromotionPolicy) -> Judgement | str:
-    """Judges a candidate, or says why that was not done."""
-    if not (standing := _standing(registry, checkout, policy.stage)):
-        return judge(line, registry, policy)
-    why_not = f"This very model is {standing.name}, which is or was in {policy.stage}: it is not judged again."
-    get_run_logger().info(why_not)
-    return why_not
-
-
-def _standing(registry: Registry, checkout: Checkout, stage: str) -> Version | None:
-    """The version that a candidate's model is, byte for byte, if that was in a stage. A rollback is not undone by the next run."""
-    ours = Snapshot.of_checkout(checkout.path)
-    model = ours.md5(ours.artifact(registry.artifact))
-    for version in registry.ever_in(stage):
-        theirs = Snapshot.of_commit(registry.repository, version.commit)
-        if theirs.md5(theirs.artifact(registry.artifact)) == model:
-            return version
-    return None
-
-
-def conclude(
-    line: Line, checkout: Checkout, registry: Registry, policy: PromotionPolicy | None, *, push: bool
-) -> tuple[Result, Version | None]:
-    """Decides, commits the run with its decision, pushes, promotes. One run at a time on a machine: the caller holds a lock.
+def publish(registry: Registry, outcome: GateResult, promoted: Version | None, commit: str) -> None:
+    """Write the artifacts and emit ``tuneline.model.promoted`` or ``tuneline.model.rejected``.
 
     Args:
-        line: The line in the run's checkout.
-        checkout: The run's.
-        registry: Of the artifact that may be promoted.
-        policy: When it is; ``None`` when nothing is to be promoted.
-        push: Whether commit and tags go to ``origin``, where there is one.
-
-    Raises:
-        TakenError: Other machines promoted models all the while.
+        registry: Registry of the artifact.
+        outcome: The gate's result.
+        promoted: The candidate's version; ``None`` if it was rejected.
+        commit: The candidate's commit.
     """
-    repository, push = registry.repository, push and registry.repository.has_remote()
-    run = {"name": runtime.flow_run.name, "id": runtime.flow_run.id}
-    for last in (False, False, True):
-        if push:
-            registry.fetch()
-        judgement = _judge(line, checkout, registry, policy) if policy else "Nothing was to be promoted."
-        result = commit_run(repository, checkout, run, str(judgement))
-        if isinstance(judgement, str) or policy is None:
-            if push:
-                registry.push(result.refs)
-            return result, None
-        try:
-            return result, settle(registry, judgement, result, policy.stage, push=push)
-        except TakenError:
-            if last:
-                raise
-    raise AssertionError("the last round returns or raises")
+    artifact, link = registry.artifact, commit_page(registry.repository, commit)
+    word = "promoted" if promoted else "rejected"
+    create_markdown_artifact(as_markdown(outcome, promoted, commit, link), key="promotion", description=f"{artifact}: {word}")
+    if link:
+        create_link_artifact(link, link_text=f"Commit {commit[:12]}", key="candidate", description="The run's commit")
+    emit_event(
+        event=f"tuneline.model.{word}",
+        resource={"prefect.resource.id": f"tuneline.model.{artifact}", "prefect.resource.name": artifact, "tuneline.commit": commit},
+        payload=as_payload(outcome, promoted, commit),
+    )
+
+
+def as_markdown(outcome: GateResult, promoted: Version | None, commit: str, link: str | None) -> str:
+    """Return the decision with a table of the criteria, for Prefect's UI."""
+    production, criteria = outcome.production, outcome.decision.criteria
+    model = f"[`{commit[:12]}`]({link})" if link else f"`{commit[:12]}`"
+    title = f"# {promoted.name} is in production" if promoted else "# Not promoted"
+    baseline = f"{production.name} (`{production.commit[:12]}`)" if production else "none; the baseline is the most frequent label"
+    rows = [f"| {'✅' if one.met else '❌'} | {one.name} | {_cell(one.value)} | {_cell(one.limit)} |" for one in criteria]
+    table = ["| | criterion | value | required |", "|---|---|---|---|", *rows]
+    return "\n".join([title, "", f"Candidate: {model}  ", f"In production before: {baseline}", "", *table])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def as_payload(outcome: GateResult, promoted: Version | None, commit: str) -> dict[str, Any]:
+    """Return the decision as the JSON payload of an event."""
+    decision, gain = outcome.decision, outcome.decision.gain
+    return {
+        "commit": commit,
+        "version": promoted.name if promoted else None,
+        "before": outcome.production.name if outcome.production else None,
+        "reason": decision.reason,
+        "metric": decision.metric,
+        "candidate": gain.candidate,
+        "production": gain.baseline,
+        "difference": gain.difference,
+        "interval": [gain.low, gain.high],
+        "mcnemar_p": decision.test.p if decision.test else None,
+        "criteria": [{"name": one.name, "value": one.value, "limit": one.limit, "met": one.met} for one in decision.criteria],
+    }
+
+
+def commit_page(repository: Repository, commit: str) -> str | None:
+    """Return the web page of a commit, if ``origin`` is on a host with the usual addresses; without credentials in the address."""
+    if not repository.has_remote():
+        return None
+    url = repository.git("remote", "get-url", "origin").removesuffix("/").removesuffix(".git")
+    if url.startswith("git@"):
+        url = "https://" + url.removeprefix("git@").replace(":", "/", 1)
+    if not url.startswith("https://"):
+        return None
+    host, _, path = url.removeprefix("https://").partition("/")
+    return f"https://{host.rpartition('@')[2]}/{path}/commit/{commit}"

@@ -1,6 +1,6 @@
 """The model registry: gto's git tags. A version is a tag on a commit; a stage is a tag that names a version.
 
-``gto show`` and ``gto history`` print what this module reads; rollback is ``python -m flows.promotion.rollback``.
+``gto show`` and ``gto history`` print the same; rollback is ``python -m flows.promotion.rollback``.
 """
 
 import time
@@ -14,11 +14,11 @@ FIRST = "v0.1.0"
 
 
 class RegistryError(Exception):
-    """The registry does not hold what was asked for."""
+    """The registry does not have the requested version."""
 
 
-class TakenError(Exception):
-    """Someone else promoted a model in the meantime."""
+class ConflictError(Exception):
+    """Another machine promoted a model in the meantime."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Version:
 
     Attributes:
         name: For example ``v0.1.0``.
-        commit: Of the run that made it.
+        commit: Commit of the run that made it.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Registry:
     """The versions of one artifact.
 
     Attributes:
-        repository: Whose tags these are.
+        repository: Repository with the tags.
         artifact: Name under ``artifacts:`` in ``dvc.yaml``.
     """
 
@@ -47,36 +47,36 @@ class Registry:
     artifact: str
 
     def fetch(self) -> None:
-        """Learns from ``origin`` what was promoted or rolled back elsewhere.
+        """Fetch the tags of ``origin``: promotions and rollbacks of other machines.
 
         Raises:
-            GitError: It cannot be reached.
+            GitError: ``origin`` cannot be reached.
         """
         self.repository.git("fetch", "--quiet", "--tags", "origin")
 
     def in_stage(self, stage: str) -> Version | None:
-        """The version in a stage now."""
-        if not self.tags():  # gto does not know an artifact without any
+        """Return the version that is in a stage now."""
+        if not self.tags():  # gto fails for an artifact without tags
             return None
         found = _api().show(str(self.repository.root), f"{self.artifact}#{stage}")
         return Version(found[0]["version"], found[0]["commit_hexsha"]) if found else None
 
     def ever_in(self, stage: str) -> list[Version]:
-        """The versions that are or were in a stage."""
+        """List the versions that are or were in a stage."""
         tags = self.repository.git("for-each-ref", "--format=%(*objectname)", f"refs/tags/{self.artifact}#{stage}#*")
         versions = (self.version_of(commit) for commit in dict.fromkeys(tags.split()))
         return [version for version in versions if version]
 
     def version_of(self, commit: str) -> Version | None:
-        """The version that a commit is registered as, if it is."""
+        """Return the version that a commit is registered as; ``None`` if it is not registered."""
         found = self.repository.git("tag", "--points-at", commit, "--list", f"{self.artifact}@*").split()
         return Version(found[0].partition("@")[2], commit) if found else None
 
     def version(self, name: str) -> Version:
-        """A registered version by its name.
+        """Return a registered version by its name.
 
         Raises:
-            RegistryError: There is none of that name.
+            RegistryError: No version has that name.
         """
         known = [tag.partition("@")[2] for tag in sorted(self.tags()) if "@" in tag]
         if name not in known:
@@ -84,43 +84,43 @@ class Registry:
         return Version(name, self.repository.resolve(f"{self.artifact}@{name}"))
 
     def before(self, present: Version, stage: str) -> Version:
-        """The version that was in a stage before the present one.
+        """Return the version that was in a stage before the present one.
 
-        Versions that were rolled back from are passed over: rolling back twice goes two versions back, not to and fro.
+        Versions that were rolled back are skipped: a second rollback goes one more version back, not forward again.
 
         Raises:
-            RegistryError: There was none.
+            RegistryError: No version was in the stage before.
         """
         events = [one for one in _api().history(str(self.repository.root), self.artifact) if one["event"] == "assignment"]
         events = sorted((one for one in events if one["stage"] == stage), key=lambda one: int(one["ref"].rpartition("#")[2]))
         order: list[str] = []
-        for event in events:  # coming back to a version undoes what came after it
+        for event in events:  # assigning a version again undoes the assignments after it
             order = [*order[: order.index(event["version"])], event["version"]] if event["version"] in order else [*order, event["version"]]
         if len(order) < 2 or order[-1] != present.name:
             raise RegistryError(f"No version was in {stage} before {present.name}. Name one: --to VERSION.")
         return self.version(order[-2])
 
     def register(self, commit: str, message: str) -> Version:
-        """Gives a commit the next version."""
+        """Register a commit as the next version."""
         number: dict[str, Any] = {"bump_minor": True} if any("@" in tag for tag in self.tags()) else {"version": FIRST}
         tag = _api().register(str(self.repository.root), self.artifact, commit, message=message, **number, **self._author)
         return Version(tag.version, commit)
 
     def assign(self, version: Version, stage: str, message: str) -> None:
-        """Puts a version into a stage, in place of the one that is there. It may have been there before."""
+        """Assign a version to a stage, in place of the present one. It may have been there before."""
         self._wait_for_the_next_second(stage)
         options = {"version": version.name, "message": message, "force": True, **self._author}
         _api().assign(str(self.repository.root), self.artifact, stage, **options)
 
     def tags(self) -> set[str]:
-        """Every tag of the artifact."""
+        """Return all tags of the artifact."""
         return set(self.repository.git("tag", "--list", f"{self.artifact}@*", f"{self.artifact}#*").split())
 
     def push(self, refs: Sequence[str]) -> None:
-        """Sends new tags (and a branch) to ``origin``, all or none.
+        """Push new tags (and a branch) to ``origin``, all or none.
 
         Raises:
-            TakenError: One of the tags is there already: another worker promoted a model. Ours are taken back.
+            ConflictError: ``origin`` has one of the tags already: another machine promoted a model. Our tags are deleted.
         """
         try:
             self.repository.git("push", "--quiet", "--atomic", "origin", *refs)
@@ -128,10 +128,10 @@ class Registry:
             if "already exists" not in str(error):
                 raise
             self.repository.git("tag", "--delete", *[ref for ref in refs if ref in self.tags()])
-            raise TakenError(str(error)) from None
+            raise ConflictError(str(error)) from None
 
     def _wait_for_the_next_second(self, stage: str) -> None:
-        """Of two tags of the same second gto takes the first for the last."""
+        """Wait until a new tag is a second younger: gto orders two tags of the same second wrongly."""
         newest = ("--sort=-creatordate", "--count=1", "--format=%(creatordate:unix)", f"refs/tags/{self.artifact}#{stage}#*")
         made = int(self.repository.git("for-each-ref", *newest) or 0)
         if 0 <= (left := made + 1 - time.time()) <= 1:
@@ -144,7 +144,6 @@ class Registry:
 
 
 def _api() -> Any:
-    """Late: it takes most of a second, and only a promotion needs it."""
-    from gto import api
+    from gto import api  # takes most of a second to import
 
     return api

@@ -1,6 +1,6 @@
-"""Puts the model that was in production before back there: ``python -m flows.promotion.rollback``.
+"""Put an earlier model back into production: ``python -m flows.promotion.rollback``.
 
-Only a tag is made: ``gto history onnx`` shows it, and whoever asks for the model in production gets the old one from then on.
+Only a git tag is created, which ``gto history onnx`` shows. From then on the model in production is the earlier one.
 """
 
 import argparse
@@ -13,10 +13,10 @@ from flows.settings import load_settings
 
 
 def main() -> None:
-    """Reads the command line, assigns, prints what was done."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m flows.promotion.rollback", description=__doc__)
     parser.add_argument("--to", metavar="VERSION", help="a registered version (default: the one that was in production before)")
-    parser.add_argument("--push", action="store_true", help="send the tag to origin")
+    parser.add_argument("--push", action="store_true", help="push the tag to origin")
     parser.add_argument("--reason", default="Rolled back by hand.", help="message of the tag")
     options = parser.parse_args()
     repository = Repository.here()
@@ -32,20 +32,20 @@ def main() -> None:
 
 
 def rollback(registry: Registry, stage: str, to: str | None, reason: str, *, push: bool = False) -> tuple[Version, Version]:
-    """Puts an earlier version into a stage.
+    """Assign an earlier version to a stage.
 
     Args:
-        registry: Of the artifact.
-        stage: Of the registry.
-        to: A version; ``None`` for the one that was there before the present one.
+        registry: Registry of the artifact.
+        stage: Stage of the registry.
+        to: Name of a version; ``None`` for the one that was in the stage before the present one.
         reason: Message of the tag.
-        push: Whether the tag goes to ``origin``.
+        push: Push the tag to ``origin``.
 
     Returns:
-        The version that was there, and the one that is there now.
+        The version that was in the stage, and the one that is in it now.
 
     Raises:
-        RegistryError: There is none to go back to.
+        RegistryError: There is no such version.
     """
     state = registry.repository.state
     state.mkdir(parents=True, exist_ok=True)
@@ -53,13 +53,13 @@ def rollback(registry: Registry, stage: str, to: str | None, reason: str, *, pus
         present = registry.in_stage(stage)
         if present is None:
             raise RegistryError(f"No version of {registry.artifact} is in {stage}.")
-        wanted = registry.version(to) if to else registry.before(present, stage)
+        target = registry.version(to) if to else registry.before(present, stage)
         known = registry.tags()
-        registry.assign(wanted, stage, reason)
+        registry.assign(target, stage, reason)
         if push:
-            registry.repository.git("push", "--quiet", "origin", f"refs/tags/{registry.artifact}@{wanted.name}")  # it may not know it
+            registry.repository.git("push", "--quiet", "origin", f"refs/tags/{registry.artifact}@{target.name}")  # it may not have it
             registry.push(sorted(registry.tags() - known))
-    return present, wanted
+    return present, target
 
 
 if __name__ == "__main__":

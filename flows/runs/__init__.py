@@ -1,1 +1,1 @@
-"""A run of the line: a checkout of its own, the programs that run in it, locks, and what is kept of it."""
+"""One run of the pipeline: its checkout, the programs it starts, locks, and the commit that keeps its result."""

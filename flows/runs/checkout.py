@@ -1,25 +1,63 @@
-"""A checkout of its own for every run, so that no run sees a person's working tree or another run.
+"""A checkout for every run, so that no run sees a person's working tree or another run.
 
-A checkout is a git worktree under ``.dvc/tmp/flows/`` that shares the repository's objects and DVC's cache. It goes away
-after success, stays for inspection after a failure, and old ones are pruned. A lock held by the flow's process says
-whether a run is alive: it falls with the process, however that ends.
+A checkout is a git worktree under ``.dvc/tmp/flows/`` that shares the repository's objects and DVC's cache. It is removed after
+success and kept for inspection after a failure; old ones are pruned. The flow's process holds a lock as long as the run is alive;
+the operating system releases it however the process ends. A checkout whose lock is free belongs to an abandoned run: one that
+failed, was cancelled or was killed.
 """
 
 import contextlib
+import json
 import shutil
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
+import psutil
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from flows.runs.leftovers import Work, adopt_checkpoints, end_processes, prune, record_of, remove
-from flows.runs.locks import locked
+from flows.runs.locks import BusyError, locked
+from flows.runs.processes import RUN_VARIABLE
 from flows.runs.repository import GitError, Repository, dvc_config
+from tuneline.files import write_json
+from tuneline.paths import CHECKPOINTS
 
 ATTEMPT_WAIT = 60.0
-"""Seconds to wait for an earlier attempt of the same run: one that was cut off takes half a minute to end its processes."""
+"""Seconds to wait for an earlier attempt of the same run: one that was interrupted takes half a minute to end its processes."""
+KEPT = 3
+"""Number of abandoned runs whose checkouts are kept."""
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What a run computes. Two runs of the same spec can resume from each other's checkpoints.
+
+    Attributes:
+        ref: Branch, tag or commit that was requested.
+        commit: The commit it named when the run first started.
+        overrides: Parameters, as after ``dvc exp run -S``.
+    """
+
+    ref: str
+    commit: str
+    overrides: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, record: Path) -> Self:
+        """Read a spec that ``write`` wrote."""
+        values = json.loads(record.read_text(encoding="utf-8"))
+        return cls(values["ref"], values["commit"], tuple(values["overrides"]))
+
+    def write(self, record: Path) -> None:
+        """Write the spec as JSON."""
+        write_json(record, asdict(self))
+
+    def trains_same_model(self, other: "RunSpec") -> bool:
+        """Return True if both train the same model, as far as the specs tell; the training compares its inputs itself."""
+        return self.overrides == other.overrides and (self.ref == other.ref or self.commit == other.commit)
 
 
 @dataclass(frozen=True)
@@ -29,15 +67,15 @@ class Checkout:
     Attributes:
         path: Its root.
         name: The run's name.
-        work: What is done in it.
+        spec: What the run computes.
         lock: File descriptor of the run's lock; the run is alive while a process holds it.
-        resumed: Whether an earlier attempt of the same run began it.
-        adopted: The run whose checkpoints were taken over, if any.
+        resumed: True if an earlier attempt of the same run created it.
+        adopted: The abandoned run whose checkpoints were taken over, if any.
     """
 
     path: Path
     name: str
-    work: Work
+    spec: RunSpec
     lock: int
     resumed: bool = False
     adopted: str | None = None
@@ -45,13 +83,13 @@ class Checkout:
 
 @contextlib.contextmanager
 def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, ...] = ()) -> Iterator[Checkout]:
-    """Gives a run its checkout: the one that an earlier attempt of it left, else a new one.
+    """Yield the checkout of a run: the one that an earlier attempt left, else a new one.
 
     Args:
-        repository: What to check out from.
-        name: The run's name; another attempt of the same run comes back under it.
+        repository: Repository to check out from.
+        name: The run's name; every attempt of a run has the same.
         ref: Branch, tag or commit.
-        overrides: Parameters, for the record.
+        overrides: Parameters; recorded, not applied.
 
     Raises:
         BusyError: Another process works in this run's checkout.
@@ -61,31 +99,32 @@ def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, 
     state.mkdir(parents=True, exist_ok=True)
     with locked(state / f"{name}.lock", wait=ATTEMPT_WAIT) as lock:
         with locked(state / "checkouts.lock", wait=60):
-            end_processes(name)
-            checkout = _resume(repository, name, lock) or _create(repository, name, Work(ref, repository.resolve(ref), overrides), lock)
-            prune(repository)
+            _kill_processes(name)
+            checkout = _resume(repository, name, lock)
+            checkout = checkout or _create(repository, name, RunSpec(ref, repository.resolve(ref), overrides), lock)
+            _prune(repository)
         try:
             yield checkout
         except BaseException:
-            # A folder's time changes only with its direct entries; this is what pruning goes by.
+            # Pruning goes by the folder's time, which changes only with its direct entries.
             checkout.path.touch()
             raise
         with locked(state / "checkouts.lock", wait=60):
-            remove(repository, name)
+            _remove(repository, name)
 
 
 def _resume(repository: Repository, name: str, lock: int) -> Checkout | None:
-    """The checkout that an earlier attempt of this run left, unless that attempt died while it was being made."""
-    path, record = repository.state / name, record_of(repository, name)
+    """Return the checkout of an earlier attempt; ``None`` if there is none, or that attempt died while creating it."""
+    path, record = repository.state / name, _record(repository, name)
     if not record.exists() or not path.is_dir():
-        remove(repository, name, unlock=False)
+        _remove(repository, name, unlock=False)
         return None
-    _mend_dvc_lock(repository, path)
-    return Checkout(path, name, Work.read(record), lock, resumed=True)
+    _repair_dvc_lock(repository, path)
+    return Checkout(path, name, RunSpec.read(record), lock, resumed=True)
 
 
-def _mend_dvc_lock(repository: Repository, path: Path) -> None:
-    """DVC writes its lock file in place. The committed one is better than half of one: what was made is in the run cache."""
+def _repair_dvc_lock(repository: Repository, path: Path) -> None:
+    """Replace a truncated ``dvc.lock`` by the committed one: DVC writes it in place, and its run cache has what was computed."""
     try:
         YAML(typ="safe", pure=True).load(path / "dvc.lock")
     except FileNotFoundError:
@@ -96,25 +135,84 @@ def _mend_dvc_lock(repository: Repository, path: Path) -> None:
             repository.git("checkout", "--", "dvc.lock", cwd=path)
 
 
-def _create(repository: Repository, name: str, work: Work, lock: int) -> Checkout:
+def _create(repository: Repository, name: str, spec: RunSpec, lock: int) -> Checkout:
     path = repository.state / name
-    repository.git("worktree", "add", "--quiet", "--force", "--detach", str(path), work.commit)
-    _share_cache(repository, path)
-    adopted = adopt_checkpoints(repository, path, work)
-    work.write(record_of(repository, name))
-    return Checkout(path, name, work, lock, adopted=adopted)
+    repository.git("worktree", "add", "--quiet", "--force", "--detach", str(path), spec.commit)
+    _configure_dvc(repository, path)
+    adopted = _adopt_checkpoints(repository, path, spec)
+    spec.write(_record(repository, name))  # last: only a complete checkout has a record
+    return Checkout(path, name, spec, lock, adopted=adopted)
 
 
-def _share_cache(repository: Repository, path: Path) -> None:
-    """Writes the checkout's own DVC settings: those of the repository, with addresses that hold from here too."""
+def _configure_dvc(repository: Repository, path: Path) -> None:
+    """Write the checkout's local DVC settings: the repository's cache, and remotes with addresses that are valid from here."""
     from dvc.config import Config
 
-    theirs = dvc_config(repository.root)
+    settings = dvc_config(repository.root)
     local = repository.root / ".dvc" / "config.local"
     if local.exists():
         shutil.copy(local, path / ".dvc" / "config.local")
-    with Config(dvc_dir=str(path / ".dvc")).edit("local", validate=False) as ours:
-        ours.setdefault("cache", {})["dir"] = theirs["cache"].get("dir") or str(repository.root / ".dvc" / "cache")
-        ours.setdefault("core", {})["check_update"] = False
-        for remote, settings in theirs["remote"].items():
-            ours.setdefault("remote", {}).setdefault(remote, {})["url"] = settings["url"]
+    with Config(dvc_dir=str(path / ".dvc")).edit("local", validate=False) as edited:
+        edited.setdefault("cache", {})["dir"] = settings["cache"].get("dir") or str(repository.root / ".dvc" / "cache")
+        edited.setdefault("core", {})["check_update"] = False
+        for name, remote in settings["remote"].items():
+            edited.setdefault("remote", {}).setdefault(name, {})["url"] = remote["url"]
+
+
+def _adopt_checkpoints(repository: Repository, path: Path, spec: RunSpec) -> str | None:
+    """Move the checkpoints of the latest abandoned run of the same spec into a new checkout, and return that run's name."""
+    candidates = [name for name in _abandoned(repository) if (repository.state / name / CHECKPOINTS).is_dir()]
+    for name in [name for name in candidates if spec.trains_same_model(RunSpec.read(_record(repository, name)))][-1:]:
+        shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
+        (repository.state / name / CHECKPOINTS).rename(path / CHECKPOINTS)
+        return name
+    return None
+
+
+def _prune(repository: Repository) -> None:
+    """Remove the checkouts of all abandoned runs but the latest ``KEPT``."""
+    for name in _abandoned(repository)[:-KEPT]:
+        _remove(repository, name)
+    repository.git("worktree", "prune")
+
+
+def _remove(repository: Repository, name: str, *, unlock: bool = True) -> None:
+    """Remove a run's record and checkout, complete or not, and its lock file if ``unlock``."""
+    path = repository.state / name
+    _record(repository, name).unlink(missing_ok=True)
+    with contextlib.suppress(GitError):
+        repository.git("worktree", "remove", "--force", "--force", str(path))
+    shutil.rmtree(path, ignore_errors=True)
+    if unlock:
+        (repository.state / f"{name}.lock").unlink(missing_ok=True)
+
+
+def _record(repository: Repository, name: str) -> Path:
+    """Return the path of a run's spec; it exists once the checkout is complete."""
+    return repository.state / f"{name}.json"
+
+
+def _abandoned(repository: Repository) -> list[str]:
+    """List the abandoned runs, the latest last. Their remaining processes are killed first, so that nothing writes there."""
+    found = []
+    for record in repository.state.glob("*.json"):
+        with contextlib.suppress(BusyError, FileNotFoundError), locked(repository.state / f"{record.stem}.lock", wait=0):
+            _kill_processes(record.stem)
+            found.append(((repository.state / record.stem).stat().st_mtime, record.stem))
+    return [name for _, name in sorted(found)]
+
+
+def _kill_processes(name: str) -> None:
+    """Kill the processes of a run whose flow and guardian were both killed."""
+    remaining = [process for process in psutil.process_iter() if _belongs_to(process, name)]
+    for process in remaining:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    while any(_belongs_to(process, name) for process in remaining):
+        time.sleep(0.02)
+
+
+def _belongs_to(process: psutil.Process, name: str) -> bool:
+    with contextlib.suppress(psutil.Error):  # ended, a zombie, or another user's
+        return bool(process.environ().get(RUN_VARIABLE) == name)
+    return False

@@ -1,17 +1,17 @@
-"""Stands between a flow and the programs it starts, so that none of them outlives it.
+"""The guardian: a process between a flow and the programs it starts, so that no program outlives the flow.
 
-Cancelling a Prefect run signals the flow's process only, and a signal to ``dvc repro`` leaves the training it started
-running. This process starts every command in a session of its own, is the subreaper of all that descends from it
-(torchrun puts its workers into sessions of their own, so a process group is not enough), and ends them all when it is
-told to, when the command has ended, and when the flow is gone, however it went: a killed flow closes the pipe.
+Cancelling a Prefect run signals only the flow's process, and a signal to ``dvc repro`` does not reach the training that it started.
+The guardian starts every command in a session of its own and is the subreaper of its descendants (torchrun puts its workers into
+sessions of their own, so a process group is not enough). It ends all of them on request, when the command has ended, and when the
+flow has ended: a killed flow closes the pipe.
 
-Started by ``flows/runs/processes.py`` as a script with no other module of this folder, because it must live when they fail.
-It imports DVC once and forks it for each command: half a second and more saved per stage.
+``flows/runs/processes.py`` starts it as a script. It imports no other module of this project, because it must survive their
+failures. It imports DVC once and forks for each command, which saves at least half a second per stage.
 
-Reads requests from its standard input, one JSON object a line: ``{"run": [program, ...], "cwd": ..., "env": {...}}`` or
-``{"stop": true}``. What commands print goes to its standard output. Its argument is a JSON object: ``control``, the file
-descriptor for its answers, ``{"started": pid}`` and ``{"ended": exit code}``; ``output``, the reading end of the pipe that
-its standard output is; ``lock``, one to hold until its last command has ended; ``preload``, whether to import DVC.
+Protocol: requests on standard input, one JSON object per line, ``{"run": [program, ...], "cwd": ..., "env": {...}}`` or
+``{"stop": true}``. The output of commands goes to standard output. The only argument is a JSON object: ``control``, file descriptor
+for the answers ``{"started": pid}`` and ``{"ended": exit code}``; ``output``, reading end of the pipe that is its standard output;
+``lock``, file descriptor to hold until the last command has ended; ``preload``, true to import DVC.
 """
 
 import contextlib
@@ -28,11 +28,11 @@ from typing import Any
 import psutil
 
 GRACE = float(os.environ.get("TUNELINE_GRACE", "23"))
-"""Seconds from the request to stop until everything left is killed. Prefect kills the flow after 30."""
+"""Seconds from the request to stop until all remaining processes are killed. Prefect kills the flow after 30."""
 DVC_GRACE = 18.0
-"""Seconds until DVC itself is asked. It ends by itself once its stage has, and then leaves ``dvc.lock`` whole."""
+"""Seconds until DVC itself gets SIGTERM. It ends by itself after its stage, and then ``dvc.lock`` is complete."""
 IDLE_DVC_GRACE = 4.0
-"""The same when no stage runs under it: what it is busy with is short, or will not end."""
+"""The same if DVC runs no stage: its work is short, or will not end."""
 
 PRELOADED = (
     *("dvc.cli.parser", "dvc.commands.repro", "dvc.repo.reproduce", "dvc.stage.cache", "dvc.cachemgr", "dvc.data_cloud"),
@@ -44,12 +44,12 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def main() -> None:
-    """Serves requests until the flow closes the pipe."""
+    """Serve requests until the flow closes the pipe."""
     options = json.loads(sys.argv[1])
     adopt_orphans()
     guardian = Guardian(options["control"], options["output"])
     if options["lock"] is not None:
-        os.set_inheritable(options["lock"], False)  # a program that is left over must not make its run look alive
+        os.set_inheritable(options["lock"], False)  # a program that survives must not make its run look alive
     if options["preload"]:
         _preload()
     while (request := guardian.next_request()) is not None:
@@ -59,30 +59,30 @@ def main() -> None:
 
 
 def _preload() -> None:
-    """Imports what ``dvc repro`` will import, once. Starts no thread, so that forking is safe."""
+    """Import what ``dvc repro`` will import. This starts no thread, so forking is safe."""
     for module in PRELOADED:
         with contextlib.suppress(ImportError):  # another DVC: commands only start slower
             importlib.import_module(module)
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of every descendant whose own has ended."""
+    """Make this process the parent of every descendant whose own parent has ended."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _prctl(option: int, value: int) -> None:
-    """Linux only; elsewhere a process group is all there is."""
+    """Call prctl, on Linux; elsewhere do nothing."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 class Guardian:
-    """One command at a time, and everything below it.
+    """Runs one command at a time, and ends its descendants.
 
     Args:
         control: File descriptor for answers.
-        output: Reading end of the pipe that commands print to. Kept open: a training that saves its checkpoint after the
-            flow died must not die of a closed pipe.
+        output: Reading end of the pipe that commands print to. Kept open: a training that saves its checkpoint after the flow
+            has died must not fail on a closed pipe.
     """
 
     def __init__(self, control: int, output: int) -> None:
@@ -96,22 +96,22 @@ class Guardian:
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, _frame: Any) -> None:
-        if number != signal.SIGCHLD:  # someone ends this process itself: take the commands along
+        if number != signal.SIGCHLD:  # a request to end this process: end the commands as well
             self.alive = False
 
     def next_request(self) -> dict[str, Any] | None:
-        """Waits for a request; ``None`` when the flow is gone."""
+        """Wait for a request; ``None`` if the flow has ended."""
         while not self._requests and self.alive:
             self._listen(None)
         return self._requests.pop(0) if self.alive else None
 
     def answer(self, message: dict[str, Any]) -> None:
-        """Tells the flow, when it is still there."""
+        """Send a message to the flow, if it is still alive."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self.control, json.dumps(message).encode() + b"\n")
 
     def start(self, request: dict[str, Any]) -> int:
-        """Forks a command into a session of its own and returns its process id."""
+        """Fork a command into a session of its own and return its process id."""
         sys.stdout.flush()
         sys.stderr.flush()
         if pid := os.fork():
@@ -138,17 +138,17 @@ class Guardian:
             os._exit(code)
 
     def watch(self, leader: int, *, spare: bool) -> int:
-        """Waits until the command and all that descends from it have ended.
+        """Wait until the command and all its descendants have ended.
 
         Args:
             leader: Process id of the command.
-            spare: Whether to ask it later than the processes it started.
+            spare: Send SIGTERM to the command later than to its descendants.
 
         Returns:
-            Its exit code; -N when signal N ended it.
+            The command's exit code; -N if signal N ended it.
         """
         code: int | None = None
-        ending: Ending | None = None
+        termination: Termination | None = None
         while True:
             for pid, status in _reap():
                 if pid == leader:
@@ -156,13 +156,13 @@ class Guardian:
             below = _descendants()
             if code is not None and not below:
                 return code
-            if ending is None and (code is not None or self._told_to_stop()):
-                ending = Ending(leader if spare else None)
-            if ending is not None:
-                ending.go_on(below)
-            self._listen(0.2 if ending is not None else 5.0)
+            if termination is None and (code is not None or self._stop_requested()):
+                termination = Termination(leader if spare else None)
+            if termination is not None:
+                termination.signal(below)
+            self._listen(0.2 if termination is not None else 5.0)
 
-    def _told_to_stop(self) -> bool:
+    def _stop_requested(self) -> bool:
         if not self.alive:
             return True
         stops = [request for request in self._requests if "stop" in request]
@@ -170,8 +170,8 @@ class Guardian:
         return bool(stops)
 
     def _listen(self, timeout: float | None) -> None:
-        """Sleeps until a request, the flow's end, a signal, or the timeout."""
-        # Once the flow is gone nobody else reads what is printed.
+        """Sleep until a request, the end of the flow, a signal or the timeout."""
+        # Once the flow has ended, nobody else reads the output.
         sources = [self._woken, sys.stdin.fileno() if self.alive else self.output]
         ready, _, _ = select.select(sources, [], [], timeout)
         if self._woken in ready:
@@ -188,7 +188,7 @@ class Guardian:
 
 
 def _become(request: dict[str, Any]) -> int:
-    """Turns a fresh child into the command: DVC in this very interpreter, anything else by exec."""
+    """Turn a forked child into the command: DVC in this interpreter, any other program by exec."""
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
@@ -203,29 +203,29 @@ def _become(request: dict[str, Any]) -> int:
     return int(dvc(arguments) or 0)
 
 
-class Ending:
-    """Ends what descends from the guardian: asks each process once, then kills.
+class Termination:
+    """Ends the guardian's descendants: SIGTERM once to each process, SIGKILL after ``GRACE`` seconds.
 
     Args:
-        spared: The process that is asked last.
+        spared: The process that gets SIGTERM last.
     """
 
     def __init__(self, spared: int | None) -> None:
         self._spared = spared
         self._spared_until = IDLE_DVC_GRACE
-        self._asked: set[int] = set()
+        self._signalled: set[int] = set()
         self._started = time.monotonic()
 
-    def go_on(self, below: list[psutil.Process]) -> None:
-        """One round; called again and again until nothing is left."""
+    def signal(self, below: list[psutil.Process]) -> None:
+        """Send the signals that are due; called repeatedly until no process is left."""
         passed = time.monotonic() - self._started
         if any(process.pid != self._spared for process in below):
             self._spared_until = DVC_GRACE
         for process in below:
             if passed > GRACE:
                 _send(process, signal.SIGKILL)
-            elif process.pid not in self._asked and (process.pid != self._spared or passed > self._spared_until):
-                self._asked.add(process.pid)  # once: a second request may mean "at once" to a program
+            elif process.pid not in self._signalled and (process.pid != self._spared or passed > self._spared_until):
+                self._signalled.add(process.pid)  # once: programs may take a second SIGTERM as "end at once"
                 _send(process, signal.SIGTERM)
 
 
@@ -235,7 +235,7 @@ def _send(process: psutil.Process, number: signal.Signals) -> None:
 
 
 def _reap() -> list[tuple[int, int]]:
-    """Collects every child that ended, adopted ones included."""
+    """Collect the children that ended, adopted ones included."""
     ended = []
     with contextlib.suppress(ChildProcessError):
         while (child := os.waitpid(-1, os.WNOHANG))[0]:

@@ -1,4 +1,4 @@
-"""Locks between processes of one machine, and waiting for DVC's with a bound."""
+"""File locks between processes of one machine."""
 
 import contextlib
 import fcntl
@@ -9,22 +9,22 @@ from pathlib import Path
 
 
 class BusyError(Exception):
-    """Another process holds what this one needs."""
+    """Another process holds the lock."""
 
 
 @contextlib.contextmanager
 def locked(file: Path, wait: float) -> Iterator[int]:
-    """Holds a lock that falls with this process (and those that inherit it), however they end.
+    """Hold a lock that the operating system releases when this process and those that inherit it have ended, however they end.
 
     Args:
-        file: What is locked; made where it is missing.
-        wait: Seconds to wait for whoever holds it.
+        file: The file to lock; created if missing.
+        wait: Seconds to wait for another process that holds it.
 
     Yields:
-        The file descriptor that holds it.
+        The file descriptor that holds the lock.
 
     Raises:
-        BusyError: Someone still holds it after that.
+        BusyError: Another process still holds it after ``wait`` seconds.
     """
     until = time.monotonic() + wait
     while True:
@@ -36,12 +36,12 @@ def locked(file: Path, wait: float) -> Iterator[int]:
                     raise BusyError(f"{file} is held by another process.") from None
                 time.sleep(0.2)
                 continue
-            if _is(file, handle.fileno()):  # else whoever held it removed it: lock the new one
+            if _is_open_as(file, handle.fileno()):  # else its former holder removed it: lock the new file
                 yield handle.fileno()
                 return
 
 
-def _is(file: Path, descriptor: int) -> bool:
+def _is_open_as(file: Path, descriptor: int) -> bool:
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(file.stat(), os.fstat(descriptor))
     return False

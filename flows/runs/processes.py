@@ -1,4 +1,4 @@
-"""Runs programs for a flow: in sessions of their own, their output streamed line by line, ended with the flow."""
+"""Programs that a flow starts: their output is read line by line, and they end with the flow (see ``flows/runs/guardian.py``)."""
 
 import contextlib
 import json
@@ -16,21 +16,21 @@ from typing import Self
 
 from rich.console import Console
 
-from flows.runs.lines import Lines
+from flows.runs.output import OutputLines
 
 GUARDIAN = Path(__file__).with_name("guardian.py")
 STOPPED_WITHIN = 27.0
 """Seconds a stopped command may take to end. The guardian kills after 23; Prefect kills the flow after 30."""
-MARK = "TUNELINE_RUN"
-"""Environment variable that every process of a run carries: what a crash left behind is found by it."""
+RUN_VARIABLE = "TUNELINE_RUN"
+"""Environment variable with the run's name in every process of the run: processes that outlive a crash are found by it."""
 
 
 class ProgramError(Exception):
     """A program ended with an error.
 
     Args:
-        what: What was being done, for people.
-        code: The program's exit code; negative when a signal ended it.
+        what: The activity, for the message: "Fetching the model".
+        code: The program's exit code; -N if signal N ended it.
         last: The last lines it printed.
     """
 
@@ -41,32 +41,30 @@ class ProgramError(Exception):
 
     @property
     def reason(self) -> str:
-        """The line that says what was wrong, where a program marks it as DVC and ``tuneline`` do; else the last one."""
+        """The line with the error, if the program marks it as DVC and ``tuneline`` do; else the last line."""
         marked = (line for line in self.last if line.startswith(("ERROR", "tuneline ")))
         return next(marked, self.last[-1] if self.last else str(self))
 
 
 class Programs:
-    """Runs programs one after the other, in a folder, under a guardian (see ``flows/runs/guardian.py``).
+    """Runs programs one after the other in a folder. The guardian, a process between the flow and the programs, starts and ends them.
 
-    A context manager: at its end nothing that it started is left. Whatever ends a command early (a cancellation, which
-    Prefect raises as a ``BaseException``; a timeout; an error in a log handler) stops the command and all below it first.
+    A context manager: when it exits, no process that it started is left. Anything that interrupts a command (a cancellation, which
+    Prefect raises as a ``BaseException``; a timeout; an error in a log handler) first stops the command and its descendants.
 
     Args:
-        cwd: Where the programs run.
-        mark: Name of the run, in the environment of every process.
-        env: Added to the environment.
-        lock: File descriptor of a lock. The guardian holds it, too: until the last program has ended, should this process be killed.
-        preload: Whether the guardian imports DVC, for those who will run it more than once.
+        cwd: Working directory of the programs.
+        run: Name of the run, in the environment of every process.
+        env: Variables added to the environment.
+        lock: File descriptor of a lock. The guardian holds it as well, until the last program has ended if this process is killed.
+        preload: Import DVC in the guardian; pays off from the second DVC command on.
     """
 
-    def __init__(
-        self, cwd: Path, mark: str, env: Mapping[str, str] | None = None, *, lock: int | None = None, preload: bool = True
-    ) -> None:
+    def __init__(self, cwd: Path, run: str, env: Mapping[str, str] | None = None, *, lock: int | None = None, preload: bool = True) -> None:
         self.cwd = cwd
         self._preload = preload
         self._lock = lock
-        self.env = {**environment(), MARK: mark, **(env or {})}
+        self.env = {**environment(), RUN_VARIABLE: run, **(env or {})}
         self._answers = b""
 
     def __enter__(self) -> Self:
@@ -102,21 +100,21 @@ class Programs:
             os.close(descriptor)
 
     def run(self, command: Sequence[str], what: str, on_line: Callable[[str], None], keep: int = 20) -> tuple[str, ...]:
-        """Runs a program to its end.
+        """Run a program to its end.
 
         Args:
-            command: Program and arguments; no shell. ``dvc`` runs without the cost of starting it.
-            what: What is being done, for the error message.
-            on_line: Gets each line it prints, standard output and error together.
-            keep: Number of last lines returned, or shown in the error.
+            command: Program and arguments; no shell. ``dvc`` runs in a fork of the guardian, without the cost of its imports.
+            what: The activity, for the error message.
+            on_line: Called with each line of standard output and error.
+            keep: Number of last lines to return, or to show in the error.
 
         Returns:
             The last lines it printed.
 
         Raises:
-            ProgramError: It did not end with 0.
+            ProgramError: Its exit code is not 0.
         """
-        lines = Lines(on_line, keep)
+        lines = OutputLines(on_line, keep)
         self._ask({"run": [*command], "cwd": str(self.cwd), "env": self.env})
         leader, code = None, None
         try:
@@ -136,10 +134,10 @@ class Programs:
         try:
             self._guardian.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]
         except BrokenPipeError:
-            raise RuntimeError("The guardian of this run's processes is gone.") from None
+            raise RuntimeError("The guardian of this run's processes has ended.") from None
 
-    def _wait(self, lines: Lines) -> list[dict[str, int]]:
-        """Sleeps until something is printed or answered, a second at most (a timeout raised by a thread needs a way in)."""
+    def _wait(self, lines: OutputLines) -> list[dict[str, int]]:
+        """Wait for output or answers, at most a second: a timeout that another thread raises here needs Python code to run."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._output, selectors.EVENT_READ)
             selector.register(self._control, selectors.EVENT_READ)
@@ -154,47 +152,49 @@ class Programs:
         *answers, self._answers = (self._answers + chunk).split(b"\n")
         return [json.loads(answer) for answer in answers]
 
-    def _drain(self, lines: Lines) -> None:
+    def _drain(self, lines: OutputLines) -> None:
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self._output, 65536):
                 lines.feed(chunk)
 
     def _stop(self, leader: int | None, on_line: Callable[[str], None]) -> None:
-        """Ends the command; its last words (a checkpoint saved, say) still reach the log."""
+        """Stop the command; what it still prints ("checkpoint saved", for example) reaches the log."""
 
-        def tell(line: str) -> None:
+        def log(line: str) -> None:
             with contextlib.suppress(Exception):
                 on_line(line)
 
         until = time.monotonic() + STOPPED_WITHIN
-        last_words = Lines(tell)
+        output = OutputLines(log)
         try:
             self._ask({"stop": True})
             while time.monotonic() < until:
-                if any("ended" in answer for answer in self._wait(last_words)):
+                if any("ended" in answer for answer in self._wait(output)):
                     return
-        except RuntimeError:  # the guardian itself was killed: DVC died with it, the stage is left
+        except RuntimeError:  # the guardian was killed, and DVC with it: only the stage is left
             if leader is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(leader, signal.SIGKILL)
 
 
 def environment() -> dict[str, str]:
-    """The environment that stages get: this one, less what is Prefect's (the key to its server, too).
+    """Return the environment of stages: this one without Prefect's variables, which include the key to its server.
 
-    The ``PYTHONPATH`` it sets names the folder of the flows, in which ``import train`` would find a flow.
+    Prefect sets ``PYTHONPATH`` to the folder of the flows, in which ``import train`` would find a flow.
     """
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("PREFECT_")}
-    # Stages are started as `python` and `accelerate`: those beside this interpreter, whoever started the worker.
+    # Stages are started as `python` and `accelerate`: take those beside this interpreter.
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
     return {**kept, "PATH": path, "PYTHONUNBUFFERED": "1", "DVC_NO_ANALYTICS": "1", "DO_NOT_TRACK": "1"}
 
 
-def end_with_parent() -> None:
-    """Has this process end when the worker that started it is gone, however that went.
+def end_with_worker() -> None:
+    """Make this process end when the worker that started it has ended, however that ended. Without a worker, do nothing.
 
-    A worker killed outright cannot tell its flows. Left alone they would go on beside the run that takes their place.
+    A worker that is killed cannot stop its flows. They would continue beside the attempt that replaces them.
     """
+    if "PREFECT__FLOW_RUN_ID" not in os.environ:  # set by a worker
+        return
     parent = os.getppid()
 
     def watch() -> None:
@@ -205,7 +205,7 @@ def end_with_parent() -> None:
     def stay_silent(console: Console) -> None:
         console.quiet = True
 
-    # The worker reads what this process prints. Without it rich would exit in the middle of a log call, before the
-    # signal, and take the report of what happened along.
+    # The worker reads the output of this process. Once it is gone, rich would exit in the middle of a log call, before the
+    # signal, and nothing would be reported.
     Console.on_broken_pipe = stay_silent  # type: ignore[assignment, method-assign]
-    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
+    threading.Thread(target=watch, name="end-with-worker", daemon=True).start()

@@ -1,4 +1,4 @@
-"""The git repository that runs are made of, and what git and DVC know about it."""
+"""The git repository that runs are made from."""
 
 import contextlib
 import os
@@ -7,48 +7,48 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-PLACE = "TUNELINE_REPOSITORY"
-"""Environment variable that names the repository, where it is not the one that holds the flows."""
+REPOSITORY_VARIABLE = "TUNELINE_REPOSITORY"
+"""Environment variable with the path of the repository, if it is not the one that holds the flows."""
 AUTHOR = {"name": "Tuneline", "email": "tuneline@localhost"}
-"""Who commits and tags, where git knows nobody."""
+"""Author of commits and tags if git has none configured."""
 
 
 class GitError(Exception):
-    """git refused; the message is its own."""
+    """A git command failed; the message is git's."""
 
 
 @dataclass(frozen=True)
 class Repository:
-    """A clone, bare of any assumption about who works in it: nothing here touches its working tree.
+    """A clone, which a person may be working in: no method changes its working tree.
 
     Attributes:
-        root: The folder that holds ``.git`` and ``.dvc``.
+        root: The folder that contains ``.git`` and ``.dvc``.
     """
 
     root: Path
 
     @classmethod
     def here(cls) -> "Repository":
-        """The one that ``TUNELINE_REPOSITORY`` names, else the one that holds this file."""
-        return cls(Path(os.environ.get(PLACE) or Path(__file__).parents[2]).resolve())
+        """Return the repository that ``TUNELINE_REPOSITORY`` names, else the one that contains this file."""
+        return cls(Path(os.environ.get(REPOSITORY_VARIABLE) or Path(__file__).parents[2]).resolve())
 
     @property
     def state(self) -> Path:
-        """Where runs live: beside DVC's own temporary experiments, on the file system of its cache, ignored by git."""
+        """Folder of checkouts, locks and records: ignored by git, and on the file system of DVC's cache."""
         return self.root / ".dvc" / "tmp" / "flows"
 
     def git(self, *arguments: str, cwd: Path | None = None, text: str | None = None) -> str:
-        """Runs git and returns what it printed.
+        """Run git and return its output.
 
         Args:
-            arguments: As on the command line.
+            arguments: Arguments of git.
             cwd: A checkout of the repository; its root by default.
             text: Standard input.
 
         Raises:
-            GitError: It failed.
+            GitError: git failed.
         """
-        # Nobody sits there to type a password; a hook of the person's would run in a checkout that is not theirs.
+        # Nobody is there to type a password, and a person's hooks are not for these checkouts.
         env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **({} if self.has_author else _author())}
         command = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
         done = subprocess.run(command, cwd=cwd or self.root, env=env, input=text, capture_output=True, text=True, check=False)
@@ -58,15 +58,15 @@ class Repository:
 
     @property
     def has_author(self) -> bool:
-        """Whether git knows who commits here."""
+        """True if git has an author configured for this repository."""
         probe = subprocess.run(["git", "config", "user.email"], cwd=self.root, capture_output=True, check=False)
         return probe.returncode == 0 or "GIT_AUTHOR_EMAIL" in os.environ
 
     def resolve(self, ref: str) -> str:
-        """The commit that ``ref`` names. A ref of a remote (``origin/main``) is fetched first.
+        """Return the commit that ``ref`` names. A ref of a remote (``origin/main``) is fetched first.
 
         Raises:
-            GitError: It names none, or the remote cannot be reached.
+            GitError: It names no commit, or the remote cannot be reached.
         """
         remote = ref.partition("/")[0]
         if remote in self.git("remote").split():
@@ -77,19 +77,19 @@ class Repository:
             raise GitError(f"{ref!r} names no commit in {self.root}. Give a branch, a tag or a commit (`git branch -a`).") from None
 
     def has_remote(self, name: str = "origin") -> bool:
-        """Whether there is somewhere to push commits and tags to."""
+        """Return True if the repository has a git remote of that name."""
         return name in self.git("remote").split()
 
     def show(self, commit: str, path: str) -> str | None:
-        """A file as it stands in a commit; ``None`` when it is not there."""
+        """Return the content of a file in a commit; ``None`` if the commit does not have it."""
         with contextlib.suppress(GitError):
             return self.git("show", f"{commit}:{path}")
         return None
 
 
 def dvc_config(root: Path) -> dict[str, Any]:
-    """DVC's settings in a checkout, all levels merged, relative addresses resolved."""
-    from dvc.config import Config  # a fifth of a second, for those who need it
+    """Return DVC's settings in a checkout: all levels merged, relative addresses resolved."""
+    from dvc.config import Config  # takes a fifth of a second to import
 
     return dict(Config(dvc_dir=str(root / ".dvc")))
 

@@ -1,4 +1,4 @@
-"""What a run leaves: a commit with ``dvc.lock``, metrics and parameters, on a branch ``runs/<date>-<run name>``."""
+"""The result of a run: a commit with ``dvc.lock``, metrics and parameters, on a branch ``runs/<date>-<run name>``."""
 
 import json
 from collections.abc import Mapping
@@ -7,22 +7,24 @@ from datetime import date
 
 from flows.runs.checkout import Checkout
 from flows.runs.repository import Repository, dvc_config
+from tuneline.metrics import METRIC_TABLE
+from tuneline.paths import METRICS
 
 TRAILER = "Prefect-Run"
-SHOWN = ("accuracy", "f1", "pearson", "spearmanr")
+HEADLINE = tuple(metric.name for metric in METRIC_TABLE.values() if metric.resampled)
 
 
 class NoRemoteError(Exception):
-    """There is nowhere to push to."""
+    """No DVC remote is configured to push to."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """Where a run's result is.
+    """The commit of a run's result.
 
     Attributes:
-        commit: The run's commit; the commit it ran when nothing came out that was not in it.
-        branch: Its branch; ``None`` without a commit of its own.
+        commit: The run's commit; the commit that was run if it already has these results.
+        branch: Branch of the run's commit; ``None`` if the run made no commit.
     """
 
     commit: str
@@ -30,12 +32,12 @@ class Result:
 
     @property
     def refs(self) -> list[str]:
-        """What there is to push. Another attempt of the same run may have pushed the branch before."""
+        """Refs to push. Forced, because an earlier attempt of the same run may have pushed the branch."""
         return [f"+{self.branch}"] if self.branch else []
 
 
 def require_remote(repository: Repository) -> None:
-    """Finds out before hours of training that there is nowhere to push to.
+    """Check that DVC has a remote to push to, before hours of training.
 
     Raises:
         NoRemoteError: DVC has no default remote.
@@ -45,21 +47,21 @@ def require_remote(repository: Repository) -> None:
 
 
 def commit_run(repository: Repository, checkout: Checkout, run: Mapping[str, str], message: str) -> Result:
-    """Commits what a run changed, and gives the commit its branch.
+    """Commit what a run changed, and point the run's branch at the commit.
 
-    Called again (for another attempt, or because the decision became another), it replaces the run's commit.
+    A second call (by another attempt, or with another promotion decision) replaces the run's commit.
 
     Args:
-        repository: Where the branch goes.
-        checkout: Where the run worked.
+        repository: Repository that gets the branch.
+        checkout: Checkout of the run.
         run: ``name`` and ``id`` of the Prefect run.
         message: Body of the commit message.
     """
     if not has_changes(repository, checkout):
-        return Result(checkout.work.commit, None)
-    text = f"Run {run['name']}: {headline(checkout)}\n\n{_origin(checkout)}\n\n{message}\n\n{TRAILER}: {run['id']}"
+        return Result(checkout.spec.commit, None)
+    text = f"Run {run['name']}: {metrics_summary(checkout)}\n\n{_origin(checkout)}\n\n{message}\n\n{TRAILER}: {run['id']}"
     repository.git("add", "--all", cwd=checkout.path)
-    if repository.git("rev-parse", "HEAD", cwd=checkout.path) == checkout.work.commit:
+    if repository.git("rev-parse", "HEAD", cwd=checkout.path) == checkout.spec.commit:
         _commit(repository, checkout, text)
     elif (
         repository.git("status", "--porcelain", cwd=checkout.path) or repository.git("log", "-1", "--format=%B", cwd=checkout.path) != text
@@ -72,15 +74,15 @@ def commit_run(repository: Repository, checkout: Checkout, run: Mapping[str, str
 
 
 def has_changes(repository: Repository, checkout: Checkout) -> bool:
-    """Whether something came out that is not in the commit that was run."""
+    """Return True if the run has results that are not in the commit that was run."""
     head = repository.git("rev-parse", "HEAD", cwd=checkout.path)
-    return head != checkout.work.commit or bool(repository.git("status", "--porcelain", cwd=checkout.path))
+    return head != checkout.spec.commit or bool(repository.git("status", "--porcelain", cwd=checkout.path))
 
 
 def _origin(checkout: Checkout) -> str:
-    work = checkout.work
-    with_parameters = f", with {' '.join(work.overrides)}" if work.overrides else ""
-    return f"The line as of {work.commit[:12]} ({work.ref}){with_parameters}."
+    spec = checkout.spec
+    with_parameters = f", with {' '.join(spec.overrides)}" if spec.overrides else ""
+    return f"The pipeline of {spec.commit[:12]} ({spec.ref}){with_parameters}."
 
 
 def _commit(repository: Repository, checkout: Checkout, text: str, *more: str) -> None:
@@ -88,18 +90,18 @@ def _commit(repository: Repository, checkout: Checkout, text: str, *more: str) -
 
 
 def _free_branch(repository: Repository, branch: str, run_id: str) -> str:
-    """The branch's name, longer where another run has it."""
+    """Return the branch name, with the run id appended if another run has that branch."""
     taken = repository.git("branch", "--list", "--format=%(contents:trailers:key=" + TRAILER + ",valueonly)", branch)
     return f"{branch}-{run_id[:8]}" if taken and run_id not in taken else branch
 
 
-def headline(checkout: Checkout) -> str:
-    """The reported metrics in one line."""
+def metrics_summary(checkout: Checkout) -> str:
+    """Return the headline metrics in one line."""
     metrics = read_metrics(checkout, "evaluate")
-    return ", ".join(f"{name} {metrics[name]:.4g}" for name in SHOWN if name in metrics) or "no metrics"
+    return ", ".join(f"{name} {metrics[name]:.4g}" for name in HEADLINE if name in metrics) or "no metrics"
 
 
 def read_metrics(checkout: Checkout, stage: str) -> dict[str, float]:
-    """``metrics/STAGE.json``; empty where the line has none."""
-    path = checkout.path / "metrics" / f"{stage}.json"
+    """Read ``metrics/STAGE.json``; empty if the pipeline has none."""
+    path = checkout.path / METRICS / f"{stage}.json"
     return dict(json.loads(path.read_text())) if path.exists() else {}

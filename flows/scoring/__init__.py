@@ -1,1 +1,1 @@
-"""New files scored by the model in production, and whether they still look like its training data."""
+"""Scoring of new files with the model in production: inbox and outbox, the deployed model, drift."""

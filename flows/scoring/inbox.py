@@ -1,4 +1,4 @@
-"""Files that come in to be scored, and what was made of them: which are new, which wait, which were refused."""
+"""The files to score, and the folder of the scored ones: which files are new, and which were scored or refused before."""
 
 import hashlib
 import json
@@ -11,18 +11,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-KINDS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+from tuneline.files import write_json
+
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 METADATA = b"tuneline"
+"""Key of the record in the metadata of a scored file."""
 
 
 @dataclass(frozen=True)
 class Incoming:
-    """A file to be scored, as it was when it was found.
+    """A file to score, as it was when it was found.
 
     Attributes:
-        path: Where it is.
-        size: Its bytes.
-        mtime_ns: When it was written.
+        path: Its path.
+        size: Its size in bytes.
+        mtime_ns: Time of its last change in nanoseconds.
     """
 
     path: Path
@@ -31,22 +34,22 @@ class Incoming:
 
     @classmethod
     def of(cls, path: Path) -> "Incoming":
-        """Looks at a file."""
+        """Read size and time of a file."""
         stat = path.stat()
         return cls(path, stat.st_size, stat.st_mtime_ns)
 
     @property
     def sha256(self) -> str:
-        """Of its content."""
+        """Hash of its content."""
         with self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    def known(self, record: dict[str, Any]) -> bool:
-        """Whether a record is of this file as it is."""
+    def matches(self, record: dict[str, Any]) -> bool:
+        """Return True if a record is of this file in its present state."""
         return (record.get("size"), record.get("mtime_ns")) == (self.size, self.mtime_ns)
 
     def as_record(self) -> dict[str, Any]:
-        """What the output remembers of it."""
+        """Return what the output records about the file."""
         return {**asdict(self), "path": self.path.name}
 
 
@@ -55,42 +58,39 @@ class Outbox:
     """The folder of scored files.
 
     Attributes:
-        folder: ``<file>.parquet`` for each file that was scored, ``<file>.error.json`` for each that was refused.
+        folder: Contains ``<file>.parquet`` for each scored file and ``<file>.error.json`` for each refused one.
     """
 
     folder: Path
 
     def scored(self, incoming: Incoming) -> Path:
-        """Where a file's predictions go."""
+        """Return the path of a file's predictions."""
         return self.folder / f"{incoming.path.name}.parquet"
 
     def refused(self, incoming: Incoming) -> Path:
-        """Where it says why a file was refused."""
+        """Return the path of the reason why a file was refused."""
         return self.folder / f"{incoming.path.name}.error.json"
 
     def has(self, incoming: Incoming) -> bool:
-        """Whether this file, as it is, was scored or refused before."""
+        """Return True if this file, in its present state, was scored or refused before."""
         error = self.refused(incoming)
-        if error.exists() and incoming.known(json.loads(error.read_text(encoding="utf-8"))):
+        if error.exists() and incoming.matches(json.loads(error.read_text(encoding="utf-8"))):
             return True
         done = self.scored(incoming)
-        return done.exists() and incoming.known(record_of(done))
+        return done.exists() and incoming.matches(record_of(done))
 
     def refuse(self, incoming: Incoming, reason: str) -> None:
-        """Writes down why a file was not scored, so that it is not tried again until it changes."""
-        target = self.refused(incoming)
-        partial = target.with_name(f".{target.name}.partial")
-        partial.write_text(json.dumps({**incoming.as_record(), "error": reason}, indent=2) + "\n", encoding="utf-8")
-        partial.replace(target)
+        """Record why a file was not scored, so that it is not tried again until it changes."""
+        write_json(self.refused(incoming), {**incoming.as_record(), "error": reason})
 
     def latest(self) -> Iterator[dict[str, Any]]:
-        """Records of the scored files, the latest first."""
+        """Yield the records of the scored files, the latest first."""
         for path in sorted(self.folder.glob("[!.]*.parquet"), key=lambda path: path.stat().st_mtime_ns, reverse=True):
             yield record_of(path)
 
 
 def record_of(scored: Path) -> dict[str, Any]:
-    """What a scored file remembers: its source, the model, counts of its rows. Empty for a file of another origin."""
+    """Return the record of a scored file: its source, the model, counts of its rows. Empty if another program wrote the file."""
     try:
         metadata = pq.read_metadata(scored).metadata or {}  # the schema has only what was known before the first row
     except pa.ArrowInvalid:
@@ -99,7 +99,7 @@ def record_of(scored: Path) -> dict[str, Any]:
 
 
 def new_files(inbox: Path, outbox: Outbox, settle_seconds: float) -> list[Incoming]:
-    """Files that were not scored yet, the oldest first. One that is still being written waits for the next time."""
+    """List the files that were not scored yet, the oldest first. Files that changed recently are left for the next run."""
     if not inbox.is_dir():
         return []
     found = [Incoming.of(path) for path in sorted(inbox.iterdir()) if path.is_file() and is_data(path.name)]
@@ -108,10 +108,10 @@ def new_files(inbox: Path, outbox: Outbox, settle_seconds: float) -> list[Incomi
 
 
 def is_data(name: str) -> bool:
-    """Whether a file's name is one of data: not hidden, not half-written, of a kind that can be read."""
-    return not name.startswith((".", "_")) and Path(name.removesuffix(".gz")).suffix.lower() in KINDS
+    """Return True if a file name is that of data: not hidden, not temporary, with a suffix that can be read."""
+    return not name.startswith((".", "_")) and Path(name.removesuffix(".gz")).suffix.lower() in SUFFIXES
 
 
 def columns_of(texts: Sequence[str], keep: Sequence[str]) -> list[str]:
-    """Columns to ask ``tuneline predict`` for: the texts, for the counts, and those to keep."""
+    """Return the columns that ``tuneline predict`` is asked to keep: texts, which are counted, and those of ``scoring.keep``."""
     return list(dict.fromkeys([*texts, *keep]))

@@ -1,1 +1,1 @@
-"""Server, workers, deployments and automations: what Prefect needs to run the flows."""
+"""Prefect's side of the flows: server, workers, deployments, automations."""

@@ -1,6 +1,6 @@
-"""The automations that belong to the flows; ``python -m flows.server.automations`` creates or updates them by name.
+"""The automations of the flows; ``python -m flows.server.automations`` creates or updates them by name.
 
-The one that trains on drift is in ``prefect.yaml``, with the deployment that it starts.
+The automation that trains on drift is in ``prefect.yaml``, with the deployment that it starts.
 """
 
 from datetime import timedelta
@@ -14,22 +14,22 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from flows.server import heartbeats
 
 LONGEST_RUN = timedelta(days=30)
-"""How long a run may last and still be picked up. A server forgets what an automation waits for one minute after this;
-without any limit named, one minute after the run began."""
+"""Longest run that is restarted after a crash. A server forgets what an automation waits for one minute after this time; without
+a limit, one minute after the run began."""
 FLOWS = {"prefect.resource.role": "flow", "prefect.resource.name": heartbeats.FLOWS}
 _ENDED = ["Completed", "Failed", "Cancelled", "Crashed", "TimedOut"]
 
 
 def automations() -> list[AutomationCore]:
-    """What is to stand on the server."""
+    """Return the automations that the server should have."""
     return [
         AutomationCore(
             name="tuneline: pick up a crashed run",
-            description="A run that crashed (its worker was killed, say) goes on where it stopped. Flow `train` gives up by itself.",
+            description="A run that crashed (its worker was killed, for example) resumes. Flow `train` limits the number of attempts.",
             trigger=EventTrigger(
                 match={"prefect.resource.id": "prefect.flow-run.*"},
                 match_related=FLOWS,
-                # Of a run that never got as far as running, the next attempt would not either.
+                # A run that crashes before it is running would crash again.
                 after={"prefect.flow-run.Running"},
                 expect={"prefect.flow-run.Crashed"},
                 for_each={"prefect.resource.id"},
@@ -37,11 +37,11 @@ def automations() -> list[AutomationCore]:
                 threshold=1,
                 within=LONGEST_RUN,
             ),
-            actions=[ChangeFlowRunState(state=StateType.SCHEDULED, name="AwaitingRetry", message="Picked up after a crash.")],
+            actions=[ChangeFlowRunState(state=StateType.SCHEDULED, name="AwaitingRetry", message="Restarted after a crash.")],
         ),
         AutomationCore(
             name="tuneline: notice a run whose machine is gone",
-            description="A run that was silent for three heartbeats has crashed: neither it nor its worker can say so any more.",
+            description="A run without three heartbeats has crashed, and neither it nor its worker can report that.",
             trigger=EventTrigger(
                 match={"prefect.resource.id": "prefect.flow-run.*"},
                 match_related=FLOWS,
@@ -58,14 +58,14 @@ def automations() -> list[AutomationCore]:
 
 
 def apply(client: SyncPrefectClient) -> list[str]:
-    """Creates the automations, or puts them in place of those that say something else, and returns their names.
+    """Create the automations, replace those whose content differs, and return their names.
 
-    One that stands as it should is left alone: it remembers which runs it waits to hear from.
+    An automation that is up to date is left alone: it knows for which runs it waits.
     """
     for automation in automations():
-        standing = client.read_automations_by_name(automation.name)
-        same = [one for one in standing if _content(one) == _content(automation)]
-        for outdated in standing:
+        existing = client.read_automations_by_name(automation.name)
+        same = [one for one in existing if _content(one) == _content(automation)]
+        for outdated in existing:
             if outdated not in same[:1]:
                 client.delete_automation(outdated.id)
         if not same:
@@ -74,10 +74,10 @@ def apply(client: SyncPrefectClient) -> list[str]:
 
 
 def _content(automation: AutomationCore) -> dict[str, Any]:
-    """What it does; the server gives automations and triggers ids of its own."""
+    """Return the content to compare, without the ids that the server adds."""
     content = automation.model_dump(mode="json", include=set(AutomationCore.model_fields))
     content["trigger"].pop("id", None)
-    sets = {key: sorted(content["trigger"][key]) for key in ("after", "expect", "for_each")}  # they come in any order
+    sets = {key: sorted(content["trigger"][key]) for key in ("after", "expect", "for_each")}  # their order varies
     return {**content, "trigger": {**content["trigger"], **sets}}
 
 

@@ -1,6 +1,6 @@
-"""Puts work pool, deployments and automations onto the server that ``PREFECT_API_URL`` names; again after every change.
+"""Create work pool, deployments and automations on the server that ``PREFECT_API_URL`` names; repeat it after every change.
 
-``python -m flows.server.deploy``, in the folder that the workers see under the same path (docs/scheduling.md).
+Run ``python -m flows.server.deploy`` in the folder that the workers see under the same path (docs/scheduling.md).
 """
 
 import argparse
@@ -22,24 +22,24 @@ TRAIN = "flows/train.py:train"
 
 
 def main() -> None:
-    """Deploys, with other parameters for flow ``train`` where they are given."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m flows.server.deploy", description=__doc__)
-    parser.add_argument("--ref", help="what the train deployments run, origin/main for example (default: as prefect.yaml says)")
-    parser.add_argument("--push", action="store_true", help="have the train deployments push what they make to the remotes of git and DVC")
+    parser.add_argument("--ref", help="ref that the train deployments run, origin/main for example (default: that of prefect.yaml)")
+    parser.add_argument("--push", action="store_true", help="make the train deployments push their results to the remotes of git and DVC")
     options = parser.parse_args()
     parameters = {**({"ref": options.ref} if options.ref else {}), **({"push": True} if options.push else {})}
     deploy({**os.environ, "PREFECT_CLI_PROMPT": "false"}, parameters)
 
 
 def deploy(env: Mapping[str, str], parameters: Mapping[str, Any] | None = None) -> None:
-    """Creates or updates the work pool, the deployments of ``prefect.yaml`` and the automations.
+    """Create or update the work pool, the deployments of ``prefect.yaml`` and the automations.
 
     Args:
-        env: Of the commands; says which server.
-        parameters: Of the deployments of flow ``train`` and what triggers them, over those of ``prefect.yaml``.
+        env: Environment of the commands; names the server.
+        parameters: Parameters of the deployments of flow ``train`` and their triggers, over those of ``prefect.yaml``.
 
     Raises:
-        SystemExit: Prefect refused; the message is its own.
+        SystemExit: A Prefect command failed; the message is Prefect's.
     """
     with _deployments(parameters or {}) as file:
         for step in (
@@ -55,7 +55,7 @@ def deploy(env: Mapping[str, str], parameters: Mapping[str, Any] | None = None) 
 
 @contextlib.contextmanager
 def _deployments(parameters: Mapping[str, Any]) -> Iterator[Path]:
-    """``prefect.yaml``, or a copy of it with other parameters."""
+    """Yield ``prefect.yaml``, or a copy of it with other parameters."""
     if not parameters:
         yield DEPLOYMENTS
         return
@@ -63,8 +63,8 @@ def _deployments(parameters: Mapping[str, Any]) -> Iterator[Path]:
     content = yaml.load(DEPLOYMENTS)
     for deployment in content["deployments"]:
         if deployment["entrypoint"] == TRAIN:
-            for place in (deployment, *deployment.get("triggers", [])):
-                place["parameters"] = {**place.get("parameters", {}), **parameters}
+            for entry in (deployment, *deployment.get("triggers", [])):
+                entry["parameters"] = {**entry.get("parameters", {}), **parameters}
     with tempfile.TemporaryDirectory(prefix="tuneline-") as folder:
         file = Path(folder) / DEPLOYMENTS.name
         yaml.dump(content, file)

@@ -1,6 +1,6 @@
-"""Everything on one machine with one command: Prefect server (SQLite), work pool, deployments, automations, worker.
+"""Run everything on one machine with one command: Prefect server (SQLite), work pool, deployments, automations, worker.
 
-``python -m flows.server.serve``; Ctrl-C ends it all, runs first: what they trained goes on from its checkpoint the next time.
+``python -m flows.server.serve``; Ctrl-C ends all of it, runs first. A run that is started again resumes from its checkpoint.
 """
 
 import argparse
@@ -21,19 +21,19 @@ from flows.server.deploy import ROOT, deploy
 from flows.server.worker import worker_settings
 
 SERVER_START = 180.0
-"""Seconds a server may take to answer: its first start migrates the database, on a busy machine for a minute."""
+"""Seconds until a server must answer: its first start migrates the database, which takes a minute on a busy machine."""
 
 
 def main() -> None:
-    """Serves until interrupted, or until the server or the worker ends by itself."""
+    """Serve until interrupted, or until the server or the worker ends."""
     parser = argparse.ArgumentParser(prog="python -m flows.server.serve", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1", help="address the server listens on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=4200, help="its port (default: %(default)s)")
     options = parser.parse_args()
-    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT, too: what a script starts in the background ignores it
+    for number in (signal.SIGINT, signal.SIGTERM):  # also SIGINT, which a script's background process ignores
         signal.signal(number, signal.default_int_handler)
     env = settings(f"http://{options.host}:{options.port}/api")
-    with contextlib.suppress(KeyboardInterrupt), alone(options.host, options.port), server(options.host, options.port, env) as serving:
+    with contextlib.suppress(KeyboardInterrupt), exclusive(options.host, options.port), server(options.host, options.port, env) as serving:
         deploy(env)
         print(f"\nServing at {env['PREFECT_API_URL'].removesuffix('/api')}. In another terminal:\n", flush=True)
         print(f"  export PREFECT_API_URL={env['PREFECT_API_URL']}\n  prefect deployment run train/train-on-demand --watch\n", flush=True)
@@ -41,15 +41,15 @@ def main() -> None:
             while worker.poll() is None and serving.poll() is None:
                 time.sleep(0.5)
         ended = "worker" if worker.poll() is not None else "server"
-        sys.exit(f"The {ended} ended; what it printed is above. Start it again: the same run, asked for again, goes on.")
+        sys.exit(f"The {ended} ended; its output is above. Start it again: the same run, requested again, resumes.")
 
 
 @contextlib.contextmanager
-def alone(host: str, port: int) -> Iterator[None]:
-    """Makes sure that nobody else uses the port or the database; deploying to a server of somebody else's would change it.
+def exclusive(host: str, port: int) -> Iterator[None]:
+    """Make sure that nobody else uses the port or the database; deploying to another person's server would change it.
 
     Raises:
-        SystemExit: Somebody does.
+        SystemExit: The port or the database is in use.
     """
     home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
     home.mkdir(parents=True, exist_ok=True)
@@ -58,44 +58,44 @@ def alone(host: str, port: int) -> Iterator[None]:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
     except OSError as error:
-        sys.exit(f"{host}:{port} cannot be served at ({error.strerror}). Another `make serve`? Else: make serve ARGS='--port {port + 1}'")
+        sys.exit(f"Cannot serve at {host}:{port} ({error.strerror}). Use another port: make serve ARGS='--port {port + 1}'")
     with contextlib.ExitStack() as held:
         try:
             held.enter_context(locked(home / "tuneline-serve.lock", wait=0))
         except BusyError:
-            sys.exit(f"Another `make serve` uses the database in {home}. For one of its own: PREFECT_HOME=FOLDER make serve")
+            sys.exit(f"Another `make serve` uses the database in {home}. To use another database: PREFECT_HOME=FOLDER make serve")
         yield
 
 
 def settings(api: str) -> dict[str, str]:
-    """The environment of server and worker: no telemetry, heartbeats (see flows/server/worker.py), a worker that looks often."""
+    """Return the environment of server and worker: no telemetry, heartbeats (flows/server/worker.py), frequent polling."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     return {"PREFECT_WORKER_QUERY_SECONDS": "5", **worker_settings(os.environ), "PREFECT_API_URL": api, "PATH": path}
 
 
 def start(module: str, *arguments: str, env: dict[str, str], **more: Any) -> subprocess.Popen[bytes]:
-    """Starts a module out of reach of the terminal's Ctrl-C: the worker and its runs end before the server does."""
+    """Start a module out of reach of the terminal's Ctrl-C, so that the worker and its runs end before the server."""
     return subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=ROOT, env=env, start_new_session=True, **more)
 
 
 @contextlib.contextmanager
 def server(host: str, port: int, env: dict[str, str], **more: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs a server and waits until it answers.
+    """Run a server and wait until it answers.
 
     Args:
         host: Address it listens on.
         port: Its port.
-        env: Of the process.
-        more: For ``subprocess.Popen``.
+        env: Environment of the process.
+        more: Arguments of ``subprocess.Popen``.
 
     Raises:
-        SystemExit: It ended, or did not answer in time.
+        SystemExit: The server ended, or did not answer in time.
     """
     with ending(start("prefect", "server", "start", "--host", host, "--port", str(port), env=env, **more)) as process:
         until = time.monotonic() + SERVER_START
         while not _answers(env["PREFECT_API_URL"]):
             if process.poll() is not None or time.monotonic() > until:
-                sys.exit(f"The Prefect server does not answer at {env['PREFECT_API_URL']}; what it printed is above.")
+                sys.exit(f"The Prefect server does not answer at {env['PREFECT_API_URL']}; its output is above.")
             time.sleep(0.3)
         yield process
 
@@ -110,7 +110,7 @@ def _answers(api: str) -> bool:
 
 @contextlib.contextmanager
 def ending(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """Ends a process at the end of the block: asked first, killed after a minute (flows/server/worker.py waits 45 seconds for runs)."""
+    """End a process when the block exits: SIGTERM, then SIGKILL after a minute (flows/server/worker.py waits 45 seconds for runs)."""
     try:
         yield process
     finally:

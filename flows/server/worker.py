@@ -1,12 +1,12 @@
-"""A worker in production: gives Prefect's worker a clone of the line's repository, and time to its runs when it is stopped.
+"""A worker in production: clones the repository for Prefect's worker, and when it is stopped, waits for its runs to end.
 
-``python -m flows.server.worker``. Arguments go to ``prefect worker start``. The environment says the rest:
+``python -m flows.server.worker``. Arguments are passed to ``prefect worker start``. Environment variables:
 
 - ``PREFECT_API_URL``: the server.
-- ``TUNELINE_ORIGIN``: git address that the line's repository is cloned from and results are pushed to. Without it the worker
-  uses the repository that is there.
-- ``TUNELINE_REPOSITORY``: where the clone goes. Workers of one machine may share it.
-- ``TUNELINE_DVC_REMOTE``: address of the DVC remote, over the default one that the repository names.
+- ``TUNELINE_ORIGIN``: git address that the repository is cloned from and results are pushed to. Without it the worker uses the
+  existing repository.
+- ``TUNELINE_REPOSITORY``: path of the clone. Workers of one machine may share it.
+- ``TUNELINE_DVC_REMOTE``: address of the DVC remote; overrides the repository's default remote.
 """
 
 import math
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from flows.runs.guardian import adopt_orphans
 from flows.runs.locks import locked
-from flows.runs.repository import PLACE, GitError, Repository
+from flows.runs.repository import REPOSITORY_VARIABLE, GitError, Repository
 from flows.server.deploy import POOL
 from flows.settings import load_settings
 
@@ -28,36 +28,36 @@ ORIGIN, DVC_REMOTE = "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"
 HEARTBEAT = 30
 """Seconds between two heartbeats of a run (see flows/server/automations.py)."""
 RUNS_END_WITHIN = 45.0
-"""Seconds that runs have after their worker ended: they stop what they started within 27 (flows/runs/processes.py), then report."""
+"""Seconds that runs have to end after their worker: they stop their programs within 27 (flows/runs/processes.py), then report."""
 CLONE_WAIT = 1800.0
-"""Seconds to wait for another worker that makes the clone."""
+"""Seconds to wait for another worker that is cloning."""
 
 
 def main() -> None:
-    """Makes the clone where it is missing, and runs the worker."""
+    """Clone the repository if it is missing, and run the worker."""
     try:
         repository = prepare()
-        load_settings(repository.root)  # a fault in them is told now, not at two in the morning
+        load_settings(repository.root)  # report invalid settings now, not at the first scheduled run
     except Exception as error:
         sys.exit(f"{type(error).__name__}: {error}")
     os.environ.update(worker_settings(os.environ))
     subprocess.run([sys.executable, "-m", "flows.server.heartbeats"], check=False)
     fixed = ["--pool", POOL, "--type", "process", "--install-policy", "never"]
-    sys.exit(stay([sys.executable, "-m", "prefect", "worker", "start", *fixed, *sys.argv[1:]]))
+    sys.exit(run_worker([sys.executable, "-m", "prefect", "worker", "start", *fixed, *sys.argv[1:]]))
 
 
-def stay(command: Sequence[str]) -> int:
-    """Runs the worker, and waits for the runs it leaves when it is stopped.
+def run_worker(command: Sequence[str]) -> int:
+    """Run the worker; when it is stopped, wait until its runs have ended.
 
-    Prefect's worker ends at once; its runs notice, save a checkpoint and report. A container would end with its first
-    process, before they can.
+    Prefect's worker ends at once; its runs notice, save a checkpoint and report. A container ends with its first process, so this
+    process must outlive them.
 
     Returns:
         The worker's exit code.
     """
     adopt_orphans()
-    # The terminal sends SIGINT to the worker, too. Set before it starts: what a script starts in the background ignores SIGINT, and
-    # so would Prefect's worker, which ends itself by one; a handler is not inherited.
+    # The terminal sends SIGINT to the worker as well. Set before the worker starts: a script's background process ignores SIGINT, and
+    # so would Prefect's worker, which ends itself by SIGINT; a handler is not inherited.
     signal.signal(signal.SIGINT, lambda _number, _frame: None)
     worker = subprocess.Popen(command)
     signal.signal(signal.SIGTERM, lambda number, _frame: worker.send_signal(number))
@@ -75,35 +75,35 @@ def stay(command: Sequence[str]) -> int:
 
 
 def worker_settings(env: os._Environ[str] | dict[str, str]) -> dict[str, str]:
-    """What a worker's environment needs, where nobody said otherwise: no telemetry, heartbeats."""
+    """Return a worker's environment: no telemetry, heartbeats, unless ``env`` sets them."""
     quiet = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "PREFECT_CLI_PROMPT": "false"}
     return {**quiet, "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT), **env}
 
 
 def prepare() -> Repository:
-    """The repository of this worker: cloned where it is missing, else brought up to date with its origin.
+    """Return the repository of this worker: cloned if it is missing, else updated from its origin.
 
     Raises:
-        GitError: There is none, and none can be cloned.
+        GitError: There is no repository, and none can be cloned.
     """
     repository, origin = Repository.here(), os.environ.get(ORIGIN)
     if origin:
-        if not os.environ.get(PLACE):
-            raise GitError(f"{ORIGIN} is set: say with {PLACE} where the clone goes.")
+        if not os.environ.get(REPOSITORY_VARIABLE):
+            raise GitError(f"{ORIGIN} is set, but {REPOSITORY_VARIABLE} is not. Set it to the path of the clone.")
         repository.root.mkdir(parents=True, exist_ok=True)
         with locked(repository.root.with_name(f"{repository.root.name}.lock"), wait=CLONE_WAIT):
             _update(repository) if (repository.root / ".git").exists() else _clone(repository, origin)
     if not (repository.root / ".dvc").is_dir():
-        raise GitError(f"{repository.root} holds no line (no .dvc). Name the git address of one with {ORIGIN}.")
+        raise GitError(f"{repository.root} is not a DVC repository (no .dvc). Set {ORIGIN} to the git address of one.")
     if remote := os.environ.get(DVC_REMOTE):
         _set_dvc_remote(repository, remote)
     return repository
 
 
 def _clone(repository: Repository, origin: str) -> None:
-    """Beside, then renamed: a clone that was cut off does not look like one."""
+    """Clone into a temporary folder and rename it, so that an interrupted clone is not taken for a complete one."""
     if any(repository.root.iterdir()):
-        raise GitError(f"{repository.root} is neither a clone nor empty. Move away what is in it, or name another folder with {PLACE}.")
+        raise GitError(f"{repository.root} is neither a clone nor empty. Empty it, or set {REPOSITORY_VARIABLE} to another folder.")
     partial = repository.root.with_name(f".{repository.root.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     print(f"Cloning {repository.root} from {ORIGIN}", flush=True)
@@ -113,15 +113,15 @@ def _clone(repository: Repository, origin: str) -> None:
 
 
 def _update(repository: Repository) -> None:
-    """The working tree holds what runs go by (conf/flows.yaml). What cannot be had now is had at the next start."""
+    """Update the working tree, which has the settings of runs (conf/flows.yaml). If that fails, continue until the next start."""
     try:
         repository.git("pull", "--quiet", "--ff-only", "--tags")
     except GitError as error:
-        print(f"Going on with the clone as it is. {error}", file=sys.stderr, flush=True)
+        print(f"Continuing with the clone as it is. {error}", file=sys.stderr, flush=True)
 
 
 def _set_dvc_remote(repository: Repository, url: str) -> None:
-    """In the clone's own settings, which git does not keep."""
+    """Write the DVC remote to the clone's local settings, which are not in git."""
     command = [sys.executable, "-m", "dvc", "remote", "add", "--quiet", "--local", "--default", "--force", "worker", url]
     subprocess.run(command, cwd=repository.root, check=True)
 

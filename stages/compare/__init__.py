@@ -1,1 +1,1 @@
-"""The stage ``compare``: holds the exported models against the trained one, and publishes those that pass."""
+"""The stage ``compare``: compares the exported models with the trained model, and publishes those within tolerance."""

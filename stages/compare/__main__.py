@@ -1,10 +1,9 @@
-"""Holds the exported models against the trained one on every row of the reported split, and publishes those that pass.
+"""Compare the exported models with the trained model on every row of the reported split, and publish those within tolerance.
 
-Reads ``models/candidates``, the reported split in ``data/tokenized`` and ``data/raw`` (for the text of rows that flip), and
-the trained model's logits in ``reports/predictions.parquet``; torch is not needed. Writes, in this order,
-``metrics/compare.json``, ``reports/compare/`` (``comparison.json`` with figures and verdicts, ``flips.json``) and
-``models/onnx``. A model outside its tolerance is never published. It stops the line, unless its ``required`` says that the
-line goes on without it.
+Reads: ``models/candidates/``; the reported split in ``data/tokenized/`` and ``data/raw/`` (for the text of rows that flip); the
+trained model's logits in ``reports/predictions.parquet``. torch is not needed.
+Writes, in this order: ``metrics/compare.json``, ``reports/compare/{comparison,flips}.json``, ``models/onnx/``.
+A model outside its tolerance is never published. It stops the pipeline, unless ``compare.PRECISION.required`` is false.
 """
 
 import json
@@ -18,42 +17,49 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow.parquet as pq
 
-from stages.compare.comparison import Comparison, Logits, Rows, compare_logits, faults_of
-from stages.compare.flips import describe_flips
+from stages.compare.comparison import Comparison, Logits, Reference, compare_logits, violations_of
+from stages.compare.report import Violations, write_report
 from stages.compare.saturation import Saturation, check_saturation
 from tuneline.batches import TokenizedSplit, length_sorted_batches
 from tuneline.errors import DataError, GateError
 from tuneline.files import replace_directory, write_json, write_metrics
 from tuneline.onnx.session import OnnxClassifier, logits_of
-from tuneline.params import CompareParams, Params
+from tuneline.params import CompareParams
 from tuneline.params.loading import load_params
-from tuneline.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, TOKENIZED, split_file
+from tuneline.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, TOKENIZED, split_file
 from tuneline.stage import require, run_stage
 
 Record = Mapping[str, Any]
-Faults = Mapping[str, Sequence[str]]
-"""By precision, what is outside its tolerance."""
 SATURATION_ROWS = 64
-"""Rows of the reported split, at most, on which saturated products are counted."""
+"""Most rows of the reported split on which saturated products are counted."""
 
 
 def compare(
-    params: CompareParams, exported: Mapping[str, Logits], saturation: Mapping[str, Saturation], rows: Rows, seed: int
-) -> tuple[dict[str, Comparison], Faults]:
-    """Compares the logits of every exported model with the trained one's, and judges.
+    params: CompareParams, exported: Mapping[str, Logits], saturation: Mapping[str, Saturation], reference: Reference, seed: int
+) -> tuple[dict[str, Comparison], Violations]:
+    """Compare the logits of every exported model with those of the trained model, and check the tolerances.
+
+    Args:
+        params: The section ``compare``.
+        exported: Logits by precision, shape ``(rows, outputs)``.
+        saturation: Results of the saturation check by precision.
+        reference: Labels and the trained model's logits.
+        seed: Seed of the bootstrap.
 
     Returns:
-        By precision: the comparison, and what is outside the tolerance.
+        Comparisons and violated tolerances, by precision.
     """
-    found = {
-        precision: replace(compare_logits(rows, logits, params.close, seed), saturation=saturation.get(precision))
+    comparisons = {
+        precision: replace(compare_logits(reference, logits, params.close, seed), saturation=saturation.get(precision))
         for precision, logits in exported.items()
     }
-    return found, {precision: faults_of(one, params.tolerance(precision), rows.metric) for precision, one in found.items()}
+    metric = reference.metric.name
+    violations = {precision: violations_of(one, params.tolerance(precision), metric) for precision, one in comparisons.items()}
+    return comparisons, violations
 
 
 def saturation_of(record: Record, split: TokenizedSplit) -> dict[str, Saturation]:
-    """Check the products of the int8 model, where there is one."""
+    """Check the products of the int8 model for saturation, if it was exported."""
     if "int8" not in record["models"]:
         return {}
     rows = split.take(np.arange(min(SATURATION_ROWS, len(split))))
@@ -62,10 +68,13 @@ def saturation_of(record: Record, split: TokenizedSplit) -> dict[str, Saturation
 
 
 def read_logits(path: Path, rows: int) -> Logits:
-    """The trained model's logits, in the order of the split.
+    """Read the trained model's logits, in the order of the split.
+
+    Returns:
+        float32 of shape ``(rows, outputs)``.
 
     Raises:
-        DataError: They are not of this split.
+        DataError: The file does not have exactly one prediction for each row.
     """
     table = pq.read_table(path, columns=["idx", "logits"])
     idx = table["idx"].to_numpy()
@@ -75,87 +84,71 @@ def read_logits(path: Path, rows: int) -> Logits:
     return np.asarray(logits[np.argsort(idx)])
 
 
-def metrics_of(found: Mapping[str, Comparison], rows: Rows, published: Sequence[str]) -> dict[str, float]:
-    """The figures for ``dvc metrics``, each with its precision before it."""
-    figures = {f"trained_{name}": value for name, value in rows.quality(rows.trained).items()}
-    for precision, one in found.items():
-        figures |= {f"{precision}_{name}": value for name, value in one.metrics.items()}
+def metrics_of(comparisons: Mapping[str, Comparison], reference: Reference, published: Sequence[str]) -> dict[str, float]:
+    """Return the metrics for ``metrics/compare.json``, each with its precision as prefix."""
+    metrics = {f"trained_{name}": value for name, value in reference.quality(reference.logits).items()}
+    for precision, one in comparisons.items():
+        metrics |= {f"{precision}_{name}": value for name, value in one.metrics.items()}
         if one.saturation:
-            figures[f"{precision}_can_saturate"] = int(one.saturation.possible)
-        figures[f"{precision}_published"] = int(precision in published)
-    return figures
-
-
-def write_report(params: Params, found: Mapping[str, Comparison], faults: Faults, rows: Rows, published: Sequence[str]) -> None:
-    """Writes ``reports/compare/``."""
-    models = {
-        precision: {
-            **{name: round(value, 6) for name, value in one.metrics.items()},
-            **({"saturation": one.saturation.record()} if one.saturation else {}),
-            "faults": list(faults[precision]),
-            "required": params.compare.tolerance(precision).required,
-            "published": precision in published,
-        }
-        for precision, one in found.items()
-    }
-    trained = {name: round(value, 6) for name, value in rows.quality(rows.trained).items()}
-    raw = require(split_file(RAW, params.evaluate.split), "download")
-    flips = {precision: describe_flips(one, rows, raw, params.data.text_columns) for precision, one in found.items()}
-    with replace_directory(COMPARISON) as folder:
-        head = {"split": params.evaluate.split, "rows": len(rows.labels), "metric": rows.metric, "trained": trained}
-        write_json(folder / "comparison.json", {**head, "models": models})
-        write_json(folder / "flips.json", flips)
+            metrics[f"{precision}_can_saturate"] = int(one.saturation.possible)
+        metrics[f"{precision}_published"] = int(precision in published)
+    return metrics
 
 
 def publish(record: Record, passed: Sequence[str]) -> None:
-    """Fills ``models/onnx`` with what passed, and with all of the candidates' folder that is no model."""
+    """Fill ``models/onnx`` with the models that passed, and with every file of the candidates' folder that is not a model."""
     models = record["models"]
-    left = {file for precision in models if precision not in passed for file in models[precision]["sha256"]}
+    excluded = {file for precision in models if precision not in passed for file in models[precision]["sha256"]}
     with replace_directory(ONNX) as folder:
         for path in sorted(CANDIDATES.iterdir()):
-            if path.name not in left:
+            if path.name not in excluded:
                 shutil.copyfile(path, folder / path.name)
         write_json(folder / "export.json", {**record, "models": {precision: models[precision] for precision in passed}})
 
 
-def judge(faults: Faults, params: CompareParams) -> tuple[list[str], list[str]]:
-    """Says which models may be published, and what stops the line: then none may."""
-    failed = [precision for precision, said in faults.items() if said]
-    stopping = [f"{precision}: {fault}" for precision in failed if params.tolerance(precision).required for fault in faults[precision]]
-    return ([] if stopping else [precision for precision in faults if precision not in failed]), stopping
+def select_published(violations: Violations, params: CompareParams) -> tuple[list[str], list[str]]:
+    """Select the precisions to publish.
+
+    Returns:
+        The precisions to publish, and the messages that stop the pipeline; with any such message nothing is published.
+    """
+    failed = [precision for precision, messages in violations.items() if messages]
+    required = [precision for precision in failed if params.tolerance(precision).required]
+    stopping = [f"{precision}: {message}" for precision in required for message in violations[precision]]
+    return ([] if stopping else [precision for precision in violations if precision not in failed]), stopping
 
 
-def refuse(stopping: Sequence[str]) -> NoReturn:
-    """Ends the stage, and leaves nothing published.
+def stop_pipeline(violations: Sequence[str]) -> NoReturn:
+    """Remove published models, and end the stage.
 
     Raises:
-        GateError: Always; the message names every fault.
+        GateError: Always; the message names every violation.
     """
-    shutil.rmtree(ONNX, ignore_errors=True)  # of an earlier run by hand; DVC removes it by itself
-    said = "\n  ".join(["an exported model failed its comparison with the trained one.", *stopping])
-    raise GateError(said, f"Rows are counted from 0 in the reported split; their text is in {COMPARISON}/flips.json.")
+    shutil.rmtree(ONNX, ignore_errors=True)  # from an earlier run without DVC, which removes it by itself
+    message = "\n  ".join(["an exported model failed its comparison with the trained one.", *violations])
+    raise GateError(message, f"Rows are counted from 0 in the reported split; their text is in {COMPARISON}/flips.json.")
 
 
 def main() -> dict[str, float]:
-    """Reads what was exported and what was predicted, compares, writes, judges, publishes."""
+    """Compare the exported models with the trained model, write metrics and report, and publish."""
     params = load_params()
     record: Record = json.loads(require(CANDIDATES / "export.json", "export").read_text(encoding="utf-8"))
     split = TokenizedSplit.read(require(split_file(TOKENIZED, params.evaluate.split), "tokenize"))
-    rows = Rows(split.labels, split.label_schema, read_logits(require(PREDICTIONS, "evaluate"), len(split)))
+    reference = Reference(split.labels, split.label_schema, read_logits(require(PREDICTIONS, "evaluate"), len(split)))
     exported = {
         precision: logits_of(
             OnnxClassifier(CANDIDATES / model["file"]), split, record["pad_token_id"], params.compare.batch_size, precision
         )
         for precision, model in record["models"].items()
     }
-    found, faults = compare(params.compare, exported, saturation_of(record, split), rows, params.seed)
-    published, stopping = judge(faults, params.compare)
-    write_metrics(METRICS / "compare.json", metrics_of(found, rows, published))
-    write_report(params, found, faults, rows, published)
+    comparisons, violations = compare(params.compare, exported, saturation_of(record, split), reference, params.seed)
+    published, stopping = select_published(violations, params.compare)
+    write_metrics(METRICS / "compare.json", metrics_of(comparisons, reference, published))
+    write_report(params, comparisons, violations, reference, published)
     if stopping:
-        refuse(stopping)
-    for precision in sorted(set(found) - set(published)):
-        print(f"compare: {precision} is not published: {'; '.join(faults[precision])}", file=sys.stderr)
+        stop_pipeline(stopping)
+    for precision in sorted(set(comparisons) - set(published)):
+        print(f"compare: {precision} is not published: {'; '.join(violations[precision])}", file=sys.stderr)
     publish(record, published)
     return {"rows": len(split)}
 

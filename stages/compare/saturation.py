@@ -1,4 +1,4 @@
-"""Proof that no product of an int8 model exceeds 16 bits, whatever processor multiplies it.
+"""Check that no product of an int8 model exceeds 16 bits, whatever processor multiplies it.
 
 Processors without VNNI instructions multiply unsigned 8-bit activations with signed 8-bit weights by PMADDUBSW (Intel SDM,
 volume 2), which adds two neighbouring products and clips the sum to 16 bits. With activations of at most 255, two weights of
@@ -38,7 +38,7 @@ class IntegerProduct:
 
 @dataclass(frozen=True)
 class Saturation:
-    """Whether sums of two products can exceed 16 bits, and how many did.
+    """Result of the saturation check: if sums of two products can exceed 16 bits, and how many did.
 
     Attributes:
         largest_sum: Largest magnitude that the sum of two products can have, for any activations.
@@ -57,15 +57,15 @@ class Saturation:
 
     @property
     def share(self) -> float:
-        """Share of the computed sums that exceed 16 bits."""
+        """Fraction of the computed sums that exceed 16 bits."""
         return self.saturated / self.sums if self.sums else 0.0
 
     def record(self) -> dict[str, Any]:
-        """Return what ``comparison.json`` says about it."""
+        """Return the entry for ``comparison.json``."""
         return {"possible": self.possible, "largest_sum": self.largest_sum, "sums": self.sums, "saturated": self.saturated}
 
-    def fault(self) -> str:
-        """Return the clause for the gate."""
+    def violation(self) -> str:
+        """Return the message for a model that may not saturate."""
         return (
             f"two of its products add up to {self.largest_sum:,}, more than 16 bits hold ({LARGEST_SUM:,}): on a processor without VNNI "
             f"its predictions can be wrong (here {self.saturated:,} of {self.sums:,} sums would be clipped); set export.int8.reduce_range: "
@@ -81,7 +81,7 @@ def check_saturation(path: Path, batches: Iterable[Batch]) -> Saturation:
         batches: Padded batches of model inputs, read only where saturation is possible.
 
     Raises:
-        ValueError: The model multiplies 8-bit numbers in a way that this module does not know.
+        ValueError: The model multiplies 8-bit numbers in a form that the stage ``export`` does not write.
     """
     model = onnx.load(path)
     products = integer_products(model.graph)
@@ -150,7 +150,7 @@ def integer_products(graph: onnx.GraphProto) -> list[IntegerProduct]:
         elif node.op_type in {"MatMul", "Gemm"} and node.input[0] in quantized and node.input[1] in quantized:
             activations, weights = quantized[node.input[0]], quantized[node.input[1]]
         elif node.op_type in {"QLinearMatMul", "QGemm", "DynamicQuantizeMatMul", "MatMulIntegerToFloat"}:
-            raise ValueError(f"{node.op_type} {node.name!r} is no product that the stage export makes")
+            raise ValueError(f"{node.op_type} {node.name!r} is not a product that the stage export writes")
         else:
             continue
         if weights not in constants:

@@ -12,17 +12,17 @@ from tuneline.curves import Columns, calibration, precision_recall_curve, probab
 from tuneline.files.schemas import LabelSchema
 
 SCATTERED = 2_000
-"""Most points of a scatter plot: every so many rows, from the first on."""
+"""Most points of a scatter plot, evenly spaced rows."""
 
 
 def write_plots(folder: Path, logits: NDArray[np.float32], labels: NDArray[Any], label_schema: LabelSchema) -> None:
-    """Writes every plot of one split. Those of the other task get a header and no rows: DVC warns of a file that is missing.
+    """Write every plot of one split. Plots of the other task get a header and no rows: DVC warns of a missing file.
 
     Args:
-        folder: Where to.
-        logits: Shape ``[rows, outputs]``.
-        labels: Shape ``[rows]``.
-        label_schema: What they mean.
+        folder: Folder of the plots.
+        logits: Shape ``(rows, outputs)``.
+        labels: Shape ``(rows,)``.
+        label_schema: Label schema.
     """
     if label_schema.is_regression:
         every = -(-len(labels) // SCATTERED)
@@ -34,12 +34,12 @@ def write_plots(folder: Path, logits: NDArray[np.float32], labels: NDArray[Any],
 
 
 def write_scatter(folder: Path, actual: NDArray[Any], predicted: NDArray[Any]) -> None:
-    """Writes the plot of a regression."""
+    """Write the plot of a regression."""
     write_columns(folder / "scatter.csv", {"actual": actual, "predicted": predicted})
 
 
 def write_class_plots(folder: Path, logits: NDArray[np.float32], labels: NDArray[Any], names: Sequence[str]) -> None:
-    """Writes the plots of a classification."""
+    """Write the plots of a classification."""
     named = np.array(names, dtype=object)
     write_rows(folder / "confusion.csv", ("actual", "predicted"), zip(named[labels], named[logits.argmax(axis=1)], strict=True))
     probability = probabilities(logits)
@@ -49,18 +49,18 @@ def write_class_plots(folder: Path, logits: NDArray[np.float32], labels: NDArray
 
 
 def write_slices_plot(folder: Path, report: Mapping[str, Any]) -> None:
-    """Writes the score of each slice."""
+    """Write the score of each slice."""
     rows = [(f"{one['by']}: {one['slice']}", f"{one[report['metric']]:.6g}", one["rows"]) for one in report["slices"]]
     write_rows(folder / "slices.csv", ("slice", "score", "rows"), rows)
 
 
 def write_columns(path: Path, columns: Columns | dict[str, NDArray[Any]]) -> None:
-    """Writes numbers, with 6 significant digits."""
+    """Write numbers, with 6 significant digits."""
     write_rows(path, list(columns), ([f"{value:.6g}" for value in row] for row in zip(*columns.values(), strict=True)))
 
 
 def write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Writes a CSV with a header."""
+    """Write a CSV with a header."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)

@@ -1,4 +1,4 @@
-"""Metrics of parts of the reported split: a good mean can hide a part on which the model fails."""
+"""Metrics by slice of the reported split: a good mean can hide a slice on which the model fails."""
 
 import itertools
 import re
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.files.json_files import DIGITS
+from tuneline.files.atomic import DIGITS
 from tuneline.files.schemas import LabelSchema
-from tuneline.metrics import Averaging, classification_metrics, predictions_of, regression_metrics
-from tuneline.stats import LEVEL, pearson_interval, wilson_interval
+from tuneline.metrics import METRIC_TABLE, Averaging, predictions_of, primary_metric, task_of
+from tuneline.stats import LEVEL, metric_interval
 
 ENOUGH_ROWS = 20
-"""Rows from which on a slice can be called the worst: below, its score says little."""
+"""Fewest rows of a slice that can be the worst: with fewer, its interval is too wide."""
 _OVERLAPS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _WORD = re.compile(r"\w+")
 _PART = re.compile(r"\s*([\w.]+)")
@@ -23,12 +23,12 @@ _PART = re.compile(r"\s*([\w.]+)")
 
 @dataclass(frozen=True)
 class Slice:
-    """Some rows of the reported split.
+    """Rows of the reported split with a common property.
 
     Attributes:
-        by: What they have in common: ``length``, ``overlap``, ``label``, ``source``.
-        name: Which of them this is, for people.
-        rows: Their positions.
+        by: Property: ``length``, ``overlap``, ``label``, ``source``.
+        name: Value of the property, for people.
+        rows: Positions of the rows.
     """
 
     by: str
@@ -37,7 +37,7 @@ class Slice:
 
 
 def length_slices(lengths: NDArray[np.int64]) -> Iterator[Slice]:
-    """Four parts of about equal size, by number of tokens; fewer, where many rows have one length."""
+    """Yield four slices of about equal size, by number of tokens; fewer if many rows have the same length."""
     edges = np.unique(np.quantile(lengths, [0.25, 0.5, 0.75], method="lower"))
     bucket = np.searchsorted(edges, lengths)
     for index in np.unique(bucket):
@@ -46,7 +46,7 @@ def length_slices(lengths: NDArray[np.int64]) -> Iterator[Slice]:
 
 
 def overlap_slices(pairs: Sequence[Sequence[str]]) -> Iterator[Slice]:
-    """By the words that the two texts of a row share: Jaccard (1912), of their sets of words in lower case."""
+    """Yield slices by the words that the two texts of a row share: Jaccard index (1912) of their sets of lower-case words."""
     overlaps = np.array([_overlap(*pair) for pair in pairs])
     bucket = np.searchsorted(_OVERLAPS[1:-1], overlaps, side="right")
     for index, (low, high) in enumerate(itertools.pairwise(_OVERLAPS)):
@@ -60,22 +60,22 @@ def _overlap(first: str, second: str) -> float:
 
 
 def label_slices(labels: NDArray[Any], names: Sequence[str]) -> Iterator[Slice]:
-    """One part for each class that some rows have. Accuracy within one is the class's recall."""
+    """Yield one slice for each class that occurs. Accuracy within it is the recall of the class."""
     for index, name in enumerate(names):
         if len(rows := np.flatnonzero(labels == index)):
             yield Slice("label", name, rows)
 
 
-def source_slices(specification: str, places: NDArray[np.int64]) -> Iterator[Slice]:
-    """One part for each split of the source that the rows were drawn from; none, where that is only one or cannot be told.
+def source_slices(specification: str, positions: NDArray[np.int64]) -> Iterator[Slice]:
+    """Yield one slice for each split of the source that the rows were drawn from; none if there is one split or it is unknown.
 
     Args:
         specification: As in ``data.splits``, for example ``train[90%:]+extra``.
-        places: Row numbers in the source: they rise within one of its splits.
+        positions: Row numbers in the source: they rise within one of its splits.
     """
-    names = [found[1] for part in specification.split("+") if (found := _PART.match(part))]
+    names = [match[1] for part in specification.split("+") if (match := _PART.match(part))]
     parts = [name for index, name in enumerate(names) if index == 0 or name != names[index - 1]]
-    starts = [0, *(np.flatnonzero(np.diff(places) <= 0) + 1).tolist(), len(places)]
+    starts = [0, *(np.flatnonzero(np.diff(positions) <= 0) + 1).tolist(), len(positions)]
     if 1 < len(parts) == len(starts) - 1:
         origin = np.repeat(parts, np.diff(starts))
         for name in dict.fromkeys(parts):
@@ -85,13 +85,13 @@ def source_slices(specification: str, places: NDArray[np.int64]) -> Iterator[Sli
 def score_slices(
     slices: Sequence[Slice], logits: NDArray[np.float32], labels: NDArray[Any], label_schema: LabelSchema, average: Averaging
 ) -> list[dict[str, Any]]:
-    """Metrics of each slice, with an interval for the first of them: Wilson's for accuracy, Fisher's for Pearson's r.
+    """Return the metrics of each slice, the primary metric with its interval.
 
     Args:
-        slices: Parts of the split.
-        logits: Shape ``[rows, outputs]``.
-        labels: Shape ``[rows]``.
-        label_schema: What they mean.
+        slices: Slices of the split.
+        logits: Shape ``(rows, outputs)``.
+        labels: Shape ``(rows,)``.
+        label_schema: Label schema.
         average: How F1 is averaged.
     """
     predictions = predictions_of(logits, label_schema)
@@ -99,26 +99,24 @@ def score_slices(
 
 
 def _score(one: Slice, labels: NDArray[Any], predictions: NDArray[Any], label_schema: LabelSchema, average: Averaging) -> dict[str, Any]:
-    rows = len(labels)
+    primary = primary_metric(task_of(label_schema))
+    estimate = metric_interval(primary, labels, predictions, average=average)
+    if estimate is None:
+        raise ValueError(f"{primary.name} has no interval; the first metric of a task in tuneline/metrics.py needs one")
+    metrics = {primary.name: estimate.value, "low": estimate.low, "high": estimate.high}
     if label_schema.is_regression:
-        scores = regression_metrics(labels, predictions) if rows > 1 else {"pearson": 0.0, "mse": float((labels - predictions)[0] ** 2)}
-        low, high = pearson_interval(scores["pearson"], rows)
-        figures = {"pearson": scores["pearson"], "low": low, "high": high, "mse": scores["mse"]}
-    else:
-        scores = classification_metrics(labels, predictions, average)
-        low, high = wilson_interval(int(np.count_nonzero(labels == predictions)), rows)
-        figures = {"accuracy": scores["accuracy"], "low": low, "high": high}
-        if one.by != "label":  # F1 says nothing where all rows have one label
-            figures["f1"] = scores["f1"]
-    return {"by": one.by, "slice": one.name, "rows": rows, **{name: round(value, DIGITS) for name, value in figures.items()}}
+        metrics["mse"] = METRIC_TABLE["mse"].compute(labels, predictions)
+    elif one.by != "label":  # F1 is meaningless where all rows have the same label
+        metrics["f1"] = METRIC_TABLE["f1"].compute(labels, predictions, average)
+    return {"by": one.by, "slice": one.name, "rows": len(labels), **{name: round(value, DIGITS) for name, value in metrics.items()}}
 
 
 def slices_report(scored: Sequence[dict[str, Any]], metric: str) -> dict[str, Any]:
-    """What ``reports/slices.json`` says: every slice, the smallest (its interval says how little it tells), and the worst.
+    """Return the content of ``reports/slices.json``: every slice, the smallest one, and the worst one.
 
     Args:
-        scored: What ``score_slices`` gave.
-        metric: ``accuracy`` or ``pearson``: what the worst is the worst in, among slices of ``ENOUGH_ROWS`` rows.
+        scored: Result of ``score_slices``.
+        metric: Primary metric, by which the worst slice of at least ``ENOUGH_ROWS`` rows is chosen.
     """
     large = [one for one in scored if one["rows"] >= ENOUGH_ROWS]
     return {

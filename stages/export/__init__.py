@@ -1,1 +1,1 @@
-"""The stage ``export``: turns the trained classifier into ONNX models."""
+"""The stage ``export``: convert the trained classifier to ONNX models."""

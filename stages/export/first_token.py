@@ -1,8 +1,8 @@
-"""Where only the first token's vector is read, only the first token's vector is computed.
+"""Rewriting: compute the last layer for the first token only, if the classifier reads no other.
 
-Classifiers of BERT's kind read the first token of the last layer and drop the others. So the last layer's queries, its
-feed-forward part (two thirds of its arithmetic) and its output are needed for one token of each row; keys and values for
-all. The logits stay the same.
+BERT-like classifiers read the first token of the last layer and drop the others. So the last layer's queries, its feed-forward
+part (two thirds of its arithmetic) and its output are needed for one token of each row; keys and values for all tokens. The logits
+do not change.
 """
 
 from collections.abc import Callable
@@ -11,133 +11,122 @@ from dataclasses import dataclass, field
 import onnx
 from onnx import helper, numpy_helper
 
-from stages.export.shapes import Dims, Traced, attribute
+from stages.export.shapes import Dims, ShapedGraph, int_attribute
 
 ELEMENTWISE = frozenset(
     (
-        "Add",
-        "And",
-        "Cast",
-        "Div",
-        "Erf",
-        "Gelu",
-        "Identity",
-        "Mul",
-        "Neg",
-        "Not",
-        "Or",
-        "Pow",
-        "Relu",
-        "Sigmoid",
-        "Sqrt",
-        "Sub",
-        "Tanh",
-        "Where",
+        "Add", "And", "Cast", "Div", "Erf", "Gelu", "Identity", "Mul", "Neg", "Not", "Or", "Pow", "Relu", "Sigmoid", "Sqrt", "Sub",
+        "Tanh", "Where",
     )
-)
-Needs = dict[int, int]
-"""By position among a node's inputs: the axis along which the first entry is enough."""
+)  # fmt: skip
+InputAxes = dict[int, int]
+"""By index of a node's input: the axis along which its first entry suffices."""
 
 
 @dataclass
-class Narrowed:
-    """What shrinks to its first entry.
+class Narrowing:
+    """Values that are reduced to their first entry along an axis.
 
     Attributes:
-        values: By the name of a value, along which axis.
-        asked: By node and position among its inputs, along which axis the first entry is enough.
+        values: Axis by name of the value.
+        inputs: Axis by (index of a node, index of its input), for inputs of which the first entry suffices.
     """
 
     values: dict[str, int] = field(default_factory=dict)
-    asked: dict[tuple[int, int], int] = field(default_factory=dict)
+    inputs: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
-def keep_first_token(traced: Traced) -> None:
-    """Narrows a graph in place, and the shapes with it. Leaves it as it is where more than the first token is read."""
-    narrowed, cuts = narrow(traced), _Cuts(traced)
+def keep_first_token(shaped: ShapedGraph) -> None:
+    """Narrow a graph and its shapes in place. The graph does not change if more than the first token is read."""
+    narrowing, slices = plan_narrowing(shaped), _Slices(shaped)
     nodes: list[onnx.NodeProto] = []
-    for place, node in enumerate(traced.graph.node):
-        for position, name in enumerate(node.input):
-            axis = narrowed.asked.get((place, position))
-            if axis is not None and name not in narrowed.values:
-                nodes += cuts.before(node, position, axis)
-        if node.op_type == "Reshape" and node.output[0] in narrowed.values:
-            _aim(node, narrowed.values[node.output[0]], traced)
+    for node_index, node in enumerate(shaped.graph.node):
+        for input_index, name in enumerate(node.input):
+            axis = narrowing.inputs.get((node_index, input_index))
+            if axis is not None and name not in narrowing.values:
+                nodes += slices.before(node, input_index, axis)
+        if node.op_type == "Reshape" and node.output[0] in narrowing.values:
+            _set_reshape_target(node, narrowing.values[node.output[0]], shaped)
         nodes.append(node)
-    for name, axis in narrowed.values.items():
-        traced.shapes[name][axis] = 1
-    del traced.graph.node[:]
-    traced.graph.node.extend(nodes)
+    for name, axis in narrowing.values.items():
+        shaped.shapes[name][axis] = 1
+    shaped.replace_nodes(nodes)
 
 
-def narrow(traced: Traced) -> Narrowed:
-    """Goes up from the end: a value shrinks when all who read it want only its first entry, and its node can do with less."""
-    found, uses = Narrowed(), traced.uses()
-    heads = []
-    for place in reversed(range(len(traced.graph.node))):
-        node = traced.graph.node[place]
-        if _takes_first_token(node, traced):
-            heads.append(place)
-            found.asked[place, 0] = 1
+def plan_narrowing(shaped: ShapedGraph) -> Narrowing:
+    """Find the values to narrow, from the graph's end to its start.
+
+    A value is narrowed if all nodes that read it need only its first entry along the same axis, and the node that computes it can
+    work on narrowed inputs.
+    """
+    narrowing, consumers = Narrowing(), shaped.consumers()
+    selections = []
+    for node_index in reversed(range(len(shaped.graph.node))):
+        node = shaped.graph.node[node_index]
+        if _selects_first_token(node, shaped):
+            selections.append(node_index)
+            narrowing.inputs[node_index, 0] = 1
             continue
-        wanted = {found.asked.get(use) for name in node.output for use in uses.get(name, [])}
-        if len(wanted) != 1 or (axis := wanted.pop()) is None:
+        axes = {narrowing.inputs.get(consumer) for name in node.output for consumer in consumers.get(name, [])}
+        if len(axes) != 1 or (axis := axes.pop()) is None:
             continue
-        if (needs := _needs(node, axis, traced)) is not None:
-            found.values |= dict.fromkeys(node.output, axis)
-            found.asked |= {(place, position): of for position, of in needs.items()}
-    for place in heads:
-        if traced.graph.node[place].input[0] not in found.values:  # it takes one token of a value that stays whole, as before
-            del found.asked[place, 0]
-    return found
+        if (input_axes := _input_axes(node, axis, shaped)) is not None:
+            narrowing.values |= dict.fromkeys(node.output, axis)
+            narrowing.inputs |= {(node_index, input_index): input_axis for input_index, input_axis in input_axes.items()}
+    for node_index in selections:
+        if shaped.graph.node[node_index].input[0] not in narrowing.values:  # the value stays whole, so no slice is needed
+            del narrowing.inputs[node_index, 0]
+    return narrowing
 
 
-def _takes_first_token(node: onnx.NodeProto, traced: Traced) -> bool:
-    if node.op_type != "Gather" or attribute(node, "axis", 0) != 1 or not traced.is_per_token(node.input[0]):
+def _selects_first_token(node: onnx.NodeProto, shaped: ShapedGraph) -> bool:
+    if node.op_type != "Gather" or int_attribute(node, "axis", 0) != 1 or not shaped.is_per_token(node.input[0]):
         return False
-    index = traced.constants.get(node.input[1])
+    index = shaped.constants.get(node.input[1])
     return index is not None and not index.dims and int(numpy_helper.to_array(index)) == 0
 
 
-def _needs(node: onnx.NodeProto, axis: int, traced: Traced) -> Needs | None:
-    """The inputs of which the first entry is enough for the first entry of the output; ``None`` where all is needed, or nobody knows."""
+def _input_axes(node: onnx.NodeProto, axis: int, shaped: ShapedGraph) -> InputAxes | None:
+    """Return the inputs whose first entries suffice for the first entry of the output; ``None`` if not possible or unknown."""
     rule = _RULES.get(node.op_type, _elementwise if node.op_type in ELEMENTWISE else None)
-    shapes = [traced.shapes.get(name) for name in (node.output[0], *node.input)]
+    shapes = [shaped.shapes.get(name) for name in (node.output[0], *node.input)]
     known = [dims for dims in shapes if dims is not None]
     return rule(node, axis, known) if rule and len(known) == len(shapes) else None
 
 
-def _elementwise(_: onnx.NodeProto, axis: int, shapes: list[Dims]) -> Needs:
-    """Inputs are aligned at their last axes; one that is spread along the axis stays as it is."""
-    places = {position: axis - len(shapes[0]) + len(dims) for position, dims in enumerate(shapes[1:])}
-    return {position: place for position, place in places.items() if place >= 0 and shapes[1 + position][place] != 1}
+def _elementwise(_: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes:
+    """Inputs are aligned at their last axes. An input that is broadcast along the axis does not change."""
+    axes = {input_index: axis - len(shapes[0]) + len(dims) for input_index, dims in enumerate(shapes[1:])}
+    return {
+        input_index: input_axis for input_index, input_axis in axes.items() if input_axis >= 0 and shapes[1 + input_index][input_axis] != 1
+    }
 
 
-def _over_last_axis(node: onnx.NodeProto, axis: int, shapes: list[Dims]) -> Needs | None:
+def _over_last_axis(node: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes | None:
     last = len(shapes[0]) - 1
-    return {0: axis} if attribute(node, "axis", -1) % (last + 1) == last and axis < last else None
+    return {0: axis} if int_attribute(node, "axis", -1) % (last + 1) == last and axis < last else None
 
 
-def _split(node: onnx.NodeProto, axis: int, shapes: list[Dims]) -> Needs | None:
-    return {0: axis} if attribute(node, "axis", 0) % len(shapes[0]) != axis else None
+def _split(node: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes | None:
+    return {0: axis} if int_attribute(node, "axis", 0) % len(shapes[0]) != axis else None
 
 
-def _matmul(_: onnx.NodeProto, axis: int, shapes: list[Dims]) -> Needs | None:
+def _matmul(_: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes | None:
     return {0: len(shapes[1]) - 2} if axis == len(shapes[0]) - 2 and len(shapes[1]) >= 2 else None
 
 
-def _transpose(node: onnx.NodeProto, axis: int, _: list[Dims]) -> Needs:
-    return {0: next(list(one.ints) for one in node.attribute if one.name == "perm")[axis]}
+def _transpose(node: onnx.NodeProto, axis: int, _: list[Dims]) -> InputAxes:
+    return {0: next(list(attribute.ints) for attribute in node.attribute if attribute.name == "perm")[axis]}
 
 
-def _reshape(_: onnx.NodeProto, axis: int, shapes: list[Dims]) -> Needs | None:
-    """Heads are split off and joined behind the axis of the tokens; what stands before it stays."""
-    made, given = shapes[:2]
-    behind = all(isinstance(dim, int) and dim > 0 for dim in made[axis + 1 :])
-    return {0: axis} if behind and made[: axis + 1] == given[: axis + 1] else None
+def _reshape(_: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes | None:
+    """Possible if only axes after the token axis change, as when attention heads are split or joined."""
+    output, given = shapes[:2]
+    static = all(isinstance(dim, int) and dim > 0 for dim in output[axis + 1 :])
+    return {0: axis} if static and output[: axis + 1] == given[: axis + 1] else None
 
 
-_RULES: dict[str, Callable[[onnx.NodeProto, int, list[Dims]], Needs | None]] = {
+_RULES: dict[str, Callable[[onnx.NodeProto, int, list[Dims]], InputAxes | None]] = {
     "LayerNormalization": _over_last_axis,
     "MatMul": _matmul,
     "Reshape": _reshape,
@@ -147,26 +136,26 @@ _RULES: dict[str, Callable[[onnx.NodeProto, int, list[Dims]], Needs | None]] = {
 }
 
 
-def _aim(node: onnx.NodeProto, axis: int, traced: Traced) -> None:
-    """Gives a Reshape a target of its own: 0 keeps a dimension, and along ``axis`` there is one entry."""
-    target = [0] * axis + [1] + [int(dim) for dim in traced.shapes[node.output[0]][axis + 1 :]]
-    node.input[1] = traced.add_constant(f"{node.output[0]}_shape", target)
+def _set_reshape_target(node: onnx.NodeProto, axis: int, shaped: ShapedGraph) -> None:
+    """Set the target shape of a Reshape: 1 along ``axis``, 0 (keep the dimension) before it."""
+    target = [0] * axis + [1] + [int(dim) for dim in shaped.shapes[node.output[0]][axis + 1 :]]
+    node.input[1] = shaped.add_constant(f"{node.output[0]}_shape", target)
     del node.attribute[:]
 
 
-class _Cuts:
-    """Nodes that take the first entry of a value that others need whole; one for each value and axis."""
+class _Slices:
+    """Nodes that take the first entry of a value that other nodes need whole; one for each value and axis."""
 
-    def __init__(self, traced: Traced) -> None:
-        self._traced = traced
-        self._made: set[str] = set()
+    def __init__(self, shaped: ShapedGraph) -> None:
+        self._shaped = shaped
+        self._created: set[str] = set()
 
-    def before(self, node: onnx.NodeProto, position: int, axis: int) -> list[onnx.NodeProto]:
-        """Redirects an input of a node to its first entry; gives back the nodes that make it, if they are new."""
-        whole = node.input[position]
-        name = node.input[position] = f"{whole}_first_{axis}"
-        if name in self._made:
+    def before(self, node: onnx.NodeProto, input_index: int, axis: int) -> list[onnx.NodeProto]:
+        """Redirect an input of a node to its first entry, and return the nodes to insert before it."""
+        whole = node.input[input_index]
+        name = node.input[input_index] = f"{whole}_first_{axis}"
+        if name in self._created:
             return []
-        self._made.add(name)
-        bounds = [self._traced.add_constant(f"first_token_{value}", [value]) for value in (0, 1, axis)]
+        self._created.add(name)
+        bounds = [self._shaped.add_constant(f"first_token_{value}", [value]) for value in (0, 1, axis)]
         return [helper.make_node("Slice", [whole, *bounds], [name], name=f"node_{name}")]

@@ -1,4 +1,4 @@
-"""What an exporter knows of the shapes inside a graph, before that knowledge is cleaned away; and who reads which value."""
+"""A traced graph with the shapes that the exporter inferred, for the rewritings in ``first_token`` and ``padding``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ Dims = list[int | str]
 
 
 @dataclass(frozen=True)
-class Traced:
+class ShapedGraph:
     """A graph with the shapes of its values.
 
     Attributes:
         graph: The graph.
-        shapes: Dimensions by the name of a value: numbers, and names for those that are free.
-        constants: The weights and other constants, by name.
+        shapes: Dimensions by name of a value: numbers, and names of dynamic dimensions.
+        constants: Weights and other constants by name.
     """
 
     graph: onnx.GraphProto
@@ -26,36 +26,41 @@ class Traced:
     constants: dict[str, onnx.TensorProto]
 
     @classmethod
-    def of(cls, graph: onnx.GraphProto) -> "Traced":
-        """Reads what the graph says of its values."""
-        described = [*graph.input, *graph.value_info, *graph.output]
+    def read(cls, graph: onnx.GraphProto) -> "ShapedGraph":
+        """Read shapes and constants from a graph as the exporter writes it."""
+        values = [*graph.input, *graph.value_info, *graph.output]
         shapes: dict[str, Dims] = {
-            one.name: [dim.dim_param or dim.dim_value for dim in one.type.tensor_type.shape.dim] for one in described
+            value.name: [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in values
         }
         constants = {tensor.name: tensor for tensor in graph.initializer}
         return cls(graph, shapes | {name: list(tensor.dims) for name, tensor in constants.items()}, constants)
 
-    def uses(self) -> dict[str, list[tuple[int, int]]]:
-        """For each value, where it is read: position of the node, position among its inputs. Outputs of the graph stand at -1."""
-        found: dict[str, list[tuple[int, int]]] = {given.name: [(-1, 0)] for given in self.graph.output}
-        for place, node in enumerate(self.graph.node):
-            for position, name in enumerate(node.input):
-                found.setdefault(name, []).append((place, position))
-        return found
+    def consumers(self) -> dict[str, list[tuple[int, int]]]:
+        """Return for each value the nodes that read it, as (index of the node, index of its input). The graph's output is node -1."""
+        consumers: dict[str, list[tuple[int, int]]] = {output.name: [(-1, 0)] for output in self.graph.output}
+        for node_index, node in enumerate(self.graph.node):
+            for input_index, name in enumerate(node.input):
+                consumers.setdefault(name, []).append((node_index, input_index))
+        return consumers
 
     def is_per_token(self, name: str) -> bool:
-        """Whether a value has a vector for each token: shape ``[batch, sequence, number]``. A single number is no vector but a mask."""
+        """Return True if a value has one vector per token: shape ``(batch, sequence, n)`` with n > 1. With n = 1 it is a mask."""
         dims = self.shapes.get(name, [])
         return len(dims) == 3 and dims[:2] == [BATCH, SEQUENCE] and isinstance(dims[2], int) and dims[2] > 1
 
     def add_constant(self, name: str, value: int | Sequence[int]) -> str:
-        """Puts an int64 constant into the graph, unless there is one of that name, and gives its name back."""
+        """Add an int64 constant to the graph unless it has one of that name, and return the name."""
         if name not in self.constants:
             self.constants[name] = numpy_helper.from_array(np.array(value, dtype=np.int64), name)
             self.graph.initializer.append(self.constants[name])
         return name
 
+    def replace_nodes(self, nodes: Sequence[onnx.NodeProto]) -> None:
+        """Replace all nodes of the graph."""
+        del self.graph.node[:]
+        self.graph.node.extend(nodes)
 
-def attribute(node: onnx.NodeProto, name: str, default: int) -> int:
-    """An integer attribute of a node."""
-    return next((int(one.i) for one in node.attribute if one.name == name), default)
+
+def int_attribute(node: onnx.NodeProto, name: str, default: int) -> int:
+    """Return an integer attribute of a node."""
+    return next((int(attribute.i) for attribute in node.attribute if attribute.name == name), default)

@@ -1,1 +1,1 @@
-"""The stage ``tokenize``: turns the raw splits into ids, once, before anything else reads them."""
+"""The stage ``tokenize``: convert the raw splits to token ids once, for all later stages."""

@@ -1,10 +1,10 @@
-"""Turns the raw splits into ids, once, before anything else reads them.
+"""Convert the raw splits to token ids.
 
-Reads: ``data/raw/*.parquet``, the sections ``tokenize`` and ``data.text_columns``; ``model``, for what a model made from scratch takes.
-Computes: a tokenizer (of a checkpoint, or WordPiece trained on the train split), and the ids of every row. Long texts are cut;
-nothing is padded: the collator does that.
-Writes: ``data/tokenized/{train,validation,test}.parquet``, ``data/tokenized/tokenizer/``, ``data/tokenized/source.json`` (where the
-tokenizer came from, down to the commit), ``metrics/tokenize.json``.
+Reads: ``data/raw/*.parquet``; the parameters ``tokenize``, ``data.text_columns`` and, for a model made from scratch, ``model``.
+Computes: a tokenizer (that of a checkpoint, or WordPiece trained on the train split) and the token ids of every row. Long texts are
+truncated; nothing is padded, because the collator pads each batch.
+Writes: ``data/tokenized/{train,validation,test}.parquet``, ``data/tokenized/tokenizer/``, ``data/tokenized/source.json`` (origin of
+the tokenizer, with the commit), ``metrics/tokenize.json``.
 """
 
 import time
@@ -16,12 +16,13 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from stages.tokenize.rows import RawSplit
+from tuneline.architectures import has_token_type_ids, token_limit
 from tuneline.files import replace_directory, write_json, write_metrics
 from tuneline.files.schemas import LABELS, tokenized_schema, write_batches
 from tuneline.params import ModelParams, TokenizeParams
 from tuneline.params.loading import load_params
 from tuneline.paths import METRICS, RAW, SPLITS, TOKENIZED, TOKENIZER, split_file
-from tuneline.stage import Figures, require, run_stage
+from tuneline.stage import Measurements, require, run_stage
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -30,48 +31,50 @@ if TYPE_CHECKING:
 
 
 def run(params: TokenizeParams, model: ModelParams, text_columns: Sequence[str], raw: Path, target: Path) -> dict[str, "Counts"]:
-    """Tokenizes every split.
+    """Tokenize every split.
 
     Args:
         params: The section ``tokenize``.
         model: The section ``model``.
         text_columns: One or two columns of text.
         raw: Folder of the raw splits.
-        target: Empty folder for the tokenized ones and the tokenizer.
+        target: Empty folder for the tokenized splits and the tokenizer.
 
     Returns:
-        What was seen, by split.
+        Counts of rows and tokens by split.
 
     Raises:
-        StageError: The tokenizer cannot be had, or ``max_length`` does not suit it; or a raw split is not as it should be.
+        StageError: The tokenizer cannot be loaded, ``max_length`` does not suit it, or a raw split is invalid.
     """
-    from stages.tokenize.folder import save_tokenizer
+    from stages.tokenize.tokenizer import save_tokenizer
     from tuneline.encoding import Encoder
 
     sources = {split: RawSplit(split_file(raw, split), text_columns) for split in SPLITS}
-    params = pinned(params)
+    params = pin_revision(params)
     tokenizer = build_tokenizer(params, model, sources["train"])
     encoders = {split: Encoder(tokenizer, params.max_length, pairs=len(text_columns) == 2) for split in SPLITS}
     for split, encoder in encoders.items():
         tokenize_split(encoder, sources[split], split_file(target, split))
     save_tokenizer(tokenizer, params.max_length, target / TOKENIZER.name)
-    write_json(target / "source.json", {"tokenizer": provenance(params)})
+    write_json(target / "source.json", {"tokenizer": tokenizer_source(params)})
     return {split: encoder.counts for split, encoder in encoders.items()}
 
 
-def pinned(params: TokenizeParams) -> TokenizeParams:
-    """The same, with the commit that a branch or tag of the hub stands for.
+def pin_revision(params: TokenizeParams) -> TokenizeParams:
+    """Replace a branch or tag of the hub by its commit, so that all files are read at the same commit.
 
     Raises:
-        StageError: The hub does not have it, or cannot be reached.
+        StageError: The hub does not have the revision, or cannot be reached.
     """
-    from stages.tokenize.checkpoint import commit_of
+    from stages.tokenize.tokenizer import resolve_commit
 
-    return params if params.tokenizer is None else params.model_copy(update={"revision": commit_of(params.tokenizer, params.revision)})
+    if params.tokenizer is None:
+        return params
+    return params.model_copy(update={"revision": resolve_commit(params.tokenizer, params.revision)})
 
 
-def provenance(params: TokenizeParams) -> dict[str, str | None]:
-    """Where the tokenizer came from, for ``data/tokenized/source.json``. A folder's path is this machine's: it is not told."""
+def tokenizer_source(params: TokenizeParams) -> dict[str, str | None]:
+    """Return the origin of the tokenizer for ``data/tokenized/source.json``. A folder's path is left out: it depends on the machine."""
     if params.tokenizer is None:
         return {"from": "the train split"}
     if params.revision is None:
@@ -80,14 +83,12 @@ def provenance(params: TokenizeParams) -> dict[str, str | None]:
 
 
 def build_tokenizer(params: TokenizeParams, model: ModelParams, train: RawSplit) -> "PreTrainedTokenizerFast":
-    """Loads the tokenizer, or trains it on ``train``, and checks that ``max_length`` suits it and the model.
+    """Load the tokenizer, or train it on ``train``, and check that ``max_length`` suits it and the model.
 
     Raises:
-        StageError: It cannot be had, or ``max_length`` is too long or too short.
+        StageError: The tokenizer cannot be loaded or trained, or ``max_length`` is too long or too short.
     """
-    from stages.tokenize.checkpoint import length_limit, load_tokenizer
-    from stages.tokenize.limits import check_length, positions_of
-    from stages.tokenize.segments import has_segments
+    from stages.tokenize.tokenizer import check_length, checkpoint_limit, load_tokenizer
     from stages.tokenize.wordpiece import train_wordpiece
 
     limit = None
@@ -95,38 +96,34 @@ def build_tokenizer(params: TokenizeParams, model: ModelParams, train: RawSplit)
         tokenizer = train_wordpiece(train.texts, params.vocab_size)
     else:
         tokenizer = load_tokenizer(params.tokenizer, params.revision)
-        limit = length_limit(tokenizer, params.tokenizer, params.revision)
+        limit = checkpoint_limit(tokenizer, params.tokenizer, params.revision)
     if model.checkpoint is None:
-        limit = positions_of(model.config)
-        tokenizer.model_input_names = input_names(tokenizer, has_segments(model.config))
+        limit = token_limit(model.config)
+        if not has_token_type_ids(model.config):
+            tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
     texts = len(train.text_columns)
     check_length(params.max_length, limit, tokenizer.num_special_tokens_to_add(pair=texts == 2), texts)
     return tokenizer
 
 
-def input_names(tokenizer: "PreTrainedTokenizerFast", segments: bool) -> list[str]:
-    """The tokenizer's outputs that the model reads."""
-    return [name for name in tokenizer.model_input_names if segments or name != "token_type_ids"]
-
-
 def tokenize_split(encoder: "Encoder", source: RawSplit, target: Path) -> None:
-    """Encodes one file into another, in bounded memory."""
+    """Encode one raw Parquet file into a tokenized one, in bounded memory."""
     from tuneline.encoding import encode_rows
 
     schema = tokenized_schema(encoder.token_type_ids, source.labels)
     rows = source.batches([*source.text_columns, LABELS])
     with tqdm(total=source.rows, desc=source.path.stem, unit="row", disable=None) as bar:
-        write_batches(target, schema, _counted(encode_rows(encoder, rows, source.text_columns, schema), bar))
+        write_batches(target, schema, _with_progress(encode_rows(encoder, rows, source.text_columns, schema), bar))
 
 
-def _counted(batches: Iterator[pa.RecordBatch], bar: "tqdm[None]") -> Iterator[pa.RecordBatch]:
+def _with_progress(batches: Iterator[pa.RecordBatch], bar: "tqdm[None]") -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield batch
         bar.update(batch.num_rows)
 
 
-def main() -> Figures:
-    """Reads the parameters, tokenizes, and writes the outs."""
+def main() -> Measurements:
+    """Read the parameters, tokenize the splits, write splits and metrics."""
     params = load_params()
     for split in SPLITS:
         require(split_file(RAW, split), made_by="download")

@@ -1,4 +1,4 @@
-"""A WordPiece tokenizer of the line's own, trained on the train split: the same texts give the same bytes."""
+"""WordPiece training on the train split. The same texts give the same bytes."""
 
 import string
 from collections.abc import Callable, Iterator, Sequence
@@ -12,30 +12,33 @@ from tuneline.errors import DataError
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET_LIMIT = 1000
 MIN_FREQUENCY = 2
-"""A pair of pieces seen once is no reason for a piece of its own."""
-_NEVER_INSIDE_A_WORD = frozenset(string.punctuation) | {chr(point) for point in range(0x4E00, 0xA000)}
-"""What the BERT pre-tokenizer always cuts off: ASCII punctuation and Chinese characters."""
+"""Pairs of pieces that occur less often are not merged."""
+_ISOLATED = frozenset(string.punctuation) | {chr(point) for point in range(0x4E00, 0xA000)}
+"""Characters that the BERT pre-tokenizer always separates: ASCII punctuation and Chinese characters."""
 
 Texts = Callable[[], Iterator[Sequence[str]]]
-"""Gives out the texts in batches; called once for each pass."""
+"""Returns an iterator over batches of texts. It is called once per pass over the data."""
 
 
 def train_wordpiece(texts: Texts, vocab_size: int) -> PreTrainedTokenizerFast:
-    """Trains on ``texts``, lower-cased as ``bert-base-uncased`` does it.
+    """Train a tokenizer that normalizes text as ``bert-base-uncased`` does (lower case, no accents).
 
     Args:
         texts: The texts of the train split.
-        vocab_size: Most entries of the vocabulary.
+        vocab_size: Maximal number of vocabulary entries.
 
     Raises:
-        DataError: There is no character to learn from.
+        DataError: The texts are empty or blank.
     """
     characters = alphabet(texts, min(ALPHABET_LIMIT, (vocab_size - len(SPECIAL_TOKENS)) // 2))
     if not characters:
-        raise DataError("The texts of the train split are empty: there is nothing to train a tokenizer on.")
-    learned = learn_vocabulary(texts, vocab_size, characters)
+        raise DataError(
+            "The texts of the train split are empty, so no tokenizer can be trained on them.",
+            "Check data.text_columns and data.splits.train.",
+        )
+    vocabulary = learn_vocabulary(texts, vocab_size, characters)
     return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=assemble(models.WordPiece(vocab=learned, unk_token=UNK)),
+        tokenizer_object=assemble(models.WordPiece(vocab=vocabulary, unk_token=UNK)),
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
         pad_token=PAD,
         unk_token=UNK,
@@ -47,25 +50,25 @@ def train_wordpiece(texts: Texts, vocab_size: int) -> PreTrainedTokenizerFast:
 
 
 def alphabet(texts: Texts, limit: int) -> list[str]:
-    """The characters of the normalised texts, at most ``limit`` of them: the most frequent, then by code point."""
+    """Return the most frequent characters of the normalized texts, sorted by code point; at most ``limit``."""
     normalizer = normalizers.BertNormalizer(lowercase=True)
     counts = np.zeros(0x110000, dtype=np.int64)
     for batch in texts():
         points = np.frombuffer("".join(map(normalizer.normalize_str, batch)).encode("utf-32-le"), dtype=np.uint32)
-        found = np.bincount(points)
-        counts[: len(found)] += found
+        batch_counts = np.bincount(points)
+        counts[: len(batch_counts)] += batch_counts
     order = np.argsort(-counts, kind="stable")
     characters = [chr(point) for point in order[counts[order] > 0]]
     return sorted([character for character in characters if not character.isspace()][:limit])
 
 
 def learn_vocabulary(texts: Texts, vocab_size: int, characters: Sequence[str]) -> dict[str, int]:
-    """Trains, and returns the pieces with their ids.
+    """Train and return the ids of the pieces.
 
-    The trainer numbers the pieces inside words ("##a") in the order of a hash table, which differs in each process, and
-    breaks ties by these numbers. Named up front, as if they were special tokens, their numbers are fixed.
+    The trainer numbers continuation pieces ("##a") in the order of a hash table, which differs between processes, and breaks
+    ties by these numbers. Passing them as special tokens fixes their numbers.
     """
-    inner = [f"##{character}" for character in characters if character not in _NEVER_INSIDE_A_WORD]
+    inner = [f"##{character}" for character in characters if character not in _ISOLATED]
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
         min_frequency=MIN_FREQUENCY,
@@ -76,12 +79,12 @@ def learn_vocabulary(texts: Texts, vocab_size: int, characters: Sequence[str]) -
     )
     tokenizer = assemble(models.WordPiece(unk_token=UNK), post_process=False)
     tokenizer.train_from_iterator(texts(), trainer)
-    learned: dict[str, int] = tokenizer.get_vocab()
-    return learned
+    vocabulary: dict[str, int] = tokenizer.get_vocab()
+    return vocabulary
 
 
 def assemble(model: models.WordPiece, post_process: bool = True) -> Tokenizer:
-    """Puts BERT's normaliser, pre-tokenizer and template around a model."""
+    """Add BERT's normalizer, pre-tokenizer and template to a model."""
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

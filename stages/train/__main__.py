@@ -1,9 +1,11 @@
-"""Trains the classifier on the tokenized splits. Started by ``accelerate launch --config_file conf/accelerate/NAME.yaml -m stages.train``.
+"""Train the classifier on the tokenized splits.
+
+Start: ``accelerate launch --config_file conf/accelerate/NAME.yaml -m stages.train``.
 
 Reads: ``data/tokenized/{train,validation}.parquet``, ``data/tokenized/tokenizer/``; the parameters ``seed``, ``model``, ``train``.
-Computes: an own loop on accelerate (stages/train/loop.py); the best weights by the validation metric, or the last ones.
-Writes: ``models/classifier/``, ``plots/training/{loss,validation}.tsv``, ``metrics/train.json``. While it runs: ``checkpoints/``,
-``reports/live/``. When it is interrupted: ``reports/interrupted/train.json``.
+Computes: a training loop on accelerate (stages/train/loop.py); keeps the best weights by the validation metric, or the last.
+Writes: ``models/classifier/``, ``plots/training/{loss,validation}.tsv``, ``metrics/train.json``. During the run: ``checkpoints/``,
+``reports/live/``. After an interruption: ``reports/interrupted/train.json``.
 """
 
 import os
@@ -12,54 +14,55 @@ from typing import NoReturn
 
 from accelerate import Accelerator
 
-from stages.train.devices import check_processes, start
+from stages.train.devices import check_processes, create_accelerator
 from stages.train.inputs import read_inputs
-from stages.train.interruption import EXIT_CODE, InterruptedRun, Interruption, clear_note, write_note
-from stages.train.publishing import figures_of, metrics_of_run, publish_curves, publish_model
-from stages.train.session import Outcome, train
+from stages.train.interruption import EXIT_CODE, Interruption, TrainingInterrupted, clear_note, write_note
+from stages.train.loop import train
+from stages.train.publishing import publish_curves, publish_model, resource_usage, training_metrics
+from stages.train.state import TrainingResult
 from tuneline.files import write_metrics
 from tuneline.params.loading import load_params
 from tuneline.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER
-from tuneline.stage import Figures, run_stage
+from tuneline.stage import Measurements, run_stage
 
 
-def main() -> Figures:
-    """Trains, and publishes what came out; goes on where an earlier start of the same run was interrupted.
+def main() -> Measurements:
+    """Train and publish the result; resume if an earlier start of the same run was interrupted.
 
     Raises:
-        SystemExit: With code 75: a signal interrupted it, and the state is saved.
+        SystemExit: With exit code 75 after a signal; the state is saved.
     """
     params = load_params()
     inputs = read_inputs(params.train)
-    accelerator = start(params.train)
+    accelerator = create_accelerator(params.train)
     check_processes(params.train.launch, accelerator.num_processes)
     with Interruption() as interruption:
         try:
-            outcome = train(params, inputs, accelerator, interruption)
-        except InterruptedRun as interrupted:
-            leave(accelerator, interrupted)
-        publish(outcome)
-    figures = figures_of(outcome.run)
+            result = train(params, inputs, accelerator, interruption)
+        except TrainingInterrupted as interrupted:
+            exit_interrupted(accelerator, interrupted)
+        publish(result)
+    usage = resource_usage(result.state)
     accelerator.end_training()
-    return figures
+    return usage
 
 
-def publish(outcome: Outcome) -> None:
-    """Writes the outs, then lets go of the checkpoints: a run killed before that goes on from them."""
-    run = outcome.run
-    if run.accelerator.is_main_process:
-        publish_model(outcome.model, outcome.weights, TOKENIZER, CLASSIFIER)
-        publish_curves(run.progress, run.params.metric, PLOTS / "training")
-        write_metrics(METRICS / "train.json", metrics_of_run(run.progress, run.params.metric))
+def publish(result: TrainingResult) -> None:
+    """Write the outs, then remove the checkpoints: a run killed while publishing resumes from them."""
+    state = result.state
+    if state.accelerator.is_main_process:
+        publish_model(result.model, result.weights, TOKENIZER, CLASSIFIER)
+        publish_curves(state.progress, state.params.metric, PLOTS / "training")
+        write_metrics(METRICS / "train.json", training_metrics(state.progress, state.params.metric))
         clear_note()
-    run.checkpoints.remove_all()
+    state.checkpoints.remove_all()
 
 
-def leave(accelerator: Accelerator, interrupted: InterruptedRun) -> None:
-    """Says how to go on, in a file and on the screen.
+def exit_interrupted(accelerator: Accelerator, interrupted: TrainingInterrupted) -> NoReturn:
+    """Write and print how to resume, and exit.
 
     Raises:
-        SystemExit: Always.
+        SystemExit: Always, with exit code 75.
     """
     if accelerator.is_main_process:
         write_note(interrupted)
@@ -67,15 +70,15 @@ def leave(accelerator: Accelerator, interrupted: InterruptedRun) -> None:
     accelerator.wait_for_everyone()
     accelerator.end_training()
     if accelerator.num_processes > 1:
-        _exit_now(EXIT_CODE)
+        _exit_without_cleanup(EXIT_CODE)
     sys.exit(EXIT_CODE)
 
 
-def _exit_now(code: int) -> NoReturn:
-    """Ends the process without taking its objects apart.
+def _exit_without_cleanup(code: int) -> NoReturn:
+    """Exit without destroying Python objects, which can deadlock after a gloo operation (torch 2.13).
 
-    The last thing done together was a question over gloo. Its thread may still want the interpreter's lock, to let go of the
-    tensor; the model's destructor holds that lock while it waits for the thread (torch 2.13). So nothing is destroyed.
+    The gloo thread may need the interpreter lock to release its tensor, while the model's destructor holds the lock and
+    waits for that thread.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,47 +1,118 @@
-"""Checkpoints of one run: complete states, written aside and renamed, checked before they are trusted."""
+"""Checkpoints: a folder per run, keyed by what determines the model, and locked against a second training process.
 
+A checkpoint is written under a temporary name, completed by a marker with checksums, and renamed; it is verified before use.
+"""
+
+import contextlib
+import fcntl
+import hashlib
 import json
+import os
 import shutil
+import time
 import zlib
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
+import stages
 from stages.train.progress import Progress
+from tuneline.errors import StageError
+from tuneline.params import Params
+from tuneline.paths import CHECKPOINTS
 
 MARKER = "complete.json"
-"""Written last: names every file of the checkpoint with its size and CRC-32."""
+"""Written last: size and CRC-32 of every file of the checkpoint."""
+LOCK = CHECKPOINTS / ".lock"
+LOCK_TIMEOUT = 30.0
+"""Seconds. A killed run may leave a child process that is still saving."""
+NEUTRAL_PARAMS = frozenset(
+    {"launch", "checkpoint_every_steps", "checkpoint_every_minutes", "checkpoint_every_epochs", "keep_checkpoints", "trackers"}
+)
+"""Keys of ``train`` that do not change the trained model. dvc.yaml does not list them among the stage's params either."""
 _PROGRESS = "progress.json"
+_CODE = ("stages/train/**/*.py", "tuneline/batches.py", "tuneline/files/schemas.py", "tuneline/metrics.py")
+_LIBRARIES = ("torch", "transformers", "accelerate", "peft", "numpy", "safetensors")
+
+
+def run_identity(params: Params, accelerator: Accelerator, data: Iterable[Path]) -> dict[str, Any]:
+    """Return everything that determines the bytes of the model, except the machine and its number of threads.
+
+    Args:
+        params: All parameters; those of this stage are selected.
+        accelerator: Source of device, precision and number of processes.
+        data: Files that the run reads.
+    """
+    root = Path(stages.__file__).parents[1]
+    code = sorted(path for pattern in _CODE for path in root.glob(pattern))
+    return {
+        "seed": params.seed,
+        "model": params.model.model_dump(mode="json"),
+        "train": params.train.model_dump(mode="json", exclude=set(NEUTRAL_PARAMS)),
+        "data": {str(path): _hash_files([path]) for path in data},
+        "code": _hash_files(code),
+        "libraries": {name: version(name) for name in _LIBRARIES},
+        "processes": accelerator.num_processes,
+        "distributed": accelerator.distributed_type.value,
+        "device": accelerator.device.type,
+        "precision": accelerator.mixed_precision,
+    }
+
+
+def run_key(identity: dict[str, Any]) -> str:
+    """Return a short hash of a run's identity: 16 hexadecimal digits."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def training_lock(accelerator: Accelerator) -> Iterator[None]:
+    """Hold the training lock of this project. The system releases it when the process ends, however that happens.
+
+    Raises:
+        StageError: Another process holds the lock, and does not release it within ``LOCK_TIMEOUT``.
+    """
+    if not accelerator.is_main_process:
+        yield
+        return
+    LOCK.parent.mkdir(parents=True, exist_ok=True)
+    with LOCK.open("a+", encoding="utf-8") as file:
+        _acquire(file)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
 
 
 class Checkpoints:
-    """The folder ``checkpoints/KEY/`` of one run. Every method is called in every process.
+    """Checkpoints of one run, in ``checkpoints/KEY/``. Every process calls every public method.
 
-    Kept are the last ``keep`` checkpoints, and the best one of each of them: whichever of them a run goes on from, its best
-    weights are there.
+    The last ``keep`` checkpoints stay, and for each of them the checkpoint of its best step: whichever a run resumes from,
+    its best weights exist.
 
     Args:
-        accelerator: Of the run; model, optimizer and schedule are prepared by it.
-        folder: On a file system that all processes share.
-        keep: How many of the last ones stay.
+        accelerator: Accelerator that prepared model, optimizer and schedule.
+        folder: Folder on a file system that all processes share.
+        keep: Number of last checkpoints to keep.
     """
 
     def __init__(self, accelerator: Accelerator, folder: Path, keep: int) -> None:
         self._accelerator = accelerator
         self.folder = folder
         self._keep = keep
-        self.saved: Path | None = None
+        self.current: Path | None = None
 
     def path(self, step: int) -> Path:
-        """The checkpoint of a step."""
+        """Return the path of the checkpoint of a step."""
         return self.folder / f"step-{step:08d}"
 
     def save(self, progress: Progress) -> None:
-        """Writes the state of the run after ``progress.step`` steps."""
+        """Write the state of the run after ``progress.step`` steps."""
         target = self.path(progress.step)
-        if self.saved == target:
+        if self.current == target:
             return
         partial = target.with_name(f".{target.name}.partial")
         if self._accelerator.is_main_process:
@@ -52,87 +123,87 @@ class Checkpoints:
         self._accelerator.wait_for_everyone()
         if self._accelerator.is_main_process:
             progress.write(partial / _PROGRESS)
-            seal(partial)
+            write_marker(partial)
             _remove(target)
             partial.replace(target)
             self._prune()
         self._accelerator.wait_for_everyone()
-        self.saved = target
+        self.current = target
 
     def load(self, path: Path) -> Progress:
-        """Puts model, optimizer, schedule, scaler and random generators back as they were."""
+        """Restore model, optimizer, schedule, gradient scaler and random generators; return the progress."""
         self._accelerator.load_state(str(path))
-        self.saved = path
+        self.current = path
         return Progress.read(path / _PROGRESS)
 
-    def newest(self, best_wanted: bool) -> Path | None:
-        """The newest checkpoint that is whole. Damaged ones are reported and removed.
+    def newest(self, needs_best: bool) -> Path | None:
+        """Return the newest complete checkpoint. Damaged ones are reported and removed.
 
         Args:
-            best_wanted: The run will end with its best weights, so that a checkpoint is of use only together with the
+            needs_best: True if the run ends with its best weights: a checkpoint is then usable only together with the
                 checkpoint of its best step.
         """
-        found = [self._newest(best_wanted) if self._accelerator.is_main_process else None]
-        broadcast_object_list(found)
-        return found[0]
+        newest = [self._newest(needs_best) if self._accelerator.is_main_process else None]
+        broadcast_object_list(newest)
+        return newest[0]
 
     def remove_all(self) -> None:
-        """Removes the run's folder: its outs are published."""
+        """Remove the run's folder, once its outs are published."""
         self._accelerator.wait_for_everyone()
         if self._accelerator.is_main_process:
             _remove(self.folder)
 
-    def _newest(self, best_wanted: bool) -> Path | None:
+    def _newest(self, needs_best: bool) -> Path | None:
         for leftover in self.folder.glob(".*"):
             shutil.rmtree(leftover, ignore_errors=True)
         for path in reversed(self._all()):
-            fault = fault_of(path) or (self._fault_of_best(path) if best_wanted else None)
-            if fault is None:
+            damage = find_damage(path) or (self._damage_of_best(path) if needs_best else None)
+            if damage is None:
                 return path
-            print(f"train: checkpoint {path} is of no use and was removed: {fault}", flush=True)
+            print(f"train: removed checkpoint {path}, which cannot be used: {damage}", flush=True)
             _remove(path)
         return None
 
     def _all(self) -> list[Path]:
         return sorted(self.folder.glob("step-*"))
 
-    def _fault_of_best(self, path: Path) -> str | None:
+    def _damage_of_best(self, path: Path) -> str | None:
         best = Progress.read(path / _PROGRESS).best_step
         if best == 0 or self.path(best) == path:
             return None
-        fault = fault_of(self.path(best))
-        return fault and f"its best weights, {self.path(best)}, cannot be used: {fault}"
+        damage = find_damage(self.path(best))
+        return damage and f"the checkpoint of its best step, {self.path(best)}, is damaged: {damage}"
 
     def _prune(self) -> None:
         last = self._all()[-self._keep :]
-        wanted = {*last, *(self.path(Progress.read(path / _PROGRESS).best_step) for path in last)}
+        kept = {*last, *(self.path(Progress.read(path / _PROGRESS).best_step) for path in last)}
         for path in self._all():
-            if path not in wanted:
+            if path not in kept:
                 _remove(path)
 
 
-def seal(folder: Path) -> None:
-    """Writes the marker."""
-    files = {str(path.relative_to(folder)): _print_of(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+def write_marker(folder: Path) -> None:
+    """Write ``MARKER``, which completes a checkpoint."""
+    files = {str(path.relative_to(folder)): _size_and_crc(path) for path in sorted(folder.rglob("*")) if path.is_file()}
     (folder / MARKER).write_text(json.dumps(files, indent=1), encoding="utf-8")
 
 
-def fault_of(folder: Path) -> str | None:
-    """What is wrong with a checkpoint, or ``None``."""
+def find_damage(folder: Path) -> str | None:
+    """Return the first problem of a checkpoint, or ``None`` if it is complete."""
     try:
         files: dict[str, Any] = json.loads((folder / MARKER).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return f"no readable {MARKER} in it"
+        return f"{MARKER} is missing or unreadable"
     for name, expected in files.items():
         if not (folder / name).is_file():
             return f"{name} is missing"
-        if _print_of(folder / name) != expected:
-            return f"{name} is not what was written"
+        if _size_and_crc(folder / name) != expected:
+            return f"{name} differs from its checksum"
     return None
 
 
-def _print_of(path: Path) -> list[int]:
-    """Size and CRC-32: against damage, not against forgery."""
+def _size_and_crc(path: Path) -> list[int]:
+    """Return size in bytes and CRC-32, which detect damage but not forgery."""
     crc = size = 0
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -140,10 +211,34 @@ def _print_of(path: Path) -> list[int]:
     return [size, crc]
 
 
+def _hash_files(paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
 def _remove(path: Path) -> None:
-    """Renames first, so that a folder killed half-way through its removal is never taken for a checkpoint."""
+    """Rename a folder, then remove it: a half-removed folder is never taken for a checkpoint."""
     if path.exists():
         former = path.with_name(f".{path.name}.former")
         shutil.rmtree(former, ignore_errors=True)
         path.replace(former)
         shutil.rmtree(former)
+
+
+def _acquire(file: IO[str]) -> None:
+    deadline = time.monotonic() + LOCK_TIMEOUT
+    while True:
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise StageError(
+                    f"Process {LOCK.read_text(encoding='utf-8') or '(unknown)'} is already training in this folder.",
+                    "Wait for it, or send it SIGTERM: it saves a checkpoint and stops.",
+                ) from None
+            time.sleep(0.2)
+        else:
+            return

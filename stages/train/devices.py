@@ -1,44 +1,49 @@
-"""Device, precision, processes: what accelerate found, held against what was asked for."""
+"""Device, precision, processes and sharding: what was requested is compared with what accelerate set up.
 
+Every use of accelerate's private or plugin attributes is in this module.
+"""
+
+import contextlib
+import os
 import platform
+from collections import Counter
 from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedType
+from accelerate.state import PartialState
+from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch import nn
 
-from stages.train.watching import check_trackers
+from stages.train.training_logger import LIVE, check_trackers
 from tuneline.errors import ParamsError, StageError
 from tuneline.params import TrainParams
 from tuneline.params.loading import read_yaml
-from tuneline.paths import REPORTS
 
 LAUNCH = Path("conf/accelerate")
 
 
-def start(params: TrainParams) -> Accelerator:
-    """Starts accelerate as it was launched, and checks what it found.
+def create_accelerator(params: TrainParams) -> Accelerator:
+    """Create the accelerator from the launch configuration, and check what it set up.
 
-    The schedule is stepped by the loop: prepared with accelerate's default it would step once for every process.
+    The training loop steps the schedule. With accelerate's default (``step_scheduler_with_optimizer=True``) it would be
+    stepped once per process.
 
     Raises:
-        ParamsError: The precision is not to be had on this device, or a tracker is not installed.
+        ParamsError: The device does not support the precision, or a tracker is not installed.
     """
-    from stages.train.sharding import shard_on_cpu
-
     check_trackers(params.trackers)
     try:
         accelerator = Accelerator(
             mixed_precision=params.mixed_precision,
             step_scheduler_with_optimizer=False,
             log_with=list(params.trackers) or None,
-            project_dir=REPORTS / "live",
+            project_dir=LIVE,
         )
     except ValueError as error:
-        raise ParamsError(f"train.mixed_precision: {error}", "'no' works everywhere.") from None
+        raise ParamsError(f"train.mixed_precision: {error}", "'no' works on every device.") from None
     check_precision(accelerator.mixed_precision, accelerator.device)
-    shard_on_cpu(accelerator)
+    enable_fsdp_on_cpu(accelerator)
     if accelerator.device.type == "cuda" and params.tf32:
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
@@ -46,10 +51,10 @@ def start(params: TrainParams) -> Accelerator:
 
 
 def check_precision(precision: str, device: torch.device) -> None:
-    """Refuses what the device cannot do; accelerate takes fp16 on a CPU and silently computes in float32.
+    """Refuse a precision that the device does not support; on a CPU, accelerate accepts fp16 and computes in float32.
 
     Raises:
-        ParamsError: Says what the device can do instead.
+        ParamsError: The precision is unknown or not supported; the hint names one that is.
     """
     if precision not in ("no", "fp16", "bf16"):
         raise ParamsError(f"mixed precision {precision!r} is not supported.", "Choose no, fp16 or bf16.")
@@ -57,58 +62,116 @@ def check_precision(precision: str, device: torch.device) -> None:
         raise ParamsError("fp16 needs a GPU; this run is on the CPU.", "Set train.mixed_precision to bf16 or 'no'.")
     if precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         name = torch.cuda.get_device_name(device)
-        raise ParamsError(f"{name} has no bf16 (Ampere and later have).", "Set train.mixed_precision to fp16 or 'no'.")
-
-
-def compile_in_place(model: nn.Module, backend: str) -> None:
-    """Compiles the forward pass with ``torch.compile``, for any length of batch; the names of the weights stay.
-
-    Raises:
-        ParamsError: torch has no such backend here.
-    """
-    known = [*torch.compiler.list_backends(), "aot_eager", "eager"]
-    if backend not in known:
-        raise ParamsError(f"train.compile: torch has no backend {backend!r}.", f"Here it has {', '.join(known)}.")
-    model.compile(backend=backend, dynamic=True)
+        raise ParamsError(f"{name} does not support bf16 (Ampere and later GPUs do).", "Set train.mixed_precision to fp16 or 'no'.")
 
 
 def expected_processes(launch: str) -> int:
-    """Number of processes that a launch configuration asks for.
+    """Return the number of processes that a launch configuration requests.
 
     Raises:
-        ParamsError: There is no such configuration, or it does not say.
+        ParamsError: The configuration does not exist, or its ``num_processes`` is not an integer.
     """
     path = LAUNCH / f"{launch}.yaml"
     if not path.is_file():
-        known = ", ".join(sorted(found.stem for found in LAUNCH.glob("*.yaml")))
-        raise ParamsError(f"train.launch: {path} is missing.", f"There are: {known}")
+        available = ", ".join(sorted(file.stem for file in LAUNCH.glob("*.yaml")))
+        raise ParamsError(f"train.launch: {path} does not exist.", f"Choose one of {available}.")
     number = read_yaml(path).get("num_processes")
     if not isinstance(number, int):
-        raise ParamsError(f"{path}: num_processes: a number is wanted, not {number!r}.")
+        raise ParamsError(f"{path}: num_processes must be an integer, not {number!r}.")
     return number
 
 
-def check_processes(launch: str, found: int) -> None:
-    """Holds the number of processes against the launch configuration.
+def check_processes(launch: str, running: int) -> None:
+    """Compare the number of running processes with the launch configuration.
 
-    ``accelerate launch --cpu --num_processes 2`` silently runs one; results would then be ascribed to two.
+    ``accelerate launch --cpu --num_processes 2`` starts one process without a warning, and its results would be attributed
+    to two.
 
     Raises:
-        StageError: They differ.
+        StageError: The numbers differ.
     """
-    wanted = expected_processes(launch)
-    if found != wanted:
+    requested = expected_processes(launch)
+    if running != requested:
         raise StageError(
-            f"{LAUNCH / launch}.yaml asks for {wanted} process{'es' * (wanted != 1)}, and {found} run{'s' * (found == 1)}.",
-            "Set num_processes there, or train.launch to another one. Several processes on the CPU need torchrun (docs/training.md).",
+            f"{LAUNCH / launch}.yaml requests {requested} process{'es' * (requested != 1)}, but {running} "
+            f"{'is' if running == 1 else 'are'} running.",
+            "Change num_processes in that file, or train.launch. Several processes on the CPU need torchrun (docs/training.md).",
         )
 
 
-def describe(accelerator: Accelerator) -> str:
-    """Device and its name, precision, processes, in one line."""
+def describe_devices(accelerator: Accelerator) -> str:
+    """Return one line with device type and name, precision, and number of processes."""
     device = accelerator.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.processor() or platform.machine()}"
     threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
     kind = "" if accelerator.distributed_type == DistributedType.NO else f" ({accelerator.distributed_type.value})"
     precision = {"no": "float32"}.get(accelerator.mixed_precision, accelerator.mixed_precision)
     return f"{device.type} {name}{threads}, {precision}, {accelerator.num_processes} process{'es' * (accelerator.num_processes > 1)}{kind}"
+
+
+def compile_in_place(model: nn.Module, backend: str) -> None:
+    """Compile the forward pass with ``torch.compile`` for any sequence length, without renaming the weights.
+
+    Raises:
+        ParamsError: torch does not have the backend.
+    """
+    available = [*torch.compiler.list_backends(), "aot_eager", "eager"]
+    if backend not in available:
+        raise ParamsError(f"train.compile: torch does not have a backend {backend!r}.", f"Choose one of {', '.join(available)}.")
+    model.compile(backend=backend, dynamic=True)
+
+
+def enable_fsdp_on_cpu(accelerator: Accelerator) -> None:
+    """Let FSDP run on CPUs, so that a sharded run can be tried without a GPU.
+
+    accelerate 1.15 honours ``ACCELERATE_USE_FSDP`` on GPUs only: two CPU processes would train without sharding. It reads
+    the distributed type from the state shared by all its objects, which has no public setter.
+    """
+    requested = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+    if not requested or accelerator.distributed_type != DistributedType.MULTI_CPU:
+        return
+    accelerator.state.distributed_type = DistributedType.FSDP
+    PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+    accelerator.state.fsdp_plugin = FullyShardedDataParallelPlugin()
+
+
+def configure_plugins(accelerator: Accelerator, model: nn.Module, micro_batch_size: int, max_grad_norm: float | None) -> None:
+    """Set what FSDP and DeepSpeed need beyond the launch configuration: layers to wrap, micro-batch size, clipping.
+
+    accelerate 1.15 derives them from a dataloader or from the launch configuration; this loop passes it no dataloader, and
+    a launch configuration does not know the model. So the plugins' attributes are set before ``prepare`` reads them.
+
+    Args:
+        accelerator: Accelerator that has not prepared the model yet.
+        model: Model to be prepared.
+        micro_batch_size: Examples in one forward pass of one process.
+        max_grad_norm: Gradient norm limit; DeepSpeed clips in its own engine.
+    """
+    if accelerator.distributed_type == DistributedType.FSDP:
+        plugin = accelerator.state.fsdp_plugin
+        if plugin.transformer_cls_names_to_wrap is None:
+            plugin.transformer_cls_names_to_wrap = [transformer_layer_class(model)]
+    if accelerator.distributed_type == DistributedType.DEEPSPEED:
+        config = accelerator.state.deepspeed_plugin.deepspeed_config
+        config["train_micro_batch_size_per_gpu"] = micro_batch_size
+        config["gradient_clipping"] = max_grad_norm or 0.0
+
+
+def transformer_layer_class(model: nn.Module) -> str:
+    """Return the class name of the model's layers: the most common one among the members of its module lists."""
+    members = [member for module in model.modules() if isinstance(module, nn.ModuleList) for member in module]
+    return Counter(type(member).__name__ for member in members).most_common(1)[0][0]
+
+
+def gradient_synchronization(accelerator: Accelerator, model: nn.Module, last: bool) -> contextlib.AbstractContextManager[None]:
+    """Return the context of a backward pass that synchronizes gradients between processes only if ``last`` is True.
+
+    DeepSpeed does not support ``no_sync``. In accelerate 1.15 its engine takes an optimizer step in the backward pass in
+    which ``gradient_state.sync_gradients`` is True; the flag has no public setter, because accelerate sets it from its own
+    dataloaders.
+    """
+    if accelerator.distributed_type == DistributedType.DEEPSPEED:
+        accelerator.gradient_state._set_sync_gradients(last)
+        return contextlib.nullcontext()
+    context: contextlib.AbstractContextManager[None] = contextlib.nullcontext() if last else accelerator.no_sync(model)
+    return context

@@ -1,4 +1,4 @@
-"""Logits of a whole split, by any number of processes: every example once, in the order of the file."""
+"""Logits of a whole split, computed by any number of processes: every example once, in file order."""
 
 import numpy as np
 import torch
@@ -6,76 +6,90 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 from torch import nn
 
-from stages.train.control import Control
-from stages.train.feeding import Feed
-from stages.train.order import Rows, share
+from stages.train.batches import BatchLoader, Rows, shard_batch
+from stages.train.interruption import Coordinator
 from tuneline.batches import length_sorted_batches
 
 Logits = NDArray[np.float32]
+"""Shape ``(examples, outputs)``."""
 
 
-def predict(accelerator: Accelerator, model: nn.Module, feed: Feed, batch_size: int, control: Control) -> Logits:
-    """Runs the model over a split, in batches of like length.
+def predict(accelerator: Accelerator, model: nn.Module, loader: BatchLoader, batch_size: int, coordinator: Coordinator) -> Logits:
+    """Run the model over a split, in batches of similar length.
 
     Args:
-        accelerator: Of the run.
-        model: As prepared by it. Left in training mode.
-        feed: The split to predict.
+        accelerator: Accelerator of the run.
+        model: Prepared model. It is in training mode afterwards.
+        loader: Loader of the split.
         batch_size: Examples in one forward pass of one process.
-        control: Asked before each batch whether to leave.
+        coordinator: Checked for an interruption before each batch.
 
     Returns:
-        Logits of shape ``[rows, outputs]``, the same in every process.
+        Logits of shape ``(rows, outputs)``, the same in every process.
 
     Raises:
-        AssertionError: An example was counted twice or not at all.
-        InterruptedRun: A signal came.
+        AssertionError: An example was predicted twice or not at all.
+        TrainingInterrupted: A signal arrived.
     """
-    shares = deal(feed.split.lengths, batch_size, accelerator.num_processes)
-    own = shares[accelerator.process_index]
+    shards = shard_split(loader.split.lengths, batch_size, accelerator.num_processes)
+    shard = shards[accelerator.process_index]
     model.eval()
-    with torch.no_grad():  # not inference_mode: sharded parameters are views that autograd must know later
-        logits = [_logits(model, feed, rows, control) for rows in own]
+    with torch.no_grad():  # not inference_mode: FSDP's parameters are views that autograd tracks later
+        logits = [_batch_logits(model, loader, rows, coordinator) for rows in shard]
     model.train()
-    most = max(sum(len(rows) for rows in one) for one in shares)
-    rows, values = _gather(accelerator, np.concatenate(own), torch.cat(logits), most)
-    return in_order(rows, values, len(feed.split))
+    largest = max(sum(len(rows) for rows in shard) for shard in shards)
+    rows, values = _gather(accelerator, np.concatenate(shard), torch.cat(logits), largest)
+    return restore_file_order(rows, values, len(loader.split))
 
 
-def _logits(model: nn.Module, feed: Feed, rows: Rows, control: Control) -> torch.Tensor:
-    control.check_interruption()
-    logits: torch.Tensor = model(**feed.inputs(rows)).logits
-    return logits.float()[: len(rows)]
+def shard_split(lengths: NDArray[np.int64], batch_size: int, processes: int) -> list[list[Rows]]:
+    """Return the batches of each process; all processes get the same number.
 
-
-def deal(lengths: NDArray[np.int64], batch_size: int, processes: int) -> list[list[Rows]]:
-    """Shares the batches of a split out: one list for each process, all equally long."""
-    shares: list[list[Rows]] = [[] for _ in range(processes)]
+    Args:
+        lengths: Tokens of each row, shape ``(rows,)``.
+        batch_size: Maximum number of examples in one forward pass.
+        processes: Number of processes.
+    """
+    shards: list[list[Rows]] = [[] for _ in range(processes)]
     for rows in length_sorted_batches(lengths, batch_size * processes):
         for process in range(processes):
-            shares[process] += share(rows, batch_size, processes, process)
-    return shares
+            shards[process] += shard_batch(rows, batch_size, processes, process)
+    return shards
 
 
-def in_order(rows: Rows, values: Logits, count: int) -> Logits:
-    """Puts results back into the order of the file.
+def restore_file_order(rows: Rows, values: Logits, count: int) -> Logits:
+    """Sort predictions by row.
+
+    Args:
+        rows: Row of each prediction, shape ``(count,)``.
+        values: Predictions, shape ``(count, outputs)``.
+        count: Number of rows of the split.
 
     Raises:
-        AssertionError: ``rows`` is not each of ``0 .. count - 1`` once.
+        AssertionError: ``rows`` does not contain each of ``0 .. count - 1`` exactly once.
     """
     if not np.array_equal(np.sort(rows), np.arange(count)):
-        raise AssertionError(f"evaluation counted {len(np.unique(rows))} examples in {len(rows)} results; the split has {count}")
+        raise AssertionError(f"evaluation predicted {len(np.unique(rows))} examples in {len(rows)} results; the split has {count}")
     result = np.empty_like(values)
     result[rows] = values
     return result
 
 
-def _gather(accelerator: Accelerator, rows: Rows, logits: torch.Tensor, most: int) -> tuple[Rows, Logits]:
-    """All processes' results. Each is filled up to ``most`` rows, because gathering wants equal shapes; the filling is dropped."""
+def _batch_logits(model: nn.Module, loader: BatchLoader, rows: Rows, coordinator: Coordinator) -> torch.Tensor:
+    coordinator.check_interruption()
+    logits: torch.Tensor = model(**loader.inputs(rows)).logits
+    return logits.float()[: len(rows)]
+
+
+def _gather(accelerator: Accelerator, rows: Rows, logits: torch.Tensor, largest: int) -> tuple[Rows, Logits]:
+    """Return the rows and logits of all processes.
+
+    ``gather`` needs equal shapes, so each process pads its results to ``largest`` rows with row index -1, dropped afterwards.
+    """
     if accelerator.num_processes == 1:
         return rows, logits.cpu().numpy()
-    missing = most - len(rows)
-    padded = torch.nn.functional.pad(torch.from_numpy(rows), (0, missing), value=-1).to(accelerator.device)
-    everywhere = accelerator.gather(padded).cpu().numpy()
+    missing = largest - len(rows)
+    padded_rows = torch.nn.functional.pad(torch.from_numpy(rows), (0, missing), value=-1).to(accelerator.device)
+    all_rows = accelerator.gather(padded_rows).cpu().numpy()
     values = accelerator.gather(torch.nn.functional.pad(logits, (0, 0, 0, missing))).cpu().numpy()
-    return everywhere[everywhere >= 0], values[everywhere >= 0]
+    return all_rows[all_rows >= 0], values[all_rows >= 0]

@@ -1,4 +1,4 @@
-"""What a run learns from, checked before anything expensive starts."""
+"""Training data: the tokenized splits and their tokenizer, checked before anything expensive starts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,15 +7,14 @@ from pathlib import Path
 import numpy as np
 from transformers import AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
 
+from tuneline.architectures import token_limit
 from tuneline.batches import TokenizedSplit
 from tuneline.errors import DataError, ParamsError
 from tuneline.files.schemas import UNLABELLED, LabelSchema
+from tuneline.metrics import metrics_for, task_of
 from tuneline.params import TrainParams
 from tuneline.paths import TOKENIZED, TOKENIZER, split_file
 from tuneline.stage import require
-
-METRICS = {True: ("pearson", "spearmanr", "mse", "loss"), False: ("accuracy", "f1", "matthews_correlation", "loss")}
-"""Names of validation metrics, for a regression and for classes."""
 
 
 @dataclass(frozen=True)
@@ -28,85 +27,83 @@ class Inputs:
 
     @property
     def labels(self) -> LabelSchema:
-        """What the labels mean."""
+        """Label schema of both splits."""
         return self.train.label_schema
 
     @property
     def pad_token_id(self) -> int:
-        """Id that fills short rows up; 0 where the tokenizer has none (such places are masked)."""
+        """Id that pads short rows; 0 if the tokenizer has none, because padding is masked anyway."""
         return int(self.tokenizer.pad_token_id or 0)
 
 
 def data_files() -> Iterator[Path]:
-    """The files that ``read_inputs`` reads."""
+    """Yield the files that ``read_inputs`` reads."""
     yield from (split_file(TOKENIZED, split) for split in ("train", "validation"))
     yield from sorted(path for path in TOKENIZER.rglob("*") if path.is_file())
 
 
 def read_inputs(params: TrainParams) -> Inputs:
-    """Reads the splits.
+    """Read and check the splits and the tokenizer.
 
     Raises:
-        DataError: A split is empty or has no labels.
-        ParamsError: The metric or the class weights do not belong to these labels.
+        DataError: A split is empty or has rows without a label.
+        ParamsError: The metric or the class weights do not fit the labels.
     """
     splits = {split: TokenizedSplit.read(require(split_file(TOKENIZED, split), made_by="tokenize")) for split in ("train", "validation")}
     for name, split in splits.items():
         check_split(name, split)
-    check_metric(params, splits["train"].label_schema)
+    check_label_params(params, splits["train"].label_schema)
     tokenizer = AutoTokenizer.from_pretrained(require(TOKENIZER, made_by="tokenize"), trust_remote_code=False)
     return Inputs(splits["train"], splits["validation"], tokenizer)
 
 
 def check_split(name: str, split: TokenizedSplit) -> None:
-    """Refuses a split that cannot be learned from or chosen by.
+    """Refuse a split without rows or with unlabelled rows.
 
     Raises:
-        DataError: It is empty or has no labels.
+        DataError: The split is empty, or a row has no label.
     """
     path = split_file(TOKENIZED, name)
     if not len(split):
-        raise DataError(f"{path} has no rows.", f"Look at data.splits.{name}.")
+        raise DataError(f"{path} has no rows.", f"Check data.splits.{name}.")
     if not split.label_schema.is_regression and (split.labels == UNLABELLED).any():
         row = int(np.argmax(split.labels == UNLABELLED))
-        raise DataError(f"{path}, row {row}: no label.", f"Point data.splits.{name} to a split that is labelled.")
+        raise DataError(f"{path}, row {row}: no label.", f"Set data.splits.{name} to a labelled split.")
 
 
-def check_metric(params: TrainParams, labels: LabelSchema) -> None:
-    """Holds what the parameters say of the labels against the labels.
+def check_label_params(params: TrainParams, labels: LabelSchema) -> None:
+    """Check that metric, class weights and label smoothing fit the labels.
 
     Raises:
-        ParamsError: Something is of the other task, or names a class that is not there.
+        ParamsError: A parameter is for the other kind of task, or names an unknown class.
     """
-    known = METRICS[labels.is_regression]
-    task = "a regression" if labels.is_regression else "a classification"
+    known = [metric.name for metric in metrics_for(task_of(labels)) if metric.validated]
+    task = "regression" if labels.is_regression else "classification"
     if params.metric not in known:
-        raise ParamsError(f"train.metric: {params.metric!r} is no metric of {task}.", f"Choose one of {', '.join(known)}.")
+        raise ParamsError(f"train.metric: {params.metric!r} is not a metric of {task}.", f"Choose one of {', '.join(known)}.")
     if labels.is_regression and (params.class_weights is not None or params.label_smoothing):
         key = "class_weights" if params.class_weights is not None else "label_smoothing"
-        raise ParamsError(f"train.{key}: a regression has no classes.")
+        raise ParamsError(f"train.{key}: the labels are numbers, and regression has no classes.", f"Remove train.{key}.")
     if isinstance(params.class_weights, dict) and (unknown := set(params.class_weights) - set(labels.names or ())):
-        raise ParamsError(f"train.class_weights: no class {min(unknown)!r}.", f"There are {', '.join(labels.names or ())}.")
+        raise ParamsError(f"train.class_weights: {min(unknown)!r} is not a class.", f"The classes are {', '.join(labels.names or ())}.")
 
 
 def check_fit(inputs: Inputs, config: PretrainedConfig) -> None:
-    """Holds the data against the model; an index out of range would be a riddle on a GPU.
+    """Check that the data fit the model: on a GPU, an index out of range ends in an unclear CUDA error.
 
     Raises:
-        ParamsError: A row is too long for the model, or holds an id that it has no embedding for.
+        ParamsError: A row is too long for the model, or holds an id outside of its vocabulary.
     """
     for split in (inputs.train, inputs.validation):
         longest, highest = int(split.lengths.max()), int(split.values["input_ids"].max())
-        # RoBERTa and its kin count positions from the padding id on.
-        room = getattr(config, "max_position_embeddings", None)
-        if room and "roberta" in config.model_type:
-            room -= config.pad_token_id + 1
-        if room and longest > room:
+        positions = getattr(config, "max_position_embeddings", None)  # GPT-2's configuration stores it by another name
+        limit = token_limit({**config.to_dict(), "max_position_embeddings": positions})
+        if limit is not None and longest > limit:
             raise ParamsError(
-                f"model: it has {room} positions, and the data has a row of {longest} tokens.", f"Set tokenize.max_length to {room}."
+                f"model: it has {limit} positions, and the data has a row of {longest} tokens.", f"Set tokenize.max_length to {limit}."
             )
         if highest >= config.vocab_size:
             raise ParamsError(
-                f"model: its vocabulary ends at {config.vocab_size - 1}, and the data has the id {highest}.",
-                "Set tokenize.tokenizer to the model's own.",
+                f"model: its highest token id is {config.vocab_size - 1}, but the data contain the id {highest}.",
+                "Set tokenize.tokenizer to the tokenizer of the model.",
             )

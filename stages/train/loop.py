@@ -1,188 +1,214 @@
-"""The training loop: groups of examples in, optimizer steps out."""
+"""The training loop: epochs, batches, micro-batches, optimizer steps, evaluations and checkpoints."""
 
-import contextlib
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedType
-from torch import nn
-from torch.optim import Optimizer
+from accelerate.utils import find_executable_batch_size
+from accelerate.utils.memory import should_reduce_batch_size
 
-from stages.train.checkpoints import Checkpoints
-from stages.train.control import Control
+from stages.train.batches import Rows, shard_batch
+from stages.train.checkpoints import training_lock
+from stages.train.devices import gradient_synchronization
 from stages.train.evaluation import predict
-from stages.train.feeding import Feed
-from stages.train.interruption import InterruptedRun
-from stages.train.losses import Loss
-from stages.train.order import Order, Rows, share
-from stages.train.progress import Progress, StepResult
-from stages.train.schedule import BY_LOSS
-from stages.train.watching import Watch
-from tuneline.errors import DataError
+from stages.train.inputs import Inputs
+from stages.train.interruption import Interruption, TrainingInterrupted
+from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS
+from stages.train.progress import StepResult
+from stages.train.state import TrainingResult, TrainState, print_startup_summary, resume, set_up, training_result
+from tuneline.errors import DataError, ParamsError
 from tuneline.metrics import metrics_of
-from tuneline.params import TrainParams
+from tuneline.params import Params
 
 
-@dataclass
-class Run:
-    """Everything a run works with.
+def train(params: Params, inputs: Inputs, accelerator: Accelerator, interruption: Interruption) -> TrainingResult:
+    """Train to the end, from the newest checkpoint of the same run if there is one.
 
-    Attributes:
-        micro_batch_size: As it fits into memory; ``params`` says how it began.
-        model: As prepared by the accelerator, like ``optimizer`` and ``schedule``.
-        total_steps: Of the whole run.
-        first_token_only: Whether the last layer computes only what the classifier reads.
-    """
-
-    accelerator: Accelerator
-    params: TrainParams
-    micro_batch_size: int
-    model: nn.Module
-    optimizer: Optimizer
-    schedule: Any
-    order: Order
-    loss: Loss
-    train: Feed
-    validation: Feed
-    total_steps: int
-    first_token_only: bool
-    checkpoints: Checkpoints
-    control: Control
-    watch: Watch
-    progress: Progress = field(default_factory=Progress)
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left to train."""
-        return self.progress.step >= self.total_steps or self.progress.stopped_early
-
-
-def fit(run: Run) -> None:
-    """Trains from where ``run.progress`` stands to the end.
+    Out of memory, the run restarts with half the micro-batch size; the global batch size stays.
 
     Raises:
-        InterruptedRun: A signal came; the state is saved.
-        DataError: The loss is no number any more.
+        TrainingInterrupted: A signal arrived; the state is saved.
+        StageError: Parameters, data or devices do not allow the run.
     """
+
+    def train_with(micro_batch_size: int) -> TrainingResult:
+        state = set_up(params, inputs, accelerator, interruption, micro_batch_size)
+        with training_lock(accelerator):
+            resume(state)
+            if state.progress.step == 0:
+                print_startup_summary(state)
+            with state.logger.open(state.progress, state.total_steps):
+                fit(state)
+            return training_result(state, params, inputs)
+
+    return retry_on_out_of_memory(train_with, params.train.micro_batch_size, accelerator)
+
+
+def retry_on_out_of_memory(train_with: Callable[[int], TrainingResult], micro_batch_size: int, accelerator: Accelerator) -> TrainingResult:
+    """Call ``train_with`` with a micro-batch size that is halved each time the device is out of memory.
+
+    The batch with the longest row comes first, so the first step shows it. Several processes do not retry: one may be out
+    of memory alone, while the others wait for its gradients.
+
+    Raises:
+        ParamsError: Not even one example fits, or one of several processes is out of memory.
+    """
+    size = micro_batch_size
+
+    def halve() -> int:
+        nonlocal size
+        size //= 2
+        accelerator.free_memory()
+        print(f"train: out of memory; retrying with micro_batch_size {size}, global_batch_size is unchanged", flush=True)
+        return size
+
+    def train_once(batch_size: int) -> TrainingResult:  # accelerate passes the size to the first parameter
+        return train_with(batch_size)
+
     try:
-        _fit(run)
-    except InterruptedRun as interrupted:
-        run.checkpoints.save(run.progress)
-        raise InterruptedRun(interrupted.signal, run.progress.step, run.total_steps, run.checkpoints.saved) from None
-
-
-def _fit(run: Run) -> None:
-    epoch, groups = -1, list[Rows]()
-    while True:
-        improved = evaluate(run) if _evaluation_due(run) else False
-        if (improved and run.params.keep == "best") or _checkpoint_due(run):
-            run.checkpoints.save(run.progress)
-            run.control.note_saved()
-        if run.finished:
-            return
-        now, place = divmod(run.progress.step, run.order.groups_per_epoch)
-        if now != epoch:
-            epoch, groups = now, run.order.epoch(now)
-        result = train_group(run, groups[place])
-        run.progress.step += 1
-        log_now = run.progress.step % run.params.log_every_steps == 0 or run.progress.step == run.total_steps
-        run.watch.step(result, groups[place], run.progress.note_step(result, log_now))
-
-
-def train_group(run: Run, rows: Rows) -> StepResult:
-    """One optimizer step: the loss is the mean over the group's examples, however they are shared out.
-
-    Gradients are averaged over the processes when they are synchronized, so each process scales its part up by their
-    number. They are synchronized once, with the last micro batch.
-
-    Raises:
-        InterruptedRun: A signal came before the step was taken; weights and optimizer are as they were.
-        DataError: The loss or the gradient is no number.
-    """
-    accelerator = run.accelerator
-    shares = share(rows, run.micro_batch_size, accelerator.num_processes, accelerator.process_index)
-    whole = run.loss.total_weight(run.train.split.labels[rows])
-    total = torch.zeros((), device=accelerator.device)
-    for index, own in enumerate(shares):
-        run.control.check_interruption()
-        _seed(run, index)
-        with _synchronizing(run, index == len(shares) - 1):
-            logits = run.model(**run.train.inputs(own)).logits[: len(own)]
-            loss = run.loss.per_example(logits, run.train.labels(own)).sum() / whole
-            accelerator.backward(loss * accelerator.num_processes)
-        total += loss.detach()
-    return _step(run, rows, float(accelerator.reduce(total, "sum")))
-
-
-def _step(run: Run, rows: Rows, loss: float) -> StepResult:
-    """Clips, steps, and empties the gradients."""
-    accelerator = run.accelerator
-    norm = accelerator.clip_grad_norm_(run.model.parameters(), run.params.max_grad_norm or math.inf)
-    norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm or 0.0)  # sharded, or none from DeepSpeed
-    if not math.isfinite(loss) or not (math.isfinite(norm) or accelerator.scaler is not None):
-        raise _no_number(run, rows, loss, norm)
-    result = StepResult(loss, float(run.optimizer.param_groups[0]["lr"]), norm if math.isfinite(norm) else 0.0)
-    run.optimizer.step()
-    if run.params.schedule not in BY_LOSS:
-        run.schedule.step()
-    run.optimizer.zero_grad()
+        if accelerator.num_processes > 1:
+            return train_with(size)
+        result: TrainingResult = find_executable_batch_size(train_once, starting_batch_size=size, reduce_batch_size_fn=halve)()
+    except RuntimeError as error:
+        if size == 0 or should_reduce_batch_size(error):
+            raise ParamsError(
+                f"Out of memory with train.micro_batch_size {max(size, 1)}.",
+                "Halve it (global_batch_size can stay), lower tokenize.max_length, or set train.gradient_checkpointing.",
+            ) from None
+        raise
     return result
 
 
-def _synchronizing(run: Run, last: bool) -> contextlib.AbstractContextManager[None]:
-    """Gradients stay in their process until the last micro batch of a group."""
-    if run.accelerator.distributed_type == DistributedType.DEEPSPEED:  # its engine steps when told that they are in step
-        run.accelerator.gradient_state._set_sync_gradients(last)
-        return contextlib.nullcontext()
-    context: contextlib.AbstractContextManager[None] = contextlib.nullcontext() if last else run.accelerator.no_sync(run.model)
-    return context
+def fit(state: TrainState) -> None:
+    """Train from ``state.progress`` to the end of the run.
+
+    Raises:
+        TrainingInterrupted: A signal arrived; the state is saved.
+        DataError: A loss or gradient is NaN or infinite.
+    """
+    try:
+        _train_epochs(state)
+    except TrainingInterrupted as interrupted:
+        state.checkpoints.save(state.progress)
+        raise TrainingInterrupted(interrupted.signal, state.progress.step, state.total_steps, state.checkpoints.current) from None
 
 
-def _seed(run: Run, micro_batch: int) -> None:
-    """Dropout is a function of (seed, step, micro batch, process), so that nothing interrupted can shift it."""
-    place = (run.order.seed, run.progress.step, micro_batch, run.accelerator.process_index)
-    torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0]))
+def _train_epochs(state: TrainState) -> None:
+    _evaluate_and_save(state)  # a checkpoint may have been saved just before an evaluation
+    while not state.is_finished():
+        epoch, position = divmod(state.progress.step, state.sampler.batches_per_epoch)
+        for batch in state.sampler.epoch(epoch)[position:]:
+            result = train_batch(state, batch)
+            state.progress.step += 1
+            _log_step(state, batch, result)
+            _evaluate_and_save(state)
+            if state.is_finished():
+                return
 
 
-def _no_number(run: Run, rows: Rows, loss: float, norm: float) -> DataError:
+def train_batch(state: TrainState, batch: Rows) -> StepResult:
+    """Take one optimizer step on the mean loss over a batch, however it is split into micro-batches and processes.
+
+    Gradients are averaged over the processes when they are synchronized, so each process multiplies its loss by their
+    number. They are synchronized once, after the last micro-batch.
+
+    Raises:
+        TrainingInterrupted: A signal arrived before the step; weights and optimizer are unchanged.
+        DataError: The loss or the gradient is NaN or infinite.
+    """
+    accelerator = state.accelerator
+    micro_batches = shard_batch(batch, state.micro_batch_size, accelerator.num_processes, accelerator.process_index)
+    total_weight = state.loss.total_weight(state.train_loader.split.labels[batch])
+    total_loss = torch.zeros((), device=accelerator.device)
+    for index, rows in enumerate(micro_batches):
+        state.coordinator.check_interruption()
+        _seed_dropout(state, index)
+        with gradient_synchronization(accelerator, state.model, last=index == len(micro_batches) - 1):
+            logits = state.model(**state.train_loader.inputs(rows)).logits[: len(rows)]
+            loss = state.loss.per_example(logits, state.train_loader.labels(rows)).sum() / total_weight
+            accelerator.backward(loss * accelerator.num_processes)
+        total_loss += loss.detach()
+    return _optimizer_step(state, batch, float(accelerator.reduce(total_loss, "sum")))
+
+
+def _seed_dropout(state: TrainState, micro_batch: int) -> None:
+    """Make dropout a function of (seed, step, micro-batch, process), so that a resumed run draws the same masks."""
+    entropy = (state.sampler.seed, state.progress.step, micro_batch, state.accelerator.process_index)
+    torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0]))
+
+
+def _optimizer_step(state: TrainState, batch: Rows, loss: float) -> StepResult:
+    """Clip the gradients, step optimizer and schedule, and reset the gradients."""
+    accelerator = state.accelerator
+    norm = accelerator.clip_grad_norm_(state.model.parameters(), state.params.max_grad_norm or math.inf)
+    norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm or 0.0)  # FSDP: a DTensor; DeepSpeed: None
+    if not math.isfinite(loss) or not (math.isfinite(norm) or accelerator.scaler is not None):  # the scaler skips such steps
+        raise _non_finite_error(state, batch, loss, norm)
+    result = StepResult(loss, float(state.optimizer.param_groups[0]["lr"]), norm if math.isfinite(norm) else 0.0)
+    state.optimizer.step()
+    if state.params.schedule not in STEPPED_BY_VALIDATION_LOSS:
+        state.schedule.step()
+    state.optimizer.zero_grad()
+    return result
+
+
+def _non_finite_error(state: TrainState, batch: Rows, loss: float, norm: float) -> DataError:
     return DataError(
-        f"Step {run.progress.step + 1} gave loss {loss:g} and gradient norm {norm:g}. Rows of its batch in "
-        f"data/tokenized/train.parquet: {', '.join(map(str, np.sort(rows).tolist()))}.",
-        "Lower train.learning_rate, lengthen the warmup, set train.max_grad_norm, or train with mixed_precision 'no' or bf16; "
-        "if those rows hold labels that are no numbers, mend the data.",
+        f"Step {state.progress.step + 1}: loss {loss:g}, gradient norm {norm:g}. Rows of its batch in "
+        f"data/tokenized/train.parquet: {', '.join(map(str, np.sort(batch).tolist()))}.",
+        "Lower train.learning_rate, lengthen the warmup, set train.max_grad_norm, or train with mixed_precision 'no' or bf16. "
+        "If labels of these rows are NaN or infinite, correct the data.",
     )
 
 
-def _evaluation_due(run: Run) -> bool:
-    step, every = run.progress.step, run.params.evaluate_every_steps or run.order.groups_per_epoch
-    return step > 0 and not run.progress.evaluated_here and (step % every == 0 or step == run.total_steps)
+def _log_step(state: TrainState, batch: Rows, result: StepResult) -> None:
+    step = state.progress.step
+    log_now = step % state.params.log_every_steps == 0 or step == state.total_steps
+    state.logger.log_step(result, batch, state.progress.record_step(result, log_now))
 
 
-def _checkpoint_due(run: Run) -> bool:
-    """After so many steps, epochs or minutes. The last is asked in every process at every step."""
-    params, step, timely = run.params, run.progress.step, run.control.time_to_save()
+def _evaluate_and_save(state: TrainState) -> None:
+    improved = evaluate(state) if _evaluation_due(state) else False
+    if (improved and state.params.keep == "best") or _checkpoint_due(state):
+        state.checkpoints.save(state.progress)
+        state.coordinator.restart_checkpoint_timer()
+
+
+def _evaluation_due(state: TrainState) -> bool:
+    step, interval = state.progress.step, state.params.evaluate_every_steps or state.sampler.batches_per_epoch
+    return step > 0 and not state.progress.is_evaluated and (step % interval == 0 or step == state.total_steps)
+
+
+def evaluate(state: TrainState) -> bool:
+    """Compute loss and metric of the validation split; return True if the weights are the best so far.
+
+    Raises:
+        TrainingInterrupted: A signal arrived.
+        DataError: The loss is NaN or infinite.
+    """
+    params, progress = state.params, state.progress
+    logits = predict(state.accelerator, state.model, state.validation_loader, params.evaluation_batch_size, state.coordinator)
+    split = state.validation_loader.split
+    metrics = metrics_of(logits, split.labels, split.label_schema)
+    if not math.isfinite(metrics["loss"]):
+        raise DataError(f"Step {progress.step}: the loss on the validation split is {metrics['loss']}.", "Lower train.learning_rate.")
+    stopping = params.early_stopping
+    min_gain = stopping.min_gain if stopping else 0.0
+    improved = progress.record_evaluation(metrics["loss"], metrics[params.metric], params.metric, min_gain)
+    progress.stopped_early = stopping is not None and progress.evaluations_without_improvement >= stopping.patience
+    if params.schedule in STEPPED_BY_VALIDATION_LOSS:
+        state.schedule.step(metrics["loss"])
+    state.logger.log_evaluation(progress.evaluated[-1], improved)
+    return improved
+
+
+def _checkpoint_due(state: TrainState) -> bool:
+    """Return True after the configured number of steps, epochs or minutes."""
+    time_elapsed = state.coordinator.checkpoint_time_elapsed()  # first: every process must ask equally often
+    params, step = state.params, state.progress.step
     if step == 0:
         return False
-    spans = [params.checkpoint_every_steps, (params.checkpoint_every_epochs or 0) * run.order.groups_per_epoch]
-    return timely or any(span and step % span == 0 for span in spans)
-
-
-def evaluate(run: Run) -> bool:
-    """Scores the validation split. Returns whether the weights are the best so far."""
-    params, progress = run.params, run.progress
-    logits = predict(run.accelerator, run.model, run.validation, params.evaluation_batch_size, run.control)
-    split = run.validation.split
-    scores = metrics_of(logits, split.labels, split.label_schema)
-    if not math.isfinite(scores["loss"]):
-        raise DataError(f"After step {progress.step} the loss on the validation split is {scores['loss']}.", "Lower train.learning_rate.")
-    stopping = params.early_stopping
-    improved = progress.note_evaluation(scores["loss"], scores[params.metric], params.metric, stopping.min_gain if stopping else 0.0)
-    progress.stopped_early = stopping is not None and progress.stale >= stopping.patience
-    if params.schedule in BY_LOSS:
-        run.schedule.step(scores["loss"])
-    run.watch.evaluation(progress.evaluated[-1], improved)
-    return improved
+    intervals = [params.checkpoint_every_steps, (params.checkpoint_every_epochs or 0) * state.sampler.batches_per_epoch]
+    return time_elapsed or any(interval and step % interval == 0 for interval in intervals)

@@ -1,42 +1,40 @@
-"""The model to train: from a checkpoint, or new from a configuration."""
+"""The model to train: built from a checkpoint or a configuration, partly frozen or with LoRA adapters."""
 
 import difflib
 from typing import Any
 
+from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from tuneline.architectures import architecture_of
 from tuneline.errors import ParamsError
 from tuneline.files.schemas import LabelSchema
-from tuneline.params import ModelParams
+from tuneline.params import ModelParams, TrainParams
+from tuneline.params.train import LoraParams
 
 
 def build_model(params: ModelParams, labels: LabelSchema, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """Builds the classifier in float32. New weights are drawn from torch's generator: seed it first.
+    """Build the classifier in float32. New weights are drawn from torch's global generator: seed it first.
 
     Args:
         params: Section ``model``.
-        labels: What the outputs mean; their names go into the configuration.
-        tokenizer: Gives the vocabulary's size and the padding id to a new model.
+        labels: Label schema; its names are written into the configuration.
+        tokenizer: Source of the vocabulary size and padding id of a new model.
 
     Raises:
-        ParamsError: The configuration has an unknown key, or the checkpoint cannot be had or does not fit.
+        ParamsError: The configuration has an unknown key, or the checkpoint cannot be loaded or does not fit the model.
     """
     if params.checkpoint is not None:
         return _from_checkpoint(params.checkpoint, params, labels)
     config = new_config(params.config, tokenizer)
     config.update(label_config(labels))
-    return new_model(config)
-
-
-def new_model(config: PretrainedConfig) -> PreTrainedModel:
-    """Builds a classifier of a configuration, with new weights."""
     auto: Any = AutoModelForSequenceClassification
     model: PreTrainedModel = auto.from_config(config)
     return model
 
 
 def label_config(labels: LabelSchema) -> dict[str, Any]:
-    """The keys of a configuration that say what the outputs mean."""
+    """Return the configuration keys that describe the outputs: label names and problem type."""
     names = labels.names or ("score",)
     return {
         "id2label": dict(enumerate(names)),
@@ -46,31 +44,33 @@ def label_config(labels: LabelSchema) -> dict[str, Any]:
 
 
 def new_config(values: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
-    """Configuration of a new model: the parameters', with vocabulary and padding from the tokenizer.
+    """Return the configuration of a new model: ``model.config``, with vocabulary size and padding id of the tokenizer.
 
     Raises:
-        ParamsError: Unknown ``model_type``, or a key its configuration does not have.
+        ParamsError: ``model_type`` is unknown, or its configuration does not have one of the keys.
     """
     options = {key: value for key, value in values.items() if key != "model_type"}
     try:
-        known = AutoConfig.for_model(values["model_type"])
+        default = AutoConfig.for_model(values["model_type"])
     except ValueError:
-        raise ParamsError(f"model.config.model_type: transformers has no {values['model_type']!r}.", "For example 'bert'.") from None
-    check_keys(options, known)
+        message = f"model.config.model_type: transformers does not have a model type {values['model_type']!r}."
+        raise ParamsError(message, "Set it to 'bert', for example.") from None
+    check_keys(options, default)
     return AutoConfig.for_model(values["model_type"], **{"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **options})
 
 
-def check_keys(options: dict[str, Any], known: PretrainedConfig) -> None:
-    """Transformers takes any key without a word, so that a typo would change nothing.
+def check_keys(options: dict[str, Any], config: PretrainedConfig) -> None:
+    """Refuse unknown configuration keys: transformers accepts any key, so a typo would have no effect.
 
     Raises:
-        ParamsError: A key that the configuration does not have.
+        ParamsError: The configuration does not have one of the keys.
     """
-    names = {*known.to_dict(), *known.attribute_map}
+    names = {*config.to_dict(), *config.attribute_map}
     for key in options:
         if key not in names:
             close = difflib.get_close_matches(key, list(names), n=1)
-            raise ParamsError(f"model.config.{key}: a {known.model_type} has no such key{f'; did you mean {close[0]}?' if close else '.'}")
+            suggestion = f" Did you mean {close[0]}?" if close else ""
+            raise ParamsError(f"model.config.{key}: the configuration of {config.model_type} does not have this key.{suggestion}")
 
 
 def _from_checkpoint(name: str, params: ModelParams, labels: LabelSchema) -> PreTrainedModel:
@@ -86,7 +86,7 @@ def _from_checkpoint(name: str, params: ModelParams, labels: LabelSchema) -> Pre
             dtype="float32",
             use_safetensors=True,
             trust_remote_code=False,
-            ignore_mismatched_sizes=True,  # a head for other classes is drawn anew; anything else is refused below
+            ignore_mismatched_sizes=True,  # a head for other classes is initialized anew; _check_loaded refuses anything else
             output_loading_info=True,
         )
     except (OSError, ValueError) as error:
@@ -96,12 +96,100 @@ def _from_checkpoint(name: str, params: ModelParams, labels: LabelSchema) -> Pre
 
 
 def _check_loaded(model: PreTrainedModel, info: dict[str, Any], name: str) -> None:
-    """Only the head may be new. A body that was not in the checkpoint would be trained from noise without a word."""
-    fresh = {*info["missing_keys"], *(key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"])}
-    body = sorted(key for key in fresh if key.startswith(f"{model.base_model_prefix}.") and ".pooler." not in key)
+    """Refuse a checkpoint that lacks weights of the body: they would be trained from random values without a warning."""
+    new = {*info["missing_keys"], *(key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"])}
+    body = sorted(key for key in new if key.startswith(f"{model.base_model_prefix}.") and ".pooler." not in key)
     if body:
         raise ParamsError(
-            f"model.checkpoint: {name!r} does not hold {len(body)} weights of the model, or in another shape: {body[0]} ...",
-            "Let model.config override nothing that changes shapes.",
+            f"model.checkpoint: {name!r} lacks {len(body)} weights of the model, or has them in another shape: {body[0]} ...",
+            "Remove keys from model.config that change shapes.",
         )
-    print(f"train: {name} loaded; new weights: {', '.join(sorted(fresh)) or 'none'}")
+    print(f"train: loaded {name}; new weights: {', '.join(sorted(new)) or 'none'}")
+
+
+def adapt(model: PreTrainedModel, params: TrainParams) -> nn.Module:
+    """Enable gradient checkpointing, freeze modules or add LoRA adapters, as the parameters say.
+
+    Raises:
+        ParamsError: ``train.freeze`` names an unknown module or freezes everything, or LoRA finds no layer to adapt.
+    """
+    if params.gradient_checkpointing:
+        enable: Any = model.gradient_checkpointing_enable
+        enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if params.lora is not None:
+        return _add_adapters(model, params.lora)
+    freeze(model, params.freeze)
+    return model
+
+
+def freeze(model: PreTrainedModel, names: list[str]) -> None:
+    """Freeze modules and everything inside them.
+
+    Args:
+        model: Model, changed in place.
+        names: Dotted names, with or without the model's own prefix: ``embeddings``, ``encoder.layer.0``.
+
+    Raises:
+        ParamsError: A name is unknown, or no trainable parameter is left.
+    """
+    for name in names:
+        modules = dict(model.named_modules())
+        module = modules.get(name) or modules.get(f"{model.base_model_prefix}.{name}")
+        if not name or module is None:
+            available = ", ".join(child for child, _ in model.base_model.named_children())
+            raise ParamsError(f"train.freeze: the model has no module {name!r}.", f"Choose from {available}, or modules inside them.")
+        module.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ParamsError("train.freeze: all parameters are frozen.", "Remove the classification head from train.freeze.")
+
+
+def _add_adapters(model: PreTrainedModel, params: LoraParams) -> nn.Module:
+    """Return the model with LoRA adapters (Hu et al. 2021); everything else but the head is frozen."""
+    from peft import LoraConfig, TaskType, get_peft_model
+
+    config = LoraConfig(
+        task_type=TaskType.SEQ_CLS,
+        r=params.rank,
+        lora_alpha=params.alpha,
+        lora_dropout=params.dropout,
+        target_modules=params.target_modules,
+    )
+    try:
+        adapted: nn.Module = get_peft_model(model, config)
+    except ValueError as error:
+        linear = sorted({name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, nn.Linear)})
+        raise ParamsError(f"train.lora.target_modules: {error}", f"Linear layers of this model: {', '.join(linear)}") from None
+    return adapted
+
+
+def merge_adapters(adapted: Any) -> PreTrainedModel:
+    """Return the plain model, with the LoRA adapters added to the weights that they adapt."""
+    plain: PreTrainedModel = adapted.merge_and_unload()
+    return plain
+
+
+def compute_first_token_only(model: PreTrainedModel) -> bool:
+    """Restrict the last layer to the first token, if the model type's classifier reads only that one.
+
+    After the last attention, no information passes between tokens. So the attention output (a twelfth of a layer's
+    arithmetic) and the feed-forward part (two thirds) are needed for the first token only. Logits and gradients are those
+    of the full layer; dropout draws fewer masks, so runs with and without this differ like runs with two seeds. A forward
+    hook does it, which changes neither the names of the weights nor the saved files.
+
+    Args:
+        model: Model, changed in place.
+
+    Returns:
+        True if the last layer was restricted. It is not if all layers share their weights (ALBERT), or if the model has a
+        single layer, after which DeBERTa has a convolution.
+    """
+    name = architecture_of(model.config.to_dict()).after_attention
+    layers = max((module for module in model.base_model.modules() if isinstance(module, nn.ModuleList)), key=len, default=nn.ModuleList())
+    if name is None or len(layers) < 2:
+        return False
+    layers[-1].get_submodule(name).register_forward_pre_hook(_keep_first_token)
+    return True
+
+
+def _keep_first_token(_: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
+    return tuple(tensor[:, :1] for tensor in inputs)

@@ -1,4 +1,4 @@
-"""How far a run has come, and all that it must remember to go on: plain numbers, kept in every checkpoint as JSON."""
+"""Progress of a run: step, curves and best evaluation. Saved as JSON in every checkpoint."""
 
 import json
 import math
@@ -6,17 +6,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
-LOWER_IS_BETTER = ("loss", "mse")
+from tuneline.metrics import METRIC_TABLE
+
+_JSON_KEYS = {"evaluations_without_improvement": "stale"}
+"""Attributes whose key in ``progress.json`` differs, because the format of checkpoints stays stable."""
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one optimizer step gave.
+    """Result of one optimizer step.
 
     Attributes:
-        loss: Mean over the group's examples.
-        learning_rate: With which the step was taken.
-        gradient_norm: Before clipping; 0 where fp16 overflowed and the step was skipped.
+        loss: Mean loss over the examples of the batch.
+        learning_rate: Learning rate of the step.
+        gradient_norm: Norm before clipping; 0 if fp16 gradients overflowed and the optimizer skipped the step.
     """
 
     loss: float
@@ -26,7 +29,7 @@ class StepResult:
 
 @dataclass(frozen=True)
 class LoggedStep:
-    """A row of the training curve: ``loss`` is the mean since the row before, the rest is of this step."""
+    """Row of the training curve: ``loss`` is the mean since the previous row, the other values are those of this step."""
 
     step: int
     loss: float
@@ -36,7 +39,7 @@ class LoggedStep:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A row of the validation curve."""
+    """Row of the validation curve."""
 
     step: int
     loss: float
@@ -45,18 +48,18 @@ class Evaluation:
 
 @dataclass
 class Progress:
-    """The state of a run that is neither weights nor optimizer.
+    """State of a run besides weights, optimizer and schedule.
 
-    Epoch and place in the epoch follow from ``step``, because the order of examples is a function of (seed, epoch).
+    Epoch and position in the epoch follow from ``step``, because the order of examples is a function of (seed, epoch).
 
     Attributes:
-        step: Groups seen, which is optimizer steps done (one that fp16 skipped counts too).
+        step: Batches trained, which is optimizer steps done (a step that fp16 skipped counts too).
         losses: Losses of the steps since the last row of the training curve.
-        logged: The training curve.
-        evaluated: The validation curve.
+        logged: Training curve.
+        evaluated: Validation curve.
         best_step: Step of the best evaluation; 0 before the first.
-        stale: Evaluations since the last gain, for early stopping.
-        stopped_early: Whether early stopping ended the run.
+        evaluations_without_improvement: Evaluations since the last gain, for early stopping.
+        stopped_early: True if early stopping ended the run.
     """
 
     step: int = 0
@@ -64,23 +67,35 @@ class Progress:
     logged: list[LoggedStep] = field(default_factory=list)
     evaluated: list[Evaluation] = field(default_factory=list)
     best_step: int = 0
-    stale: int = 0
+    evaluations_without_improvement: int = 0
     stopped_early: bool = False
 
     def write(self, path: Path) -> None:
-        """Writes all of it. Numbers come back exactly: JSON keeps the shortest decimal that gives the same float."""
-        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        """Write the progress. Floats are read back exactly: JSON holds the shortest decimal of the same float."""
+        values = {_JSON_KEYS.get(name, name): value for name, value in asdict(self).items()}
+        path.write_text(json.dumps(values), encoding="utf-8")
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads what ``write`` wrote."""
+        """Read a file written by ``write``."""
         values = json.loads(path.read_text(encoding="utf-8"))
+        values |= {name: values.pop(key) for name, key in _JSON_KEYS.items()}
         values["logged"] = [LoggedStep(**row) for row in values["logged"]]
         values["evaluated"] = [Evaluation(**row) for row in values["evaluated"]]
         return cls(**values)
 
-    def note_step(self, result: StepResult, log_now: bool) -> LoggedStep | None:
-        """Counts a step. With ``log_now`` a row is added to the training curve, and returned."""
+    @property
+    def best(self) -> Evaluation | None:
+        """Best evaluation so far."""
+        return next((row for row in self.evaluated if row.step == self.best_step), None)
+
+    @property
+    def is_evaluated(self) -> bool:
+        """True if the weights of the current step were evaluated."""
+        return bool(self.evaluated) and self.evaluated[-1].step == self.step
+
+    def record_step(self, result: StepResult, log_now: bool) -> LoggedStep | None:
+        """Record a step. With ``log_now``, add a row to the training curve and return it."""
         self.losses.append(result.loss)
         if not log_now:
             return None
@@ -89,31 +104,21 @@ class Progress:
         self.logged.append(LoggedStep(self.step, mean, result.learning_rate, result.gradient_norm))
         return self.logged[-1]
 
-    @property
-    def best(self) -> Evaluation | None:
-        """The best evaluation so far."""
-        return next((row for row in self.evaluated if row.step == self.best_step), None)
+    def record_evaluation(self, loss: float, metric: float, metric_name: str, min_gain: float = 0.0) -> bool:
+        """Record an evaluation of the current weights; return True if it is the best so far.
 
-    @property
-    def evaluated_here(self) -> bool:
-        """Whether the weights as they are were evaluated."""
-        return bool(self.evaluated) and self.evaluated[-1].step == self.step
-
-    def note_evaluation(self, loss: float, metric: float, name: str, min_gain: float = 0.0) -> bool:
-        """Notes an evaluation of the weights as they are, and whether it is the best so far.
-
-        Any gain makes it the best. What early stopping waits for is a gain of more than ``min_gain``.
+        Any gain makes an evaluation the best. Early stopping counts only a gain of more than ``min_gain``.
 
         Args:
-            loss: On the validation split.
-            metric: On the validation split.
-            name: The metric's name, which says whether more or less of it is better.
-            min_gain: See ``train.early_stopping``.
+            loss: Validation loss.
+            metric: Validation metric.
+            metric_name: Name of the metric, which determines whether higher or lower is better.
+            min_gain: ``train.early_stopping.min_gain``.
         """
-        sign = -1 if name in LOWER_IS_BETTER else 1
+        sign = 1 if METRIC_TABLE[metric_name].greater_is_better else -1
         gain = math.inf if self.best is None else sign * (metric - self.best.metric)
         self.evaluated.append(Evaluation(self.step, loss, metric))
-        self.stale = 0 if gain > min_gain else self.stale + 1
+        self.evaluations_without_improvement = 0 if gain > min_gain else self.evaluations_without_improvement + 1
         if gain > 0:
             self.best_step = self.step
         return gain > 0

@@ -1,4 +1,4 @@
-"""What the stage hands on: the model with its tokenizer, the curves, the metrics. Nothing in them depends on the machine."""
+"""The stage's outs: the model with its tokenizer, the curves, the metrics. They contain nothing about the machine."""
 
 import json
 import shutil
@@ -11,25 +11,26 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from stages.train.loop import Run
 from stages.train.progress import Progress
+from stages.train.state import TrainState
 from tuneline.files import replace_directory
 
 MACHINE_KEYS = ("name_or_path", "_name_or_path", "_commit_hash", "tokenizer_file", "local_files_only")
+"""Keys of ``tokenizer_config.json`` that contain paths of the machine or depend on its cache."""
 
 
 def publish_model(model: PreTrainedModel, weights: dict[str, Tensor], tokenizer: Path, target: Path) -> None:
-    """Writes a folder in Hugging Face format: safetensors, label names, tokenizer.
+    """Write a folder in Hugging Face format: safetensors, label names, tokenizer.
 
     Args:
-        model: The model as it was built, for its configuration.
-        weights: What it learned.
-        tokenizer: Folder of the tokenizer, copied as it is but for what it says of the machine it was made on.
-        target: ``models/classifier``.
+        model: Plain model; its configuration is saved.
+        weights: Trained weights by name.
+        tokenizer: Tokenizer folder, copied except for ``MACHINE_KEYS``.
+        target: Folder to replace, ``models/classifier``.
     """
-    model.config._name_or_path = ""
-    silence: Any = logging.disable_progress_bar
-    silence()
+    model.config._name_or_path = ""  # transformers 5.23 would save the path of the base model, and has no public setter
+    disable_progress_bar: Any = logging.disable_progress_bar
+    disable_progress_bar()
     with replace_directory(target) as partial:
         model.save_pretrained(partial, state_dict=weights)
         for path in sorted(tokenizer.iterdir()):
@@ -37,7 +38,7 @@ def publish_model(model: PreTrainedModel, weights: dict[str, Tensor], tokenizer:
 
 
 def copy_tokenizer_file(path: Path, target: Path) -> None:
-    """Copies one file; from the tokenizer's configuration, keys that name a place on this machine are left out."""
+    """Copy one file; drop ``MACHINE_KEYS`` from the tokenizer's configuration."""
     if path.name != "tokenizer_config.json":
         shutil.copyfile(path, target)
         return
@@ -47,7 +48,7 @@ def copy_tokenizer_file(path: Path, target: Path) -> None:
 
 
 def publish_curves(progress: Progress, metric: str, target: Path) -> None:
-    """Writes the training and the validation curve as TSV, for ``dvc plots``."""
+    """Write the training and the validation curve as TSV files, for ``dvc plots``."""
     with replace_directory(target) as partial:
         training = [(row.step, row.loss, row.learning_rate, row.gradient_norm) for row in progress.logged]
         _write_curve(partial / "loss.tsv", ("step", "loss", "learning_rate", "gradient_norm"), training)
@@ -60,8 +61,8 @@ def _write_curve(path: Path, header: Sequence[str], rows: Iterable[Sequence[floa
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def metrics_of_run(progress: Progress, metric: str) -> dict[str, float]:
-    """What ``metrics/train.json`` says: losses and metric are those of the validation split, unless they say otherwise."""
+def training_metrics(progress: Progress, metric: str) -> dict[str, float]:
+    """Return the contents of ``metrics/train.json``; losses and metrics are of the validation split unless named training."""
     last, best = progress.evaluated[-1], progress.best or progress.evaluated[-1]
     return {
         "steps": progress.step,
@@ -74,17 +75,17 @@ def metrics_of_run(progress: Progress, metric: str) -> dict[str, float]:
     }
 
 
-def figures_of(run: Run) -> dict[str, float]:
-    """What the run cost since its process began: speed, padding, memory."""
-    seconds, seen = run.watch.seconds, run.watch.throughput
-    figures = {
+def resource_usage(state: TrainState) -> dict[str, float]:
+    """Return speed, padding and memory since the process started, for ``reports/timing/train.json``."""
+    seconds, throughput = state.logger.seconds, state.logger.throughput
+    usage = {
         "training_seconds": round(seconds, 2),
-        "samples_per_second": round(seen.samples / seconds, 2),
-        "tokens_per_second": round(seen.tokens / seconds, 1),
-        "padding_share": round(seen.padding, 4),
-        "micro_batch_size": run.micro_batch_size,
-        "processes": run.accelerator.num_processes,
+        "samples_per_second": round(throughput.samples / seconds, 2),
+        "tokens_per_second": round(throughput.tokens / seconds, 1),
+        "padding_share": round(throughput.padding, 4),
+        "micro_batch_size": state.micro_batch_size,
+        "processes": state.accelerator.num_processes,
     }
-    if run.accelerator.device.type == "cuda":
-        figures["peak_device_memory_mb"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
-    return figures
+    if state.accelerator.device.type == "cuda":
+        usage["peak_device_memory_mb"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
+    return usage

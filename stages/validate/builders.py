@@ -15,7 +15,6 @@ from great_expectations.expectations.core.expect_table_row_count_to_be_between i
 from great_expectations.expectations.core.expect_table_row_count_to_equal import ExpectTableRowCountToEqual
 from great_expectations.expectations.expectation import Expectation
 
-from stages.validate.distributions import Distribution
 from stages.validate.expectations import (
     ExpectColumnKsDistanceToBeAtMost,
     ExpectColumnLargestShareToBeAtMost,
@@ -23,6 +22,7 @@ from stages.validate.expectations import (
     ExpectColumnStabilityIndexToBeAtMost,
 )
 from stages.validate.tokenizer import Vocabulary
+from tuneline.drift import Distribution
 from tuneline.files.schemas import LABELS, UNLABELLED, LabelSchema
 from tuneline.params.validate import AtLeast, AtMost, Drift, RowCount, Rule
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from stages.validate.near_duplicates import find_near_duplicates, sample_rows
 from stages.validate.raw import RawSplit
 from stages.validate.rows import Rows
-from stages.validate.text import Keys
 from tuneline.files.schemas import LabelSchema
 from tuneline.params import ValidateParams
 from tuneline.paths import split_file
+from tuneline.text import Keys
 
 NONE = -1
 """Marks a row that repeats no other."""

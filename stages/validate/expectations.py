@@ -12,8 +12,7 @@ from great_expectations.expectations.expectation import ColumnAggregateExpectati
 from great_expectations.expectations.metrics.column_aggregate_metric_provider import ColumnAggregateMetricProvider, column_aggregate_value
 from great_expectations.expectations.metrics.metric_provider import metric_value
 
-from stages.validate import distributions
-from stages.validate.distributions import Counts, bin_counts
+from tuneline.drift import Counts, bin_counts, ks_distance, ks_p_value, merge_bins, stability_index, stability_p_value
 
 
 class ColumnBinCounts(ColumnAggregateMetricProvider):
@@ -133,9 +132,9 @@ class ExpectColumnStabilityIndexToBeAtMost(DriftExpectation):
 
     def distance(self, counts: Counts, reference: Counts) -> tuple[float, float]:
         """Return the population stability index over merged bins."""
-        merged = distributions.merge_bins(counts, reference)
-        index = distributions.stability_index(*merged)
-        return index, distributions.stability_p_value(index, *merged)
+        merged = merge_bins(counts, reference)
+        index = stability_index(*merged)
+        return index, stability_p_value(index, *merged)
 
 
 class ExpectColumnKsDistanceToBeAtMost(DriftExpectation):
@@ -143,5 +142,5 @@ class ExpectColumnKsDistanceToBeAtMost(DriftExpectation):
 
     def distance(self, counts: Counts, reference: Counts) -> tuple[float, float]:
         """Return the Kolmogorov-Smirnov distance."""
-        distance = distributions.ks_distance(counts, reference)
-        return distance, distributions.ks_p_value(distance, counts, reference)
+        distance = ks_distance(counts, reference)
+        return distance, ks_p_value(distance, counts, reference)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from stages.validate.ragged import RaggedArray
 from stages.validate.rows import Rows, read_batches, take_rows
-from stages.validate.text import Keys, mixed, normalized, text_keys, words
+from tuneline.text import Keys, mixed, normalized, text_keys, words
 
 SLACK = 0.2
 """A candidate is dropped if its estimated similarity is further than this below the threshold. Three standard errors of an estimate

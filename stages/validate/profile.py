@@ -8,14 +8,19 @@ from typing import Any, Self
 
 import numpy as np
 
-from stages.validate.distributions import Distribution
 from stages.validate.raw import RawSplit
-from stages.validate.text import Keys
+from tuneline.drift import Distribution
 from tuneline.errors import DataError
 from tuneline.files.schemas import LabelSchema
+from tuneline.text import Keys
 
 WORDS = 500
 VERSION = 1
+
+FENCE = 3.0
+"""Interquartile ranges beyond the quartiles from which a length is an outlier: Tukey's "far out", on logarithms of lengths."""
+MIN_RANGE = np.log(1.5)
+"""Lower bound of the interquartile range, so that a split of almost equal lengths does not have outliers everywhere."""
 
 
 @dataclass(frozen=True)
@@ -146,3 +151,15 @@ def _distribution_from_json(values: Mapping[str, Any]) -> Distribution:
     if len(counts) != len(edges) + 1:
         raise ValueError(f"a distribution with {len(edges)} edges has {len(counts)} counts instead of {len(edges) + 1}")
     return Distribution(edges, counts)
+
+
+def length_limits(characters: Distribution) -> tuple[float, float] | None:
+    """Return the shortest and the longest length in characters that is not an outlier; ``None`` for a distribution of no rows."""
+    counts = np.array(characters.counts)
+    if not characters.edges:
+        return None
+    cumulative = np.cumsum(counts)[:-1] / counts.sum()
+    edges = np.log1p(np.array(characters.edges))
+    lower, upper = (edges[min(np.searchsorted(cumulative, level), len(edges) - 1)] for level in (0.25, 0.75))
+    reach = FENCE * max(upper - lower, MIN_RANGE)
+    return float(max(np.expm1(lower - reach), 0.0)), float(np.expm1(upper + reach))

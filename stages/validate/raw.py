@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from stages.validate.rows import read_batches
-from stages.validate.text import (
+from tuneline.files.schemas import LABELS, UNLABELLED
+from tuneline.text import (
     BROKEN_ENCODING,
     CONTROL_CHARACTERS,
     Keys,
@@ -23,7 +24,6 @@ from stages.validate.text import (
     unordered_row_keys,
     words,
 )
-from tuneline.files.schemas import LABELS, UNLABELLED
 
 
 @dataclass(frozen=True)

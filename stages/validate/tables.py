@@ -14,16 +14,15 @@ from great_expectations.expectations.expectation import Expectation
 from stages.validate.builders import Facts, RawFacts, Reference, TokenizedFacts
 from stages.validate.checks import TableKind, expectations
 from stages.validate.copies import copy_columns
-from stages.validate.distributions import length_limits
-from stages.validate.profile import Profile, SplitProfile
+from stages.validate.profile import Profile, SplitProfile, length_limits
 from stages.validate.raw import RawSplit, read_raw
-from stages.validate.text import VocabularyCounts
 from stages.validate.tokenized import tokenized_columns
 from stages.validate.tokenizer import Vocabulary, decoding_matches
 from tuneline.errors import DataError
 from tuneline.files.schemas import LabelSchema, raw_schema, read_labels, tokenized_schema
 from tuneline.params import Params
 from tuneline.paths import SPLITS, TOKENIZER, split_file
+from tuneline.text import VocabularyCounts
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tests.tuneline.made import Made
+from tests.tuneline.finished_project import FinishedProject
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/compare.yml"
 
@@ -31,17 +31,17 @@ def step(job, name) -> dict:
 def proposed(tmp_path_factory, homes):
     """Two commits, as a pull request has them: `base`, and one with another learning rate."""
     root = tmp_path_factory.mktemp("proposed")
-    made = Made(root)
+    project = FinishedProject(root)
     subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=root, check=True)
-    made.line()
+    project.run_pipeline()
     (root / "dvc.yaml").write_text("metrics: [metrics/evaluate.json]\nparams: [params.yaml]\n")
     (root / "params.yaml").write_text("train: {learning_rate: 0.0005}\n")
-    made.commit("Base")
-    made.git("branch", "base")
-    made.line(skill=6.0, seed=2)
+    project.commit("Base")
+    project.git("branch", "base")
+    project.run_pipeline(skill=6.0, seed=2)
     (root / "params.yaml").write_text("train: {learning_rate: 0.001}\n")
-    made.commit("Learn faster")
-    return made
+    project.commit("Learn faster")
+    return project
 
 
 def test_the_compare_step_writes_both_tables_and_the_page(job, proposed):

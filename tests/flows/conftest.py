@@ -1,4 +1,4 @@
-"""A repository with the line in miniature: git, DVC, a task that is stronger and one that is weaker."""
+"""A repository with a small pipeline: git, DVC, a task that is stronger and one that is weaker."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from prefect.client.schemas.objects import FlowRun
 
 from flows.promotion.reference import PROFILE
 from flows.promotion.registry import Registry
-from flows.runs.line import Line, compose
+from flows.runs.pipeline import Pipeline, compose
 from flows.runs.processes import Programs
 from flows.runs.repository import Repository, dvc_config
 from flows.train import train
@@ -53,11 +53,11 @@ def toy_template(tmp_path_factory, homes, bytecode) -> Path:
     sh("git", "config", "user.email", "tests@localhost", cwd=root)
     sh("git", "config", "user.name", "Tests", cwd=root)
     sh("git", "add", "--all", cwd=root)
-    sh("git", "commit", "--quiet", "--message=The line in miniature", cwd=root)
+    sh("git", "commit", "--quiet", "--message=A small pipeline", cwd=root)
     with Programs(root, "toy") as programs:
         for overrides in ([], ["task=strong"], ["task=weak"]):
             compose(root, dvc_config(root), overrides)
-            programs.run(["dvc", "repro", "--quiet"], "The line in miniature", lambda _line: None)
+            programs.run(["dvc", "repro", "--quiet"], "A small pipeline", lambda _line: None)
     sh("git", "checkout", "--quiet", ".", cwd=root)
     sh("git", "clean", "--quiet", "-fdx", "--exclude=.dvc", cwd=root)
     return root
@@ -65,7 +65,7 @@ def toy_template(tmp_path_factory, homes, bytecode) -> Path:
 
 @pytest.fixture
 def toy(toy_template, tmp_path, monkeypatch) -> Repository:
-    """A fresh repository of the miniature line; the flows find it through the environment."""
+    """A fresh repository of the small pipeline; the flows find it through the environment."""
     root = tmp_path / "repo"
     shutil.copytree(toy_template, root, symlinks=True)
     monkeypatch.setenv("TUNELINE_REPOSITORY", str(root))
@@ -92,21 +92,21 @@ def run(served, toy) -> Callable[..., FlowRun]:
 
 @pytest.fixture
 def registry(toy) -> Registry:
-    """Of the model that the miniature line makes."""
+    """Of the model that the small pipeline makes."""
     return Registry(toy, "onnx")
 
 
 @pytest.fixture
-def line(toy) -> Iterator[Line]:
-    """The miniature line in the repository itself."""
+def pipeline(toy) -> Iterator[Pipeline]:
+    """The small pipeline in the repository itself."""
     with Programs(toy.root, "test-line") as programs:
-        yield Line(programs, lambda _line: None)
+        yield Pipeline(programs, lambda _line: None)
 
 
 @pytest.fixture
-def promoted(toy, registry, line) -> dict:
-    """The line as it stands is in production; returns the profile of its data."""
-    line.dvc("repro", "--quiet", what="The line")
+def promoted(toy, registry, pipeline) -> dict:
+    """Put the pipeline's present result into production and return the profile of its data."""
+    pipeline.dvc("repro", "--quiet", what="The pipeline")
     sh("git", "add", "--all", cwd=toy.root)
     sh("git", "commit", "--quiet", "--message=A run", cwd=toy.root)
     registry.assign(registry.register(toy.resolve("HEAD"), "It is good."), "production", "It is good.")
@@ -129,5 +129,5 @@ def put(toy) -> Callable[..., None]:
 
 
 def tickets(rows: int, greeting: str = "please help") -> list[str]:
-    """Texts like those that the miniature line trains on, unless they greet otherwise."""
+    """Texts like those that the small pipeline trains on, unless they greet otherwise."""
     return [f"{greeting} w{row * 7 % 400}" for row in range(rows)]

@@ -26,7 +26,7 @@ from prefect.events.filters import EventFilter, EventNameFilter
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelling
 
-from flows.runs.processes import MARK
+from flows.runs.processes import RUN_VARIABLE
 from flows.server import serve
 from flows.server.deploy import POOL
 
@@ -113,7 +113,7 @@ def processes_of(run: FlowRun) -> list[str]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.environ().get(MARK, "").startswith(run.name) and process.status() != psutil.STATUS_ZOMBIE:
+            if process.environ().get(RUN_VARIABLE, "").startswith(run.name) and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(" ".join(process.cmdline()))
     return found
 

@@ -1,4 +1,4 @@
-"""Flow ``score`` against a real Prefect server, with a model of the line in miniature. test_deployments.py has a worker run it."""
+"""Flow ``score`` against a real Prefect server, with a model of the small pipeline. test_deployments.py has a worker run it."""
 
 import json
 import time
@@ -19,14 +19,14 @@ def scored(toy) -> list[str]:
     return sorted(path.name for path in (toy.root / "data" / "scored").iterdir())
 
 
-def test_without_a_model_in_production_files_wait(served, toy, put):
+def test_files_wait_without_a_model_in_production(served, toy, put):
     put("new.csv", tickets(3))
     state = score(return_state=True)
     assert (state.name, state.message) == ("NoModel", "No model is in production yet; 1 files wait.")
     assert not (toy.root / "data" / "scored").exists()
 
 
-def test_new_files_are_scored_once_and_bad_ones_refused_with_the_reason(served, toy, registry, promoted, put):
+def test_new_files_are_scored_once_and_bad_files_refused_with_the_reason(served, toy, registry, promoted, put):
     put("good.csv", tickets(300))
     put("no-text.csv", tickets(3), column="body")
     state = score(return_state=True)
@@ -52,13 +52,13 @@ def test_new_files_are_scored_once_and_bad_ones_refused_with_the_reason(served, 
     assert scored(toy) == ["good.csv.parquet", "no-text.csv.parquet"], "the mended file is scored, and its refusal forgotten"
 
 
-def test_a_file_with_a_bad_row_leaves_no_output(served, toy, promoted, put):
+def test_file_with_a_bad_row_has_no_output(served, toy, promoted, put):
     put("bad.jsonl", [json.dumps({"text": text}) for text in tickets(5)] + ['{"text": '], column='{"text": "please help w1"}')
     assert score(return_state=True).is_failed()
     assert scored(toy) == ["bad.jsonl.error.json"]
 
 
-def test_drift_is_told_as_an_event_once_a_day(served, toy, promoted, put):
+def test_drift_event_is_sent_once_a_day(served, toy, promoted, put):
     put("drifted.csv", tickets(300, greeting=UNLIKE))
     state = score(return_state=True)
     assert state.is_completed(), "drift is no failure of the scoring"
@@ -78,7 +78,7 @@ def test_drift_is_told_as_an_event_once_a_day(served, toy, promoted, put):
     assert not events(served, "tuneline.data.drifted", more.state_details.flow_run_id)
 
 
-def test_two_runs_do_not_score_the_same_files(served, toy, promoted, put):
+def test_second_scoring_run_is_skipped(served, toy, promoted, put):
     put("new.csv", tickets(3))
     toy.state.mkdir(parents=True, exist_ok=True)
     with locked(toy.state / "scoring.lock", wait=0):
@@ -86,7 +86,7 @@ def test_two_runs_do_not_score_the_same_files(served, toy, promoted, put):
     assert not (toy.root / "data" / "scored").exists()
 
 
-def test_a_model_promoted_elsewhere_is_used_and_an_origin_out_of_reach_stops_nothing(served, toy, promoted, put, tmp_path):
+def test_score_uses_promotions_of_origin_and_continues_without_origin(served, toy, promoted, put, tmp_path):
     sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
     sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
     sh("git", "tag", "--delete", "onnx@v0.1.0", "onnx#production#1", cwd=toy.root)
@@ -97,4 +97,4 @@ def test_a_model_promoted_elsewhere_is_used_and_an_origin_out_of_reach_stops_not
     state = score(return_state=True)
     assert state.message.startswith("1 files, 3 rows, by v0.1.0")
     said = until(lambda: served.said(state.state_details.flow_run_id), 20, "logs")
-    assert any("is not known" in line for line in said)
+    assert any("are unknown" in line for line in said)

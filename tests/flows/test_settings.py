@@ -1,30 +1,31 @@
 import pytest
 
-from flows.settings import Settings, SettingsError, load_settings
+from flows.settings import Settings, load_settings
+from tuneline.errors import ParamsError
 
 
-def test_the_projects_own_settings_are_valid(root):
+def test_projects_own_settings_are_valid(root):
     settings = load_settings(root)
     assert settings.policy("download").retries > 0
     assert settings.policy("validate").retries == 0, "bad data stays bad"
 
 
-def test_a_repository_without_settings_has_the_defaults(tmp_path):
+def test_missing_settings_file_gives_defaults(tmp_path):
     assert load_settings(tmp_path) == Settings()
 
 
-def test_an_unknown_key_is_refused_by_its_name(tmp_path):
+def test_unknown_key_error_names_the_key(tmp_path):
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "flows.yaml").write_text("stages: {train: {retrys: 3}}\n")
-    with pytest.raises(SettingsError, match=r"stages\.train\.retrys"):
+    with pytest.raises(ParamsError, match=r"stages\.train\.retrys"):
         load_settings(tmp_path)
 
 
-def test_the_last_delay_repeats():
+def test_last_retry_delay_repeats():
     settings = Settings.model_validate({"stages": {"default": {"retries": 3, "retry_delay_seconds": [1, 5]}}})
     assert settings.policy("any").delays == [1, 5, 5]
 
 
-def test_more_delays_than_retries_is_a_mistake():
+def test_more_delays_than_retries_is_an_error():
     with pytest.raises(ValueError, match="more delays than retries"):
         Settings.model_validate({"stages": {"train": {"retries": 1, "retry_delay_seconds": [1, 5]}}})

@@ -1,14 +1,14 @@
-"""Projects as the line leaves them."""
+"""Projects after a run of the pipeline."""
 
 import pytest
 
-from tests.tuneline.made import Made
+from tests.tuneline.finished_project import FinishedProject
 
 
 @pytest.fixture
-def made(tmp_path, monkeypatch) -> Made:
-    """A classifier of three classes, whose line ran and was committed; the working directory."""
-    project = Made(tmp_path).line()
+def project(tmp_path, monkeypatch) -> FinishedProject:
+    """A classifier of three classes whose pipeline ran and was committed, as the working directory."""
+    project = FinishedProject(tmp_path).run_pipeline()
     project.commit()
     monkeypatch.chdir(tmp_path)
     return project

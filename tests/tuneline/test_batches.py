@@ -11,7 +11,7 @@ LABELS = LabelSchema(("no", "yes"))
 
 
 def write(path, ids, group=3):
-    """Rows over several row groups."""
+    """Write rows in several row groups."""
     columns = {
         "input_ids": ids,
         "attention_mask": [[1] * len(row) for row in ids],
@@ -28,13 +28,13 @@ def split(tmp_path):
     return TokenizedSplit.read(tmp_path / "t.parquet")
 
 
-def test_a_split_is_read_whole_over_its_row_groups(split):
+def test_split_is_read_from_all_row_groups(split):
     assert len(split) == 5
     assert split.lengths.tolist() == [3, 1, 2, 4, 2]
     assert (split.labels.tolist(), split.label_schema) == ([0, 1, 0, 1, 0], LABELS)
 
 
-def test_rows_are_padded_on_the_right_to_the_longest_of_them(split):
+def test_pad_pads_on_the_right_to_the_longest_row(split):
     batch = split.pad(np.array([2, 0, 1]), pad_token_id=99)
     assert batch["input_ids"].tolist() == [[9, 10, 99], [5, 6, 7], [8, 99, 99]]
     assert batch["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1], [1, 0, 0]]
@@ -42,7 +42,7 @@ def test_rows_are_padded_on_the_right_to_the_longest_of_them(split):
     assert {values.dtype for values in batch.values()} == {np.dtype(np.int64)}
 
 
-def test_no_rows_at_all_can_be_read(tmp_path):
+def test_empty_split_is_read(tmp_path):
     write(tmp_path / "empty.parquet", [])
     split = TokenizedSplit.read(tmp_path / "empty.parquet")
     assert len(split) == 0
@@ -51,7 +51,7 @@ def test_no_rows_at_all_can_be_read(tmp_path):
 
 @settings(deadline=None)
 @given(lengths=st.lists(st.integers(1, 50), max_size=60), size=st.integers(1, 20))
-def test_every_row_stands_in_one_batch_and_the_longest_come_first(lengths, size):
+def test_every_row_is_in_one_batch_and_the_longest_are_first(lengths, size):
     batches = length_sorted_batches(np.array(lengths, dtype=np.int64), size)
     rows = [row for batch in batches for row in batch]
     assert sorted(rows) == list(range(len(lengths)))
@@ -61,7 +61,7 @@ def test_every_row_stands_in_one_batch_and_the_longest_come_first(lengths, size)
 
 @settings(deadline=None)
 @given(lengths=st.lists(st.integers(1, 3), min_size=1, max_size=30))
-def test_rows_of_one_length_keep_their_order(lengths):
+def test_rows_of_the_same_length_keep_their_order(lengths):
     rows = [row for batch in length_sorted_batches(np.array(lengths), 4) for row in batch.tolist()]
     for length in set(lengths):
         same = [row for row in rows if lengths[row] == length]

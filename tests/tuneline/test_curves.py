@@ -8,7 +8,7 @@ from tuneline import curves
 
 
 def made(rows, classes=2, seed=0, skill=1.0):
-    """Probabilities that know something of the labels."""
+    """Return probabilities that correlate with the labels, and the labels."""
     random = np.random.default_rng(seed)
     labels = random.integers(classes, size=rows)
     logits = random.normal(size=(rows, classes)).astype(np.float32)
@@ -18,7 +18,7 @@ def made(rows, classes=2, seed=0, skill=1.0):
 
 @settings(max_examples=30, deadline=None)
 @given(rows=st.integers(2, 3000), seed=st.integers(0, 1000), skill=st.floats(0, 4))
-def test_a_thinned_curve_keeps_its_ends_its_bounds_and_its_area(rows, seed, skill):
+def test_thinned_curve_keeps_ends_bounds_and_area(rows, seed, skill):
     probability, labels = made(rows, seed=seed, skill=skill)
     if len(set(labels)) < 2:
         return
@@ -30,7 +30,7 @@ def test_a_thinned_curve_keeps_its_ends_its_bounds_and_its_area(rows, seed, skil
     assert metrics.auc(false, true) == pytest.approx(metrics.roc_auc_score(labels, probability[:, 1]), abs=0.01)
 
 
-def test_a_short_curve_is_that_of_scikit_learn():
+def test_short_curve_equals_that_of_scikit_learn():
     probability, labels = made(40)
     precision, recall, _ = metrics.precision_recall_curve(labels, probability[:, 1])
     made_curve = curves.precision_recall_curve(probability, labels)
@@ -45,13 +45,13 @@ def test_several_classes_give_one_mean_curve(curve):
     assert {len(column) for column in columns.values()} == {curves.POINTS + 1}
 
 
-def test_the_area_under_the_mean_curve_is_the_mean_area():
+def test_area_under_the_mean_curve_is_the_mean_area():
     probability, labels = made(800, classes=3)
     roc = curves.roc_curve(probability, labels)
     assert curves.ranking_metrics(probability, labels)["roc_auc"] == pytest.approx(metrics.auc(*roc.values()), abs=0.01)
 
 
-def test_a_class_that_no_row_has_is_left_out():
+def test_absent_class_has_no_curve():
     probability, _ = made(50, classes=3)
     labels = np.array([0, 1] * 25)
     assert curves.scored_classes(labels, 3) == [0, 1]
@@ -67,7 +67,7 @@ def test_rows_of_one_class_have_no_curve_and_no_area():
 
 @settings(max_examples=50, deadline=None)
 @given(rows=st.integers(1, 300), classes=st.integers(2, 5), seed=st.integers(0, 1000))
-def test_the_calibration_error_is_that_of_its_definition(rows, classes, seed):
+def test_calibration_error_matches_its_definition(rows, classes, seed):
     probability, labels = made(rows, classes, seed)
     bins = curves.calibration(probability, labels)
     error = 0.0
@@ -81,7 +81,7 @@ def test_the_calibration_error_is_that_of_its_definition(rows, classes, seed):
     assert bins["rows"].sum() == rows
 
 
-def test_certainty_falls_into_the_last_bin():
+def test_probability_of_one_is_in_the_last_bin():
     bins = curves.calibration(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1, 0]))
     assert bins == {"confidence": [1.0], "accuracy": [1.0], "rows": [2.0]}
     assert curves.calibration_error(bins) == 0.0

@@ -18,7 +18,7 @@ TEXT = st.lists(st.sampled_from([*WORDS, "Ω", "", "x" * 120, "a b\u00a0c\n"]) |
 
 @pytest.fixture(scope="module")
 def wordpiece():
-    """A WordPiece tokenizer trained on made-up sentences. Tests that change it take a copy."""
+    """A WordPiece tokenizer trained on generated sentences. A test that changes it must copy it."""
     return train_wordpiece(lambda: iter([sentences(400, seed=1)]), vocab_size=400)
 
 
@@ -28,55 +28,55 @@ def batch(*texts):
 
 
 def encoded(tokenizer, max_length, *texts):
-    """Rows as the stage makes them, and what was counted."""
+    """Return the encoded rows and the counts."""
     encoder = Encoder(tokenizer, max_length, pairs=len(texts) == 2)
     names = ["subject", "body"][: len(texts)]
-    made = list(encode_rows(encoder, iter([batch(*texts)]), names, tokenized_schema(encoder.token_type_ids, LABELS)))
-    return pa.Table.from_batches(made).to_pylist(), encoder.counts
+    batches = list(encode_rows(encoder, iter([batch(*texts)]), names, tokenized_schema(encoder.token_type_ids, LABELS)))
+    return pa.Table.from_batches(batches).to_pylist(), encoder.counts
 
 
 @settings(max_examples=60, deadline=None)
 @given(rows=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5), max_length=st.integers(5, 40), pairs=st.booleans())
-def test_rows_are_what_transformers_makes_of_them(wordpiece, rows, max_length, pairs):
+def test_encoded_rows_equal_those_of_transformers(wordpiece, rows, max_length, pairs):
     texts = list(zip(*rows, strict=True))[: 1 + pairs]
-    made, _ = encoded(wordpiece, max_length, *map(list, texts))
-    wanted = wordpiece(*map(list, texts), truncation="longest_first", max_length=max_length)
-    assert {name: [row[name] for row in made] for name in wanted} == dict(wanted)
+    rows, _ = encoded(wordpiece, max_length, *map(list, texts))
+    expected = wordpiece(*map(list, texts), truncation="longest_first", max_length=max_length)
+    assert {name: [row[name] for row in rows] for name in expected} == dict(expected)
 
 
 @settings(max_examples=60, deadline=None)
 @given(rows=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5), max_length=st.integers(5, 40))
-def test_what_is_counted_is_what_was_lost_and_unknown(wordpiece, rows, max_length):
-    made, counts = encoded(wordpiece, max_length, *map(list, zip(*rows, strict=True)))
+def test_counts_equal_those_of_the_rows(wordpiece, rows, max_length):
+    encoded_rows, counts = encoded(wordpiece, max_length, *map(list, zip(*rows, strict=True)))
     whole = wordpiece(*map(list, zip(*rows, strict=True)))["input_ids"]
-    text_tokens = [token for row in made for token in row["input_ids"] if token not in (2, 3)]
+    text_tokens = [token for row in encoded_rows for token in row["input_ids"] if token not in (2, 3)]
     assert counts == Counts(
         rows=len(rows),
-        tokens=sum(len(row["input_ids"]) for row in made),
+        tokens=sum(len(row["input_ids"]) for row in encoded_rows),
         special=3 * len(rows),
         unknown=text_tokens.count(wordpiece.unk_token_id),
         truncated=sum(len(ids) > max_length for ids in whole),
-        longest=max(len(row["input_ids"]) for row in made),
+        longest=max(len(row["input_ids"]) for row in encoded_rows),
     )
 
 
-def test_a_row_that_just_fits_has_lost_nothing(wordpiece):
+def test_row_of_exactly_max_length_is_not_counted_as_truncated(wordpiece):
     _, counts = encoded(wordpiece, 5, ["parcel is missing", "parcel is missing invoice"])
     assert (counts.truncated, counts.longest) == (1, 5)
 
 
-def test_the_longer_text_of_a_pair_is_cut_first(wordpiece):
+def test_longer_text_of_a_pair_is_truncated_first(wordpiece):
     rows, _ = encoded(wordpiece, 8, ["parcel " * 9], ["invoice is"])
     assert wordpiece.convert_ids_to_tokens(rows[0]["input_ids"]) == "[CLS] parcel parcel parcel [SEP] invoice is [SEP]".split()
 
 
-def test_the_unknown_rate_leaves_special_tokens_out(wordpiece):
+def test_unknown_rate_ignores_special_tokens(wordpiece):
     _, counts = encoded(wordpiece, 16, ["parcel Ω", "is missing"])
     assert counts.metrics()["unknown_rate"] == pytest.approx(1 / 4)
 
 
-def test_special_tokens_that_are_the_unknown_one_are_not_counted(wordpiece):
-    """Some byte-pair tokenizers use one token for the start and for what is unknown."""
+def test_unknown_token_used_as_special_token_is_not_counted(wordpiece):
+    """Some BPE tokenizers use the same token for the start of a text and for unknown tokens."""
     import copy
 
     odd = copy.deepcopy(wordpiece)
@@ -85,7 +85,7 @@ def test_special_tokens_that_are_the_unknown_one_are_not_counted(wordpiece):
     assert counts.unknown == 0
 
 
-def test_the_mask_is_all_ones_and_nothing_is_padded(wordpiece):
+def test_rows_are_not_padded_and_the_mask_is_all_ones(wordpiece):
     padding = wordpiece.backend_tokenizer
     padding.enable_padding(length=32)
     try:
@@ -95,7 +95,7 @@ def test_the_mask_is_all_ones_and_nothing_is_padded(wordpiece):
     assert [row["attention_mask"] for row in rows] == [[1] * 3, [1] * 5]
 
 
-def test_a_tokenizer_without_segments_gives_no_type_ids(wordpiece):
+def test_tokenizer_without_token_types_gives_no_token_type_ids(wordpiece):
     import copy
 
     plain = copy.deepcopy(wordpiece)
@@ -105,7 +105,7 @@ def test_a_tokenizer_without_segments_gives_no_type_ids(wordpiece):
 
 
 @pytest.mark.parametrize("sizes", [[25], [1] * 25, [3, 0, 11, 2, 9]])
-def test_row_groups_do_not_depend_on_how_rows_came(wordpiece, sizes, monkeypatch):
+def test_row_groups_do_not_depend_on_input_batches(wordpiece, sizes, monkeypatch):
     monkeypatch.setattr(encoding, "CHUNK", 4)
     monkeypatch.setattr(encoding, "ROW_GROUP", 8)
     texts = sentences(25)
@@ -118,13 +118,13 @@ def test_row_groups_do_not_depend_on_how_rows_came(wordpiece, sizes, monkeypatch
     assert pa.Table.from_batches(made).to_pylist() == together
 
 
-def test_no_rows_make_no_groups(wordpiece):
+def test_no_rows_give_no_batches(wordpiece):
     encoder = Encoder(wordpiece, 16, pairs=False)
     assert list(encode_rows(encoder, iter([]), ["subject"], tokenized_schema(True, LABELS))) == []
     assert encoder.counts.metrics()["truncation_rate"] == 0.0
 
 
-def test_an_error_on_the_way_is_not_swallowed(wordpiece):
+def test_error_while_reading_rows_is_raised(wordpiece):
     def rows():
         yield batch(sentences(5))
         raise OSError("disk gone")
@@ -133,13 +133,13 @@ def test_an_error_on_the_way_is_not_swallowed(wordpiece):
         list(encode_rows(Encoder(wordpiece, 16, pairs=False), rows(), ["subject"], tokenized_schema(True, LABELS)))
 
 
-def test_the_tokenizer_it_was_given_is_left_as_it_was(wordpiece):
+def test_encoder_does_not_change_the_tokenizer(wordpiece):
     before = wordpiece.backend_tokenizer.to_str()
     Encoder(wordpiece, 16, pairs=False)
     assert wordpiece.backend_tokenizer.to_str() == before
 
 
-def test_counts_add_up():
+def test_counts_can_be_added():
     total = Counts(1, 10, 2, 1, 1, 10) + Counts(3, 12, 6, 0, 0, 5)
     assert total == Counts(4, 22, 8, 1, 1, 10)
     assert total.metrics("train_") == {

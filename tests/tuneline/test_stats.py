@@ -4,40 +4,54 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tuneline.stats import RESAMPLES, accuracy_drop_interval, pearson_drop_interval, pearson_interval, wilson_interval
+from tuneline.metrics import METRIC_TABLE
+from tuneline.stats import (
+    RESAMPLES,
+    accuracy_drop_interval,
+    mcnemar_p_value,
+    metric_interval,
+    paired_difference,
+    pearson_interval,
+    wilson_interval,
+)
+
+ACCURACY, F1, PEARSON, SPEARMAN = (METRIC_TABLE[name] for name in ("accuracy", "f1", "pearson", "spearmanr"))
 
 OUTCOMES = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=200)
 
 
 @settings(deadline=None)
 @given(st.integers(1, 2000).flatmap(lambda trials: st.tuples(st.integers(0, trials), st.just(trials))))
-def test_the_interval_of_a_share_is_scipys(numbers):
+def test_wilson_interval_equals_that_of_scipy(numbers):
     successes, trials = numbers
-    wanted = stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
-    assert wilson_interval(successes, trials) == (pytest.approx(wanted.low, abs=1e-12), pytest.approx(wanted.high, abs=1e-12))
+    expected = stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
+    assert wilson_interval(successes, trials) == (pytest.approx(expected.low, abs=1e-12), pytest.approx(expected.high, abs=1e-12))
 
 
-def test_few_rows_say_little():
+def test_wilson_interval_of_three_trials_is_wide():
     low, high = wilson_interval(3, 3)
     assert (low, high) == (pytest.approx(0.4385, abs=1e-4), 1.0)
 
 
 @settings(deadline=None)
 @given(rows=st.integers(4, 500), seed=st.integers(0, 50))
-def test_the_interval_of_a_correlation_is_scipys(rows, seed):
+def test_pearson_interval_equals_that_of_scipy(rows, seed):
     first, second = np.random.default_rng(seed).normal(size=(2, rows))
-    found = stats.pearsonr(first, second)
-    wanted = found.confidence_interval(0.95)
-    assert pearson_interval(float(found.statistic), rows) == (pytest.approx(wanted.low, abs=1e-9), pytest.approx(wanted.high, abs=1e-9))
+    result = stats.pearsonr(first, second)
+    expected = result.confidence_interval(0.95)
+    assert pearson_interval(float(result.statistic), rows) == (
+        pytest.approx(expected.low, abs=1e-9),
+        pytest.approx(expected.high, abs=1e-9),
+    )
 
 
 @pytest.mark.parametrize(("correlation", "rows"), [(1.0, 50), (0.3, 3), (0.0, 1)])
-def test_what_cannot_be_said_is_not_said(correlation, rows):
+def test_pearson_interval_of_too_few_rows_is_everything(correlation, rows):
     assert pearson_interval(correlation, rows) == (-1.0, 1.0)
 
 
 @given(OUTCOMES)
-def test_the_interval_of_an_accuracy_drop_lies_around_it_or_beside_by_chance_only(outcomes):
+def test_accuracy_drop_interval_is_zero_for_models_that_agree(outcomes):
     trained, exported = np.array(outcomes).T
     low, high = accuracy_drop_interval(trained, exported, seed=0)
     assert -1 <= low <= high <= 1
@@ -45,8 +59,7 @@ def test_the_interval_of_an_accuracy_drop_lies_around_it_or_beside_by_chance_onl
         assert (low, high) == (0, 0)
 
 
-def test_drawing_kinds_of_rows_is_drawing_rows():
-    """The same interval, but for chance, as from the bootstrap written out."""
+def test_accuracy_drop_interval_equals_that_of_a_bootstrap_over_rows():
     generator = np.random.default_rng(1)
     trained, exported = generator.random(500) < 0.9, generator.random(500) < 0.85
     draws = generator.integers(0, 500, (20_000, 500))
@@ -54,24 +67,104 @@ def test_drawing_kinds_of_rows_is_drawing_rows():
     np.testing.assert_allclose(accuracy_drop_interval(trained, exported, 0), np.quantile(drops, [0.025, 0.975]), atol=0.004)
 
 
-def test_the_interval_of_a_correlation_drop_lies_around_it():
+def test_pearson_difference_interval_contains_the_difference():
     generator = np.random.default_rng(1)
     labels = generator.normal(size=400).astype(np.float32)
     trained = labels + generator.normal(size=400).astype(np.float32) * 0.3
     exported = trained + generator.normal(size=400).astype(np.float32) * 0.3
     drop = np.corrcoef(labels, trained)[0, 1] - np.corrcoef(labels, exported)[0, 1]
-    low, high = pearson_drop_interval(labels, trained, exported, seed=0)
-    assert 0 < low < drop < high < 2 * drop
+    result = paired_difference(PEARSON, labels, trained, exported)
+    assert result.value == pytest.approx(drop, abs=1e-6)
+    assert 0 < result.low < drop < result.high < 2 * drop
 
 
-def test_a_constant_prediction_correlates_with_nothing():
+def test_pearson_difference_from_a_constant_prediction_is_one():
     labels = np.arange(10, dtype=np.float32)
-    low, high = pearson_drop_interval(labels, labels, np.zeros(10, np.float32), seed=0)
-    assert (round(low, 6), round(high, 6)) == (1, 1)
+    result = paired_difference(PEARSON, labels, labels, np.zeros(10, np.float32))
+    assert (round(result.low, 6), round(result.high, 6)) == (1, 1)
 
 
-def test_the_same_seed_gives_the_same_interval():
+def test_same_seed_gives_the_same_accuracy_drop_interval():
     generator = np.random.default_rng(1)
     trained, exported = generator.random(50) < 0.9, generator.random(50) < 0.8
     assert accuracy_drop_interval(trained, exported, 3) == accuracy_drop_interval(trained, exported, 3)
     assert RESAMPLES >= 1000
+
+
+def test_wilson_interval_of_an_accuracy_has_the_theoretical_width():
+    """1,000 rows, 80 % right: 1.96 standard errors are 0.0248."""
+    labels = np.zeros(1000, np.int64)
+    predictions = (np.arange(1000) >= 800).astype(np.int64)
+    result = metric_interval(ACCURACY, labels, predictions)
+    assert result.value == 0.8
+    assert (0.8 - result.low, result.high - 0.8) == (pytest.approx(0.0248, abs=0.003), pytest.approx(0.0248, abs=0.003))
+
+
+@pytest.mark.parametrize("name", ["f1", "matthews_correlation"])
+def test_bootstrap_interval_equals_that_of_a_bootstrap_over_rows(name):
+    metric = METRIC_TABLE[name]
+    generator = np.random.default_rng(1)
+    labels = generator.integers(0, 3, 400)
+    predictions = np.where(generator.random(400) < 0.8, labels, 0)
+    drawn = [metric.score(labels[rows], predictions[rows], "macro") for rows in generator.integers(0, 400, (500, 400))]
+    result = metric_interval(metric, labels, predictions)
+    assert result.value == pytest.approx(metric.score(labels, predictions, "macro"))
+    assert [result.low, result.high] == pytest.approx(np.quantile(drawn, [0.025, 0.975]), abs=0.012)
+
+
+def test_bootstrap_interval_depends_on_the_seed_alone():
+    labels, predictions = np.random.default_rng(0).integers(0, 3, (2, 100))
+    once, again, other = (metric_interval(F1, labels, predictions, seed=seed) for seed in (1, 1, 2))
+    assert once == again
+    assert once != other
+
+
+def test_correlation_intervals_contain_the_correlation():
+    generator = np.random.default_rng(0)
+    labels = generator.normal(size=400)
+    good, poor = labels + 0.3 * generator.normal(size=400), labels + 3 * generator.normal(size=400)
+    pearson, spearman = metric_interval(PEARSON, labels, good), metric_interval(SPEARMAN, labels, good)
+    assert pearson.value == pytest.approx(stats.pearsonr(labels, good).statistic)
+    assert spearman.value == pytest.approx(stats.spearmanr(labels, good).statistic)
+    assert pearson.low < pearson.value < pearson.high < 1
+    assert spearman.low < spearman.value < spearman.high < 1
+    assert paired_difference(PEARSON, labels, good, poor).low > 0
+
+
+def test_metric_without_a_method_has_no_interval():
+    labels, predictions = np.random.default_rng(0).normal(size=(2, 50))
+    assert metric_interval(METRIC_TABLE["mse"], labels, predictions) is None
+    with pytest.raises(ValueError, match="mse cannot be resampled"):
+        paired_difference(METRIC_TABLE["mse"], labels, predictions, predictions)
+
+
+def test_difference_of_equal_predictions_is_zero():
+    labels, predictions = np.random.default_rng(0).integers(0, 3, (2, 100))
+    result = paired_difference(ACCURACY, labels, predictions, predictions)
+    assert (result.value, result.low, result.high) == (0, 0, 0)
+
+
+def test_paired_difference_is_narrower_than_two_intervals_side_by_side():
+    """Both models err on the same hard rows: scored on the same draws, the errors that they share cancel out."""
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 2, 2000)
+    before = np.where(generator.random(2000) < 0.2, 1 - labels, labels)
+    now = before.copy()
+    now[np.flatnonzero(before != labels)[:60]] = labels[np.flatnonzero(before != labels)[:60]]
+    change = paired_difference(ACCURACY, labels, now, before)
+    one, other = (metric_interval(ACCURACY, labels, predictions) for predictions in (now, before))
+    assert change.value == pytest.approx(0.03)
+    assert change.low > 0, "clearly better"
+    assert other.high > one.low, "which the two intervals alone would not show"
+
+
+def test_resamples_drawn_in_chunks_are_those_drawn_at_once(monkeypatch):
+    labels, first, second = np.random.default_rng(0).normal(size=(3, 101))
+    at_once = paired_difference(PEARSON, labels, first, second)
+    monkeypatch.setattr("tuneline.stats._VALUES_AT_A_TIME", 700)
+    assert paired_difference(PEARSON, labels, first, second) == at_once
+
+
+def test_mcnemar_p_value_equals_the_binomial_test():
+    assert mcnemar_p_value(10, 2) == pytest.approx(stats.binomtest(10, 12).pvalue)
+    assert mcnemar_p_value(0, 0) == 1.0

@@ -1,6 +1,6 @@
-"""The command ``tuneline``: one module per subcommand, each importing late what is slow.
+"""The command ``tuneline``: one module per subcommand, each imports slow libraries inside its function.
 
-An error that a person can mend (``StageError``) ends any of them with its message and exit code 1, without a traceback.
+An error that the user can fix (``StageError``) ends a subcommand with its message and exit code 1, without a traceback.
 """
 
 import sys
@@ -21,14 +21,14 @@ class Commands(TyperGroup):
     """The subcommands, in the order in which they are added."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs a subcommand; an error meant for its user becomes a message."""
+        """Run a subcommand; print a ``StageError`` as a message instead of a traceback."""
         try:
             return super().invoke(ctx)
         except StageError as error:
             print(f"tuneline {ctx.invoked_subcommand}: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
-            print(f"tuneline {ctx.invoked_subcommand}: interrupted; what was not complete was not written.", file=sys.stderr)
+            print(f"tuneline {ctx.invoked_subcommand}: interrupted; incomplete files were discarded.", file=sys.stderr)
             raise typer.Exit(130) from None
 
 
@@ -43,7 +43,7 @@ app = typer.Typer(
 
 @app.callback()
 def tuneline() -> None:
-    """An assembly line for fine-tuning transformer text classifiers."""
+    """A pipeline for fine-tuning transformer text classifiers."""
 
 
 app.command("init")(init_command)

@@ -11,27 +11,21 @@ from rich.table import Table
 from rich.text import Text
 
 from tuneline.errors import StageError
+from tuneline.metrics import METRIC_TABLE
 from tuneline.repo.history import CLASSIFIER, EVALUATED, Lock, changed_by_machine, commit_of, lock_at, read_lock, registered
 
-HEADLINES = {
-    "accuracy": "accuracy",
-    "f1": "F1",
-    "matthews_correlation": "Matthews correlation",
-    "pearson": "Pearson's r",
-    "spearmanr": "Spearman's rho",
-    "loss": "loss",
-    "majority_accuracy": "accuracy of always saying the most frequent class",
-    "mean_mse": "squared error of always saying the mean",
-    "rows": "rows",
+EVALUATED_TITLES = {
+    **{metric.name: metric.title for metric in METRIC_TABLE.values()},
+    **{metric.baseline: f"{metric.title} of the baseline" for metric in METRIC_TABLE.values() if metric.baseline},
+    "rows": "Rows",
 }
-"""The figures of metrics/evaluate.json that a person looks at first, in this order."""
-COMPARED = {
-    "agreement": "answers like the trained model's",
-    "accuracy_drop": "accuracy lost",
-    "pearson_drop": "Pearson's r lost",
+"""Titles of the numbers in metrics/evaluate.json that are shown, in this order."""
+COMPARED_TITLES = {
+    "agreement": "agreement with the trained model",
+    **{f"{metric.name}_drop": f"{metric.title} lost" for metric in METRIC_TABLE.values() if metric.resampled},
     "max_abs_diff": "largest difference of a logit",
 }
-"""The figures of metrics/compare.json, each of one precision."""
+"""Titles of the numbers in metrics/compare.json that are shown for each precision."""
 
 PLACES = {
     "model": "models/classifier",
@@ -93,16 +87,16 @@ def machine_note(root: Path) -> str | None:
 
 
 def quality_table(evaluated: Mapping[str, float], compared: Mapping[str, float], split: str) -> Table:
-    """One row a figure: the trained model's, then how the exported ones compare with it."""
+    """Return one row for each metric of the trained model, then for each comparison of an exported model with it."""
     table = Table(title=f"Quality on {split}", title_justify="left", show_header=False)
     table.add_column(justify="left")
     table.add_column(justify="right")
-    for key, title in HEADLINES.items():
+    for key, title in EVALUATED_TITLES.items():
         if key in evaluated:
             table.add_row(title, f"{evaluated[key]:,.6g}")
     for precision in [key.removesuffix("_agreement") for key in compared if key.endswith("_agreement")]:
         table.add_section()
-        for key, title in COMPARED.items():
+        for key, title in COMPARED_TITLES.items():
             if f"{precision}_{key}" in compared:
                 table.add_row(f"ONNX {precision}: {title}", f"{compared[f'{precision}_{key}']:,.6g}")
     return table

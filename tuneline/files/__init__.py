@@ -1,6 +1,5 @@
-"""Files of the line: written aside first, then renamed, so that nobody ever reads half a file; the schemas of its tables."""
+"""File formats that all packages share: atomic writes, JSON and metrics, Parquet schemas."""
 
-from tuneline.files.atomic import replace_directory, replace_file
-from tuneline.files.json_files import write_json, write_metrics
+from tuneline.files.atomic import replace_directory, replace_file, write_json, write_metrics
 
 __all__ = ["replace_directory", "replace_file", "write_json", "write_metrics"]

@@ -1,8 +1,8 @@
-"""The Parquet tables that stages hand on: their schemas, and the label names inside them.
+"""Schemas of the Parquet tables between stages, with the label names in their metadata.
 
-Label names travel in the schema's metadata the way the datasets library writes features, so that
-``datasets.load_dataset("parquet", ...)`` gives back a ``ClassLabel``; no side file can get lost. Fields are declared nullable,
-though no stage writes a null: the library drops the metadata of a column declared otherwise.
+Label names are stored as the datasets library stores features, so that ``datasets.load_dataset("parquet", ...)`` restores a
+``ClassLabel``, and no separate file can get lost. Fields are nullable, although no stage writes a null: the library drops the metadata
+of a column that is not.
 """
 
 import json
@@ -18,15 +18,15 @@ from tuneline.errors import DataError
 
 LABELS = "labels"
 UNLABELLED = -1
-"""The label of every row in a split published without labels (GLUE's test splits)."""
+"""Label of all rows of a split that was published without labels (GLUE's test splits)."""
 ROW_GROUP = 10_000
-"""Rows per Parquet row group: fixed, so that the same rows give the same bytes however they were batched."""
+"""Rows per Parquet row group. The number is fixed so that the same rows always give the same bytes."""
 _FEATURES = b"huggingface"
 
 
 @dataclass(frozen=True)
 class LabelSchema:
-    """What the label column holds.
+    """Contents of the label column.
 
     Attributes:
         names: Class names in the order of their ids; ``None`` for a regression.
@@ -36,47 +36,47 @@ class LabelSchema:
 
     @property
     def is_regression(self) -> bool:
-        """Whether labels are numbers to predict, not classes."""
+        """True if labels are numbers, not classes."""
         return self.names is None
 
     @property
     def outputs(self) -> int:
-        """Width of the logits: one per class, or one number."""
+        """Number of logits per row: one per class, or one for a regression."""
         return 1 if self.names is None else len(self.names)
 
     @property
     def type(self) -> pa.DataType:
-        """Arrow type of the label column: int64 ids, or float32."""
+        """Arrow type of the label column: int64 class ids or float32 numbers."""
         return pa.float32() if self.names is None else pa.int64()
 
     @classmethod
     def of(cls, schema: pa.Schema) -> Self:
-        """Reads the labels back from a table's schema.
+        """Read the label schema from a table's schema.
 
         Raises:
-            DataError: The schema was not written by this project.
+            DataError: The table was not written by this project.
         """
         try:
             feature = json.loads(schema.metadata[_FEATURES])["info"]["features"][LABELS]
         except (KeyError, TypeError, ValueError):
-            raise DataError("A table has no label names in its schema.", "Make it with `dvc repro download`.") from None
+            raise DataError("The table has no label names in its schema.", "Write it with `dvc repro download`.") from None
         return cls(tuple(feature["names"]) if feature["_type"] == "ClassLabel" else None)
 
 
 def read_labels(path: Path) -> LabelSchema:
-    """The labels of a raw or tokenized Parquet file."""
+    """Read the label schema of a raw or tokenized Parquet file."""
     return LabelSchema.of(pq.read_schema(path))
 
 
 def raw_schema(text_columns: Sequence[str], labels: LabelSchema) -> pa.Schema:
-    """Schema of ``data/raw/*.parquet``: the text columns, ``labels``, and ``idx``, the row's number in its source."""
+    """Return the schema of ``data/raw/*.parquet``: the text columns, ``labels``, and ``idx``, the row number in the source."""
     fields = [pa.field(name, pa.string()) for name in text_columns]
     fields += [pa.field(LABELS, labels.type), pa.field("idx", pa.int64(), nullable=False)]
     return _with_features(fields, labels)
 
 
 def tokenized_schema(token_type_ids: bool, labels: LabelSchema) -> pa.Schema:
-    """Schema of ``data/tokenized/*.parquet``: unpadded lists of ids, and ``labels``."""
+    """Return the schema of ``data/tokenized/*.parquet``: one unpadded list per row for each model input, and ``labels``."""
     columns = ["input_ids", "attention_mask", *(["token_type_ids"] if token_type_ids else [])]
     fields = [pa.field(name, pa.list_(pa.int32() if name == "input_ids" else pa.int8())) for name in columns]
     return _with_features([*fields, pa.field(LABELS, labels.type)], labels)
@@ -96,14 +96,14 @@ def _feature(field: pa.Field, labels: LabelSchema) -> dict[str, Any]:
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Writes a whole table with this project's row groups and compression."""
+    """Write a table with the project's row groups and compression."""
     write_batches(path, table.schema, table.to_batches(max_chunksize=ROW_GROUP))
 
 
 def write_batches(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch]) -> int:
-    """Streams batches to Parquet, one row group each, and returns the number of rows.
+    """Write batches to a Parquet file, one row group each, and return the number of rows.
 
-    The bytes depend on the rows and on how they are batched: batch by ``ROW_GROUP``.
+    The bytes depend on the sizes of the batches: each must have ``ROW_GROUP`` rows, except the last.
     """
     rows = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:

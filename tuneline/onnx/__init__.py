@@ -1,1 +1,1 @@
-"""Exported models at work, on ONNX Runtime and NumPy alone: nothing in here imports torch or transformers."""
+"""Inference of exported models with ONNX Runtime and NumPy. Does not import torch or transformers."""

@@ -1,12 +1,12 @@
-"""``params.yaml``, typed: every knob of the line, checked before anything runs."""
+"""``params.yaml``, typed: every parameter of the pipeline, checked before anything runs."""
 
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from tuneline.params.data import DataParams, TokenizeParams
+from tuneline.params.evaluate import EvaluateParams
 from tuneline.params.export import CompareParams, ExportParams
-from tuneline.params.gates import EvaluateParams
 from tuneline.params.model import ModelParams
 from tuneline.params.section import Section
 from tuneline.params.train import TrainParams
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class Params(Section):
-    """The whole of ``params.yaml``. Read it with ``tuneline.params.loading.load_params``."""
+    """All parameters of ``params.yaml``. Read it with ``tuneline.params.loading.load_params``."""
 
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 42
     data: DataParams = DataParams()

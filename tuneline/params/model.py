@@ -1,4 +1,4 @@
-"""Section ``model``."""
+"""Parameters of the section ``model``."""
 
 from typing import Any, Self
 
@@ -8,14 +8,15 @@ from tuneline.params.section import Section
 
 
 class ModelParams(Section):
-    """``model``: a checkpoint to start from, or the configuration of a new model."""
+    """Section ``model``: the checkpoint to fine-tune, or the configuration of a new model."""
 
     checkpoint: str | None = None
-    """Name on the hub, or a folder. ``null``: from scratch, with ``config``."""
+    """Name on the Hugging Face Hub, or a folder. ``null``: train from scratch, with ``config``."""
     revision: str | None = None
+    """Commit, tag or branch of the checkpoint on the hub."""
     config: dict[str, Any] = Field(default_factory=dict)
-    """Keys of the transformers configuration; ``model_type`` picks its class. Vocabulary size, label names and padding
-    come from the data. With a checkpoint: overrides of its own configuration (dropout, say)."""
+    """Keys of the transformers configuration; ``model_type`` selects its class. Vocabulary size, label names and padding id
+    come from the data. With a checkpoint: overrides of its configuration, for example dropout."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -1,9 +1,13 @@
-"""The base of every section of ``params.yaml``."""
+"""Base class of the sections of ``params.yaml``, and types that several sections use."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Rate = Annotated[float, Field(ge=0, le=1)]
 
 
 class Section(BaseModel):
-    """One section: frozen, and refusing keys that it does not know, so that a typo never becomes a default."""
+    """One section: frozen and strict. Unknown keys are errors, so that a misspelled key never leaves a default in place."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)

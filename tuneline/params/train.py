@@ -1,4 +1,4 @@
-"""Section ``train``."""
+"""Parameters of the section ``train``."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -26,12 +26,12 @@ Schedule = Literal[
 
 
 class EarlyStopping(Section):
-    """``train.early_stopping``: stop when the validation metric has not become better for a while."""
+    """``train.early_stopping``: stop when the validation metric no longer improves."""
 
     patience: Positive
-    """Evaluations without a gain."""
+    """Number of evaluations without improvement after which training stops."""
     min_gain: Annotated[float, Field(ge=0)] = 0.0
-    """What counts as a gain must be more than this."""
+    """Smallest change of the metric that counts as an improvement; the change must be larger."""
 
 
 class LoraParams(Section):
@@ -41,86 +41,88 @@ class LoraParams(Section):
     alpha: Positive = 16
     dropout: Fraction = 0.0
     target_modules: list[str] | Literal["all-linear"] | None = None
-    """Names of linear layers. ``null``: peft's choice for this kind of model."""
+    """Names of linear layers. ``null``: peft's default for the model type."""
 
 
 class TrainParams(Section):
-    """``train``."""
+    """Section ``train``."""
 
     launch: str = "cpu"
     """Launch configuration: ``conf/accelerate/NAME.yaml``."""
 
     epochs: Positive | None = 5
     max_steps: Positive | None = None
-    """Optimizer steps. One of ``epochs`` and ``max_steps`` is given, the other ``null``."""
+    """Number of optimizer steps. Set either ``epochs`` or ``max_steps``, and the other to ``null``."""
     global_batch_size: Positive = 32
     """Examples in one optimizer step, over all processes."""
     micro_batch_size: Positive = 32
-    """Examples in one forward pass of one process; accumulation follows from the two and the number of processes."""
+    """Examples in one forward pass of one process. Gradient accumulation follows from ``global_batch_size`` and the number of
+    processes."""
     bucket_window: Positive = 50
-    """Most groups of ``global_batch_size`` examples that are sorted by length together, so that a batch needs little padding.
-    1: examples in plain random order."""
+    """Maximum number of batches of ``global_batch_size`` examples that are sorted by length together, which reduces padding.
+    1: random order without length bucketing."""
 
     optimizer: Literal["adamw", "adam", "adafactor", "sgd"] = "adamw"
     learning_rate: PositiveFloat = 7e-4
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    """Of matrices; biases and norms do not decay."""
+    """Weight decay factor of matrices; biases and norms do not decay."""
     betas: Annotated[list[Fraction], Field(min_length=2, max_length=2)] = [0.9, 0.999]
-    """Of Adam and AdamW."""
+    """Moment decay rates of Adam and AdamW."""
     epsilon: PositiveFloat = 1e-8
-    """Of Adam and AdamW."""
+    """Denominator offset of Adam and AdamW."""
     momentum: Fraction = 0.9
-    """Of SGD."""
+    """Momentum of SGD."""
     max_grad_norm: PositiveFloat | None = 1.0
-    """Longer gradients are scaled down to this norm. ``null``: as long as they are."""
+    """Norm to which larger gradients are clipped. ``null``: no clipping."""
     schedule: Schedule = "linear"
-    """Of the learning rate: a name of ``transformers.SchedulerType``."""
+    """Learning rate schedule: a value of ``transformers.SchedulerType``."""
     schedule_options: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the schedule's function in ``transformers.optimization``, for example ``{num_cycles: 2}``."""
     warmup_ratio: Fraction | None = 0.1
+    """Warmup as a share of all optimizer steps."""
     warmup_steps: Annotated[int, Field(ge=0)] | None = None
-    """At most one of ``warmup_ratio`` and ``warmup_steps`` is given."""
+    """Optimizer steps of the warmup. Set at most one of ``warmup_ratio`` and ``warmup_steps``."""
 
     label_smoothing: Fraction = 0.0
     class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None = None
-    """``balanced``: each class weighs the same in all. By name: those not named weigh 1."""
+    """``balanced``: every class has the same total weight. Or a weight by class name; classes not named weigh 1."""
     freeze: list[str] = []
-    """Parts of the model that do not learn, for example ``[embeddings, encoder.layer.0]``."""
+    """Names of modules that are not trained, for example ``[embeddings, encoder.layer.0]``."""
     lora: LoraParams | None = None
 
     mixed_precision: Literal["no", "fp16", "bf16"] | None = None
-    """``null``: as the launch configuration says."""
+    """``null``: the precision of the launch configuration."""
     tf32: bool = True
-    """On CUDA: float32 matrices are multiplied in TF32."""
+    """Multiply float32 matrices in TF32 on CUDA."""
     gradient_checkpointing: bool = False
-    """Activations are computed twice and kept once: less memory, about a third more time."""
+    """Recompute activations in the backward pass: less memory, about a third more time."""
     first_token_only: bool = True
-    """The last layer computes only the token that the classifier reads, where the kind of model allows it: the same logits
-    and gradients for less work. ``false``: the whole layer."""
+    """Compute the last layer for the first token only, where the model type's classifier reads no other: the same logits and
+    gradients with less work. ``false``: compute the whole layer."""
     compile: str | None = None
-    """A backend of ``torch.compile``: ``inductor``, say."""
+    """Backend of ``torch.compile``, for example ``inductor``. ``null``: do not compile."""
 
     evaluate_every_steps: Positive | None = None
-    """``null``: at the end of each epoch."""
+    """Optimizer steps between evaluations. ``null``: one evaluation at the end of each epoch."""
     evaluation_batch_size: Positive = 64
     """Examples in one forward pass of one process on the validation split."""
     keep: Literal["best", "last"] = "best"
-    """Which weights become the model: the best by ``metric`` on the validation split, or the last."""
+    """Weights to publish: the best by ``metric`` on the validation split, or the last."""
     metric: str = "accuracy"
-    """The validation metric by which ``best`` is chosen. accuracy, f1, matthews_correlation, pearson, spearmanr: more is
-    better; loss, mse: less is."""
+    """Validation metric that determines the best weights. Higher is better for accuracy, f1, matthews_correlation, pearson and
+    spearmanr; lower is better for loss and mse."""
     early_stopping: EarlyStopping | None = None
     log_every_steps: Positive = 10
-    """Optimizer steps between rows of the training curve; each is the mean since the row before."""
+    """Optimizer steps between rows of the training curve; the loss of a row is the mean since the previous row."""
 
-    # What follows changes nothing in what comes out, so dvc.yaml does not list it: changing it does not train again.
+    # These parameters do not change the trained model, so dvc.yaml does not list them: a change does not rerun the stage.
     checkpoint_every_steps: Positive | None = 100
     checkpoint_every_minutes: PositiveFloat | None = None
     checkpoint_every_epochs: Positive | None = None
     keep_checkpoints: Positive = 2
-    """How many of the last checkpoints stay while a run goes on, beside the best."""
+    """Number of last checkpoints kept during a run, in addition to the best."""
     trackers: list[Literal["dvclive", "tensorboard"]] = ["dvclive"]
-    """Live curves, in ``reports/live/``."""
+    """Trackers of live curves, in ``reports/live/``."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -8,10 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tuneline.params.section import Section
+from tuneline.params.section import Rate, Section
 
 Severity = Literal["error", "warning"]
-Rate = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[int, Field(ge=1)]
 
 

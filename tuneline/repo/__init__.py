@@ -1,1 +1,1 @@
-"""What git and dvc.lock know of this checkout: versions of the model, their commits, their names in the registry."""
+"""Versions of the model in git and ``dvc.lock``: their commits, results and names in the registry."""

@@ -1,4 +1,4 @@
-"""What git and dvc.lock know: which version of the model this is, which commit has it, and what the registry calls it."""
+"""Read git and ``dvc.lock``: the version of the model, the commit that has it, and its names in the registry."""
 
 import json
 import re
@@ -17,10 +17,10 @@ CLASSIFIER = "models/classifier"
 _FIELDS = "%H%x1f%h%x1f%cs%x1f%s"
 
 
-def git(root: Path, *words: str) -> str:
-    """What git prints; empty where it fails or is not there."""
+def git(root: Path, *arguments: str) -> str:
+    """Return what a git command prints; empty if it fails or git is not installed."""
     try:
-        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
+        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
@@ -28,7 +28,7 @@ def git(root: Path, *words: str) -> str:
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit, in words."""
+    """A commit: its full and short hash, date (``YYYY-MM-DD``) and subject."""
 
     sha: str
     short: str
@@ -39,21 +39,21 @@ class Commit:
         return f"{self.short} {self.date} {self.subject}"
 
 
-def commits(root: Path, *words: str) -> list[Commit]:
-    """Commits that ``git log`` gives, the newest first."""
-    lines = git(root, "log", f"--format={_FIELDS}", *words).splitlines()
+def commits(root: Path, *arguments: str) -> list[Commit]:
+    """Return the commits that ``git log`` lists for the given arguments, newest first."""
+    lines = git(root, "log", f"--format={_FIELDS}", *arguments).splitlines()
     return [Commit(*line.split("\x1f", 3)) for line in lines]
 
 
 @dataclass(frozen=True)
 class Lock:
-    """One version of ``dvc.lock``: which files belong together."""
+    """One version of ``dvc.lock``: commands, parameters, and the hashes of dependencies and outs."""
 
     text: str = field(repr=False)
 
     @cached_property
     def stages(self) -> Mapping[str, Any]:
-        """Its stages; empty where it is empty or no YAML."""
+        """Stages by name; empty if the file is empty or invalid YAML."""
         try:
             loaded = YAML(typ="safe", pure=True).load(self.text)
         except YAMLError:
@@ -61,65 +61,65 @@ class Lock:
         return dict(loaded.get("stages") or {}) if isinstance(loaded, dict) else {}
 
     def out(self, path: str) -> str | None:
-        """Hash of an out, as DVC writes it."""
+        """Return the hash of an out, as DVC writes it; ``None`` if no stage has that out."""
         return next((out["md5"] for stage in self.stages.values() for out in stage.get("outs", []) if out["path"] == path), None)
 
     def params(self) -> dict[str, Any]:
-        """Every parameter that a stage ran with, by dotted key."""
-        found = {}
+        """Return the parameters of all stages, by dotted key."""
+        params = {}
         for stage in self.stages.values():
             for values in stage.get("params", {}).values():
-                found.update(values)
-        return found
+                params.update(values)
+        return params
 
     def outs(self) -> dict[str, str]:
-        """Hash of every out, by path."""
+        """Return the hash of every out, by path."""
         return {out["path"]: out["md5"] for stage in self.stages.values() for out in stage.get("outs", [])}
 
     def inputs(self) -> dict[str, Any]:
-        """Commands, parameters and hashes of dependencies that no stage makes: all that outs are a function of, on one machine."""
-        made = self.outs()
+        """Return command, parameters and hashes of external dependencies by stage: on one machine, they determine all outs."""
+        outs = self.outs()
         return {
             name: (
                 stage.get("cmd"),
                 stage.get("params"),
-                {dep["path"]: dep["md5"] for dep in stage.get("deps", []) if dep["path"] not in made},
+                {dep["path"]: dep["md5"] for dep in stage.get("deps", []) if dep["path"] not in outs},
             )
             for name, stage in self.stages.items()
         }
 
     def code(self) -> dict[str, str]:
-        """Hash of every code file or folder that a stage ran with."""
-        found = {}
+        """Return the hash of every file and folder of code that a stage ran with, by path."""
+        code = {}
         for stage in self.stages.values():
-            found.update({dep["path"]: dep["md5"] for dep in stage.get("deps", []) if dep["path"].startswith(("stages/", "tuneline/"))})
-        return dict(sorted(found.items()))
+            code.update({dep["path"]: dep["md5"] for dep in stage.get("deps", []) if dep["path"].startswith(("stages/", "tuneline/"))})
+        return dict(sorted(code.items()))
 
 
 def read_lock(root: Path) -> Lock:
-    """``dvc.lock`` as it lies in the working tree; empty where it is not there."""
+    """Return ``dvc.lock`` of the working tree; empty if there is none."""
     path = root / "dvc.lock"
     return Lock(path.read_text(encoding="utf-8") if path.exists() else "")
 
 
 def lock_at(root: Path, revision: str) -> Lock:
-    """``dvc.lock`` of a commit."""
+    """Return ``dvc.lock`` of a commit; empty if it has none."""
     return Lock(git(root, "show", f"{revision}:dvc.lock"))
 
 
-def changed_by_machine(now: Lock, committed: Lock) -> list[str]:
-    """Return the outs that differ although commands, parameters, code and data are the same; empty where any of those differ.
+def changed_by_machine(current: Lock, committed: Lock) -> list[str]:
+    """Return the paths of outs that differ although commands, parameters, code and data are equal; empty if any of those differ.
 
-    What is left as the cause is the machine: another kind of processor, number of threads, or build of torch.
+    The remaining cause is the machine: another kind of processor, number of threads, or build of torch.
     """
-    if not committed.stages or now.inputs() != committed.inputs():
+    if not committed.stages or current.inputs() != committed.inputs():
         return []
-    before = committed.outs()
-    return [path for path, md5 in now.outs().items() if before.get(path) != md5]
+    committed_outs = committed.outs()
+    return [path for path, md5 in current.outs().items() if committed_outs.get(path) != md5]
 
 
 def metrics_at(root: Path, revision: str) -> dict[str, float]:
-    """The metrics of a commit; empty where it has none."""
+    """Return the metrics of a commit; empty if it has none."""
     try:
         return dict(json.loads(git(root, "show", f"{revision}:{EVALUATED}")))
     except ValueError:
@@ -127,9 +127,11 @@ def metrics_at(root: Path, revision: str) -> dict[str, float]:
 
 
 def commit_of(root: Path, version: str) -> Commit | None:
-    """The commit that brought a version of the model into ``dvc.lock``; ``None`` when it is not committed.
+    """Return the commit that added a version of the model to ``dvc.lock``; ``None`` if HEAD does not have that version.
 
-    Looks for the hash in HEAD first: a version that was replaced since belongs to no commit that one stands on.
+    Args:
+        root: Root of the project.
+        version: Hash of the model, as in ``dvc.lock``.
     """
     if version not in git(root, "show", "HEAD:dvc.lock"):
         return None
@@ -141,21 +143,21 @@ _STAGE = re.compile(r"(?P<slot>[\w.-]+#\w[\w-]*)#(?P<number>\d+)")
 
 
 def registered(root: Path, version: str, commit: Commit) -> list[str]:
-    """Names that the model registry (gto's git tags) has for a version of the model: its own, and the stages it is in now.
+    """Return the names of a model version in the registry (git tags of gto): its versions, and the stages it is in now.
 
     Args:
-        root: The project.
-        version: Hash of the model, as ``dvc.lock`` has it.
-        commit: That brought it.
+        root: Root of the project.
+        version: Hash of the model, as in ``dvc.lock``.
+        commit: The commit that added it.
 
     Returns:
-        For example ``onnx@v0.2.0`` and ``onnx#production``. A tag belongs to the model when its commit's ``dvc.lock`` has it.
+        For example ``onnx@v0.2.0`` and ``onnx#production``. A tag names the model if ``dvc.lock`` of its commit has the hash.
     """
-    later = git(root, "tag", "--list", "--contains", commit.sha).splitlines()
-    ours = {tag for tag in later if version in git(root, "show", f"{tag}^{{commit}}:dvc.lock")}
-    newest: dict[str, int] = {}
+    descendants = git(root, "tag", "--list", "--contains", commit.sha).splitlines()
+    names_of_version = {tag for tag in descendants if version in git(root, "show", f"{tag}^{{commit}}:dvc.lock")}
+    newest_assignment: dict[str, int] = {}
     for tag in git(root, "tag", "--list").splitlines():
-        if found := _STAGE.fullmatch(tag):
-            newest[found["slot"]] = max(int(found["number"]), newest.get(found["slot"], 0))
-    stages = [slot for slot, number in newest.items() if f"{slot}#{number}" in ours]
-    return [*sorted(tag for tag in ours if _VERSION.fullmatch(tag)), *sorted(stages)]
+        if match := _STAGE.fullmatch(tag):
+            newest_assignment[match["slot"]] = max(int(match["number"]), newest_assignment.get(match["slot"], 0))
+    stages = [slot for slot, number in newest_assignment.items() if f"{slot}#{number}" in names_of_version]
+    return [*sorted(tag for tag in names_of_version if _VERSION.fullmatch(tag)), *sorted(stages)]

@@ -1,4 +1,4 @@
-"""The line's metrics as a module of the evaluate library: ``evaluate.load("stages/evaluate/scores", "classification")``.
+"""The metrics of the pipeline as a module of the evaluate library: ``evaluate.load("stages/evaluate/scores", "classification")``.
 
 The library copies this file and parses its imports itself: one import a line.
 """
@@ -13,7 +13,7 @@ FEATURES = {"classification": "int64", "regression": "float32"}
 
 
 class Scores(evaluate.Metric):  # type: ignore[misc]
-    """Accuracy, F1 and Matthews correlation of classes; Pearson, Spearman and squared error of numbers."""
+    """Metrics of a classification or of a regression, as tuneline/metrics.py lists them."""
 
     def _info(self) -> evaluate.MetricInfo:
         if self.config_name not in FEATURES:

@@ -3,11 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flows.promotion.gate import Figures, Predictions, decide
+from flows.promotion.gate import Measurements, Predictions, decide
 from flows.settings import PromotionPolicy
 
 NAMES = ("billing", "parcel", "login", "other")
-GOOD = Figures(agreement=1.0, max_abs_diff=1e-6, checks_passed=True, megabytes=10.0, latency_ms=5.0)
+GOOD = Measurements(agreement=1.0, max_abs_diff=1e-6, checks_passed=True, megabytes=10.0, latency_ms=5.0)
 POLICY = PromotionPolicy()
 
 
@@ -21,7 +21,7 @@ def labels() -> np.ndarray:
 
 
 @pytest.mark.parametrize("metric", [None, "accuracy", "f1"])
-def test_a_better_model_is_promoted(labels, metric):
+def test_better_model_is_promoted(labels, metric):
     decision = decide(Predictions(labels, model(labels, 0.9), model(labels, 0.8), NAMES), GOOD, PromotionPolicy(metric=metric))
     assert decision.metric == (metric or "accuracy")
     assert decision.promoted
@@ -29,26 +29,26 @@ def test_a_better_model_is_promoted(labels, metric):
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(0.8, 0.9), (0.9, 0.9)], ids=["worse", "as good"])
-def test_a_model_that_is_not_better_is_rejected_and_the_figures_say_why(labels, ours, theirs):
+def test_model_that_is_not_better_is_rejected_with_the_reason(labels, ours, theirs):
     decision = decide(Predictions(labels, model(labels, ours), model(labels, theirs), NAMES), GOOD, POLICY)
     assert not decision.promoted
     assert "accuracy over production" in decision.reason
 
 
-def test_a_gain_that_chance_explains_is_no_gain(labels):
+def test_insignificant_gain_is_rejected(labels):
     ours, theirs = model(labels, 0.805, seed=1), model(labels, 0.8, seed=2)
     decision = decide(Predictions(labels, ours, theirs, NAMES), GOOD, POLICY)
     assert not decision.promoted
 
 
-def test_a_first_model_must_beat_the_majority_with_confidence(labels):
+def test_first_model_must_beat_the_majority_baseline(labels):
     assert decide(Predictions(labels, model(labels, 0.8), None, NAMES), GOOD, POLICY).promoted
     decision = decide(Predictions(labels, model(labels, 0.28), None, NAMES), GOOD, POLICY)
     assert not decision.promoted
     assert "accuracy over the majority" in decision.reason
 
 
-def test_a_first_model_on_skewed_labels_does_not_win_by_saying_the_majority():
+def test_first_model_that_predicts_the_majority_is_rejected():
     labels = np.where(np.arange(1000) < 900, 0, 1)
     assert not decide(Predictions(labels, np.zeros_like(labels), None, ("no", "yes")), GOOD, POLICY).promoted
 
@@ -64,27 +64,27 @@ def test_a_first_model_on_skewed_labels_does_not_win_by_saying_the_majority():
         ({"latency_ms": float("nan")}, "latency"),
     ],
 )
-def test_a_better_model_outside_a_limit_is_rejected(labels, change, said):
+def test_better_model_outside_a_limit_is_rejected(labels, change, said):
     decision = decide(Predictions(labels, model(labels, 0.9), model(labels, 0.8), NAMES), replace(GOOD, **change), POLICY)
     assert not decision.promoted
     assert said in decision.reason
 
 
 @pytest.mark.parametrize("figure", ["agreement", "max_abs_diff", "checks_passed", "megabytes", "latency_ms"])
-def test_what_is_not_known_is_not_met(labels, figure):
+def test_missing_measurement_is_rejected(labels, figure):
     decision = decide(Predictions(labels, model(labels, 0.9), None, NAMES), replace(GOOD, **{figure: None}), POLICY)
     assert not decision.promoted
     assert "unknown" in decision.reason
 
 
-def test_a_policy_may_let_a_model_follow_that_is_hardly_worse(labels):
+def test_negative_min_gain_promotes_a_slightly_worse_model(labels):
     policy = PromotionPolicy(min_gain=-0.05)
     same = model(labels, 0.8)
     assert decide(Predictions(labels, same, same, NAMES), GOOD, policy).promoted
     assert not decide(Predictions(labels, model(labels, 0.7), model(labels, 0.8), NAMES), GOOD, policy).promoted
 
 
-def test_a_regression_is_judged_by_its_correlation():
+def test_regression_is_compared_by_correlation():
     draw = np.random.default_rng(0)
     labels = draw.normal(size=500)
     good, bad = labels + draw.normal(size=500) / 4, labels + draw.normal(size=500)
@@ -95,6 +95,6 @@ def test_a_regression_is_judged_by_its_correlation():
 
 
 @pytest.mark.parametrize(("metric", "names"), [("pearson", NAMES), ("accuracy", None)])
-def test_a_metric_of_the_other_task_is_a_mistake_in_the_settings(labels, metric, names):
+def test_metric_of_the_other_kind_of_task_is_an_error(labels, metric, names):
     with pytest.raises(ValueError, match=r"promotion\.metric"):
         decide(Predictions(labels, labels, None, names), GOOD, PromotionPolicy(metric=metric))

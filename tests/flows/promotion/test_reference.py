@@ -5,10 +5,11 @@ import shutil
 
 import pytest
 
-from flows.promotion.reference import REFERENCE, take_reference
+from flows.promotion.reference import fetch_reference
 from flows.promotion.rollback import rollback
 from flows.runs.processes import ProgramError
 from tests.flows.conftest import sh
+from tuneline.paths import REFERENCE_PROFILE
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -22,40 +23,40 @@ def newest(toy) -> str:
     return sh("git", "branch", "--list", "runs/*", "--sort=-committerdate", "--format=%(refname:short)", cwd=toy.root).split()[0]
 
 
-def test_before_the_first_promotion_there_is_nothing_to_compare_with(toy, registry, line):
-    assert take_reference(line, registry, "production") is None
-    assert not (toy.root / REFERENCE).exists()
+def test_reference_is_not_written_before_the_first_promotion(toy, registry, pipeline):
+    assert fetch_reference(pipeline, registry, "production") is None
+    assert not (toy.root / REFERENCE_PROFILE).exists()
 
 
-def test_the_profile_is_that_of_the_data_in_production(toy, registry, line, promoted):
-    assert take_reference(line, registry, "production").name == "v0.1.0"
-    assert json.loads((toy.root / REFERENCE).read_text()) == promoted
+def test_reference_is_the_profile_of_productions_data(toy, registry, pipeline, promoted):
+    assert fetch_reference(pipeline, registry, "production").name == "v0.1.0"
+    assert json.loads((toy.root / REFERENCE_PROFILE).read_text()) == promoted
 
 
-def test_a_line_without_the_folder_is_left_alone(toy, registry, line, promoted):
+def test_reference_is_not_written_without_its_folder(toy, registry, pipeline, promoted):
     shutil.rmtree(toy.root / "data" / "reference")
-    assert take_reference(line, registry, "production") is None
+    assert fetch_reference(pipeline, registry, "production") is None
     assert not (toy.root / "data" / "reference").exists()
 
 
-def test_a_profile_that_is_lost_is_an_error_before_anything_is_trained(toy, registry, line, promoted):
+def test_lost_profile_is_an_error(toy, registry, pipeline, promoted):
     """Checks that the settings ask for would silently not run."""
     shutil.rmtree(toy.root / ".dvc" / "cache")
     with pytest.raises(ProgramError, match=r"Fetching reports/checks/profile\.json of v0\.1\.0"):
-        take_reference(line, registry, "production")
+        fetch_reference(pipeline, registry, "production")
 
 
-def test_a_person_takes_it_with_one_command(toy, promoted, root):
+def test_reference_command(toy, promoted, root):
     said = sh("python", "-m", "flows.promotion.reference", cwd=root, env={"TUNELINE_REPOSITORY": str(toy.root)})
     assert said.startswith("data/reference/profile.json is that of onnx v0.1.0")
-    assert json.loads((toy.root / REFERENCE).read_text()) == promoted
+    assert json.loads((toy.root / REFERENCE_PROFILE).read_text()) == promoted
 
 
-def test_runs_are_checked_against_what_is_in_production_then(run, served, toy, registry):
+def test_runs_are_checked_against_the_present_production_model(run, served, toy, registry):
     """Promotion, the next run, a better model on other data, and the way back."""
     run(promote=True)
     assert registry.in_stage("production").name == "v0.1.0"
-    assert committed(toy, newest(toy), str(REFERENCE)) is None, "the first had nothing to be compared with"
+    assert committed(toy, newest(toy), str(REFERENCE_PROFILE)) is None, "the first had nothing to be compared with"
 
     again = run(promote=True)
     tasks = served.tasks(again.id)
@@ -68,7 +69,7 @@ def test_runs_are_checked_against_what_is_in_production_then(run, served, toy, r
     assert registry.in_stage("production").name == "v0.2.0"
     assert committed(toy, newest(toy), "metrics/validate.json")["train_promoted_rows"] == 1.5
     first, second = (registry.version(name).commit for name in ("v0.1.0", "v0.2.0"))
-    assert committed(toy, second, str(REFERENCE))["splits"]["train"]["rows"] == 600, "the commit names what it was compared with"
+    assert committed(toy, second, str(REFERENCE_PROFILE))["splits"]["train"]["rows"] == 600, "the commit names what it was compared with"
     assert sh("git", "status", "--porcelain", cwd=toy.root) == ""
 
     run(overrides=["data.rows=450"], promote=False)

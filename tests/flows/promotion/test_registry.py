@@ -1,6 +1,6 @@
 import pytest
 
-from flows.promotion.registry import Registry, RegistryError, TakenError, Version
+from flows.promotion.registry import ConflictError, Registry, RegistryError, Version
 from flows.promotion.rollback import rollback
 from flows.runs.repository import Repository
 from tests.flows.conftest import sh
@@ -17,11 +17,11 @@ def promote(registry: Registry) -> Version:
     return version
 
 
-def test_nothing_is_in_production_at_first(registry):
+def test_new_registry_has_no_model_in_production(registry):
     assert registry.in_stage("production") is None
 
 
-def test_a_promoted_version_is_the_one_that_gto_and_dvc_find(registry):
+def test_promoted_version_is_shown_by_gto(registry):
     version = promote(registry)
     assert version.name == "v0.1.0"
     assert registry.in_stage("production") == version
@@ -29,19 +29,19 @@ def test_a_promoted_version_is_the_one_that_gto_and_dvc_find(registry):
     assert registry.version_of(version.commit) == version
 
 
-def test_a_stage_holds_the_version_promoted_last(registry):
+def test_stage_has_the_version_promoted_last(registry):
     first, second = promote(registry), promote(registry)
     assert (first.name, second.name) == ("v0.1.0", "v0.2.0")
     assert registry.in_stage("production") == second
 
 
-def test_rollback_puts_the_version_before_back(registry):
+def test_rollback_assigns_the_previous_version(registry):
     first, second = promote(registry), promote(registry)
     assert rollback(registry, "production", None, "It was worse.") == (second, first)
     assert registry.in_stage("production") == first
 
 
-def test_rolling_back_twice_goes_two_versions_back(registry):
+def test_second_rollback_goes_two_versions_back(registry):
     first, second, third = promote(registry), promote(registry), promote(registry)
     rollback(registry, "production", None, "It was worse.")
     assert registry.in_stage("production") == second
@@ -56,7 +56,7 @@ def test_rollback_to_a_version_by_name(registry):
     assert registry.in_stage("production") == first
 
 
-def test_rollback_says_which_versions_there_are(registry):
+def test_rollback_error_lists_the_versions(registry):
     promote(registry)
     with pytest.raises(RegistryError, match=r"no version 'v9\.9\.9'; it has v0\.1\.0"):
         rollback(registry, "production", "v9.9.9", "A typo.")
@@ -64,14 +64,14 @@ def test_rollback_says_which_versions_there_are(registry):
         rollback(registry, "production", None, "There is no other.")
 
 
-def test_rollback_is_one_command(registry, root):
+def test_rollback_command(registry, root):
     promote(registry)
     promote(registry)
     said = sh("python", "-m", "flows.promotion.rollback", cwd=root, env={"TUNELINE_REPOSITORY": str(registry.repository.root)})
     assert said.startswith("onnx in production: v0.1.0")
 
 
-def test_a_rollback_reaches_an_origin_that_never_heard_of_the_version(registry, tmp_path):
+def test_rollback_pushes_a_version_that_origin_does_not_have(registry, tmp_path):
     """Models were promoted without a push so far."""
     sh("git", "clone", "--quiet", "--bare", str(registry.repository.root), "origin.git", cwd=tmp_path)
     sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=registry.repository.root)
@@ -81,7 +81,7 @@ def test_a_rollback_reaches_an_origin_that_never_heard_of_the_version(registry, 
     assert Registry(Repository(tmp_path / "elsewhere"), "onnx").in_stage("production") == first
 
 
-def test_a_promotion_on_another_machine_is_noticed_and_nothing_is_left_of_ours(registry, tmp_path):
+def test_conflicting_promotion_is_detected_and_undone(registry, tmp_path):
     sh("git", "clone", "--quiet", "--bare", str(registry.repository.root), "origin.git", cwd=tmp_path)
     clones = []
     for name in ("one", "two"):
@@ -91,7 +91,7 @@ def test_a_promotion_on_another_machine_is_noticed_and_nothing_is_left_of_ours(r
     promote(one)
     one.push(sorted(one.tags()))
     promote(two)
-    with pytest.raises(TakenError):
+    with pytest.raises(ConflictError):
         two.push(sorted(two.tags()))
     assert two.tags() == set()
     sh("git", "fetch", "--quiet", "--tags", cwd=two.repository.root)

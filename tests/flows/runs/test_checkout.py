@@ -10,8 +10,7 @@ import psutil
 import pytest
 
 from flows.runs import checkout as checkouts
-from flows.runs.checkout import isolated
-from flows.runs.leftovers import KEPT
+from flows.runs.checkout import KEPT, isolated
 from flows.runs.locks import BusyError
 from flows.runs.repository import GitError, Repository, dvc_config
 from tests.flows.conftest import sh
@@ -32,7 +31,7 @@ def is_alive(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
-def test_a_run_does_not_see_what_a_person_is_doing(toy):
+def test_checkout_is_isolated_from_the_working_tree(toy):
     (toy.root / "params.yaml").write_text("seed: 1\n")
     (toy.root / "new.txt").touch()
     with isolated(toy, "run", "main") as checkout:
@@ -41,7 +40,7 @@ def test_a_run_does_not_see_what_a_person_is_doing(toy):
     assert sh("git", "status", "--porcelain", cwd=toy.root).split() == ["M", "params.yaml", "??", "new.txt"]
 
 
-def test_a_checkout_goes_away_after_success(toy):
+def test_checkout_is_removed_after_success(toy):
     with isolated(toy, "run", "main") as checkout:
         assert checkout.path.is_dir()
     assert not checkout.path.exists()
@@ -49,22 +48,22 @@ def test_a_checkout_goes_away_after_success(toy):
     assert [file.name for file in toy.state.iterdir()] == ["checkouts.lock"]
 
 
-def test_a_checkout_stays_after_a_failure_and_the_next_attempt_goes_on_in_it(toy):
+def test_checkout_is_kept_after_failure_and_resumed(toy):
     fail_in(toy, "run", checkpoint="10")
     with isolated(toy, "run", "main") as checkout:
         assert checkout.resumed
         assert (checkout.path / "checkpoints" / "step.json").read_text() == "10"
 
 
-def test_another_attempt_keeps_the_commit_of_the_first(toy):
+def test_resumed_attempt_keeps_the_commit_of_the_first(toy):
     fail_in(toy, "run")
     first = toy.resolve("main")
     sh("git", "commit", "--quiet", "--allow-empty", "--message=Later", cwd=toy.root)
     with isolated(toy, "run", "main") as checkout:
-        assert checkout.work.commit == first != toy.resolve("main")
+        assert checkout.spec.commit == first != toy.resolve("main")
 
 
-def test_only_the_last_failures_are_kept(toy):
+def test_pruning_keeps_the_latest_failures(toy):
     for number in range(KEPT + 3):
         fail_in(toy, f"run-{number}")
     left = {path.name for path in toy.state.iterdir() if path.is_dir()}
@@ -72,7 +71,7 @@ def test_only_the_last_failures_are_kept(toy):
     assert sh("git", "worktree", "list", cwd=toy.root).count("\n") == 1 + len(left)
 
 
-def test_the_next_run_takes_over_the_checkpoints_of_one_that_ended_early(toy):
+def test_checkpoints_of_an_abandoned_run_are_adopted(toy):
     fail_in(toy, "first", checkpoint="10")
     with isolated(toy, "second", "main") as checkout:
         assert checkout.adopted == "first"
@@ -80,14 +79,14 @@ def test_the_next_run_takes_over_the_checkpoints_of_one_that_ended_early(toy):
     assert not (toy.state / "first" / "checkpoints").exists(), "one run writes a checkpoint at a time"
 
 
-def test_checkpoints_of_other_work_are_left_to_it(toy):
+def test_checkpoints_of_another_spec_are_not_adopted(toy):
     fail_in(toy, "other", checkpoint="other", overrides=("seed=2",))
     with isolated(toy, "next", "main", ("seed=1",)) as checkout:
         assert checkout.adopted is None
     assert (toy.state / "other" / "checkpoints").is_dir()
 
 
-def test_a_run_that_is_alive_keeps_its_checkpoints_and_its_checkout(toy):
+def test_live_run_keeps_checkpoints_and_checkout(toy):
     with isolated(toy, "alive", "main") as alive:
         (alive.path / "checkpoints").mkdir()
         for number in range(KEPT + 2):
@@ -97,19 +96,19 @@ def test_a_run_that_is_alive_keeps_its_checkpoints_and_its_checkout(toy):
         assert (alive.path / "checkpoints").is_dir()
 
 
-def test_one_run_is_never_in_two_processes(toy, monkeypatch):
+def test_same_run_in_two_processes_is_refused(toy, monkeypatch):
     monkeypatch.setattr(checkouts, "ATTEMPT_WAIT", 0.1)
     with isolated(toy, "run", "main"), pytest.raises(BusyError), isolated(toy, "run", "main"):
         pass
 
 
-def test_a_killed_run_is_found_dead_and_what_is_left_of_it_is_ended(toy, root):
+def test_processes_of_a_killed_run_are_killed(toy, root):
     """The guardian of the run is killed with it: only the mark on its processes is left to find them by."""
     flow = f"""
         import os, signal, sys, time
         sys.path.insert(0, {str(root)!r})
         from pathlib import Path
-        from flows.runs.checkout import isolated
+        from flows.runs.checkout import KEPT, isolated
         from flows.runs.processes import Programs
         from flows.runs.repository import Repository
         def kill(line):
@@ -130,7 +129,7 @@ def test_a_killed_run_is_found_dead_and_what_is_left_of_it_is_ended(toy, root):
     process.stdout.close()
 
 
-def test_a_half_made_checkout_is_made_anew(toy):
+def test_incomplete_checkout_is_created_again(toy):
     fail_in(toy, "run")
     (toy.state / "run.json").unlink()
     (toy.state / "run" / "params.yaml").unlink()
@@ -139,32 +138,32 @@ def test_a_half_made_checkout_is_made_anew(toy):
         assert (checkout.path / "params.yaml").exists()
 
 
-def test_half_a_lock_file_is_not_carried_on(toy):
+def test_truncated_dvc_lock_is_not_resumed(toy):
     fail_in(toy, "run")
     (toy.state / "run" / "dvc.lock").write_text("schema: '2.0'\nstages:\n  download:\n    cmd: 'pyth")
     with isolated(toy, "run", "main") as checkout:
         assert not (checkout.path / "dvc.lock").exists()
 
 
-def test_a_ref_that_names_nothing_is_said_plainly(toy):
+def test_unknown_ref_error_names_the_ref(toy):
     with pytest.raises(GitError, match="'no-such-branch' names no commit"), isolated(toy, "run", "no-such-branch"):
         pass
     assert not (toy.state / "run").exists()
 
 
-def test_an_option_is_no_ref(toy):
+def test_ref_that_is_an_option_is_refused(toy):
     with pytest.raises(GitError), isolated(toy, "run", "--help"):
         pass
 
 
-def test_a_ref_of_a_remote_is_fetched(toy, tmp_path):
+def test_remote_ref_is_fetched(toy, tmp_path):
     sh("git", "clone", "--quiet", str(toy.root), "clone", cwd=tmp_path)
     sh("git", "commit", "--quiet", "--allow-empty", "--message=Later", cwd=toy.root)
     clone = Repository(tmp_path / "clone")
     assert clone.resolve("origin/main") == toy.resolve("main") != clone.resolve("main")
 
 
-def test_the_cache_is_shared_and_relative_remotes_still_point_where_they_did(toy):
+def test_checkout_shares_the_cache_and_resolves_relative_remotes(toy):
     sh("dvc", "remote", "add", "--default", "shelf", "../shelf", cwd=toy.root)
     sh("dvc", "remote", "add", "--local", "mine", "../mine", cwd=toy.root)
     sh("git", "commit", "--quiet", "--all", "--message=A remote", cwd=toy.root)
@@ -176,7 +175,7 @@ def test_the_cache_is_shared_and_relative_remotes_still_point_where_they_did(toy
         assert sh("git", "status", "--porcelain", cwd=checkout.path) == ""
 
 
-def test_a_checkout_lost_from_disk_does_not_stop_the_next_run(toy):
+def test_deleted_checkout_does_not_stop_the_next_run(toy):
     fail_in(toy, "run")
     shutil.rmtree(toy.state / "run")
     with isolated(toy, "next", "main"), pytest.raises(RuntimeError), isolated(toy, "run", "main"):

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from flows.runs.locks import BusyError, locked
-from flows.runs.processes import MARK, ProgramError, Programs, environment
+from flows.runs.processes import RUN_VARIABLE, ProgramError, Programs, environment
 
 TRAINING = """
 import pathlib, signal, sys, time
@@ -57,7 +57,7 @@ def alive(mark: str) -> list[str]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+            if process.environ().get(RUN_VARIABLE) == mark and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(" ".join(process.cmdline()))
     return found
 
@@ -103,32 +103,32 @@ def test_an_error_ends_with_the_last_lines(programs):
         programs.run(["sh", "-c", "for i in 1 2 3; do echo line $i; done; exit 3"], "Stage 'train'", lambda _line: None, keep=2)
 
 
-def test_a_signal_that_ended_a_program_is_named(programs):
+def test_program_error_names_the_signal(programs):
     with pytest.raises(ProgramError, match="was ended by SIGKILL"):
         programs.run(["sh", "-c", "kill -9 $$"], "Stage 'train'", lambda _line: None)
 
 
-def test_a_missing_program_is_an_error_not_a_hang(programs):
+def test_missing_program_is_an_error(programs):
     with pytest.raises(ProgramError, match="no-such-program"):
         programs.run(["no-such-program"], "It", lambda _line: None)
 
 
-def test_arguments_are_not_a_shells(programs):
+def test_arguments_are_not_interpreted_by_a_shell(programs):
     assert programs.run(["echo", "$(id); `id`"], "Echo", lambda _line: None) == ("$(id); `id`",)
 
 
-def test_programs_do_not_see_the_flows_prefect(place, mark, monkeypatch):
+def test_programs_do_not_see_prefects_variables(place, mark, monkeypatch):
     monkeypatch.setenv("PREFECT_API_KEY", "secret")
     monkeypatch.setenv("PYTHONPATH", "/flows")
     assert not {"PREFECT_API_KEY", "PYTHONPATH"} & set(environment())
 
 
-def test_stages_find_the_python_that_runs_the_flow(programs):
+def test_stages_use_the_flows_python(programs):
     script = "import sys; print(sys.executable)"
     assert programs.run(["python", "-c", script], "Python", lambda _line: None) == (sys.executable,)
 
 
-def test_cancelling_ends_a_training_in_a_session_of_its_own_after_its_checkpoint(programs, place, mark):
+def test_cancelled_training_in_its_own_session_saves_a_checkpoint(programs, place, mark):
     started = time.monotonic()
     with pytest.raises(Cancelled):
         programs.run([sys.executable, "launcher.py"], "Training", cancel_when(place / "started"))
@@ -137,7 +137,7 @@ def test_cancelling_ends_a_training_in_a_session_of_its_own_after_its_checkpoint
     assert [line for line in alive(mark) if "guardian" not in line] == []
 
 
-def test_the_last_words_of_a_cancelled_program_reach_the_log(programs, place):
+def test_output_of_a_stopping_program_reaches_the_log(programs, place):
     seen = []
 
     def on_line(line: str) -> None:
@@ -150,19 +150,19 @@ def test_the_last_words_of_a_cancelled_program_reach_the_log(programs, place):
     assert seen == ["training", "checkpoint saved"]
 
 
-def test_the_next_program_runs_after_a_cancelled_one(programs, place):
+def test_program_runs_after_a_cancelled_one(programs, place):
     with pytest.raises(Cancelled):
         programs.run([sys.executable, "training.py"], "Training", cancel_when(place / "started"))
     assert programs.run(["echo", "well"], "Echo", lambda _line: None) == ("well",)
 
 
-def test_what_a_program_leaves_in_the_background_ends_with_it(programs, mark):
+def test_background_processes_end_with_their_program(programs, mark):
     programs.run(["sh", "-c", "setsid sleep 600 & sleep 600 & echo done"], "A script", lambda _line: None)
     assert [line for line in alive(mark) if "sleep" in line] == []
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_a_flow_that_is_killed_takes_its_training_along(place, mark, how, root):
+def test_killed_flow_ends_its_training(place, mark, how, root):
     """SIGKILL leaves the flow no say: the guardian sees the pipe close."""
     flow = f"""
         import sys
@@ -180,7 +180,7 @@ def test_a_flow_that_is_killed_takes_its_training_along(place, mark, how, root):
     assert (place / "checkpoint").read_text() == "saved", "it was asked, not just killed"
 
 
-def test_a_killed_guardian_leaves_no_command(place, mark):
+def test_killed_guardian_leaves_no_process(place, mark):
     with Programs(place, mark, preload=False) as programs:
 
         def kill_guardian(line: str) -> None:
@@ -191,7 +191,7 @@ def test_a_killed_guardian_leaves_no_command(place, mark):
         until(lambda: not alive(mark))
 
 
-def test_a_program_that_will_not_end_is_killed(place, mark, monkeypatch):
+def test_program_that_ignores_sigterm_is_killed(place, mark, monkeypatch):
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('training', flush=True); time.sleep(600)"
     monkeypatch.setenv("TUNELINE_GRACE", "1")
     with Programs(place, mark, preload=False) as programs, pytest.raises(Cancelled):
@@ -199,7 +199,7 @@ def test_a_program_that_will_not_end_is_killed(place, mark, monkeypatch):
     assert alive(mark) == []
 
 
-def test_a_run_holds_its_lock_until_its_last_process_has_ended(place, mark, root):
+def test_run_lock_is_held_until_the_last_process_has_ended(place, mark, root):
     """Else the next attempt would begin while this one still writes its checkpoint."""
     flow = f"""
         import sys
@@ -220,7 +220,7 @@ def test_a_run_holds_its_lock_until_its_last_process_has_ended(place, mark, root
         assert (place / "checkpoint").exists()
 
 
-def test_dvc_runs_as_it_does_from_the_command_line(programs, toy):
+def test_dvc_runs_as_from_the_command_line(programs, toy):
     programs.cwd = toy.root
     seen = []
     programs.run(["dvc", "stage", "list", "--name-only"], "Stages", seen.append)
@@ -229,7 +229,7 @@ def test_dvc_runs_as_it_does_from_the_command_line(programs, toy):
         programs.run(["dvc", "repro", "no-such-stage"], "It", seen.append)
 
 
-def test_file_descriptors_are_given_back(place, mark):
+def test_file_descriptors_are_closed(place, mark):
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
         with Programs(place, mark, preload=False) as programs:

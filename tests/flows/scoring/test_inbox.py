@@ -36,26 +36,26 @@ def mark_scored(outbox: Outbox, incoming: Incoming) -> None:
     pq.write_table(pa.table({"row": [1]}).cast(schema), outbox.scored(incoming))
 
 
-def test_new_files_come_the_oldest_first(tmp_path, outbox, put):
+def test_new_files_are_sorted_by_age(tmp_path, outbox, put):
     put("b.csv", age=50)
     put("a.csv", age=40)
     put("c.jsonl.gz", age=90)
     assert names(tmp_path, outbox) == ["c.jsonl.gz", "b.csv", "a.csv"]
 
 
-def test_a_file_that_is_being_written_waits(tmp_path, outbox, put):
+def test_recently_changed_file_waits(tmp_path, outbox, put):
     put("a.csv", age=1)
     assert names(tmp_path, outbox) == []
 
 
-def test_a_scored_file_is_not_scored_again_until_it_changes(tmp_path, outbox, put):
+def test_scored_file_is_scored_again_only_after_a_change(tmp_path, outbox, put):
     mark_scored(outbox, put("a.csv"))
     assert names(tmp_path, outbox) == []
     put("a.csv", "text\nother\n", age=30)
     assert names(tmp_path, outbox) == ["a.csv"]
 
 
-def test_a_refused_file_is_not_tried_again_until_it_changes(tmp_path, outbox, put):
+def test_refused_file_is_tried_again_only_after_a_change(tmp_path, outbox, put):
     outbox.refuse(put("a.csv"), "a.csv has no column 'text'")
     assert names(tmp_path, outbox) == []
     assert json.loads((outbox.folder / "a.csv.error.json").read_text())["error"] == "a.csv has no column 'text'"
@@ -64,20 +64,20 @@ def test_a_refused_file_is_not_tried_again_until_it_changes(tmp_path, outbox, pu
 
 
 @pytest.mark.parametrize("name", [".a.csv", "_a.csv", "a.csv.partial", "a.csv.tmp", "a.txt", "README.md"])
-def test_what_is_no_data_is_left_alone(name):
+def test_hidden_and_unsupported_files_are_not_data(name):
     assert not is_data(name)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.TSV", "a.jsonl.gz", "a.b.parquet"])
-def test_files_that_can_be_read_are_data(name):
+def test_supported_files_are_data(name):
     assert is_data(name)
 
 
-def test_an_inbox_that_is_not_there_holds_nothing(tmp_path, outbox):
+def test_missing_inbox_is_empty(tmp_path, outbox):
     assert new_files(tmp_path / "nowhere", outbox, 0) == []
 
 
-def test_a_file_of_another_origin_in_the_outbox_is_no_record(tmp_path, outbox, put):
+def test_outbox_file_of_another_program_has_no_record(tmp_path, outbox, put):
     incoming = put("a.csv")
     pq.write_table(pa.table({"x": [1]}), outbox.scored(incoming))
     assert names(tmp_path, outbox) == ["a.csv"]

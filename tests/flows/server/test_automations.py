@@ -7,6 +7,6 @@ from tests.conftest import ROOT
 STAGES = ("download", "tokenize", "validate", "train", "evaluate", "export", "compare")
 
 
-def test_a_run_that_uses_all_its_time_is_still_picked_up_when_it_crashes():
+def test_longest_possible_run_is_restarted_after_a_crash():
     settings = load_settings(ROOT)
     assert timedelta(minutes=sum(settings.policy(stage).timeout_minutes for stage in STAGES)) < LONGEST_RUN

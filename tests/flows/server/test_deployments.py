@@ -28,7 +28,7 @@ def training(served, toy, run) -> None:
     until(lambda: list(toy.state.glob("*/checkpoints/step.json")), 400, "a checkpoint")
 
 
-def test_the_deployments_are_as_prefect_yaml_says(served):
+def test_deployments_match_prefect_yaml(served):
     nightly = served.client.read_deployment_by_name("train/train-nightly")
     assert nightly.schedules[0].schedule.cron == "0 2 * * *"
     assert nightly.schedules[0].schedule.timezone == "Europe/Zurich"
@@ -43,12 +43,12 @@ def test_the_deployments_are_as_prefect_yaml_says(served):
     assert "Branch, tag or commit" in on_demand.parameter_openapi_schema["properties"]["ref"]["description"]
 
 
-def test_parameters_are_checked_before_a_run_is_made(served, toy):
+def test_deployment_validates_parameters(served, toy):
     with pytest.raises(Exception, match=r"ref|does not match"):
         served.submit("train/train-on-demand", toy.root, ref="--evil")
 
 
-def test_a_scheduled_run_fires_and_finishes(worked, toy):
+def test_scheduled_run_finishes(worked, toy):
     nightly = worked.client.read_deployment_by_name("train/train-nightly")
     env = {"env": {"TUNELINE_REPOSITORY": str(toy.root)}}
     worked.client.update_deployment(nightly.id, DeploymentUpdate(job_variables=env))
@@ -62,7 +62,7 @@ def test_a_scheduled_run_fires_and_finishes(worked, toy):
         until(lambda: not worked.runs_of(nightly.id, "Pending", "Submitting", "Running"), 60, "what it started to end")
 
 
-def test_cancelling_in_the_middle_of_training_leaves_no_process_and_a_checkpoint_to_go_on_from(worked, toy):
+def test_cancelled_training_leaves_no_process_and_a_checkpoint(worked, toy):
     run = worked.submit("train/train-on-demand", toy.root, overrides=SLOW_TRAINING, promote=False)
     training(worked, toy, run)
     assert processes_of(worked.run(run))
@@ -75,13 +75,13 @@ def test_cancelling_in_the_middle_of_training_leaves_no_process_and_a_checkpoint
     assert any("checkpoint saved" in line for line in worked.said(run))
 
     again = worked.submit("train/train-on-demand", toy.root, overrides=SLOW_TRAINING, promote=False)
-    until(lambda: any("going on from step" in line for line in worked.said(again)), 400, "the next run to go on")
+    until(lambda: any("resuming from step" in line for line in worked.said(again)), 400, "the next run to go on")
     assert any(f"Run {ended.name}" in line for line in worked.said(again))
     worked.cancel(again)
     worked.wait(again)
 
 
-def test_a_killed_workers_run_is_picked_up_and_goes_on_from_its_checkpoint(worked, toy):
+def test_run_of_a_killed_worker_resumes_from_its_checkpoint(worked, toy):
     run = worked.submit("train/train-on-demand", toy.root, overrides=["train.pause=0.05", "train.steps=600"], promote=False)
     training(worked, toy, run)
     before = worked.run(run)
@@ -90,12 +90,12 @@ def test_a_killed_workers_run_is_picked_up_and_goes_on_from_its_checkpoint(worke
     worked.start_worker()
     after = worked.wait(run, "Completed")
     assert after.run_count == 2
-    assert any("An earlier attempt of this run began it" in line for line in worked.said(run))
-    assert any("going on from step" in line for line in worked.said(run))
+    assert any("Resuming an earlier attempt of this run" in line for line in worked.said(run))
+    assert any("resuming from step" in line for line in worked.said(run))
     assert not [path for path in toy.state.iterdir() if path.is_dir()]
 
 
-def test_two_runs_and_a_person_do_not_get_in_each_others_way(worked, toy):
+def test_concurrent_runs_and_a_persons_dvc_repro_do_not_interfere(worked, toy):
     """Two runs of one deployment take turns; a run of another, and a person's own `dvc repro`, work beside them."""
     first = worked.submit("train/train-on-demand", toy.root, overrides=["train.pause=0.3", "train.steps=31"])
     second = worked.submit("train/train-on-demand", toy.root, overrides=["train.steps=32"])
@@ -113,7 +113,7 @@ def test_two_runs_and_a_person_do_not_get_in_each_others_way(worked, toy):
     assert sorted(steps) == [f'{{"steps": {number}}}\n' for number in (31, 32, 33)]
 
 
-def test_drift_that_a_scoring_finds_starts_a_training(worked, toy, promoted, put):
+def test_drift_starts_a_training(worked, toy, promoted, put):
     """From a file in the inbox to a finished run of the line, with nobody asking for it."""
     on_demand = worked.client.read_deployment_by_name("train/train-on-demand")
     env = {"env": {"TUNELINE_REPOSITORY": str(toy.root)}}

@@ -33,7 +33,7 @@ def heartbeats_of(served, run) -> list:
     return served.client.request("POST", "/events/filter", json=wanted).json()["events"]
 
 
-def test_runs_that_are_under_way_are_given_a_heartbeat_and_no_others(served, runs, monkeypatch):
+def test_heartbeats_are_sent_for_active_runs_only(served, runs, monkeypatch):
     monkeypatch.setattr(heartbeats, "SILENCE", timedelta(0))
     going, waiting, over = runs(Pending(), Running()), runs(), runs(Running(), Completed())
     expected = {run.id for run in heartbeats.expect_heartbeats(served.client)}
@@ -43,20 +43,20 @@ def test_runs_that_are_under_way_are_given_a_heartbeat_and_no_others(served, run
     assert event["related"][0]["prefect.resource.name"] == "train"
 
 
-def test_a_run_that_just_began_needs_none(served, runs):
+def test_recently_started_run_gets_no_heartbeat(served, runs):
     fresh = runs(Pending(), Running())
     assert fresh.id not in {run.id for run in heartbeats.expect_heartbeats(served.client)}
 
 
-def test_a_server_that_does_not_answer_is_said_and_no_error(monkeypatch, capsys):
+def test_unreachable_server_is_reported_without_an_error(monkeypatch, capsys):
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
         heartbeats.main()
-    assert "The server was not asked" in capsys.readouterr().err
+    assert "The server could not be asked" in capsys.readouterr().err
 
 
 @pytest.mark.slow  # a server of its own, and three heartbeats
 @pytest.mark.timeout(400)
-def test_a_run_that_stays_silent_crashes_and_is_picked_up(tmp_path, homes, bytecode, monkeypatch):
+def test_silent_run_crashes_and_is_restarted(tmp_path, homes, bytecode, monkeypatch):
     """The server that the tests share forgets what it waits for too soon to notice silence."""
     monkeypatch.setattr(heartbeats, "SILENCE", timedelta(0))
     with prefect_server(tmp_path / "home", PREFECT_SERVER_EVENTS_EXPIRED_BUCKET_BUFFER="PT60S") as served:

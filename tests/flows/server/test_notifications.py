@@ -39,7 +39,7 @@ def people():
 
 @pytest.mark.slow  # a server of its own, unless other tests have one
 @pytest.mark.timeout(400)
-def test_people_are_told_of_promotions_drift_and_failures(served, people, tmp_path):
+def test_notifications_of_promotions_drift_and_failures(served, people, tmp_path):
     address, read = people
     message = {"subject": "{{subject}}", "body": "{{body}}"}
     block = CustomWebhookNotificationBlock(name="people", url=address, json_data=message)

@@ -23,7 +23,7 @@ def rows(address: str, query: str) -> list[tuple]:
     return asyncio.run(fetch())
 
 
-def test_a_run_of_the_line_on_a_server_with_postgresql(tmp_path, toy, homes):
+def test_train_on_a_server_with_postgresql(tmp_path, toy, homes):
     with (
         postgres() as address,
         prefect_server(tmp_path / "home", PREFECT_SERVER_DATABASE_CONNECTION_URL=address) as served,

@@ -8,7 +8,7 @@ from flows.server import serve
 from tests.flows.prefect_server import free_port
 
 
-def test_a_port_that_is_taken_is_said_before_anything_starts(monkeypatch):
+def test_used_port_is_reported_before_anything_starts(monkeypatch):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -18,13 +18,13 @@ def test_a_port_that_is_taken_is_said_before_anything_starts(monkeypatch):
             serve.main()
 
 
-def test_a_second_one_does_not_share_the_database(monkeypatch, tmp_path):
+def test_second_server_does_not_share_the_database(monkeypatch, tmp_path):
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
     with (
-        serve.alone("127.0.0.1", free_port()),
+        serve.exclusive("127.0.0.1", free_port()),
         pytest.raises(SystemExit, match=rf"{tmp_path}.*PREFECT_HOME"),
-        serve.alone("127.0.0.1", free_port()),
+        serve.exclusive("127.0.0.1", free_port()),
     ):
         pass
-    with serve.alone("127.0.0.1", free_port()):
+    with serve.exclusive("127.0.0.1", free_port()):
         pass

@@ -39,7 +39,7 @@ def settings_of(repository) -> str:
     return (repository.root / "conf" / "flows.yaml").read_text()
 
 
-def test_the_clone_is_made_where_it_is_missing_and_knows_where_results_go(origin, tmp_path, monkeypatch):
+def test_missing_clone_is_created_with_its_remotes(origin, tmp_path, monkeypatch):
     monkeypatch.setenv("TUNELINE_DVC_REMOTE", str(tmp_path / "artifacts"))
     repository = worker.prepare()
     assert repository.root == tmp_path / "volume" / "line"
@@ -49,33 +49,33 @@ def test_the_clone_is_made_where_it_is_missing_and_knows_where_results_go(origin
     assert sh("git", "status", "--porcelain", cwd=repository.root) == ""
 
 
-def test_settings_are_those_of_origin_at_the_next_start(origin):
+def test_settings_are_updated_from_origin_at_start(origin):
     worker.prepare()
     save(origin, attempts=7)
     assert settings_of(worker.prepare()) == "max_attempts: 7\n"
 
 
-def test_a_worker_starts_with_the_clone_it_has_while_origin_is_away(origin, capsys):
+def test_worker_starts_without_origin(origin, capsys):
     worker.prepare()
     origin.rename(origin.with_name("away"))
     assert settings_of(worker.prepare()) == "max_attempts: 4\n"
-    assert "Going on with the clone as it is" in capsys.readouterr().err
+    assert "Continuing with the clone as it is" in capsys.readouterr().err
 
 
-def test_a_clone_that_was_cut_off_is_made_again(origin, tmp_path):
+def test_interrupted_clone_is_repeated(origin, tmp_path):
     (tmp_path / "volume" / ".line.partial" / ".git").mkdir(parents=True)
     assert settings_of(worker.prepare()) == "max_attempts: 4\n"
     assert sorted(path.name for path in (tmp_path / "volume").iterdir()) == ["line", "line.lock"]
 
 
-def test_workers_that_share_a_clone_make_it_once(origin, capsys):
+def test_workers_that_share_a_clone_create_it_once(origin, capsys):
     with ThreadPoolExecutor(4) as pool:
         clones = [future.result() for future in [pool.submit(worker.prepare) for _ in range(4)]]
     assert len({clone.root for clone in clones}) == 1
     assert capsys.readouterr().out.count("Cloning") == 1
 
 
-def test_what_is_in_the_way_of_a_clone_is_not_removed(origin, tmp_path):
+def test_clone_does_not_remove_other_files(origin, tmp_path):
     (tmp_path / "volume" / "line").mkdir(parents=True)
     (tmp_path / "volume" / "line" / "thesis.txt").write_text("years of work")
     with pytest.raises(GitError, match="neither a clone nor empty"):
@@ -83,7 +83,7 @@ def test_what_is_in_the_way_of_a_clone_is_not_removed(origin, tmp_path):
     assert (tmp_path / "volume" / "line" / "thesis.txt").exists()
 
 
-def test_without_a_line_the_error_says_what_to_set(tmp_path, monkeypatch):
+def test_missing_repository_error_names_the_variable(tmp_path, monkeypatch):
     monkeypatch.setenv("TUNELINE_REPOSITORY", str(tmp_path))
     monkeypatch.delenv("TUNELINE_ORIGIN", raising=False)
     with pytest.raises(GitError, match="TUNELINE_ORIGIN"):
@@ -91,7 +91,7 @@ def test_without_a_line_the_error_says_what_to_set(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("wrong", ["max_attempts: many\n", "max_atempts: 4\n"])
-def test_wrong_settings_end_the_worker_at_its_start(origin, monkeypatch, wrong):
+def test_invalid_settings_end_the_worker_at_start(origin, monkeypatch, wrong):
     (origin / "conf" / "flows.yaml").write_text(wrong)
     sh("git", "commit", "--quiet", "--all", "--message=Wrong", cwd=origin)
     with pytest.raises(SystemExit, match=wrong.partition(":")[0]):
@@ -122,9 +122,9 @@ time.sleep(60)
 """
 
 
-def test_a_worker_that_a_script_started_in_the_background_can_be_stopped(tmp_path):
+def test_background_worker_can_be_stopped(tmp_path):
     """Such a process ignores SIGINT, which Prefect's worker sends itself when it is to end."""
-    code = f"import sys; from flows.server.worker import stay; stay([sys.executable, '-c', {ENDS_BY_SIGINT!r}])"
+    code = f"import sys; from flows.server.worker import run_worker; run_worker([sys.executable, '-c', {ENDS_BY_SIGINT!r}])"
     command = ["sh", "-c", 'trap "" INT; exec "$@"', "-", sys.executable, "-c", code]
     with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as entry:
         until((tmp_path / "began").exists, 60, "the worker")
@@ -132,9 +132,9 @@ def test_a_worker_that_a_script_started_in_the_background_can_be_stopped(tmp_pat
         entry.wait(30)
 
 
-def test_a_worker_that_is_stopped_stays_until_its_runs_have_saved(tmp_path):
+def test_stopped_worker_waits_until_its_runs_have_saved(tmp_path):
     """As Prefect's worker does, the program ends at once; what it started notices that and needs a second."""
-    code = f"import sys; from flows.server.worker import stay; sys.exit(stay([sys.executable, '-c', {LEAVES_A_RUN!r}]))"
+    code = f"import sys; from flows.server.worker import run_worker; sys.exit(run_worker([sys.executable, '-c', {LEAVES_A_RUN!r}]))"
     with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as entry:
         until((tmp_path / "began").exists, 60, "the run")
         entry.terminate()

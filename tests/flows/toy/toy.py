@@ -1,6 +1,6 @@
-"""A line in miniature for the tests of the flows: real DVC, real processes, real signals, a real ONNX model; the learning is left out.
+"""A small pipeline for the tests of the flows: real DVC, real processes, real signals, a real ONNX model, but no training.
 
-Stage names, outs and metrics are those of the real line. A ticket is one word among others; word ``w17`` belongs to queue 17 % 4.
+Stage names, outs and metrics are those of the real pipeline. A ticket is one word among others; word ``w17`` belongs to queue 17 % 4.
 A model of skill 0.8 knows 80% of the words. ``params.yaml`` says what goes wrong.
 """
 
@@ -18,7 +18,8 @@ from ruamel.yaml import YAML
 PARAMS = YAML(typ="safe", pure=True).load(Path("params.yaml"))
 QUEUES = ["billing", "parcel", "login", "other"]
 WORDS = 400
-FEATURES = {"huggingface": json.dumps({"info": {"features": {"label": {"names": QUEUES, "_type": "ClassLabel"}}}})}
+CLASSES = {"names": QUEUES, "_type": "ClassLabel"}
+FEATURES = {"huggingface": json.dumps({"info": {"features": {"label": CLASSES, "labels": CLASSES}}})}
 
 
 def write(path: str, value: object) -> None:
@@ -42,7 +43,7 @@ def read_table(path: str) -> dict:
 
 
 def known(word: int) -> int:
-    """The queue that the model believes a word to belong to."""
+    """Return the queue that the model predicts for a word."""
     return word % 4 if random.Random(1000 + word).random() < PARAMS["model"]["skill"] else (word + 1) % 4
 
 
@@ -99,24 +100,24 @@ def validate() -> None:
 
 
 def launch() -> None:
-    """As torchrun does: the training runs in a session of its own, out of reach of a signal to the group."""
+    """Start the training as torchrun does: in a session of its own, which a signal to the process group does not reach."""
     child = subprocess.Popen([sys.executable, __file__, "train"], start_new_session=True)
     sys.exit(child.wait())
 
 
 def train() -> None:
-    told = []
-    signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+    stops = []
+    signal.signal(signal.SIGTERM, lambda *_: stops.append(1))
     checkpoint = Path("checkpoints/step.json")
     steps, first = PARAMS["train"]["steps"], 0
     if checkpoint.exists():
         first = json.loads(checkpoint.read_text())["step"]
-        print(f"train: going on from step {first}", flush=True)
+        print(f"train: resuming from step {first}", flush=True)
     for step in range(first, steps):
-        if told or step % 5 == 0:
+        if stops or step % 5 == 0:
             write("checkpoints/.step.partial", {"step": step})
             Path("checkpoints/.step.partial").replace(checkpoint)
-        if told:
+        if stops:
             print(f"train: stopped at step {step}, checkpoint saved", flush=True)
             sys.exit(75)
         time.sleep(PARAMS["train"]["pause"])
@@ -141,7 +142,7 @@ def export() -> None:
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper, save_model
 
-    from stages.export.record import embed, use_record
+    from stages.export.record import embed, usage_record
 
     words = json.loads(Path("models/classifier/model.json").read_text())["words"]
     table = np.zeros((WORDS + 4, 4), dtype=np.float32)
@@ -164,7 +165,7 @@ def export() -> None:
     write("models/onnx/config.json", {"id2label": dict(enumerate(QUEUES)), "model_type": "toy", "pad_token_id": 0})
     write("models/onnx/tokenizer_config.json", {"pad_token": "[PAD]", "unk_token": "[UNK]"})
     shutil.copyfile("data/tokenized/tokenizer/tokenizer.json", folder / "tokenizer.json")
-    record = use_record(folder, ["text"], 16)  # the one thing that is the line's own: `tuneline predict` must read it
+    record = usage_record(folder, ["text"], 16)  # from the real stage, because `tuneline predict` must read it
     embed(model, record)
     save_model(model, folder / "model.onnx")
     write("models/onnx/export.json", {**record, "models": {"fp32": {"file": "model.onnx"}}})

@@ -22,10 +22,10 @@ GENEROUS = {"compare.int8.min_agreement": 0.8, "compare.int8.max_metric_drop": 0
 @pytest.fixture(scope="module", params=["classification", "regression"])
 def exported(request, tmp_path_factory):
     """The root of a project in which ``export`` has run."""
-    return exported_line(tmp_path_factory.mktemp(request.param), request.param == "regression")
+    return export_pipeline(tmp_path_factory.mktemp(request.param), request.param == "regression")
 
 
-def exported_line(folder, regression):
+def export_pipeline(folder, regression):
     write_pipeline(folder, regression, GENEROUS)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -35,7 +35,7 @@ def exported_line(folder, regression):
 
 @pytest.fixture
 def project(exported, tmp_path, monkeypatch):
-    """A copy of it, to be inside."""
+    """Change into a copy of it."""
     folder = tmp_path / "project"
     shutil.copytree(exported, folder, symlinks=True)
     monkeypatch.chdir(folder)
@@ -60,7 +60,7 @@ def published(project):
 
 
 def spoil(path):
-    """Turns the signs of the last weights round: a model that loads and answers, wrongly."""
+    """Flip the signs of the weights: the model still loads, and predicts wrongly."""
     model = onnx.load(path)
     for tensor in model.graph.initializer:
         if tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.dims) == 2:
@@ -71,21 +71,21 @@ def spoil(path):
     onnx.save(model, path)
 
 
-def test_models_that_predict_what_the_trained_one_does_are_published_as_they_are(project, metric):
+def test_models_that_agree_with_the_trained_model_are_published_unchanged(project, metric):
     main()
     names = {path.name for path in (project / "models/candidates").iterdir()}
     assert published(project) == names
     for name in names:
         assert (project / "models/onnx" / name).read_bytes() == (project / "models/candidates" / name).read_bytes()
-    found = metrics(project)
-    assert found["fp32_max_abs_diff"] < 1e-5
-    assert found["fp32_agreement"] == 1
-    assert 0.8 <= found["int8_agreement"] <= 1
-    assert found[f"int8_{metric}_drop_low"] <= found[f"int8_{metric}_drop"] <= found[f"int8_{metric}_drop_high"]
-    assert found["fp32_published"] == found["int8_published"] == 1
+    result = metrics(project)
+    assert result["fp32_max_abs_diff"] < 1e-5
+    assert result["fp32_agreement"] == 1
+    assert 0.8 <= result["int8_agreement"] <= 1
+    assert result[f"int8_{metric}_drop_low"] <= result[f"int8_{metric}_drop"] <= result[f"int8_{metric}_drop_high"]
+    assert result["fp32_published"] == result["int8_published"] == 1
 
 
-def test_comparing_again_gives_the_same_bytes(project):
+def test_second_run_writes_the_same_bytes(project):
     def outs():
         files = [project / "metrics/compare.json", *(project / "reports/compare").iterdir(), *(project / "models/onnx").iterdir()]
         return {path: path.read_bytes() for path in files}
@@ -96,7 +96,7 @@ def test_comparing_again_gives_the_same_bytes(project):
     assert outs() == before
 
 
-def test_a_model_that_predicts_otherwise_stops_the_line_after_the_report(project):
+def test_model_outside_its_tolerance_stops_the_pipeline_after_the_report(project):
     main()
     spoil(project / "models/candidates/model.onnx")
     with pytest.raises(GateError, match=r"fp32: a logit of row \d+ differs by") as stopped:
@@ -109,7 +109,7 @@ def test_a_model_that_predicts_otherwise_stops_the_line_after_the_report(project
     assert not (project / "models/onnx").exists(), "what was published before is not what this run would publish"
 
 
-def test_flipped_rows_are_in_the_report_with_their_text(project):
+def test_report_has_flipped_rows_with_their_text(project):
     spoil(project / "models/candidates/model.onnx")
     with pytest.raises(GateError):
         main()
@@ -120,14 +120,14 @@ def test_flipped_rows_are_in_the_report_with_their_text(project):
         assert flip["text"] == {name: texts[flip["row"]][name] for name in ("subject", "body")}
 
 
-def test_int8_that_fails_its_gate_is_not_published_and_stops_the_line(project):
+def test_required_int8_outside_its_tolerance_stops_the_pipeline(project):
     spoil(project / "models/candidates/model.int8.onnx")
     with pytest.raises(GateError, match="int8: agreement is"):
         main()
     assert metrics(project)["fp32_published"] == metrics(project)["int8_published"] == 0
 
 
-def test_the_line_goes_on_without_int8_when_it_may(project, capsys):
+def test_pipeline_continues_without_int8_that_is_not_required(project, capsys):
     change_params(project, {"compare.int8.required": False})
     spoil(project / "models/candidates/model.int8.onnx")
     main()
@@ -141,18 +141,18 @@ def test_the_line_goes_on_without_int8_when_it_may(project, capsys):
 EIGHT_BITS = {"export.int8.reduce_range": False, "compare.int8.allow_saturation": True}
 
 
-def test_weights_in_8_bits_are_refused_on_every_processor(project):
+def test_weights_in_8_bits_are_not_published_on_any_processor(project):
     change_params(project, EIGHT_BITS)
     stages.export.__main__.main()
     change_params(project, {"compare.int8.allow_saturation": False, "compare.int8.required": False})
     main()
-    (fault,) = report(project)["models"]["int8"]["faults"]
-    assert "more than 16 bits hold (32,767)" in fault
-    assert "set export.int8.reduce_range: true" in fault
+    (violation,) = report(project)["models"]["int8"]["faults"]
+    assert "more than 16 bits hold (32,767)" in violation
+    assert "set export.int8.reduce_range: true" in violation
     assert (metrics(project)["int8_can_saturate"], metrics(project)["int8_published"]) == (1, 0)
 
 
-def test_weights_in_8_bits_are_published_where_they_are_allowed(project):
+def test_weights_in_8_bits_are_published_if_saturation_is_allowed(project):
     change_params(project, EIGHT_BITS)
     stages.export.__main__.main()
     main()
@@ -164,21 +164,21 @@ def test_weights_in_8_bits_are_published_where_they_are_allowed(project):
     assert json.loads((project / "models/onnx/export.json").read_text())["models"]["int8"]["weight_bits"] == 8
 
 
-def test_the_default_int8_model_cannot_saturate(project):
+def test_default_int8_model_cannot_saturate(project):
     main()
     assert metrics(project)["int8_can_saturate"] == 0
     assert report(project)["models"]["int8"]["saturation"] == {"possible": False, "largest_sum": 32_640, "sums": 0, "saturated": 0}
     assert json.loads((project / "models/onnx/export.json").read_text())["models"]["int8"]["weight_bits"] == 7
 
 
-def test_predictions_of_another_split_are_refused(project):
+def test_predictions_of_another_split_are_an_error(project):
     table = pq.read_table(project / "reports/predictions.parquet")
     pq.write_table(table.slice(1), project / "reports/predictions.parquet")
     with pytest.raises(DataError, match="one prediction for each of the 50 rows"):
         main()
 
 
-def test_predictions_are_matched_by_row_not_by_their_order(project):
+def test_predictions_are_matched_by_row_number(project):
     path = project / "reports/predictions.parquet"
     table = pq.read_table(path)
     pq.write_table(table.take(pa.array(np.random.default_rng(0).permutation(len(table)))), path)
@@ -186,7 +186,7 @@ def test_predictions_are_matched_by_row_not_by_their_order(project):
     assert metrics(project)["fp32_agreement"] == 1
 
 
-def test_comparing_needs_no_torch():
-    """Its import costs seconds; the trained model has already said all there is to know."""
+def test_stage_does_not_import_torch():
+    """Importing torch costs seconds, and the trained model's logits are already in a file."""
     code = "import sys, stages.compare.__main__; sys.exit(bool({'torch', 'transformers', 'datasets'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from stages.compare.saturation import LARGEST_SUM, check_saturation, count_saturated, integer_products, largest_pair_sum
 from stages.export.graph import to_onnx
-from stages.export.quantization import to_dynamic_int8, to_static_int8
+from stages.export.precisions import to_dynamic_int8, to_static_int8
 from tests.small_pipeline import tiny_model
 from tuneline.onnx.session import run_outputs
 
@@ -44,7 +44,7 @@ def test_weights_in_7_bits_give_exact_products(pair):
 
 @settings(max_examples=300)
 @given(matrices(127))
-def test_every_clipped_product_of_8_bits_is_counted_and_foreseen(pair):
+def test_every_clipped_product_of_8_bits_is_counted_and_within_the_bound(pair):
     activations, weights = pair
     sums = (activations.astype(np.int32)[:, :, None] * weights).reshape(3, 4, 2, 2).sum(axis=2)
     assert count_saturated(activations, weights) == ((sums > LARGEST_SUM) | (sums < -LARGEST_SUM - 1)).sum()
@@ -57,7 +57,7 @@ def test_the_bound_is_reached_by_the_largest_activations_of_one_sign(weights, la
     assert largest_pair_sum(np.array([[value] for value in weights], np.int8)) == largest
 
 
-def test_an_odd_number_of_inputs_has_a_last_product_of_its_own():
+def test_last_product_of_an_odd_number_of_inputs_is_counted():
     assert count_saturated(np.full((1, 3), 255, np.uint8), np.full((3, 1), 127, np.int8)) == 1
 
 
@@ -106,17 +106,17 @@ def test_products_of_8_bits_are_counted_on_rows(quantize, batch, tmp_path):
         rows = values.reshape(-1, values.shape[-1])
         wrong += (clipped_product(rows, product.weights) != exact_product(rows, product.weights)).any()
     assert bool(wrong) == bool(saturation.saturated)
-    assert "export.int8.reduce_range: true" in saturation.fault()
+    assert "export.int8.reduce_range: true" in saturation.violation()
 
 
-def test_a_product_of_another_form_is_not_taken_for_a_safe_one():
+def test_product_of_an_unknown_form_is_an_error():
     node = helper.make_node("QLinearMatMul", ["a", "s", "z", "w", "s", "z", "s", "z"], ["y"])
     graph = helper.make_graph([node], "g", [], [], [numpy_helper.from_array(np.ones((2, 2), np.int8), "w")])
     with pytest.raises(ValueError, match="QLinearMatMul"):
         integer_products(graph)
 
 
-def test_unsigned_weights_are_not_taken_for_signed_ones():
+def test_unsigned_weights_are_an_error():
     graph = helper.make_graph(
         [helper.make_node("MatMulInteger", ["a", "w"], ["y"])],
         "g",

@@ -253,16 +253,14 @@ TABLE: dict[str, Bad] = {
         {}, "data.splits: rows 0 to 1 of 'validation' would be in both validation and test.", {"splits": {"test": "validation"}}
     ),
     # --- parameters
-    "a delimiter of two characters": Bad({}, "data.files.delimiter: one character is wanted", {"files": {"delimiter": "||"}}),
-    "an encoding that nobody knows": Bad({}, "data.files.encoding: 'utf-9' is none that Python knows", {"files": {"encoding": "utf-9"}}),
-    "columns that miss a wanted one": Bad({}, "data.files.columns: 'text' is not among them", {"files": {"columns": ["body", "label"]}}),
-    "columns named twice": Bad({}, "data.files.columns: 'text' stands there twice", {"files": {"columns": ["text", "text", "label"]}}),
-    "a text column that is the label too": Bad({}, "data.label_column: 'text' is a text column too", {"label_column": "text"}),
-    "a column name that the line needs": Bad(
-        {}, "data.text_columns: 'idx' is a column that the line adds itself", {"text_columns": ["idx"]}
-    ),
-    "one class name": Bad({}, "data.label_names: two classes at least are wanted", {"label_names": ["spam"]}),
-    "a class named twice": Bad({}, "data.label_names: 'spam' stands there twice", {"label_names": ["spam", "ham", "spam"]}),
+    "a delimiter of two characters": Bad({}, "data.files.delimiter: must be one character", {"files": {"delimiter": "||"}}),
+    "an encoding that nobody knows": Bad({}, "data.files.encoding: Python has no encoding 'utf-9'", {"files": {"encoding": "utf-9"}}),
+    "columns that miss a wanted one": Bad({}, "data.files.columns: 'text' is missing", {"files": {"columns": ["body", "label"]}}),
+    "columns named twice": Bad({}, "data.files.columns: 'text' is listed twice", {"files": {"columns": ["text", "text", "label"]}}),
+    "a text column that is the label too": Bad({}, "data.label_column: 'text' is also a text column", {"label_column": "text"}),
+    "a column name that the line needs": Bad({}, "data.text_columns: 'idx' is a column that the pipeline adds", {"text_columns": ["idx"]}),
+    "one class name": Bad({}, "data.label_names: must list at least two classes", {"label_names": ["spam"]}),
+    "a class named twice": Bad({}, "data.label_names: 'spam' is listed twice", {"label_names": ["spam", "ham", "spam"]}),
 }
 
 
@@ -285,7 +283,7 @@ def test_bad_input_is_named_with_its_place_and_nothing_is_written(bad: Bad, proj
     with pytest.raises(StageError) as raised:
         main()
     assert bad.says in str(raised.value)
-    assert raised.value.hint or "fault" in raised.value.problem  # of parameters, all faults stand in the problem
+    assert raised.value.hint or "error" in raised.value.problem  # problems of parameters list all errors
     assert_untouched()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from stages.tokenize.folder import save_tokenizer
+from stages.tokenize.tokenizer import save_tokenizer
 from stages.tokenize.wordpiece import train_wordpiece
 from tests.stages.tokenize.made import sentences, write_raw
 from tuneline.encoding import Encoder

@@ -36,8 +36,8 @@ def metrics():
 
 def outs(project):
     """Everything that the stage wrote."""
-    kept = [path for name in ("metrics", "plots", "reports") for path in (project / name).rglob("*") if path.is_file()]
-    return {str(path.relative_to(project)): path.read_bytes() for path in sorted(kept)}
+    files = [path for name in ("metrics", "plots", "reports") for path in (project / name).rglob("*") if path.is_file()]
+    return {str(path.relative_to(project)): path.read_bytes() for path in sorted(files)}
 
 
 CLASSES = ["accuracy", "f1", "matthews_correlation", "loss", "rows", "roc_auc", "average_precision", "calibration_error"]
@@ -52,14 +52,14 @@ CLASSES = ["accuracy", "f1", "matthews_correlation", "loss", "rows", "roc_auc", 
     ],
     indirect=["project"],
 )
-def test_the_metrics_have_their_names_and_the_baseline_stands_beside_them(project, names):
-    figures = evaluate.main()
+def test_metrics_file_has_metrics_and_baseline(project, names):
+    timing = evaluate.main()
     assert [name for name in metrics() if name in names] == names
     assert metrics()["rows"] == 45
-    assert figures["rows_per_second"] > 0
+    assert timing["rows_per_second"] > 0
 
 
-def test_metrics_follow_from_the_predictions(project):
+def test_metrics_match_the_predictions_table(project):
     evaluate.main()
     table = pq.read_table("reports/predictions.parquet").to_pydict()
     right = np.array(table["label"]) == np.array(table["prediction"])
@@ -69,7 +69,7 @@ def test_metrics_follow_from_the_predictions(project):
     assert metrics()["loss"] == pytest.approx(-chosen.mean(), abs=1e-6)
 
 
-def test_predictions_are_in_the_order_of_the_file_and_keep_the_names(project):
+def test_predictions_keep_row_order_and_class_names(project):
     from datasets import Dataset
 
     evaluate.main()
@@ -83,7 +83,7 @@ def test_predictions_are_in_the_order_of_the_file_and_keep_the_names(project):
 
 
 @pytest.mark.parametrize("project", ["queues", "numbers"], indirect=True)
-def test_running_twice_makes_the_same_bytes(project):
+def test_second_run_writes_the_same_bytes(project):
     evaluate.main()
     once = outs(project)
     evaluate.main()
@@ -91,7 +91,7 @@ def test_running_twice_makes_the_same_bytes(project):
     assert not [name for name, content in once.items() if str(project).encode() in content]
 
 
-def test_the_reported_split_is_the_one_that_was_asked_for(project):
+def test_evaluate_split_selects_the_reported_split(project):
     (project / "params.yaml").write_text(
         (project / "params.yaml").read_text().replace("split: test", "split: validation") + "train: {keep: last}\n"
     )
@@ -100,7 +100,7 @@ def test_the_reported_split_is_the_one_that_was_asked_for(project):
     assert table["label"].to_pylist() == pq.read_table("data/tokenized/validation.parquet")["labels"].to_pylist()
 
 
-def test_a_split_without_labels_is_refused(project):
+def test_split_without_labels_is_an_error(project):
     path = project / "data/tokenized/test.parquet"
     table = pq.read_table(path)
     labels = table["labels"].to_pylist()
@@ -112,7 +112,7 @@ def test_a_split_without_labels_is_refused(project):
 
 
 @pytest.mark.parametrize("project", ["numbers"], indirect=True)
-def test_minus_one_is_a_number_to_a_regression_but_not_in_every_row(project):
+def test_minus_one_is_a_label_of_a_regression_unless_every_row_has_it(project):
     path = project / "data/tokenized/test.parquet"
     table = pq.read_table(path)
     write_table(table.set_column(3, table.field(3), pa.array([-1.0] * 44 + [0.5], pa.float32())), path)
@@ -123,7 +123,7 @@ def test_minus_one_is_a_number_to_a_regression_but_not_in_every_row(project):
         evaluate.main()
 
 
-def test_a_split_without_rows_is_refused(project):
+def test_split_without_rows_is_an_error(project):
     path = project / "data/tokenized/test.parquet"
     write_table(pq.read_table(path).slice(0, 0), path)
     with pytest.raises(DataError, match="has no rows"):
@@ -131,14 +131,14 @@ def test_a_split_without_rows_is_refused(project):
 
 
 @pytest.mark.parametrize(("missing", "stage"), [("data/tokenized/test.parquet", "tokenize"), ("models/classifier", "train")])
-def test_what_is_missing_names_the_stage_that_makes_it(project, missing, stage):
+def test_missing_input_names_the_stage_that_writes_it(project, missing, stage):
     path = project / missing
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     with pytest.raises(StageError, match=f"dvc repro {stage}"):
         evaluate.main()
 
 
-def test_a_failure_leaves_what_was_there(project):
+def test_failure_leaves_earlier_outs(project):
     evaluate.main()
     before = outs(project)
     (project / "params.yaml").write_text(
@@ -167,7 +167,7 @@ def behave(project, suite=BEHAVIOUR):
     (project / "params.yaml").write_text((project / "params.yaml").read_text().replace("behaviour: null", "behaviour: own"))
 
 
-def test_behaviour_is_reported_and_counted(project):
+def test_behaviour_tests_are_reported_and_counted(project):
     behave(project)
     evaluate.main()
     lower, sure = json.loads(Path("reports/behaviour.json").read_text())["tests"]
@@ -177,7 +177,7 @@ def test_behaviour_is_reported_and_counted(project):
     assert metrics()["minimum_functionality_pass_rate"] == sure["passed"] / 2
 
 
-def test_behaviour_below_its_bound_stops_the_line_after_all_is_written(project):
+def test_behaviour_below_its_minimum_stops_the_pipeline_after_the_outs(project):
     strict = BEHAVIOUR.replace("min_pass_rate: 0.0", "min_pass_rate: 1.0")
     other = strict[strict.index("  - name: sure") :].replace("sure", "the contrary").replace("expect: 1", "expect: 2")
     behave(project, strict + other)  # no model can do both
@@ -187,9 +187,9 @@ def test_behaviour_below_its_bound_stops_the_line_after_all_is_written(project):
     assert metrics()["rows"] == 45
 
 
-def test_a_behaviour_file_for_other_data_is_refused_before_anything_is_written(project):
+def test_unsuitable_behaviour_suite_is_an_error_before_any_out(project):
     behave(project, BEHAVIOUR.replace("expect: 1", "expect: equivalent"))
-    with pytest.raises(ParamsError, match="'equivalent' is no class of the data"):
+    with pytest.raises(ParamsError, match="'equivalent' is not a class of the data"):
         evaluate.main()
     assert outs(project) == {}
 
@@ -211,7 +211,7 @@ def test_slices_cover_the_split(project, metric):
         assert whole == pytest.approx(metrics()["accuracy"], abs=1e-5)
 
 
-def test_rows_from_two_splits_of_the_source_are_sliced_by_it(project):
+def test_rows_from_two_source_splits_are_sliced_by_source(project):
     raw = pq.read_table("data/raw/test.parquet")
     write_table(raw.set_column(3, raw.field(3), pa.array([*range(30), *range(15)], pa.int64())), project / "data/raw/test.parquet")
     Path("data/raw/source.json").write_text(json.dumps({"splits": {"test": {"from": "old+new[:15]"}}}))

@@ -13,7 +13,7 @@ def rows(path):
         return list(csv.DictReader(file))
 
 
-def test_a_confusion_matrix_has_the_names_of_the_classes(tmp_path):
+def test_confusion_plot_has_class_names(tmp_path):
     names = ('a "quoted", one', "<b>ü</b>")
     write_plots(tmp_path, np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32), np.array([0, 0, 1]), LabelSchema(names))
     assert rows(tmp_path / "confusion.csv") == [
@@ -23,7 +23,7 @@ def test_a_confusion_matrix_has_the_names_of_the_classes(tmp_path):
     ]
 
 
-def test_each_task_leaves_the_other_ones_plots_empty(tmp_path):
+def test_plots_of_the_other_task_are_empty(tmp_path):
     for name, logits, labels, label_schema in [
         ("classes", np.eye(3, dtype=np.float32), np.arange(3), LabelSchema(("a", "b", "c"))),
         ("numbers", np.ones((3, 1), dtype=np.float32), np.ones(3, dtype=np.float32), LabelSchema(None)),
@@ -35,7 +35,7 @@ def test_each_task_leaves_the_other_ones_plots_empty(tmp_path):
         assert filled == ({"scatter"} if label_schema.is_regression else {"calibration", "confusion", "precision_recall", "roc"})
 
 
-def test_a_scatter_plot_is_bounded(tmp_path):
+def test_scatter_plot_has_a_limited_number_of_points(tmp_path):
     count = SCATTERED * 3 + 1
     write_plots(tmp_path, np.arange(count, dtype=np.float32)[:, None], np.arange(count, dtype=np.float32), LabelSchema(None))
     points = rows(tmp_path / "scatter.csv")

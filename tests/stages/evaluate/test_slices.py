@@ -35,7 +35,7 @@ def test_every_row_has_one_length_slice_and_none_is_empty(lengths):
     assert all(high < low for (_, high), (low, _) in itertools.pairwise(spans))
 
 
-def test_lengths_are_named_by_what_is_in_them():
+def test_length_slices_are_named_by_their_range():
     assert members(length_slices(np.array([9, 3, 5, 7]))) == {
         "3 to 3 tokens": [1],
         "5 to 5 tokens": [2],
@@ -45,7 +45,7 @@ def test_lengths_are_named_by_what_is_in_them():
     assert members(length_slices(np.array([4, 4, 4]))) == {"4 to 4 tokens": [0, 1, 2]}
 
 
-def test_pairs_are_sliced_by_the_words_they_share():
+def test_overlap_slices_group_pairs_by_shared_words():
     pairs = [("A cat sat.", "a CAT sat"), ("a b c d", "a x y z"), ("", ""), ("a b c", "a b d"), ("a b c d", "a b c")]
     assert members(overlap_slices(pairs)) == {
         "0% to 25% of the words shared": [1, 2],
@@ -54,12 +54,12 @@ def test_pairs_are_sliced_by_the_words_they_share():
     }
 
 
-def test_a_class_that_no_row_has_is_no_slice():
+def test_label_slices_skip_absent_classes():
     assert members(label_slices(np.array([2, 0, 2]), ("a", "b", "c"))) == {"a": [1], "c": [0, 2]}
 
 
 @pytest.mark.parametrize(
-    ("specification", "places", "wanted"),
+    ("specification", "positions", "expected"),
     [
         ("train[90%:] + extra", [7, 8, 9, 0, 3], {"train": [0, 1, 2], "extra": [3, 4]}),
         ("a+b+a", [1, 0, 0], {"a": [0, 2], "b": [1]}),
@@ -69,11 +69,11 @@ def test_a_class_that_no_row_has_is_no_slice():
         ("a+b", [0, 1, 2], {}),  # b's rows go on where a's end: which is whose cannot be told
     ],
 )
-def test_rows_are_sliced_by_the_split_they_were_drawn_from(specification, places, wanted):
-    assert members(source_slices(specification, np.array(places))) == wanted
+def test_source_slices_group_rows_by_their_source_split(specification, positions, expected):
+    assert members(source_slices(specification, np.array(positions))) == expected
 
 
-def test_a_slice_is_scored_on_its_rows_alone():
+def test_slice_is_scored_on_its_own_rows():
     logits = np.array([[2, 0], [0, 2], [0, 2], [2, 0]], dtype=np.float32)
     labels = np.array([0, 1, 0, 0])
     scored = score_slices([Slice("length", "x", np.array([0, 1])), Slice("length", "y", np.array([2, 3]))], logits, labels, PAIR, "binary")
@@ -82,14 +82,14 @@ def test_a_slice_is_scored_on_its_rows_alone():
 
 
 @pytest.mark.parametrize("rows", [1, 2, 30])
-def test_numbers_have_a_correlation_and_an_error(rows):
+def test_slice_of_a_regression_has_correlation_and_error(rows):
     logits = np.arange(rows, dtype=np.float32)[:, None]
     (one,) = score_slices([Slice("length", "x", np.arange(rows))], logits, logits[:, 0] + 1, NUMBER, "macro")
     assert one["mse"] == 1.0
     assert -1 <= one["low"] <= one["pearson"] <= one["high"] <= 1
 
 
-def test_the_smallest_and_the_worst_slice_are_named():
+def test_slices_report_has_the_smallest_and_the_worst_slice():
     scored = [
         {"slice": "tiny", "rows": ENOUGH_ROWS - 1, "accuracy": 0.0},
         {"slice": "weak", "rows": ENOUGH_ROWS, "accuracy": 0.4},

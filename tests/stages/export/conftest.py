@@ -1,4 +1,4 @@
-"""One small export for all tests of what is made from it."""
+"""One small exported model and one small pipeline for all tests of the stage."""
 
 from pathlib import Path
 
@@ -11,13 +11,13 @@ from tests.small_pipeline import tiny_model, write_pipeline
 
 @pytest.fixture(scope="session")
 def fp32() -> onnx.ModelProto:
-    """A tiny BERT with the classes and the vocabulary of ``line``."""
+    """A tiny BERT with the classes and the vocabulary of ``pipeline``."""
     return to_onnx(tiny_model("bert", 3), ["input_ids", "attention_mask", "token_type_ids"], opset=20)
 
 
 @pytest.fixture(scope="session")
-def line(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the line up to ``evaluate``."""
-    folder = tmp_path_factory.mktemp("line")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project in which the pipeline has run up to ``evaluate``."""
+    folder = tmp_path_factory.mktemp("pipeline")
     write_pipeline(folder)
     return folder

@@ -9,20 +9,20 @@ import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from stages.export.graph import to_onnx
-from stages.export.padding import REAL
+from stages.export.padding import REAL_TOKENS
 from tests.conftest import ROOT
 from tests.small_pipeline import FAMILIES, tiny_model
 from tuneline.errors import StageError
 
 COLUMNS = ["input_ids", "attention_mask", "token_type_ids"]
-WITH_SEGMENTS = {"bert", "albert", "electra", "minilm"}
-HEADS_LIKE_BERTS = {"albert", "minilm", "electra", "roberta"}
-"""Their regression head differs from BERT's in nothing that an exporter sees, and seconds count."""
+WITH_TOKEN_TYPES = {"bert", "albert", "electra", "minilm"}
+SAME_HEAD_AS_BERT = {"albert", "minilm", "electra", "roberta"}
+"""Architectures whose regression head exports like BERT's, so that test is marked slow."""
 SHAPES = [(1, 1), (1, 5), (3, 17), (4, 40)]
 
 
 def columns_of(family):
-    return COLUMNS if family in WITH_SEGMENTS else COLUMNS[:2]
+    return COLUMNS if family in WITH_TOKEN_TYPES else COLUMNS[:2]
 
 
 def batch_of(rows, tokens, padding):
@@ -37,60 +37,61 @@ def batch_of(rows, tokens, padding):
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
 
 
-def trained_logits(model, batch, columns):
+def torch_logits(model, batch, columns):
     with torch.inference_mode():
         return model(**{name: torch.from_numpy(batch[name]) for name in columns}).logits.numpy()
 
 
-def is_rewritten(exported):
-    """Which of the ways to make a graph faster have been gone."""
+def rewritings_of(exported):
+    """Return the names of the rewritings that were applied to a graph."""
     names = {name for node in exported.graph.node for name in node.output}
-    return {way for way, found in {"first token": any("_first_" in name for name in names), "padding": REAL in names}.items() if found}
+    applied = {"first token": any("_first_" in name for name in names), "padding": REAL_TOKENS in names}
+    return {rewriting for rewriting, found in applied.items() if found}
 
 
 def logits_of(session, batch):
-    return session.run(["logits"], {given.name: batch[given.name] for given in session.get_inputs()})[0]
+    return session.run(["logits"], {value.name: batch[value.name] for value in session.get_inputs()})[0]
 
 
-EVERY_FAMILY_IN_BOTH_TASKS = [
-    pytest.param(family, outputs, marks=[pytest.mark.slow] if outputs == 1 and family in HEADS_LIKE_BERTS else [])
+FAMILIES_AND_OUTPUTS = [
+    pytest.param(family, outputs, marks=[pytest.mark.slow] if outputs == 1 and family in SAME_HEAD_AS_BERT else [])
     for family in FAMILIES
     for outputs in (3, 1)
 ]
 
 
-@pytest.mark.parametrize(("family", "outputs"), EVERY_FAMILY_IN_BOTH_TASKS)
-def test_an_exported_model_gives_the_logits_of_the_trained_one_at_any_shape(family, outputs):
+@pytest.mark.parametrize(("family", "outputs"), FAMILIES_AND_OUTPUTS)
+def test_exported_logits_equal_torch_logits_at_any_shape(family, outputs):
     model = tiny_model(family, outputs)
     exported = to_onnx(model, columns_of(family), opset=20)
     session = onnxruntime.InferenceSession(exported.SerializeToString())
-    assert [given.name for given in session.get_inputs()] == columns_of(family)
-    assert [given.shape for given in session.get_inputs()] == [["batch", "sequence"]] * len(session.get_inputs())
+    assert [value.name for value in session.get_inputs()] == columns_of(family)
+    assert [value.shape for value in session.get_inputs()] == [["batch", "sequence"]] * len(session.get_inputs())
     assert session.get_outputs()[0].shape == ["batch", outputs]
     for shape in SHAPES:
         batch = batch_of(*shape, padding=model.config.pad_token_id)
-        np.testing.assert_allclose(logits_of(session, batch), trained_logits(model, batch, columns_of(family)), atol=2e-6)
-    assert is_rewritten(exported) == {"first token", "padding"}
+        np.testing.assert_allclose(logits_of(session, batch), torch_logits(model, batch, columns_of(family)), atol=2e-6)
+    assert rewritings_of(exported) == {"first token", "padding"}
 
 
 @pytest.mark.parametrize("opset", [18, 23])
-def test_the_opset_is_the_one_asked_for(opset):
+def test_the_opset_is_the_requested_one(opset):
     model = tiny_model("bert", 2)
     exported = to_onnx(model, COLUMNS, opset)
     assert {entry.domain: entry.version for entry in exported.opset_import} == {"": opset}
     batch = batch_of(3, 9, padding=0)
     session = onnxruntime.InferenceSession(exported.SerializeToString())
-    np.testing.assert_allclose(logits_of(session, batch), trained_logits(model, batch, COLUMNS), atol=2e-6)
+    np.testing.assert_allclose(logits_of(session, batch), torch_logits(model, batch, COLUMNS), atol=2e-6)
 
 
-def test_a_graph_that_nobody_can_run_is_not_handed_on():
+def test_a_graph_that_onnx_runtime_cannot_run_is_an_error():
     """torch writes ModernBERT's rotary embedding at opset 23 in a shape that ONNX Runtime refuses once there are two rows."""
     with pytest.raises(StageError, match=r"(?s)opset 23.*export\.opset"):
         to_onnx(tiny_model("modernbert", 3), COLUMNS[:2], opset=23)
 
 
 def test_the_same_weights_give_the_same_bytes_in_another_process(fp32, tmp_path):
-    """Names inside the graph must not hang on the order of a set or on memory addresses."""
+    """Names in the graph must not depend on the order of a set or on memory addresses."""
     code = (
         "import sys; from pathlib import Path; from tests.small_pipeline import tiny_model; from stages.export.graph import to_onnx;"
         f"model = to_onnx(tiny_model('bert', 3), {COLUMNS}, 20);"
@@ -101,16 +102,16 @@ def test_the_same_weights_give_the_same_bytes_in_another_process(fp32, tmp_path)
     assert (tmp_path / "model.onnx").read_bytes() == fp32.SerializeToString(deterministic=True)
 
 
-def test_a_model_says_nothing_of_the_machine_that_made_it(fp32):
+def test_the_graph_contains_no_traces_of_the_machine(fp32):
     content = fp32.SerializeToString()
     for trace in (sys.prefix, str(ROOT), "site-packages", "modeling_bert.py", "stack_trace", "torch"):
         assert trace.encode() not in content, trace
 
 
-def test_an_input_that_the_model_ignores_is_left_out():
-    """Who feeds a model asks it for its inputs: one that changes nothing would have to be made for nothing."""
+def test_an_input_that_the_model_ignores_is_removed():
+    """Programs compute all inputs that a model lists, so an input without effect would waste time."""
     exported = to_onnx(tiny_model("deberta-v2", 2), COLUMNS, opset=20)
-    assert [given.name for given in exported.graph.input] == COLUMNS[:2]
+    assert [value.name for value in exported.graph.input] == COLUMNS[:2]
 
 
 def padded_on_the_left():
@@ -126,12 +127,12 @@ def not_padded():
 
 
 @pytest.mark.parametrize("padded", [padded_on_the_left, padded_in_every_row, not_padded])
-def test_padding_may_stand_anywhere_or_nowhere(fp32, padded):
+def test_padding_may_be_on_either_side_or_absent(fp32, padded):
     session = onnxruntime.InferenceSession(fp32.SerializeToString())
-    np.testing.assert_allclose(logits_of(session, padded()), trained_logits(tiny_model("bert", 3), padded(), COLUMNS), atol=2e-6)
+    np.testing.assert_allclose(logits_of(session, padded()), torch_logits(tiny_model("bert", 3), padded(), COLUMNS), atol=2e-6)
 
 
-def test_a_row_without_a_token_leaves_the_others_alone(fp32):
+def test_a_fully_masked_row_does_not_change_the_other_rows(fp32):
     session, batch = onnxruntime.InferenceSession(fp32.SerializeToString()), batch_of(3, 9, padding=0)
     before = logits_of(session, batch)
     batch["attention_mask"][2] = 0
@@ -140,17 +141,17 @@ def test_a_row_without_a_token_leaves_the_others_alone(fp32):
     assert np.isfinite(after).all()
 
 
-def test_a_model_that_reads_every_token_keeps_every_token():
+def test_mean_pooling_keeps_all_tokens():
     model = tiny_model("modernbert", 3, pooling="mean")
     exported = to_onnx(model, COLUMNS[:2], opset=20)
-    assert is_rewritten(exported) == {"padding"}
+    assert rewritings_of(exported) == {"padding"}
     batch = batch_of(3, 9, padding=0)
     session = onnxruntime.InferenceSession(exported.SerializeToString())
-    np.testing.assert_allclose(logits_of(session, batch), trained_logits(model, batch, COLUMNS[:2]), atol=2e-6)
+    np.testing.assert_allclose(logits_of(session, batch), torch_logits(model, batch, COLUMNS[:2]), atol=2e-6)
 
 
 class ReadsPadding(torch.nn.Module):
-    """Sums over all places of a row, padding included: what is computed for padding matters."""
+    """Sums over all positions of a row, padding included, so the values computed for padding matter."""
 
     def __init__(self):
         super().__init__()
@@ -163,11 +164,11 @@ class ReadsPadding(torch.nn.Module):
         return SequenceClassifierOutput(logits=torch.tanh(self.dense(torch.nn.functional.pad(hidden, (0, 13)))).sum(dim=1))
 
 
-def test_a_model_that_reads_padding_keeps_its_padding():
-    """Not every architecture can do without; what an export says must be what the model says."""
+def test_a_model_that_reads_padding_is_not_rewritten():
+    """A rewriting that would change the logits is not used."""
     model = ReadsPadding().eval()
     exported = to_onnx(model, COLUMNS[:2], opset=20)
-    assert is_rewritten(exported) == set()
+    assert rewritings_of(exported) == set()
     batch = batch_of(3, 9, padding=0)
     session = onnxruntime.InferenceSession(exported.SerializeToString())
-    np.testing.assert_allclose(logits_of(session, batch), trained_logits(model, batch, COLUMNS[:2]), atol=2e-5)
+    np.testing.assert_allclose(logits_of(session, batch), torch_logits(model, batch, COLUMNS[:2]), atol=2e-5)

@@ -6,20 +6,21 @@ import pytest
 from ruamel.yaml import YAML
 
 from stages.export.__main__ import main
+from stages.export.record import provenance_record
 from tests.conftest import ROOT
 from tests.imports import imported_files
 from tests.small_pipeline import MAX_LENGTH, QUEUES, write_pipeline
 from tuneline.errors import StageError
 from tuneline.params.loading import load_params
 
-MAKERS = ("download", "tokenize", "train", "export")
+STAGES = ("download", "tokenize", "train", "export")
 FILES = {"config.json", "export.json", "model.fp16.onnx", "model.int8.onnx", "model.onnx", "tokenizer.json", "tokenizer_config.json"}
 
 
 @pytest.fixture(scope="module")
-def line(tmp_path_factory):
-    """The root of a project in which ``export`` has run, with every precision."""
-    folder = tmp_path_factory.mktemp("line")
+def project(tmp_path_factory):
+    """The root of a project in which ``export`` has run with all precisions."""
+    folder = tmp_path_factory.mktemp("project")
     write_pipeline(folder, changes={"export.precisions": ["fp32", "fp16", "int8"], "export.int8.method": "best"})
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -28,38 +29,38 @@ def line(tmp_path_factory):
 
 
 @pytest.fixture
-def inside(line, monkeypatch):
-    monkeypatch.chdir(line)
-    return line / "models/candidates"
+def candidates(project, monkeypatch):
+    monkeypatch.chdir(project)
+    return project / "models/candidates"
 
 
 @pytest.fixture
-def record(inside):
-    return json.loads((inside / "export.json").read_text())
+def record(candidates):
+    return json.loads((candidates / "export.json").read_text())
 
 
 def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_the_folder_serves_on_its_own(inside):
-    assert set(contents(inside)) == FILES
+def test_the_folder_is_complete(candidates):
+    assert set(contents(candidates)) == FILES
 
 
-def test_exporting_again_gives_the_same_bytes(inside):
-    before = contents(inside)
+def test_export_is_deterministic(candidates):
+    before = contents(candidates)
     main()
-    assert contents(inside) == before
+    assert contents(candidates) == before
 
 
-def test_nothing_in_the_folder_tells_where_it_was_made(inside, line):
-    for name, content in contents(inside).items():
-        assert str(line).encode() not in content, name
+def test_no_file_contains_a_path_of_the_machine(candidates, project):
+    for name, content in contents(candidates).items():
+        assert str(project).encode() not in content, name
         assert str(ROOT).encode() not in content, name
         assert str(Path.home()).encode() not in content, name
 
 
-def test_the_record_says_how_to_use_the_model(record):
+def test_the_record_describes_how_to_use_the_model(record):
     assert record["labels"] == list(QUEUES)
     assert (record["task"], record["max_length"], record["text_columns"]) == ("classification", MAX_LENGTH, ["subject", "body"])
     assert record["inputs"] == ["input_ids", "attention_mask", "token_type_ids"]
@@ -70,7 +71,7 @@ def test_the_record_says_how_to_use_the_model(record):
     }
 
 
-def test_the_record_traces_the_model_to_data_parameters_code_and_metric(record):
+def test_the_record_has_the_provenance_of_the_model(record):
     provenance = record["provenance"]
     assert set(provenance["data"]["sha256"]) == {"train", "validation", "test"}
     assert provenance["parameters"]["values"]["train.learning_rate"] == load_params().train.learning_rate
@@ -79,40 +80,38 @@ def test_the_record_traces_the_model_to_data_parameters_code_and_metric(record):
     assert provenance["libraries"].keys() >= {"torch", "transformers", "onnxruntime"}
 
 
-def test_each_model_carries_the_record_inside(inside, record):
-    shared = record.keys() - {"models", "inputs"}
+def test_the_metadata_of_each_model_has_the_record(candidates, record):
+    keys = record.keys() - {"models", "inputs"}
     for precision, entry in record["models"].items():
-        held = {item.key: item.value for item in onnx.load(inside / entry["file"]).metadata_props}
-        assert held.pop("precision") == precision
+        metadata = {item.key: item.value for item in onnx.load(candidates / entry["file"]).metadata_props}
+        assert metadata.pop("precision") == precision
         if precision == "int8":
-            assert json.loads(held.pop("quantization"))["weight_bits"] == entry["weight_bits"] == 7
-        assert held.keys() == shared
-        assert json.loads(held["labels"]) == list(QUEUES)
-        assert json.loads(held["provenance"]) == record["provenance"]
+            assert json.loads(metadata["quantization"])["weight_bits"] == entry["weight_bits"] == 7
+        assert metadata.keys() == (keys | {"quantization"} if precision == "int8" else keys)
+        assert json.loads(metadata["labels"]) == list(QUEUES)
+        assert json.loads(metadata["provenance"]) == record["provenance"]
 
 
-def test_a_changed_parameter_changes_the_model_s_own_account(inside, record, line, monkeypatch, tmp_path):
-    """Two models with the same weights and other origins are two models."""
-    from stages.export.__main__ import provenance
-
+def test_a_changed_parameter_changes_the_provenance(candidates, record):
+    """Models with the same weights but different parameters can be told apart."""
     params = load_params()
     other = params.model_copy(update={"seed": params.seed + 1})
-    assert provenance(other)["parameters"]["sha256"] != record["provenance"]["parameters"]["sha256"]
+    assert provenance_record(other)["parameters"]["sha256"] != record["provenance"]["parameters"]["sha256"]
 
 
-def test_a_missing_classifier_names_the_stage_that_makes_it(tmp_path, monkeypatch):
+def test_a_missing_classifier_is_an_error_that_names_the_stage(tmp_path, monkeypatch):
     (tmp_path / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StageError, match="dvc repro train"):
         main()
 
 
-def test_dvc_reruns_export_for_all_that_the_record_is_made_from():
-    """The record holds the parameters and the hash of the code of every stage that had a hand in the model."""
-    stages = YAML(typ="safe", pure=True).load(ROOT / "dvc.yaml")["stages"]
-    listed = set(stages["export"]["params"])
-    wanted = {key for stage in MAKERS for key in stages[stage]["params"]}
-    assert wanted - listed == set(), "add to params of export in dvc.yaml"
-    deps = [Path(dep) for dep in stages["export"]["deps"]]
-    code = {path for stage in MAKERS for path in imported_files(f"stages.{stage}.__main__", ROOT, ("stages", "tuneline"))}
+def test_dvc_reruns_export_for_every_input_of_the_record():
+    """The record contains the parameters and the code hash of all stages that the model depends on."""
+    pipeline = YAML(typ="safe", pure=True).load(ROOT / "dvc.yaml")["stages"]
+    listed = set(pipeline["export"]["params"])
+    required = {key for stage in STAGES for key in pipeline[stage]["params"]}
+    assert required - listed == set(), "add to params of export in dvc.yaml"
+    deps = [Path(dep) for dep in pipeline["export"]["deps"]]
+    code = {path for stage in STAGES for path in imported_files(f"stages.{stage}.__main__", ROOT, ("stages", "tuneline"))}
     assert {path for path in code if not any(dep == path or dep in path.parents for dep in deps)} == set(), "add to deps of export"

@@ -6,5 +6,5 @@ from tests.stages.tokenize.made import sentences
 
 @pytest.fixture(scope="session")
 def wordpiece():
-    """A WordPiece tokenizer trained on made-up sentences. Tests that change it take a copy."""
+    """A WordPiece tokenizer trained on generated sentences. A test that changes it must copy it."""
     return train_wordpiece(lambda: iter([sentences(400, seed=1)]), vocab_size=400)

@@ -1,4 +1,4 @@
-"""Made-up text to tokenize, and tokenizers of several families small enough to build in a test."""
+"""Generated texts and raw splits."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,13 +14,13 @@ order number 4711 refund! (again) what? don't it's e-mail user@example.org""".sp
 
 
 def sentences(count: int, seed: int = 0, longest: int = 14) -> list[str]:
-    """Sentences of 1 to ``longest`` words."""
+    """Return random sentences of 1 to ``longest`` words."""
     random = np.random.default_rng(seed)
     return [" ".join(random.choice(WORDS, random.integers(1, longest + 1))) for _ in range(count)]
 
 
 def write_raw(path: Path, texts: Sequence[Sequence[str]], labels: Sequence[float] | None = None, names: LabelSchema = NO_YES) -> None:
-    """Writes a raw split with a column for each sequence of texts: ``subject``, then ``body``."""
+    """Write a raw split with one text column (``subject``) or two (``subject``, ``body``)."""
     columns = dict(zip(("subject", "body"), texts, strict=False))
     rows = len(texts[0])
     values = labels if labels is not None else [row % 2 for row in range(rows)]
@@ -30,6 +30,6 @@ def write_raw(path: Path, texts: Sequence[Sequence[str]], labels: Sequence[float
 
 
 def write_splits(folder: Path, rows: int = 60, columns: int = 2) -> None:
-    """Writes all three raw splits."""
+    """Write all three raw splits."""
     for seed, split in enumerate(("train", "validation", "test")):
         write_raw(folder / f"{split}.parquet", [sentences(rows, seed=10 * seed + column) for column in range(columns)])

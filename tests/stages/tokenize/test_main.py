@@ -41,8 +41,8 @@ def contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_it_writes_the_splits_the_tokenizer_and_the_metrics(project):
-    figures = tokenize.main()
+def test_stage_writes_splits_tokenizer_and_metrics(project):
+    measurements = tokenize.main()
     assert json.loads((project / "data/tokenized/source.json").read_text()) == {"tokenizer": {"from": "the train split"}}
     assert sorted(contents(project / "data/tokenized")) == [
         "source.json",
@@ -52,7 +52,7 @@ def test_it_writes_the_splits_the_tokenizer_and_the_metrics(project):
         "train.parquet",
         "validation.parquet",
     ]
-    assert figures["rows_per_second"] > 0
+    assert measurements["rows_per_second"] > 0
     metrics = json.loads((project / "metrics/tokenize.json").read_text())
     assert metrics["rows"] == 180
     assert metrics["train_rows"] == metrics["validation_rows"] == metrics["test_rows"] == 60
@@ -61,7 +61,7 @@ def test_it_writes_the_splits_the_tokenizer_and_the_metrics(project):
     assert 0 < metrics["truncation_rate"] < 1
 
 
-def test_columns_are_those_of_the_contract(project):
+def test_tokenized_columns_are_those_of_the_contract(project):
     tokenize.main()
     for split in SPLITS:
         schema = pq.read_schema(project / f"data/tokenized/{split}.parquet")
@@ -70,31 +70,31 @@ def test_columns_are_those_of_the_contract(project):
         assert read_labels(project / f"data/tokenized/{split}.parquet").names == ("no", "yes")
 
 
-def test_rows_keep_their_order_their_labels_and_their_text(project):
+def test_tokenized_rows_equal_those_of_transformers_in_order(project):
     tokenize.main()
     tokenizer = AutoTokenizer.from_pretrained("data/tokenized/tokenizer")
     assert tokenizer.model_max_length == 24
     for split in SPLITS:
-        raw, made = (pq.read_table(f"data/{folder}/{split}.parquet").to_pydict() for folder in ("raw", "tokenized"))
-        wanted = tokenizer(raw["subject"], raw["body"], truncation=True, max_length=24)
-        assert made == {**wanted, "labels": raw["labels"]}
+        raw, tokenized = (pq.read_table(f"data/{folder}/{split}.parquet").to_pydict() for folder in ("raw", "tokenized"))
+        expected = tokenizer(raw["subject"], raw["body"], truncation=True, max_length=24)
+        assert tokenized == {**expected, "labels": raw["labels"]}
 
 
-def test_one_text_column_is_enough(project):
+def test_single_texts_have_token_type_zero_only(project):
     set_params(project, "[subject, body]", "[body]")
     tokenize.main()
-    made = pq.read_table("data/tokenized/test.parquet").to_pydict()
-    assert {kind for row in made["token_type_ids"] for kind in row} == {0}
+    tokenized = pq.read_table("data/tokenized/test.parquet").to_pydict()
+    assert {token_type for row in tokenized["token_type_ids"] for token_type in row} == {0}
 
 
-def test_a_model_without_segments_gets_no_type_ids(project):
+def test_architecture_without_token_types_gets_no_token_type_ids(project):
     set_params(project, "model_type: bert", "model_type: distilbert")
     tokenize.main()
     assert pq.read_schema("data/tokenized/train.parquet").names == ["input_ids", "attention_mask", "labels"]
     assert AutoTokenizer.from_pretrained("data/tokenized/tokenizer").model_input_names == ["input_ids", "attention_mask"]
 
 
-def test_running_twice_makes_the_same_bytes_without_torch_and_without_a_word_on_the_machine(project):
+def test_stage_is_deterministic_and_does_not_import_torch_or_record_paths(project):
     tokenize.main()
     here = contents(project / "data/tokenized")
     run = "import runpy, sys\ntry: runpy.run_module('stages.tokenize', run_name='__main__')\nfinally: assert 'torch' not in sys.modules"
@@ -105,7 +105,7 @@ def test_running_twice_makes_the_same_bytes_without_torch_and_without_a_word_on_
     assert not [name for name, content in here.items() if str(project).encode() in content or str(ROOT).encode() in content]
 
 
-def test_the_tokenizer_of_a_checkpoint_is_used(project, wordpiece_folder):
+def test_tokenizer_of_a_checkpoint_is_used(project, wordpiece_folder):
     set_params(project, "vocab_size: 300", f"tokenizer: {wordpiece_folder}")
     tokenize.main()
     ours, theirs = AutoTokenizer.from_pretrained("data/tokenized/tokenizer"), AutoTokenizer.from_pretrained(wordpiece_folder)
@@ -114,42 +114,42 @@ def test_the_tokenizer_of_a_checkpoint_is_used(project, wordpiece_folder):
     assert json.loads((project / "data/tokenized/source.json").read_text()) == {"tokenizer": {"from": "a folder"}}
 
 
-def stage(project, **env):
-    """The stage, as a process of its own: the hub's client reads the hub's address when it is imported."""
+def run_stage(project, **env):
+    """Run the stage in a separate process, because the hub client reads the hub's address at import."""
     command = [sys.executable, "-m", "stages.tokenize"]
     return subprocess.run(command, cwd=project, env={**env, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
 
 
-def test_a_checkpoint_of_the_hub_is_pinned_and_works_offline_afterwards(project, wordpiece_folder, tmp_path_factory):
+def test_hub_checkpoint_is_pinned_to_a_commit_and_then_works_offline(project, wordpiece_folder, tmp_path_factory):
     set_params(project, "vocab_size: 300", "tokenizer: someone/small-bert, revision: stable")
     home = tmp_path_factory.mktemp("home")
     with LoopbackHub(tmp_path_factory.mktemp("hub")) as hub:
         files = {path.name: path.read_bytes() for path in wordpiece_folder.iterdir()}
         commit = hub.add("models", "someone/small-bert", files, branches=("main", "stable"))
-        online = stage(project, **hub.env(home))
+        online = run_stage(project, **hub.env(home))
         assert online.returncode == 0, online.stderr
-        asked = [request for request in hub.requests if "/resolve/" in request]
-        assert {request.split("/resolve/")[1].split("/")[0] for request in asked} <= {"stable", commit}
+        requested = [request for request in hub.requests if "/resolve/" in request]
+        assert {request.split("/resolve/")[1].split("/")[0] for request in requested} <= {"stable", commit}
     once = contents(project / "data/tokenized")
     assert json.loads(once["source.json"]) == {"tokenizer": {"from": "hub", "name": "someone/small-bert", "commit": commit}}
-    offline = stage(project, **hub.env(home), HF_HUB_OFFLINE="1")
+    offline = run_stage(project, **hub.env(home), HF_HUB_OFFLINE="1")
     assert offline.returncode == 0, offline.stderr
     assert contents(project / "data/tokenized") == once
-    elsewhere = stage(project, **hub.env(home) | {"HF_HOME": str(home / "empty")}, HF_HUB_OFFLINE="1")
-    assert elsewhere.returncode == 1
-    assert "tokenize.tokenizer: 'someone/small-bert' cannot be loaded" in elsewhere.stderr
-    assert "Traceback" not in elsewhere.stderr
+    without_cache = run_stage(project, **hub.env(home) | {"HF_HOME": str(home / "empty")}, HF_HUB_OFFLINE="1")
+    assert without_cache.returncode == 1
+    assert "tokenize.tokenizer: 'someone/small-bert' cannot be loaded" in without_cache.stderr
+    assert "Traceback" not in without_cache.stderr
     assert contents(project / "data/tokenized") == once
 
 
-def test_it_is_trained_on_the_train_split_alone(project):
+def test_wordpiece_is_trained_on_the_train_split_only(project):
     write_raw(project / "data/raw/test.parquet", [["parcel Ωmega"], ["parcel"]])
     tokenize.main()
     assert json.loads((project / "metrics/tokenize.json").read_text())["test_unknown_rate"] == pytest.approx(1 / 3, abs=1e-6)
     assert not [piece for piece in AutoTokenizer.from_pretrained("data/tokenized/tokenizer").get_vocab() if "ω" in piece]
 
 
-def test_a_split_without_labels_and_a_split_without_rows_pass_through(project):
+def test_unlabelled_and_empty_splits_are_tokenized(project):
     write_raw(project / "data/raw/test.parquet", [["parcel"], ["missing"]], labels=[-1])
     write_raw(project / "data/raw/validation.parquet", [[], []])
     tokenize.main()
@@ -157,7 +157,7 @@ def test_a_split_without_labels_and_a_split_without_rows_pass_through(project):
     assert pq.read_table("data/tokenized/validation.parquet").num_rows == 0
 
 
-def test_a_regression_keeps_its_numbers(project):
+def test_regression_targets_stay_float32(project):
     for split in SPLITS:
         write_raw(project / f"data/raw/{split}.parquet", [["parcel"], ["missing"]], labels=[2.5], names=LabelSchema(None))
     tokenize.main()
@@ -165,7 +165,7 @@ def test_a_regression_keeps_its_numbers(project):
     assert (table.schema.field("labels").type, table["labels"].to_pylist()) == (pa.float32(), [2.5])
 
 
-def test_row_groups_are_of_one_size_however_the_raw_ones_are(project):
+def test_row_groups_do_not_depend_on_those_of_the_raw_split(project):
     rows = ROW_GROUP + 50
     write_raw(project / "data/raw/train.parquet", [sentences(rows, 1, 3), sentences(rows, 2, 3)])
     tokenize.main()
@@ -179,20 +179,20 @@ def test_row_groups_are_of_one_size_however_the_raw_ones_are(project):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("max_length: 24", "max_length: 33", r"tokenize\.max_length: 33 is more than the 32 tokens"),
-        ("max_length: 24", "max_length: 4", r"tokenize\.max_length: 4 leaves no room"),
+        ("max_length: 24", "max_length: 4", r"tokenize\.max_length: 4 is too short"),
     ],
 )
-def test_a_length_that_does_not_suit_is_refused(project, old, new, said):
+def test_unsuitable_max_length_is_refused(project, old, new, message):
     set_params(project, old, new)
-    with pytest.raises(ParamsError, match=said):
+    with pytest.raises(ParamsError, match=message):
         tokenize.main()
     assert not (project / "data/tokenized").exists()
 
 
-def test_more_than_the_checkpoint_takes_is_refused(project, wordpiece_folder):
+def test_max_length_above_that_of_the_checkpoint_is_refused(project, wordpiece_folder):
     set_params(project, "vocab_size: 300, max_length: 24", f"tokenizer: {wordpiece_folder}, max_length: 65")
     set_params(project, "model: {config", f"model: {{checkpoint: {wordpiece_folder}, config")
     with pytest.raises(ParamsError, match="more than the 64 tokens"):
@@ -200,7 +200,7 @@ def test_more_than_the_checkpoint_takes_is_refused(project, wordpiece_folder):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda table: table.rename_columns(["title", "body", "labels", "idx"]), "has no column 'subject'; it has title, body"),
         (lambda table: table.drop_columns(["labels"]), "no label names|no column 'labels'"),
@@ -208,21 +208,21 @@ def test_more_than_the_checkpoint_takes_is_refused(project, wordpiece_folder):
         (lambda table: table.set_column(0, "subject", pa.array(range(60))), "column 'subject' is int64, not text"),
     ],
 )
-def test_a_raw_split_that_is_not_as_it_should_be_is_named(project, change, said):
+def test_invalid_raw_split_is_named(project, change, message):
     table = pq.read_table("data/raw/validation.parquet")
     write_table(change(table), project / "data/raw/validation.parquet")
-    with pytest.raises(DataError, match=said) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         tokenize.main()
     assert "validation.parquet" in str(caught.value)
 
 
-def test_a_missing_split_names_the_stage_that_makes_it(project):
+def test_missing_split_is_an_error_that_names_the_stage(project):
     (project / "data/raw/test.parquet").unlink()
     with pytest.raises(StageError, match="dvc repro download"):
         tokenize.main()
 
 
-def test_a_failure_leaves_what_was_there(project):
+def test_failed_run_keeps_the_previous_outputs(project):
     tokenize.main()
     before = contents(project / "data")
     broken = (project / "data/raw/test.parquet").read_bytes()[:-2000]
@@ -233,8 +233,8 @@ def test_a_failure_leaves_what_was_there(project):
 
 
 @pytest.mark.real_data
-def test_real_pairs_are_what_transformers_makes_of_them(project, shared):
-    """MRPC with BERT's own tokenizer, held against the plain call of transformers."""
+def test_mrpc_equals_the_output_of_transformers(project, shared):
+    """MRPC with BERT's own tokenizer, compared with a direct call of transformers."""
     folder = shared / "hub/models/google-bert/bert-base-uncased"
     for split in SPLITS:
         source = pq.read_table(shared / f"hub/datasets/nyu-mll/glue/mrpc/{split}-00000-of-00001.parquet")
@@ -244,15 +244,15 @@ def test_real_pairs_are_what_transformers_makes_of_them(project, shared):
     set_params(project, "model: {config", f"model: {{checkpoint: {folder}, config")
     tokenize.main()
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    lost = 0
+    truncated = 0
     for split in SPLITS:
         raw = pq.read_table(f"data/raw/{split}.parquet").to_pydict()
-        wanted = tokenizer(raw["subject"], raw["body"], truncation=True, max_length=50)
-        assert pq.read_table(f"data/tokenized/{split}.parquet").to_pydict() == {**wanted, "labels": raw["labels"]}
-        lost += sum(len(ids) > 50 for ids in tokenizer(raw["subject"], raw["body"])["input_ids"])
+        expected = tokenizer(raw["subject"], raw["body"], truncation=True, max_length=50)
+        assert pq.read_table(f"data/tokenized/{split}.parquet").to_pydict() == {**expected, "labels": raw["labels"]}
+        truncated += sum(len(ids) > 50 for ids in tokenizer(raw["subject"], raw["body"])["input_ids"])
     metrics = json.loads((project / "metrics/tokenize.json").read_text())
     assert [metrics[f"{split}_rows"] for split in SPLITS] == [3668, 408, 1725]
-    assert metrics["truncation_rate"] == pytest.approx(lost / 5801, abs=1e-6)
+    assert metrics["truncation_rate"] == pytest.approx(truncated / 5801, abs=1e-6)
 
 
 @pytest.fixture(scope="module")

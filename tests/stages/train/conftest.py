@@ -8,10 +8,11 @@ import pytest
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, GradientState
 
-from stages.train.devices import start
+from stages.train.devices import create_accelerator
 from stages.train.inputs import read_inputs
 from stages.train.interruption import Interruption
-from stages.train.session import Outcome, train
+from stages.train.loop import train
+from stages.train.state import TrainingResult
 from tests.conftest import ROOT
 from tests.stages.train import made
 from tuneline.params import Params
@@ -54,12 +55,12 @@ def _forget() -> None:
 
 
 @pytest.fixture
-def trained(project, accelerated) -> Callable[[Params], Outcome]:
+def trained(project, accelerated) -> Callable[[Params], TrainingResult]:
     """Trains in this process, without publishing."""
 
-    def run(params: Params) -> Outcome:
+    def run(params: Params) -> TrainingResult:
         _forget()
-        accelerator: Accelerator = start(params.train)
+        accelerator: Accelerator = create_accelerator(params.train)
         return train(params, read_inputs(params.train), accelerator, Interruption())
 
     return run

@@ -60,7 +60,7 @@ def table(rows: int, seed: int, labels: LabelSchema = CLASSES) -> pa.Table:
 
 
 def write_data(project: Path, rows: int = 60, labels: LabelSchema = CLASSES) -> None:
-    """Fills ``data/tokenized``: 60 rows in groups of 8 leave a last group of 4."""
+    """Fills ``data/tokenized``: 60 rows in batches of 8 leave a last batch of 4."""
     folder = project / "data/tokenized"
     tokenizer().save_pretrained(folder / "tokenizer")
     for seed, (split, count) in enumerate({"train": rows, "validation": 21, "test": 21}.items()):

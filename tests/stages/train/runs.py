@@ -137,22 +137,22 @@ def count_reductions() -> None:
     """Arranges that a process writes down how many micro batches it computed, and how often gradients were reduced."""
     import torch
 
-    from stages.train import loop, session
+    from stages.train import loop
 
     counts = {"micro_batches": 0, "reductions": 0}
-    fit, seed = session.fit, loop._seed
+    fit, seed = loop.fit, loop._seed_dropout
 
-    def counting_fit(run):
-        run.model.register_comm_hook(None, reduce)
-        fit(run)
-        Path(f"counts-{run.accelerator.process_index}.json").write_text(json.dumps(counts))
+    def counting_fit(state):
+        state.model.register_comm_hook(None, reduce)
+        fit(state)
+        Path(f"counts-{state.accelerator.process_index}.json").write_text(json.dumps(counts))
 
-    def counting_seed(run, micro_batch):
+    def counting_seed(state, micro_batch):
         counts["micro_batches"] += 1
-        seed(run, micro_batch)
+        seed(state, micro_batch)
 
     def reduce(_, bucket):
         counts["reductions"] += 1
         return torch.distributed.all_reduce(bucket.buffer().div_(2), async_op=True).get_future().then(lambda done: done.value()[0])
 
-    session.fit, loop._seed = counting_fit, counting_seed
+    loop.fit, loop._seed_dropout = counting_fit, counting_seed

@@ -4,41 +4,40 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.train.control import Control
-from stages.train.devices import start
-from stages.train.evaluation import deal, in_order, predict
-from stages.train.feeding import Feed
+from stages.train.batches import BatchLoader
+from stages.train.devices import create_accelerator
+from stages.train.evaluation import predict, restore_file_order, shard_split
 from stages.train.inputs import read_inputs
-from stages.train.interruption import InterruptedRun, Interruption
+from stages.train.interruption import Coordinator, Interruption, TrainingInterrupted
 from stages.train.model import build_model
 from tests.stages.train import made
 
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=80), batch_size=st.integers(1, 9), processes=st.integers(1, 4))
-def test_every_row_is_dealt_to_one_process_and_all_have_as_many_batches(lengths, batch_size, processes):
-    shares = deal(np.array(lengths), batch_size, processes)
+def test_shard_split_gives_every_row_to_one_process_and_equally_many_batches(lengths, batch_size, processes):
+    shares = shard_split(np.array(lengths), batch_size, processes)
     rows = np.concatenate([batch for own in shares for batch in own])
     assert sorted(rows.tolist()) == list(range(len(lengths)))
     assert len({len(own) for own in shares}) == 1
     assert all(len(batch) <= batch_size for own in shares for batch in own)
 
 
-def test_batches_are_of_like_length():
+def test_shard_split_batches_rows_of_similar_length():
     lengths = np.random.default_rng(0).integers(3, 60, size=500)
-    places = sum(len(batch) * lengths[batch].max() for batch in deal(lengths, 16, 1)[0])
+    places = sum(len(batch) * lengths[batch].max() for batch in shard_split(lengths, 16, 1)[0])
     assert places / lengths.sum() < 1.03
 
 
-def test_results_come_back_in_the_order_of_the_file():
+def test_predictions_are_in_file_order():
     rows = np.array([2, 0, 1])
-    assert in_order(rows, rows[:, None].astype(np.float32), 3).tolist() == [[0.0], [1.0], [2.0]]
+    assert restore_file_order(rows, rows[:, None].astype(np.float32), 3).tolist() == [[0.0], [1.0], [2.0]]
 
 
 @pytest.mark.parametrize("rows", [[0, 1, 1], [0, 2], [0, 1, 2, 2], [1, 2, 3]])
-def test_an_example_counted_twice_or_not_at_all_is_never_scored(rows):
+def test_prediction_counted_twice_or_missing_is_an_error(rows):
     with pytest.raises(AssertionError, match="the split has 3"):
-        in_order(np.array(rows), np.zeros((len(rows), 2), dtype=np.float32), 3)
+        restore_file_order(np.array(rows), np.zeros((len(rows), 2), dtype=np.float32), 3)
 
 
 @pytest.fixture
@@ -46,14 +45,14 @@ def prediction(project, accelerated):
     """Predicts the validation split with a new model, in batches of a size."""
     params = made.params()
     inputs = read_inputs(params.train)
-    accelerator = start(params.train)
+    accelerator = create_accelerator(params.train)
     torch.manual_seed(0)
     model = build_model(params.model, inputs.labels, inputs.tokenizer)
-    feed = Feed(inputs.validation, inputs.pad_token_id, accelerator.device)
+    loader = BatchLoader(inputs.validation, inputs.pad_token_id, accelerator.device)
     interruption = Interruption()
 
     def run(batch_size):
-        return predict(accelerator, model, feed, batch_size, Control(accelerator, interruption, None))
+        return predict(accelerator, model, loader, batch_size, Coordinator(accelerator, interruption, None))
 
     run.interruption, run.model, run.inputs = interruption, model, inputs
     return run
@@ -74,7 +73,7 @@ def test_evaluation_has_no_dropout_and_leaves_the_model_training(prediction):
     assert prediction.model.training
 
 
-def test_a_signal_is_heard_between_batches(prediction):
+def test_predict_stops_between_batches_on_a_signal(prediction):
     prediction.interruption.signal = "SIGTERM"
-    with pytest.raises(InterruptedRun):
+    with pytest.raises(TrainingInterrupted):
         prediction(5)

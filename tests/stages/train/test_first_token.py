@@ -1,9 +1,12 @@
 import pytest
 import torch
 
-from stages.train.first_token import NARROWEST, keep_first_token
+from stages.train.model import compute_first_token_only
 from tests.small_pipeline import FAMILIES, SMALL, tiny_model
 from tests.stages.train import made
+from tuneline.architectures import ARCHITECTURES
+
+FIRST_TOKEN_MODELS = [name for name, architecture in ARCHITECTURES.items() if architecture.after_attention]
 
 
 @pytest.fixture(autouse=True)
@@ -29,12 +32,12 @@ def logits_and_gradients(model, inputs):
     return logits.detach(), {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
 
 
-@pytest.mark.parametrize("family", NARROWEST)
-def test_logits_and_gradients_stay_those_of_the_whole_layer(family):
+@pytest.mark.parametrize("family", FIRST_TOKEN_MODELS)
+def test_first_token_only_keeps_logits_and_gradients(family):
     model = tiny_model(family, outputs=3)
     inputs = batch(model)
     logits, gradients = logits_and_gradients(model, inputs)
-    assert keep_first_token(model)
+    assert compute_first_token_only(model)
     fewer, same = logits_and_gradients(model, inputs)
     assert torch.allclose(fewer, logits, atol=1e-6)
     assert same.keys() == gradients.keys()
@@ -43,42 +46,42 @@ def test_logits_and_gradients_stay_those_of_the_whole_layer(family):
         assert torch.allclose(same[name], gradient, rtol=1e-4, atol=1e-6 * largest), name
 
 
-@pytest.mark.parametrize("family", NARROWEST)
-def test_only_the_last_layer_is_spared_the_other_tokens(family):
+@pytest.mark.parametrize("family", FIRST_TOKEN_MODELS)
+def test_first_token_only_restricts_only_the_last_layer(family):
     model = tiny_model(family, outputs=3)
     seen = []
     widths = {"intermediate_size", "hidden_dim"} & set(FAMILIES[family])
     wide = FAMILIES[family][widths.pop()]
     for module in model.modules():
-        if isinstance(module, torch.nn.Linear) and module.out_features == wide:  # into the feed-forward part
+        if isinstance(module, torch.nn.Linear) and module.out_features == wide:  # into the loader-forward part
             module.register_forward_hook(lambda _, __, output: seen.append(tuple(output.shape[:2])))
-    keep_first_token(model)
+    compute_first_token_only(model)
     model(**batch(model))
     assert seen == [(3, 9), (3, 1)]
 
 
 @pytest.mark.parametrize("family", ["albert", "modernbert"])
-def test_a_model_that_is_not_known_to_allow_it_stays_whole(family):
+def test_first_token_only_leaves_unknown_model_types_unchanged(family):
     model = tiny_model(family, outputs=3)
     inputs = batch(model)
     logits, _ = logits_and_gradients(model, inputs)
-    assert not keep_first_token(model)
+    assert not compute_first_token_only(model)
     assert torch.equal(logits_and_gradients(model, inputs)[0], logits)
 
 
-def test_a_single_layer_stays_whole(monkeypatch):
+def test_first_token_only_leaves_a_single_layer_unchanged(monkeypatch):
     """DeBERTa has a convolution over the tokens behind its first layer."""
     one = {**FAMILIES["deberta-v2"], "num_hidden_layers": 1, "conv_kernel_size": 3, "conv_act": "gelu"}
     monkeypatch.setitem(FAMILIES, "deberta-v2", one)
     model = tiny_model("deberta-v2", outputs=3)
     inputs = batch(model)
     logits, _ = logits_and_gradients(model, inputs)
-    assert not keep_first_token(model)
+    assert not compute_first_token_only(model)
     assert torch.equal(logits_and_gradients(model, inputs)[0], logits)
 
 
 def losses(outcome):
-    return [row.loss for row in outcome.run.progress.logged]
+    return [row.loss for row in outcome.state.progress.logged]
 
 
 @pytest.mark.parametrize(
@@ -86,8 +89,8 @@ def losses(outcome):
     [{}, {"gradient_checkpointing": True}, {"compile": "aot_eager"}, {"lora": {"rank": 2, "target_modules": "all-linear"}}],
     ids=["plain", "checkpointing", "compiled", "lora"],
 )
-def test_a_run_learns_the_same_with_and_without_it(trained, changes):
+def test_first_token_only_gives_the_same_training_losses(trained, changes):
     narrow, whole = (trained(made.params(made.WITHOUT_DROPOUT, first_token_only=only, **changes)) for only in (True, False))
-    assert (narrow.run.first_token_only, whole.run.first_token_only) == (True, False)
+    assert (narrow.state.first_token_only, whole.state.first_token_only) == (True, False)
     assert losses(narrow) == pytest.approx(losses(whole), abs=1e-5)
     assert narrow.weights.keys() == whole.weights.keys()

@@ -26,12 +26,12 @@ def launched(name):
     return _validate_launch_command(arguments)[0]
 
 
-def test_these_are_all():
+def test_launch_configurations_are_all_tested():
     assert sorted(found.stem for found in (ROOT / "conf/accelerate").glob("*.yaml")) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_accelerate_takes_every_key_of_it(name):
+def test_launch_configuration_has_only_keys_that_accelerate_knows(name):
     """An unknown key would be an error here, and at the start of a run."""
     config = load_config_from_file(str(path(name)))
     assert config.num_processes == expected_processes_in(name)
@@ -96,16 +96,16 @@ def test_the_default_launch_exists(monkeypatch):
     assert expected_processes(load_params().train.launch) == 1
 
 
-def test_another_number_of_processes_than_asked_for_is_an_error(monkeypatch):
+def test_process_count_that_differs_from_the_launch_configuration_is_an_error(monkeypatch):
     monkeypatch.chdir(ROOT)
     check_processes("multi-gpu", 2)
-    with pytest.raises(StageError, match=r"conf/accelerate/multi-gpu\.yaml asks for 2 processes, and 1 runs"):
+    with pytest.raises(StageError, match=r"conf/accelerate/multi-gpu\.yaml requests 2 processes, but 1 is running"):
         check_processes("multi-gpu", 1)
-    with pytest.raises(StageError, match="asks for 1 process, and 2 run"):
+    with pytest.raises(StageError, match="requests 1 process, but 2 are running"):
         check_processes("cpu", 2)
 
 
-def test_an_unknown_launch_names_those_there_are(monkeypatch):
+def test_unknown_launch_error_lists_the_available_ones(monkeypatch):
     monkeypatch.chdir(ROOT)
-    with pytest.raises(ParamsError, match=r"conf/accelerate/gpus.yaml is missing(.|\n)*There are: cpu, fsdp"):
+    with pytest.raises(ParamsError, match=r"conf/accelerate/gpus.yaml does not exist(.|\n)*Choose one of cpu, fsdp"):
         expected_processes("gpus")

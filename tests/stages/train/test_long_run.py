@@ -81,7 +81,7 @@ def test_memory_and_open_files_do_not_grow(uninterrupted):
     assert max(watched.files[late]) <= max(watched.files[early])
 
 
-def test_old_checkpoints_go(uninterrupted):
+def test_old_checkpoints_are_removed(uninterrupted):
     """The last two, the best of each of them, and the one that was just written."""
     _, watched, _ = uninterrupted
     assert 2 <= max(watched.checkpoints) <= 5
@@ -93,7 +93,7 @@ def test_every_step_is_logged_once_and_something_was_learned(uninterrupted):
     assert runs.metrics(folder)["best_accuracy"] == 1.0
 
 
-def test_killed_and_interrupted_over_and_over_it_ends_with_the_same_bytes(uninterrupted, tmp_path, data):
+def test_resume_after_many_kills_and_signals_gives_identical_outs(uninterrupted, tmp_path, data):
     whole, _, seconds = uninterrupted
     folder, ends = project(fill(tmp_path, data)), []
     for number in [signal.SIGKILL, signal.SIGTERM] * 8:

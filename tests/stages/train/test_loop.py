@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from stages.train.loop import train_group
+from stages.train import state
+from stages.train.loop import train_batch
 from tests.stages.train import made
-from tuneline.errors import DataError
+from tuneline.errors import DataError, ParamsError
 from tuneline.files.schemas import LabelSchema
 
 
 def losses(outcome):
-    return [row.loss for row in outcome.run.progress.logged]
+    return [row.loss for row in outcome.state.progress.logged]
 
 
 @pytest.fixture
@@ -29,59 +30,57 @@ def whole(exact):
 def test_losses_do_not_depend_on_the_micro_batch(exact, whole, micro_batch_size):
     shared = exact(micro_batch_size=micro_batch_size)
     assert losses(shared) == pytest.approx(losses(whole), abs=1e-5)
-    assert [row.gradient_norm for row in shared.run.progress.logged] == pytest.approx(
-        [row.gradient_norm for row in whole.run.progress.logged], rel=1e-3
+    assert [row.gradient_norm for row in shared.state.progress.logged] == pytest.approx(
+        [row.gradient_norm for row in whole.state.progress.logged], rel=1e-3
     )
 
 
-def test_the_same_with_class_weights_and_label_smoothing(exact):
+def test_weighted_and_smoothed_losses_do_not_depend_on_the_micro_batch(exact):
     options = {"class_weights": {"billing": 5.0}, "label_smoothing": 0.1}
     assert losses(exact(micro_batch_size=1, **options)) == pytest.approx(losses(exact(micro_batch_size=8, **options)), abs=1e-5)
 
 
-def test_the_last_group_is_trained_though_it_is_smaller(whole):
-    """60 rows in groups of 8: 7 whole ones and one of 4, twice."""
-    assert whole.run.progress.step == 16
-    assert whole.run.watch.throughput.samples == 120
+def test_smaller_last_batch_is_trained(whole):
+    """60 rows in batches of 8: 7 full ones and one of 4, twice."""
+    assert whole.state.progress.step == 16
+    assert whole.state.logger.throughput.samples == 120
 
 
-def test_a_group_s_loss_is_the_mean_over_its_examples(project, accelerated):
-    from stages.train.devices import start
+def test_batch_loss_is_the_mean_over_its_examples(project, accelerated):
+    from stages.train.devices import create_accelerator
     from stages.train.inputs import read_inputs
     from stages.train.interruption import Interruption
-    from stages.train.session import prepare
+    from stages.train.state import set_up
 
     params = made.params(made.WITHOUT_DROPOUT, micro_batch_size=1)
-    run = prepare(params, read_inputs(params.train), start(params.train), Interruption(), 1)
-    rows = run.order.epoch(0)[0]
+    state = set_up(params, read_inputs(params.train), create_accelerator(params.train), Interruption(), 1)
+    rows = state.sampler.epoch(0)[0]
     with torch.no_grad():
-        logits = run.model(**run.train.inputs(rows)).logits
-        expected = torch.nn.functional.cross_entropy(logits, run.train.labels(rows)).item()
-    assert train_group(run, rows).loss == pytest.approx(expected, abs=1e-6)
+        logits = state.model(**state.train_loader.inputs(rows)).logits
+        expected = torch.nn.functional.cross_entropy(logits, state.train_loader.labels(rows)).item()
+    assert train_batch(state, rows).loss == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_gradient_norm_is_logged_before_clipping(exact):
     free, clipped = exact(max_grad_norm=None), exact(max_grad_norm=1e-3)
-    assert clipped.run.progress.logged[0].gradient_norm == pytest.approx(free.run.progress.logged[0].gradient_norm)
+    assert clipped.state.progress.logged[0].gradient_norm == pytest.approx(free.state.progress.logged[0].gradient_norm)
     assert losses(clipped)[-1] != losses(free)[-1]
 
 
 def test_training_learns(project, exact):
     made.write_data(project, rows=240)
     outcome = exact(epochs=12, learning_rate=3e-3, micro_batch_size=8)
-    assert outcome.run.progress.best.metric > 0.9
+    assert outcome.state.progress.best.metric > 0.9
     assert losses(outcome)[-1] < 0.3
 
 
-def test_a_loss_that_is_no_number_ends_the_run_and_names_step_and_rows(exact):
-    with pytest.raises(
-        DataError, match=r"Step \d+ gave loss .*Rows of its batch in data/tokenized/train.parquet: \d+(, \d+){3,7}\."
-    ) as error:
+def test_non_finite_loss_error_names_step_and_rows(exact):
+    with pytest.raises(DataError, match=r"Step \d+: loss .*Rows of its batch in data/tokenized/train.parquet: \d+(, \d+){3,7}\.") as error:
         exact(optimizer="sgd", learning_rate=1e30, max_grad_norm=None)
     assert "learning_rate" in error.value.hint
 
 
-def test_labels_that_are_no_numbers_are_found_in_the_batch_that_holds_them(project, trained):
+def test_nan_label_error_names_its_row(project, trained):
     made.write_data(project, labels=LabelSchema(None))
     path = project / "data/tokenized/train.parquet"
     import pyarrow as pa
@@ -96,11 +95,11 @@ def test_labels_that_are_no_numbers_are_found_in_the_batch_that_holds_them(proje
         trained(made.params(metric="mse"))
 
 
-def test_a_regression_trains_and_is_judged_by_a_metric_for_which_less_is_better(project, trained):
+def test_regression_selects_the_best_by_a_lower_is_better_metric(project, trained):
     made.write_data(project, labels=LabelSchema(None))
     outcome = trained(made.params(metric="mse", epochs=6))
-    rows = outcome.run.progress.evaluated
-    assert outcome.run.progress.best.metric == min(row.metric for row in rows)
+    rows = outcome.state.progress.evaluated
+    assert outcome.state.progress.best.metric == min(row.metric for row in rows)
     assert outcome.model.config.problem_type == "regression"
 
 
@@ -112,6 +111,54 @@ def test_dropout_is_a_function_of_seed_and_step(trained):
     assert losses(trained(made.params())) == losses(first)
 
 
-def test_a_run_is_the_same_twice(trained):
+def test_training_twice_gives_identical_weights(trained):
     first, second = trained(made.params()), trained(made.params())
     assert all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
+
+
+@pytest.fixture
+def memory_for(monkeypatch):
+    """Gives a model memory for so many examples."""
+    build = state.build_model
+
+    def limit(examples):
+        def limited(*arguments):
+            model = build(*arguments)
+
+            def check(module, args, inputs):
+                if module.training and len(inputs["input_ids"]) > examples:
+                    raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+            model.register_forward_pre_hook(check, with_kwargs=True)
+            return model
+
+        monkeypatch.setattr(state, "build_model", limited)
+
+    return limit
+
+
+def test_out_of_memory_halves_the_micro_batch_and_keeps_the_global_batch(trained, memory_for, capsys):
+    expected = trained(made.params(made.WITHOUT_DROPOUT, micro_batch_size=2))
+    memory_for(3)
+    outcome = trained(made.params(made.WITHOUT_DROPOUT, micro_batch_size=8))
+    assert outcome.state.micro_batch_size == 2
+    assert losses(outcome) == losses(expected)
+    assert outcome.state.progress.step == 16
+    said = capsys.readouterr().out
+    assert "retrying with micro_batch_size 4, global_batch_size is unchanged" in said
+    assert "retrying with micro_batch_size 2, global_batch_size is unchanged" in said
+
+
+def test_out_of_memory_with_one_example_has_a_hint(trained, memory_for):
+    memory_for(0)
+    with pytest.raises(ParamsError, match=r"Out of memory with train.micro_batch_size 1(.|\n)*gradient_checkpointing"):
+        trained(made.params(micro_batch_size=2))
+
+
+def test_other_runtime_errors_are_not_retried(trained, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr(state, "build_model", fail)
+    with pytest.raises(RuntimeError, match="something else"):
+        trained(made.params())

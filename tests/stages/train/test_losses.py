@@ -3,8 +3,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from stages.train.inputs import check_metric
-from stages.train.losses import Loss, balanced_weights, class_weights
+from stages.train.inputs import check_label_params
+from stages.train.optimization import Loss, balanced_weights, class_weights
 from tests.stages.train import made
 from tuneline.batches import TokenizedSplit
 from tuneline.errors import ParamsError
@@ -54,16 +54,20 @@ def test_weights_are_given_by_name_and_are_1_elsewhere():
 @pytest.mark.parametrize(
     ("names", "given", "message"),
     [
-        (made.NAMES, {"class_weights": {"legal": 2.0}}, r"train.class_weights: no class 'legal'"),
-        (None, {"class_weights": "balanced", "metric": "mse"}, "train.class_weights: a regression has no classes"),
-        (None, {"label_smoothing": 0.1, "metric": "mse"}, "train.label_smoothing: a regression has no classes"),
-        (None, {}, "train.metric: 'accuracy' is no metric of a regression"),
-        (made.NAMES, {"metric": "pearson"}, "train.metric: 'pearson' is no metric of a classification"),
+        (made.NAMES, {"class_weights": {"legal": 2.0}}, r"train.class_weights: 'legal' is not a class"),
+        (
+            None,
+            {"class_weights": "balanced", "metric": "mse"},
+            "train.class_weights: the labels are numbers, and regression has no classes",
+        ),
+        (None, {"label_smoothing": 0.1, "metric": "mse"}, "train.label_smoothing: the labels are numbers, and regression has no classes"),
+        (None, {}, "train.metric: 'accuracy' is not a metric of regression"),
+        (made.NAMES, {"metric": "pearson"}, "train.metric: 'pearson' is not a metric of classification"),
     ],
 )
-def test_what_does_not_belong_to_the_labels_is_refused(names, given, message):
+def test_params_that_do_not_fit_the_labels_are_refused(names, given, message):
     with pytest.raises(ParamsError, match=message):
-        check_metric(made.params(**given).train, LabelSchema(names))
+        check_label_params(made.params(**given).train, LabelSchema(names))
 
 
 def test_class_weights_change_what_is_learned(trained):
@@ -71,4 +75,4 @@ def test_class_weights_change_what_is_learned(trained):
         trained(made.params(made.WITHOUT_DROPOUT)),
         trained(made.params(made.WITHOUT_DROPOUT, class_weights={"billing": 20.0})),
     )
-    assert plain.run.progress.logged[-1].loss != weighted.run.progress.logged[-1].loss
+    assert plain.state.progress.logged[-1].loss != weighted.state.progress.logged[-1].loss

@@ -2,9 +2,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages.train.adaptation import adapt
 from stages.train.inputs import check_fit, read_inputs
-from stages.train.model import build_model
+from stages.train.model import adapt, build_model
 from tests.stages.train import made
 from tuneline.errors import ParamsError
 from tuneline.files.schemas import LabelSchema
@@ -42,8 +41,11 @@ def test_a_regression_has_one_output():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"model_type": "bert", "hiden_size": 8}, r"model.config.hiden_size: a bert has no such key; did you mean hidden_size\?"),
-        ({"model_type": "brt"}, r"model.config.model_type: transformers has no 'brt'"),
+        (
+            {"model_type": "bert", "hiden_size": 8},
+            r"model.config.hiden_size: the configuration of bert does not have this key\. Did you mean hidden_size\?",
+        ),
+        ({"model_type": "brt"}, r"model.config.model_type: transformers does not have a model type 'brt'"),
     ],
 )
 def test_a_typo_in_the_configuration_is_refused(config, message):
@@ -67,7 +69,7 @@ def test_a_checkpoint_is_trained_in_float32_whatever_it_is_stored_in(checkpoint,
 
 
 def test_overrides_that_change_the_body_are_refused(checkpoint):
-    with pytest.raises(ParamsError, match=r"does not hold \d+ weights of the model.*bert\."):
+    with pytest.raises(ParamsError, match=r"lacks \d+ weights of the model.*bert\."):
         build(checkpoint=str(checkpoint), hidden_size=32)
 
 
@@ -86,8 +88,8 @@ def test_pickled_weights_are_refused(checkpoint, tmp_path):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"max_position_embeddings": 8}, r"it has 8 positions, and the data has a row of \d+ tokens(.|\n)*tokenize.max_length to 8"),
-        ({"vocab_size": 20}, r"its vocabulary ends at 19, and the data has the id 31"),
+        ({"max_position_embeddings": 8}, r"it has 8 positions, but a row has \d+ tokens(.|\n)*tokenize.max_length to 8"),
+        ({"vocab_size": 20}, r"its highest token id is 19, but the data contain the id 31"),
     ],
 )
 def test_data_that_do_not_fit_the_model_are_refused(project, config, message):
@@ -112,7 +114,7 @@ def test_parts_can_be_frozen_by_name():
     }
 
 
-def test_what_is_frozen_does_not_move(trained):
+def test_frozen_weights_do_not_change(trained):
     torch.manual_seed(3)
     before = build().state_dict()
     after = trained(made.params(freeze=["embeddings"])).weights
@@ -122,9 +124,12 @@ def test_what_is_frozen_does_not_move(trained):
 
 @pytest.mark.parametrize(
     ("names", "message"),
-    [(["encoder.layer.9"], r"no part named 'encoder.layer.9'(.|\n)*Its parts: embeddings"), (["bert", "classifier"], "nothing is left")],
+    [
+        (["encoder.layer.9"], r"the model has no module 'encoder.layer.9'(.|\n)*Choose from embeddings"),
+        (["bert", "classifier"], "all parameters are frozen"),
+    ],
 )
-def test_freezing_what_is_not_there_or_everything_is_refused(names, message):
+def test_freeze_of_unknown_modules_or_everything_is_refused(names, message):
     with pytest.raises(ParamsError, match=message):
         adapted(freeze=names)
 
@@ -136,19 +141,19 @@ def test_lora_trains_adapters_and_the_head_and_leaves_a_plain_model(trained):
     assert outcome.weights.keys() == before.keys()
     moved = {name for name in before if not torch.equal(before[name], outcome.weights[name])}
     assert moved == {name for name in before if name.endswith(("query.weight", "value.weight")) or name.startswith("classifier.")}
-    assert sum(parameter.numel() for parameter in outcome.run.model.parameters() if parameter.requires_grad) < 400
+    assert sum(parameter.numel() for parameter in outcome.state.model.parameters() if parameter.requires_grad) < 400
 
 
 def test_merged_adapters_predict_what_the_adapted_model_does(trained):
     outcome = trained(made.params(lora={"rank": 2, "target_modules": "all-linear"}, keep="last"))
-    rows = outcome.run.order.epoch(0)[0]
-    inputs = outcome.run.train.inputs(rows)
-    outcome.run.model.eval()
+    rows = outcome.state.sampler.epoch(0)[0]
+    inputs = outcome.state.train_loader.inputs(rows)
+    outcome.state.model.eval()
     outcome.model.eval()
     with torch.no_grad():
-        assert torch.allclose(outcome.model(**inputs).logits, outcome.run.model(**inputs).logits, atol=1e-6)
+        assert torch.allclose(outcome.model(**inputs).logits, outcome.state.model(**inputs).logits, atol=1e-6)
 
 
-def test_lora_on_layers_that_are_not_there_names_those_that_are():
+def test_lora_error_lists_the_linear_layers():
     with pytest.raises(ParamsError, match=r"train.lora.target_modules(.|\n)*Linear layers of this model: .*query"):
         adapted(lora={"rank": 2, "target_modules": ["q_proj"]})

@@ -11,7 +11,7 @@ from tests.stages.train import made, runs
 from tests.stages.train.conftest import fill
 from tests.stages.train.test_launch import environment
 
-ROWS = 57  # the last group is one row: one of two processes has nothing to do in it
+ROWS = 57  # the last batch is one row: one of two processes has an empty micro-batch
 
 
 def prepared(folder, data, launch, **train):
@@ -73,19 +73,19 @@ def test_there_is_one_set_of_files(one, many, request):
     assert "step 8: validation" not in runs.output(project, rank=1), "only the main process speaks"
 
 
-def test_sharded_really_means_sharded(sharded):
+def test_fsdp_on_cpu_really_shards(sharded):
     """accelerate alone would have trained two whole copies on the CPU."""
     assert "2 processes (FSDP)" in runs.output(sharded)
 
 
 @pytest.mark.parametrize(("launch", "env"), [("multi-gpu", {}), ("fsdp", FSDP)])
-def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path, data, launch, env, request):
+def test_resume_of_two_processes_after_sigkill_gives_identical_outs(tmp_path, data, launch, env, request):
     reference = request.getfixturevalue("two" if launch == "multi-gpu" else "sharded")
     project = prepared(tmp_path, data, launch)
-    children = runs.start(project, 2, env, arrange=runs.death("stages.train.loop.train_group", 12))
+    children = runs.start(project, 2, env, arrange=runs.death("stages.train.loop.train_batch", 12))
     assert runs.finish(children) == [-signal.SIGKILL] * 2
     assert runs.run(project, 2, env) == [0, 0], runs.output(project)
-    assert "goes on from" in runs.output(project)
+    assert "resumes from step" in runs.output(project)
     assert runs.outs(project) == runs.outs(reference)
 
 
@@ -103,12 +103,12 @@ def test_a_signal_to_one_process_saves_in_both(tmp_path, data, two):
 def test_fewer_processes_than_asked_for_are_an_error(tmp_path, data):
     project = prepared(tmp_path, data, "multi-gpu")
     assert runs.run(project, 1) == [1]
-    assert "asks for 2 processes, and 1 runs" in runs.output(project)
+    assert "requests 2 processes, but 1 is running" in runs.output(project)
     assert not (project / "models").exists()
 
 
-def test_gradients_are_synchronized_once_per_group(tmp_path, data):
-    """60 rows in groups of 8, one example at a time in each of two processes: 30 micro batches, 8 groups."""
+def test_gradients_are_synchronized_once_per_batch(tmp_path, data):
+    """60 rows in batches of 8, one example at a time in each of two processes: 30 micro-batches, 8 batches."""
     project = prepared(tmp_path, data, "multi-gpu", micro_batch_size=1, epochs=1)
     made.write_data(project, rows=60)
     assert runs.run(project, 2, arrange=runs.count_reductions) == [0, 0], runs.output(project)

@@ -10,11 +10,11 @@ NUMBERS = st.floats(-1e300, 1e300)  # five of them have a mean
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(losses=st.lists(NUMBERS, min_size=1, max_size=5), metric=NUMBERS)
-def test_progress_comes_back_exactly(tmp_path_factory, losses, metric):
+def test_progress_is_read_back_exactly(tmp_path_factory, losses, metric):
     progress = Progress(step=7)
     for loss in losses:
-        progress.note_step(StepResult(loss, 0.1 + 0.2, 1e-300), log_now=loss > 0)
-    progress.note_evaluation(loss=1 / 3, metric=metric, name="accuracy")
+        progress.record_step(StepResult(loss, 0.1 + 0.2, 1e-300), log_now=loss > 0)
+    progress.record_evaluation(loss=1 / 3, metric=metric, metric_name="accuracy")
     path = tmp_path_factory.getbasetemp() / "progress.json"
     progress.write(path)
     assert Progress.read(path) == progress
@@ -24,7 +24,7 @@ def test_a_logged_loss_is_the_mean_since_the_row_before():
     progress = Progress()
     for step, loss in enumerate([1.0, 2.0, 6.0, 5.0], start=1):
         progress.step = step
-        progress.note_step(StepResult(loss, 0.1, 1.0), log_now=step in (3, 4))
+        progress.record_step(StepResult(loss, 0.1, 1.0), log_now=step in (3, 4))
     assert [(row.step, row.loss) for row in progress.logged] == [(3, 3.0), (4, 5.0)]
 
 
@@ -32,7 +32,7 @@ def noted(metrics, name="accuracy", min_gain=0.0):
     progress, best = Progress(), []
     for step, metric in enumerate(metrics, start=1):
         progress.step = step
-        best.append(progress.note_evaluation(1.0, metric, name, min_gain))
+        best.append(progress.record_evaluation(1.0, metric, name, min_gain))
     return progress, best
 
 
@@ -40,24 +40,24 @@ def test_the_best_is_the_first_of_equals():
     progress, best = noted([0.5, 0.7, 0.7, 0.6])
     assert best == [True, True, False, False]
     assert progress.best.step == 2
-    assert progress.stale == 2
+    assert progress.evaluations_without_improvement == 2
 
 
-def test_less_is_better_for_losses():
+def test_best_loss_is_the_lowest():
     assert noted([0.5, 0.7, 0.3], "loss")[0].best.step == 3
 
 
-def test_a_small_gain_makes_the_best_but_does_not_stop_the_waiting():
+def test_gain_below_min_gain_is_best_but_counts_towards_patience():
     progress, best = noted([0.5, 0.505, 0.509], min_gain=0.01)
     assert best == [True, True, True]
-    assert progress.stale == 2
+    assert progress.evaluations_without_improvement == 2
 
 
 def test_early_stopping_ends_the_run_after_patience(trained):
     outcome = trained(made.params(learning_rate=1e-9, epochs=9, metric="accuracy", early_stopping={"patience": 2, "min_gain": 0.0}))
-    assert outcome.run.progress.stopped_early
-    assert [row.step for row in outcome.run.progress.evaluated] == [8, 16, 24]
-    assert outcome.run.progress.best_step == 8
+    assert outcome.state.progress.stopped_early
+    assert [row.step for row in outcome.state.progress.evaluated] == [8, 16, 24]
+    assert outcome.state.progress.best_step == 8
 
 
 @pytest.mark.parametrize("keep", ["best", "last"])
@@ -65,7 +65,7 @@ def test_the_weights_kept_are_the_best_or_the_last(trained, keep):
     """The last evaluation is made the worst by a rate that explodes at the end of the warmup."""
     settings = {"optimizer": "sgd", "learning_rate": 3.0, "momentum": 0.0, "warmup_ratio": 0.9, "max_grad_norm": None, "metric": "loss"}
     outcome = trained(made.params(made.WITHOUT_DROPOUT, keep=keep, epochs=4, **settings))
-    progress = outcome.run.progress
+    progress = outcome.state.progress
     assert progress.best_step < progress.step
     kept = progress.best if keep == "best" else progress.evaluated[-1]
     outcome.model.load_state_dict(outcome.weights)
@@ -76,9 +76,9 @@ def loss_of(outcome):
     import numpy as np
     import torch
 
-    feed = outcome.run.validation
-    rows = np.arange(len(feed.split))
+    loader = outcome.state.validation_loader
+    rows = np.arange(len(loader.split))
     outcome.model.eval()
     with torch.no_grad():
-        logits = outcome.model(**feed.inputs(rows)).logits
-    return torch.nn.functional.cross_entropy(logits, feed.labels(rows)).item()
+        logits = outcome.model(**loader.inputs(rows)).logits
+    return torch.nn.functional.cross_entropy(logits, loader.labels(rows)).item()

@@ -43,21 +43,21 @@ def same_as(reference, project):
 
 LOOP, CHECKPOINTS = "stages.train.loop", "stages.train.checkpoints"
 INSTANTS = {
-    "in the first step": (f"{LOOP}.train_group", 1, 1),
-    "inside the first accumulation": (f"{LOOP}._seed", 2, 2),
-    "inside an accumulation": (f"{LOOP}._seed", 8, 40),
-    "before the optimizer steps": (f"{LOOP}._step", 5, 20),
+    "in the first step": (f"{LOOP}.train_batch", 1, 1),
+    "inside the first accumulation": (f"{LOOP}._seed_dropout", 2, 2),
+    "inside an accumulation": (f"{LOOP}._seed_dropout", 8, 40),
+    "before the optimizer steps": (f"{LOOP}._optimizer_step", 5, 20),
     "between epochs": (f"{LOOP}.predict", 2, 2),
-    "before the first checkpoint is sealed": (f"{CHECKPOINTS}.seal", 1, 1),
-    "before a checkpoint is sealed": (f"{CHECKPOINTS}.seal", 2, 6),
+    "before the first checkpoint is completed": (f"{CHECKPOINTS}.write_marker", 1, 1),
+    "before a checkpoint is completed": (f"{CHECKPOINTS}.write_marker", 2, 6),
     "while an old checkpoint is removed": (f"{CHECKPOINTS}._remove", 2, 8),
     "while publishing": ("stages.train.__main__.publish_curves", 1, 1),
-    "before the checkpoints are dropped": ("stages.train.__main__.clear_note", 1, 1),
+    "before the checkpoints are removed": ("stages.train.__main__.clear_note", 1, 1),
 }
 
 
 @pytest.mark.parametrize("instant", INSTANTS)
-def test_a_run_killed_at_an_instant_goes_on_to_the_same_bytes(folder, reference, instant):
+def test_resume_after_sigkill_gives_identical_outs(folder, reference, instant):
     function, first, last = INSTANTS[instant]
     call = random.randint(first, last)
     print(f"killed at call {call} of {function}")
@@ -66,7 +66,7 @@ def test_a_run_killed_at_an_instant_goes_on_to_the_same_bytes(folder, reference,
     same_as(reference, folder)
 
 
-def test_a_run_killed_ten_times_at_random_goes_on_to_the_same_bytes(folder, reference):
+def test_resume_after_ten_random_sigkills_gives_identical_outs(folder, reference):
     _, seconds = reference
     for _ in range(10):
         [child] = runs.start(folder)
@@ -80,29 +80,29 @@ def test_a_run_killed_ten_times_at_random_goes_on_to_the_same_bytes(folder, refe
     same_as(reference, folder)
 
 
-def test_at_most_the_steps_since_the_last_checkpoint_are_lost(folder, reference):
-    runs.run(folder, arrange=runs.death(f"{LOOP}.train_group", 12))
+def test_resume_starts_from_the_last_checkpoint(folder, reference):
+    runs.run(folder, arrange=runs.death(f"{LOOP}.train_batch", 12))
     runs.run(folder)
     # 11 steps were done; step 9 was saved, or 10, if its evaluation was the best so far.
-    assert re.search(rf"goes on from .*: step (9|10) of {STEPS}", runs.output(folder))
+    assert re.search(rf"resumes from step (9|10) of {STEPS} \(", runs.output(folder))
 
 
 def checkpoints(project):
     return sorted(path for path in project.glob("checkpoints/*/step-*"))
 
 
-def test_a_truncated_checkpoint_is_reported_and_the_one_before_it_is_used(folder, reference):
+def test_resume_skips_and_reports_a_truncated_checkpoint(folder, reference):
     runs.run(folder, arrange=runs.death("stages.train.__main__.publish_curves", 1))
     newest = checkpoints(folder)[-1]
     with (newest / "optimizer.bin").open("r+b") as file:
         file.truncate(1000)
     assert runs.run(folder) == [0]
-    assert f"checkpoint checkpoints/{newest.parent.name}/{newest.name} is of no use and was removed: optimizer.bin" in runs.output(folder)
-    assert "goes on from" in runs.output(folder)
+    assert f"removed checkpoint checkpoints/{newest.parent.name}/{newest.name}, which cannot be used: optimizer.bin" in runs.output(folder)
+    assert "resumes from step" in runs.output(folder)
     same_as(reference, folder)
 
 
-def test_a_checkpoint_whose_best_weights_are_damaged_is_not_gone_on_from(folder, reference):
+def test_resume_skips_a_checkpoint_with_damaged_best_weights(folder, reference):
     runs.run(folder, arrange=runs.death("stages.train.__main__.publish_curves", 1))
     newest = checkpoints(folder)[-1]
     best = json.loads((newest / "progress.json").read_text())["best_step"]
@@ -116,30 +116,30 @@ def test_a_finished_run_leaves_no_checkpoint(folder):
     assert checkpoints(folder) == []
 
 
-def test_a_changed_parameter_starts_anew(folder):
-    runs.run(folder, arrange=runs.death(f"{LOOP}.train_group", 12))
+def test_changed_parameter_starts_a_new_run(folder):
+    runs.run(folder, arrange=runs.death(f"{LOOP}.train_batch", 12))
     made.write_params(folder, evaluate_every_steps=5, **{**SETTINGS, "learning_rate": 1e-3})
     assert runs.run(folder) == [0]
-    assert "goes on from" not in runs.output(folder)
+    assert "resumes from step" not in runs.output(folder)
 
 
-def test_changed_data_start_anew(folder):
-    runs.run(folder, arrange=runs.death(f"{LOOP}.train_group", 12))
+def test_changed_data_start_a_new_run(folder):
+    runs.run(folder, arrange=runs.death(f"{LOOP}.train_batch", 12))
     made.write_data(folder, rows=64)
     assert runs.run(folder) == [0]
-    assert "goes on from" not in runs.output(folder)
+    assert "resumes from step" not in runs.output(folder)
 
 
-def test_a_parameter_of_bookkeeping_does_not(folder, reference):
-    runs.run(folder, arrange=runs.death(f"{LOOP}.train_group", 12))
+def test_changed_neutral_parameter_resumes_the_run(folder, reference):
+    runs.run(folder, arrange=runs.death(f"{LOOP}.train_batch", 12))
     made.write_params(folder, evaluate_every_steps=5, **{**SETTINGS, "checkpoint_every_steps": 7, "keep_checkpoints": 1})
     assert runs.run(folder) == [0]
-    assert "goes on from" in runs.output(folder)
+    assert "resumes from step" in runs.output(folder)
     same_as(reference, folder)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_saves_leaves_and_says_how_to_go_on(folder, reference, number):
+def test_signal_saves_a_checkpoint_and_writes_a_note(folder, reference, number):
     [child] = runs.start(folder)
     runs.wait_for(folder / "checkpoints", "step-*")
     os.kill(child.pid, number)
@@ -159,9 +159,9 @@ def test_a_signal_saves_leaves_and_says_how_to_go_on(folder, reference, number):
     same_as(reference, folder)
 
 
-def test_a_run_interrupted_again_and_again_logs_every_step_once(folder, reference):
-    runs.run(folder, arrange=runs.death(f"{LOOP}.train_group", 7))
-    runs.run(folder, arrange=runs.death(f"{LOOP}.train_group", 7))
+def test_resumed_run_logs_every_step_once(folder, reference):
+    runs.run(folder, arrange=runs.death(f"{LOOP}.train_batch", 7))
+    runs.run(folder, arrange=runs.death(f"{LOOP}.train_batch", 7))
     runs.run(folder)
     assert [row[0] for row in runs.curve(folder)] == list(range(1, STEPS + 1))
     same_as(reference, folder)

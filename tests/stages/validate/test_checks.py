@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from stages.validate.checks import CHECKS
-from stages.validate.distributions import Distribution
 from stages.validate.profile import Profile
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import FOREIGN, WORDS, Data, sentence
+from tuneline.drift import Distribution
 from tuneline.params import ValidateParams
 
 

@@ -6,8 +6,8 @@ import pytest
 from datasketch import MinHash, MinHashLSH
 
 from stages.validate.near_duplicates import PERMUTATIONS, ShingledRows, band_shape, candidates, minhash_signatures, word_pairs
-from stages.validate.text import normalized, words
 from tests.stages.validate.data import sentence
+from tuneline.text import normalized, words
 
 
 @pytest.fixture

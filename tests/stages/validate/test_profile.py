@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from stages.validate.distributions import Distribution
 from stages.validate.profile import Profile
 from stages.validate.tables import derive_tables
+from tuneline.drift import Distribution
 from tuneline.errors import DataError
 from tuneline.files.schemas import LabelSchema
 

@@ -24,30 +24,30 @@ def test_a_fresh_clone_is_told_how_to_run_the_line(tmp_path, monkeypatch):
     assert "make run" in done.output
 
 
-def test_metrics_version_commit_places_and_next_steps_are_shown(made):
+def test_metrics_version_commit_places_and_next_steps_are_shown(project):
     output = shown()
-    assert re.search(r"accuracy +│ +0\.\d+", output)
-    assert re.search(r"ONNX int8: answers like the trained model's +│ +0\.9 ", output)
+    assert re.search(r"Accuracy +│ +0\.\d+", output)
+    assert re.search(r"ONNX int8: agreement with the trained model +│ +0\.9 ", output)
     assert f"{1:032x}.dir" in output
-    assert "Run the line" in output
+    assert "Run the pipeline" in output
     assert "reports/predictions.parquet" in output
     assert "reports/index.html" not in output, "only what is there"
     assert "dvc exp run -S train.learning_rate=" in output
 
 
-def test_an_uncommitted_result_says_how_to_commit_it(made):
-    made.lock(seed=2)
+def test_an_uncommitted_result_says_how_to_commit_it(project):
+    project.lock(seed=2)
     assert "not committed yet: git add params.yaml dvc.lock metrics" in shown()
 
 
-def test_names_in_the_registry_are_shown(made):
-    made.git("tag", "onnx@v1.0.0")
-    made.git("tag", "onnx#production#1")
+def test_names_in_the_registry_are_shown(project):
+    project.git("tag", "onnx@v1.0.0")
+    project.git("tag", "onnx#production#1")
     assert re.search(r"registry +onnx@v1\.0\.0, onnx#production\n", shown())
 
 
-def test_a_folder_of_exported_models_says_what_it_is_far_from_its_project(made, tmp_path_factory, monkeypatch):
-    (made.root / "models/onnx").rename(tmp_path_factory.mktemp("far") / "onnx")
+def test_a_folder_of_exported_models_says_what_it_is_far_from_its_project(project, tmp_path_factory, monkeypatch):
+    (project.root / "models/onnx").rename(tmp_path_factory.mktemp("far") / "onnx")
     monkeypatch.chdir(tmp_path_factory.getbasetemp())
     output = shown(str(next(tmp_path_factory.getbasetemp().glob("far*/onnx"))))
     assert "subject, body -> billing, delivery, damage" in output
@@ -62,34 +62,34 @@ def test_a_folder_without_exported_models_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("words", [["show"], ["doctor", "--help"], ["init", "--help"], ["report", "--no-latency"]])
-def test_starting_the_command_imports_neither_torch_nor_transformers(made, words):
+def test_starting_the_command_imports_neither_torch_nor_transformers(project, words):
     code = (
         "import sys\nfrom tuneline.cli import app\napp(sys.argv[1:], standalone_mode=False)\n"
         "heavy = {'torch', 'transformers', 'datasets', 'great_expectations'} & set(sys.modules)\nassert not heavy, heavy\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, *words], cwd=made.root, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code, *words], cwd=project.root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_show_needs_no_arrays(made):
+def test_show_needs_no_arrays(project):
     """Its start-up is what `make run` and every prompt pay."""
     code = (
         "import sys\nfrom tuneline.cli import app\napp(['show'], standalone_mode=False)\n"
         "heavy = {'numpy', 'pyarrow', 'matplotlib', 'jinja2', 'pandas', 'onnxruntime'} & set(sys.modules)\nassert not heavy, heavy\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=made.root, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=project.root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_outs_that_only_the_machine_changed_are_explained(made):
+def test_outs_that_only_the_machine_changed_are_explained(project):
     assert "from the committed dvc.lock" not in shown()
-    made.lock(seed=2)
+    project.lock(seed=2)
     output = shown()
     assert "Note: models/classifier differs" in output
     assert "git checkout dvc.lock metrics && dvc pull" in output
 
 
-def test_outs_that_a_parameter_changed_are_not_blamed_on_the_machine(made):
-    made.change_params(seed=7)
-    made.lock(seed=2)
+def test_outs_that_a_parameter_changed_are_not_blamed_on_the_machine(project):
+    project.change_params(seed=7)
+    project.lock(seed=2)
     assert "from the committed dvc.lock" not in shown()

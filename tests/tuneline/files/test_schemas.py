@@ -10,7 +10,7 @@ SCORE = LabelSchema(None)
 
 
 @pytest.mark.parametrize("labels", [QUEUES, SCORE])
-def test_labels_travel_with_the_file(tmp_path, labels):
+def test_label_schema_is_stored_in_the_file(tmp_path, labels):
     schema = raw_schema(["text"], labels)
     write_table(pa.table({"text": ["a"], "labels": [1], "idx": [0]}, schema=schema), tmp_path / "train.parquet")
     assert read_labels(tmp_path / "train.parquet") == labels
@@ -38,13 +38,13 @@ def test_the_datasets_library_restores_a_regression(tmp_path):
     assert features["labels"] == Value("float32")
 
 
-def test_a_foreign_table_is_named_as_such(tmp_path):
-    pq.write_table(pa.table({"labels": [1]}), tmp_path / "foreign.parquet")
+def test_table_without_label_names_is_refused(tmp_path):
+    pq.write_table(pa.table({"labels": [1]}), tmp_path / "other.parquet")
     with pytest.raises(DataError, match="no label names"):
-        read_labels(tmp_path / "foreign.parquet")
+        read_labels(tmp_path / "other.parquet")
 
 
-def test_the_width_of_the_logits_follows_from_the_labels():
+def test_label_schema_has_number_of_outputs_and_arrow_type():
     assert (QUEUES.outputs, SCORE.outputs) == (2, 1)
     assert QUEUES.type == pa.int64()
     assert SCORE.type == pa.float32()

@@ -1,4 +1,4 @@
-"""ONNX Runtime's real kernels for processors that this machine is not, under QEMU's emulation of their instructions."""
+"""ONNX Runtime's kernels for other processors, emulated by QEMU."""
 
 import json
 import os
@@ -11,9 +11,9 @@ import pytest
 
 import stages.export.__main__
 from stages.export.graph import to_onnx
-from stages.export.quantization import to_dynamic_int8, to_static_int8
+from stages.export.model_files import save_model
+from stages.export.precisions import to_dynamic_int8, to_static_int8
 from stages.export.record import embed
-from stages.export.storage import save
 from tests.conftest import ROOT
 from tests.small_pipeline import tiny_model, write_pipeline
 from tuneline.batches import TokenizedSplit, length_sorted_batches
@@ -22,7 +22,7 @@ from tuneline.onnx.session import OnnxClassifier, logits_of, processor_saturates
 QEMU = shutil.which("qemu-x86_64")
 needs_qemu = pytest.mark.skipif(QEMU is None, reason="qemu-x86_64 is not installed (Debian: apt-get install qemu-user)")
 MODELS = ["dynamic-7", "dynamic-8", "static-7", "static-8"]
-"""Way of quantizing, and bits of the weights."""
+"""Quantization method and bits of the weights."""
 RUN_MODELS = """
 import sys
 from pathlib import Path
@@ -30,20 +30,20 @@ import numpy as np
 from tuneline.batches import TokenizedSplit
 from tuneline.onnx.session import OnnxClassifier, logits_of, open_session, processor_saturates, session_options
 split = TokenizedSplit.read(Path("data/tokenized/test.parquet"))
-found = {"saturates": processor_saturates()}
+results = {"saturates": processor_saturates()}
 for path in Path().glob("*.onnx"):
     model = OnnxClassifier(path)
-    found[f"{path.stem} loaded"] = logits_of(model, split, 0)
+    results[f"{path.stem} loaded"] = logits_of(model, split, 0)
     model._session = open_session(path, session_options())
-    found[f"{path.stem} plain"] = logits_of(model, split, 0)
-np.savez(sys.argv[1], **found)
+    results[f"{path.stem} plain"] = logits_of(model, split, 0)
+np.savez(sys.argv[1], **results)
 """
 
 
-def emulated(processor, *words, folder):
-    """Run Python as on another processor."""
+def run_emulated(processor, *arguments, folder):
+    """Run Python on an emulated processor."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [str(QEMU), "-cpu", processor, sys.executable, *words]
+    command = [str(QEMU), "-cpu", processor, sys.executable, *arguments]
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done
@@ -51,18 +51,18 @@ def emulated(processor, *words, folder):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A project with an int8 model of each kind."""
+    """A project with an int8 model of each method and number of bits."""
     folder = tmp_path_factory.mktemp("processors")
     write_pipeline(folder)
     split = TokenizedSplit.read(folder / "data/tokenized/test.parquet")
     fp32 = to_onnx(tiny_model("bert", 3), ["input_ids", "attention_mask", "token_type_ids"], opset=20)
-    save(fp32, folder / "fp32.onnx")
+    save_model(fp32, folder / "fp32.onnx")
     for name in MODELS:
-        way, bits = name.split("-")
+        method, bits = name.split("-")
         batches = (split.pad(rows, 0) for rows in length_sorted_batches(split.lengths, 16))
-        model = to_dynamic_int8(fp32, bits == "7") if way == "dynamic" else to_static_int8(fp32, bits == "7", batches)
+        model = to_dynamic_int8(fp32, bits == "7") if method == "dynamic" else to_static_int8(fp32, bits == "7", batches)
         embed(model, {"precision": "int8", "quantization": {"weight_bits": int(bits)}})
-        save(model, folder / f"{name}.onnx")
+        save_model(model, folder / f"{name}.onnx")
     return folder
 
 
@@ -73,8 +73,8 @@ def fp32(project):
 
 @pytest.fixture(scope="module")
 def haswell(project):
-    """AVX2 without AVX-512 and VNNI: ONNX Runtime multiplies by PMADDUBSW."""
-    emulated("Haswell", "-c", RUN_MODELS, "haswell.npz", folder=project)
+    """Logits on a processor with AVX2 but without AVX-512 and VNNI, where ONNX Runtime multiplies with PMADDUBSW."""
+    run_emulated("Haswell", "-c", RUN_MODELS, "haswell.npz", folder=project)
     return np.load(project / "haswell.npz")
 
 
@@ -83,44 +83,44 @@ def agreement(logits, reference):
 
 
 @needs_qemu
-def test_the_emulated_processor_clips_products(haswell):
+def test_products_saturate_on_the_emulated_processor(haswell):
     assert haswell["saturates"]
 
 
 @needs_qemu
 @pytest.mark.parametrize("model", MODELS)
 def test_predictions_agree_with_fp32_on_a_processor_without_vnni(haswell, fp32, model):
-    """Also those of 8 bits: the session multiplies exactly where the processor would clip."""
+    """With 8-bit weights too, because the session uses exact products where others would saturate."""
     assert agreement(haswell[f"{model} loaded"], fp32) >= 0.9
 
 
 @needs_qemu
 @pytest.mark.parametrize("model", MODELS)
 def test_a_plain_session_needs_weights_in_7_bits(haswell, fp32, model):
-    """What a server does that knows nothing of this project."""
+    """A server without this project's code runs models in a plain session."""
     assert (agreement(haswell[f"{model} plain"], fp32) >= 0.9) == model.endswith("7")
 
 
 @needs_qemu
 def test_predictions_agree_with_fp32_on_a_processor_without_avx(project, fp32):
-    emulated("Nehalem", "-c", RUN_MODELS, "nehalem.npz", folder=project)
+    run_emulated("Nehalem", "-c", RUN_MODELS, "nehalem.npz", folder=project)
     nehalem = np.load(project / "nehalem.npz")
     assert all(agreement(nehalem[f"{model} loaded"], fp32) >= 0.9 for model in MODELS)
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_exact_products_are_taken_only_where_the_processor_clips(project, model):
+def test_exact_products_are_used_only_if_products_saturate(project, model):
     assert OnnxClassifier(project / f"{model}.onnx").exact_products == (model.endswith("8") and processor_saturates())
 
 
 @needs_qemu
-def test_predict_warns_of_8_bits_on_a_processor_that_clips_them(project, tmp_path, monkeypatch):
+def test_predict_warns_of_8_bit_weights_if_products_saturate(project, tmp_path, monkeypatch):
     monkeypatch.chdir(project)
     stages.export.__main__.main()
     folder = project / "models/candidates"
     record = json.loads((folder / "export.json").read_text())
     (tmp_path / "in.jsonl").write_text('{"subject": "the parcel", "body": "is missing"}\n')
-    words = (
+    arguments = (
         "-c",
         "from tuneline.cli import app; app()",
         "predict",
@@ -134,7 +134,7 @@ def test_predict_warns_of_8_bits_on_a_processor_that_clips_them(project, tmp_pat
     embed(
         model, {**{key: value for key, value in record.items() if key != "models"}, "precision": "int8", "quantization": {"weight_bits": 8}}
     )
-    save(model, folder / "model.int8.onnx")
-    done = emulated("Haswell", *words, folder=project)
+    save_model(model, folder / "model.int8.onnx")
+    done = run_emulated("Haswell", *arguments, folder=project)
     assert "this processor clips their products" in done.stderr
     assert json.loads(done.stdout)["row"] == 1

@@ -18,35 +18,35 @@ def values(root):
     return YAML(typ="safe", pure=True).load(root / "params.yaml")
 
 
-def test_the_projects_own_file_is_valid(root):
+def test_the_projects_own_params_yaml_is_valid(root):
     assert load_params(root / "params.yaml").data.source == "sample"
 
 
-def test_every_key_stands_in_the_projects_file(root, values):
-    """DVC tracks parameters key by key and reads them from the file: a default left out could not be tracked."""
+def test_the_projects_own_params_yaml_lists_every_key(root, values):
+    """DVC reads parameters from the file, so it cannot track a default that is missing there."""
 
-    def spelled(section, prefix=""):
+    def listed_keys(section, prefix=""):
         for key, value in section.items():
             yield prefix + key
             if isinstance(value, dict) and prefix + key != "model.config":
-                yield from spelled(value, f"{prefix}{key}.")
+                yield from listed_keys(value, f"{prefix}{key}.")
 
-    assert set(known_keys()) - set(spelled(values)) == set()
+    assert set(known_keys()) - set(listed_keys(values)) == set()
 
 
-def test_defaults_in_code_and_file_are_the_same(root, values):
-    """Two places say a default; a file that leaves a key out must mean what the project's file says."""
+def test_defaults_in_code_are_those_of_the_projects_file(root, values):
+    """Defaults are in two places: a file without a key must mean the same as the project's file."""
     assert Params.model_validate({"model": values["model"]}) == load_params(root / "params.yaml")
 
 
 @pytest.mark.parametrize("path", VALID, ids=lambda path: path.stem)
-def test_valid_files_are_read(path):
+def test_valid_files_are_accepted(path):
     load_params(path)
 
 
 @pytest.mark.parametrize("path", INVALID, ids=lambda path: path.stem)
-def test_invalid_files_are_refused_with_the_key_and_a_remedy(path):
-    """Each file carries the message it must give in its leading comment lines."""
+def test_invalid_files_are_refused_with_key_and_hint(path):
+    """The comment lines at the start of each file are the expected message."""
     expected = [line[2:].rstrip() for line in path.read_text().splitlines() if line.startswith("# ")]
     assert expected
     with pytest.raises(ParamsError) as refused:
@@ -61,51 +61,50 @@ def test_parameters_are_frozen(root):
         params.seed = 1
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_missing_file_is_named(tmp_path):
     with pytest.raises(ParamsError, match=r"params\.yaml is missing"):
         load_params(tmp_path / "params.yaml")
 
 
-def test_a_line_that_is_no_yaml_is_named(tmp_path):
+def test_invalid_yaml_is_named_with_its_line(tmp_path):
     (tmp_path / "params.yaml").write_text("seed: 1\ndata: [unclosed\n")
-    with pytest.raises(ParamsError, match=r"params\.yaml, line \d+: no YAML"):
+    with pytest.raises(ParamsError, match=r"params\.yaml, line \d+: invalid YAML"):
         load_params(tmp_path / "params.yaml")
 
 
-def test_a_duplicate_key_is_named(tmp_path):
+def test_duplicate_key_is_named(tmp_path):
     (tmp_path / "params.yaml").write_text("seed: 1\nseed: 2\n")
     with pytest.raises(ParamsError, match="seed"):
         load_params(tmp_path / "params.yaml")
 
 
 @pytest.mark.parametrize("content", ["", "- a\n", "just text\n"])
-def test_a_file_that_is_no_mapping_is_refused(tmp_path, content):
+def test_file_without_a_mapping_is_refused(tmp_path, content):
     (tmp_path / "params.yaml").write_text(content)
     with pytest.raises(ParamsError, match="mapping of sections"):
         load_params(tmp_path / "params.yaml")
 
 
-def test_numbers_are_read_as_dvc_reads_them(values):
-    text = "2e-5"
-    values["train"]["learning_rate"] = YAML(typ="safe", pure=True).load(text)
+def test_numbers_are_parsed_as_dvc_parses_them(values):
+    values["train"]["learning_rate"] = YAML(typ="safe", pure=True).load("2e-5")
     assert parse_params(values).train.learning_rate == 2e-5
 
 
 @pytest.mark.parametrize(
-    ("wrong", "meant"),
+    ("wrong", "suggested"),
     [("train.learning_rat", "train.learning_rate"), ("sed", "seed"), ("data.text_column", "data.text_columns"), ("data.seed", "seed")],
 )
-def test_a_typo_gets_the_nearest_known_key(values, wrong, meant):
+def test_misspelled_key_gets_the_nearest_known_key(values, wrong, suggested):
     section, _, key = wrong.rpartition(".")
     (values[section] if section else values)[key] = 1
-    with pytest.raises(ParamsError, match=rf"{wrong}: unknown key; did you mean {meant}\?"):
+    with pytest.raises(ParamsError, match=rf"{wrong}: unknown key; did you mean {suggested}\?"):
         parse_params(values)
 
 
-def test_all_faults_are_named_at_once(values):
+def test_all_errors_are_reported_at_once(values):
     values["train"]["learning_rate"] = -1
     values["data"]["source"] = "internet"
-    with pytest.raises(ParamsError, match="2 faults") as refused:
+    with pytest.raises(ParamsError, match="2 errors") as refused:
         parse_params(values)
     assert "train.learning_rate" in str(refused.value)
     assert "data.source" in str(refused.value)

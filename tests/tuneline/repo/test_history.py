@@ -1,62 +1,62 @@
 import pytest
 
-from tests.tuneline.made import Made
+from tests.tuneline.finished_project import FinishedProject
 from tuneline.repo.history import CLASSIFIER, Lock, changed_by_machine, commit_of, read_lock, registered
 
 
-def test_the_commit_is_the_one_that_brought_the_version_not_the_newest(made):
-    first = made.git("rev-parse", "HEAD")
-    (made.root / "README.md").write_text("later\n")
-    made.commit("Write about it")
-    found = commit_of(made.root, read_lock(made.root).out(CLASSIFIER))
-    assert (found.sha, found.subject) == (first, "Run the line")
+def test_commit_of_a_version_is_the_one_that_added_it_not_the_newest(project):
+    first = project.git("rev-parse", "HEAD")
+    (project.root / "README.md").write_text("later\n")
+    project.commit("Write about it")
+    found = commit_of(project.root, read_lock(project.root).out(CLASSIFIER))
+    assert (found.sha, found.subject) == (first, "Run the pipeline")
 
 
-def test_a_version_that_is_not_committed_has_no_commit(made):
-    made.lock(seed=2)
-    assert commit_of(made.root, read_lock(made.root).out(CLASSIFIER)) is None
+def test_uncommitted_version_has_no_commit(project):
+    project.lock(seed=2)
+    assert commit_of(project.root, read_lock(project.root).out(CLASSIFIER)) is None
 
 
-def names(made) -> list[str]:
-    version = read_lock(made.root).out(CLASSIFIER)
-    return registered(made.root, version, commit_of(made.root, version))
+def registered_names(project) -> list[str]:
+    version = read_lock(project.root).out(CLASSIFIER)
+    return registered(project.root, version, commit_of(project.root, version))
 
 
-def test_a_models_names_are_those_of_its_own_version(made):
-    made.git("tag", "onnx@v0.1.0")
-    made.git("tag", "onnx#production#1")
-    assert names(made) == ["onnx@v0.1.0", "onnx#production"]
-    made.line(skill=3.0, seed=2).commit("Learn more")
-    assert names(made) == []
-    made.git("tag", "--annotate", "onnx@v0.2.0", "--message", "second")
-    made.git("tag", "unrelated")
-    assert names(made) == ["onnx@v0.2.0"]
+def test_registered_names_are_those_of_the_models_own_version(project):
+    project.git("tag", "onnx@v0.1.0")
+    project.git("tag", "onnx#production#1")
+    assert registered_names(project) == ["onnx@v0.1.0", "onnx#production"]
+    project.run_pipeline(skill=3.0, seed=2).commit("Learn more")
+    assert registered_names(project) == []
+    project.git("tag", "--annotate", "onnx@v0.2.0", "--message", "second")
+    project.git("tag", "unrelated")
+    assert registered_names(project) == ["onnx@v0.2.0"]
 
 
-def test_a_model_that_was_replaced_is_in_production_no_more_and_after_a_rollback_again(made):
-    first = made.git("rev-parse", "HEAD")
-    made.git("tag", "onnx#production#1")
-    made.line(skill=3.0, seed=2).commit("Learn more")
-    made.git("tag", "onnx#production#2")
-    assert names(made) == ["onnx#production"]
-    made.git("checkout", "--quiet", first)
-    assert names(made) == []
-    made.git("tag", "onnx#production#3")
-    assert names(made) == ["onnx#production"]
+def test_replaced_model_is_not_in_production_until_a_rollback(project):
+    first = project.git("rev-parse", "HEAD")
+    project.git("tag", "onnx#production#1")
+    project.run_pipeline(skill=3.0, seed=2).commit("Learn more")
+    project.git("tag", "onnx#production#2")
+    assert registered_names(project) == ["onnx#production"]
+    project.git("checkout", "--quiet", first)
+    assert registered_names(project) == []
+    project.git("tag", "onnx#production#3")
+    assert registered_names(project) == ["onnx#production"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "stages: null", "{ broken", "schema: '2.0'"])
-def test_a_lock_that_says_nothing_has_nothing(text):
+def test_empty_or_invalid_lock_has_no_entries(text):
     lock = Lock(text)
     assert lock.out(CLASSIFIER) is None
     assert lock.params() == {}
     assert lock.code() == {}
 
 
-def test_two_projects_with_one_history_share_nothing_else(tmp_path):
-    """The builder itself: what these tests stand on must be a repository of its own."""
-    made = Made(tmp_path).line()
-    assert made.git("rev-parse", "--show-toplevel") == str(tmp_path)
+def test_finished_project_is_a_repository_of_its_own(tmp_path):
+    """The tests above rely on it."""
+    project = FinishedProject(tmp_path).run_pipeline()
+    assert project.git("rev-parse", "--show-toplevel") == str(tmp_path)
 
 
 LOCK = """\
@@ -86,14 +86,14 @@ stages:
         ("seed", "seed", []),
     ],
 )
-def test_outs_that_differ_from_the_same_inputs_are_the_machines(old, new, changed):
+def test_outs_that_differ_with_equal_inputs_are_changed_by_the_machine(old, new, changed):
     assert changed_by_machine(Lock(LOCK.replace(old, new)), Lock(LOCK)) == changed
 
 
 @pytest.mark.parametrize(("old", "new"), [("seed: 42", "seed: 7"), ('"2"', '"20"'), ("stages.train\n", "stages.train --fast\n")])
-def test_outs_that_differ_from_other_inputs_are_not_the_machines(old, new):
+def test_outs_that_differ_with_other_inputs_are_not_changed_by_the_machine(old, new):
     assert changed_by_machine(Lock(LOCK.replace(old, new).replace('"3"', '"30"')), Lock(LOCK)) == []
 
 
-def test_without_a_committed_lock_nothing_differs():
+def test_no_out_is_changed_by_the_machine_without_a_committed_lock():
     assert changed_by_machine(Lock(LOCK), Lock("")) == []

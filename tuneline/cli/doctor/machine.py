@@ -1,34 +1,94 @@
-"""Cores, memory, disk, accelerator: is there enough, and is what is there used?"""
+"""Checks of the environment (Python, programs, packages) and the machine (cores, memory, disk, GPU, int8 support)."""
 
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import Any
 
 import psutil
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
-from tuneline.cli.doctor.finding import Finding, error, ok, warning
+from tuneline.cli.doctor import CheckResult, error, ok, warning
 from tuneline.paths import ONNX
 
+OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
+MAX_PACKAGES_SHOWN = 6
 GB = 2**30
 CGROUP = Path("/sys/fs/cgroup")
-NVIDIA = Path("/proc/driver/nvidia/version")
+NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
+FREE_DISK_HINT = (
+    "dvc gc --all-tags --all-branches removes from DVC's cache what no branch or tag uses (add --all-experiments to keep experiments)."
+)
 
 
-def look(root: Path) -> Iterator[Finding]:
-    """Looks at the machine."""
-    yield cores(len(os.sched_getaffinity(0)), cpu_quota(CGROUP), os.environ.get("OMP_NUM_THREADS"))
-    yield memory(min(psutil.virtual_memory().available, memory_left(CGROUP)))
-    yield disk(root, shutil.disk_usage(root).free)
-    yield accelerator(NVIDIA.exists(), torch_build(), launch(root))
-    yield from int8(root / ONNX)
+def check_environment(root: Path) -> Iterator[CheckResult]:
+    """Yield the results for the interpreter, the programs that stages call, and the installed packages."""
+    yield check_python(sys.version_info[:2])
+    yield check_programs(Path(sys.prefix), shutil.which("python"), shutil.which("accelerate"), shutil.which("dvc"))
+    yield check_packages(root / "requirements.txt", installed_packages())
+
+
+def check_machine(root: Path) -> Iterator[CheckResult]:
+    """Yield the results for cores, memory, disk, GPU and the int8 model."""
+    yield check_cores(len(os.sched_getaffinity(0)), cpu_quota(CGROUP), os.environ.get("OMP_NUM_THREADS"))
+    yield check_memory(min(psutil.virtual_memory().available, available_in_container(CGROUP)))
+    yield check_disk(root, shutil.disk_usage(root).free)
+    yield check_accelerator(NVIDIA_DRIVER.exists(), torch_version(), launch_config(root))
+    yield from check_int8(root / ONNX)
+
+
+def check_python(version: tuple[int, ...]) -> CheckResult:
+    """Check that the Python version, as ``(major, minor)``, is supported by the pinned requirements."""
+    name = ".".join(map(str, version))
+    if OLDEST_PYTHON <= version <= NEWEST_PYTHON:
+        return ok(f"Python {name}")
+    return error(f"Python {name} is not supported: 3.11 to 3.13 are", "make clean && make setup PYTHON=python3.12")
+
+
+def check_programs(prefix: Path, *programs: str | None) -> CheckResult:
+    """Check that PATH finds the programs of this environment, because ``dvc repro`` starts stages by PATH.
+
+    Args:
+        prefix: The environment.
+        *programs: What PATH finds; ``None`` for a program that it does not find.
+    """
+    bin_folder = (prefix / "bin").resolve()
+    elsewhere = [path or "none" for path in programs if path is None or Path(path).parent.resolve() != bin_folder]
+    if not elsewhere:
+        return ok(f"python, accelerate and dvc are in {bin_folder}")
+    return warning(f"PATH finds {', '.join(elsewhere)} before {bin_folder}", f"source {bin_folder}/activate   (make run does this itself)")
+
+
+def installed_packages() -> dict[str, str]:
+    """Return the version of every package in this environment by canonical name."""
+    return {canonicalize_name(package.name): package.version for package in distributions() if package.name}
+
+
+def check_packages(lock: Path, versions: Mapping[str, str]) -> CheckResult:
+    """Check that every pinned package is installed in its pinned version; local builds such as ``+cpu`` count as the same version."""
+    if not lock.exists():
+        return error(f"{lock} is missing", "Run this in the root of the project.")
+    pins = [Requirement(line) for line in lock.read_text(encoding="utf-8").splitlines() if line[:1].isalnum()]
+    required = {canonicalize_name(pin.name): str(pin.specifier)[2:] for pin in pins if pin.marker is None or pin.marker.evaluate()}
+    wrong = [
+        f"{name} {versions.get(name, 'missing')} (pinned: {version})"
+        for name, version in required.items()
+        if name not in versions or Version(versions[name]).public != Version(version).public
+    ]
+    if not wrong:
+        return ok(f"{len(required)} packages as pinned")
+    more = f", and {len(wrong) - MAX_PACKAGES_SHOWN} more" if len(wrong) > MAX_PACKAGES_SHOWN else ""
+    return error(f"not as pinned in {lock.name}: {', '.join(wrong[:MAX_PACKAGES_SHOWN])}{more}", "make setup")
 
 
 def cpu_quota(cgroup: Path) -> float | None:
-    """Cores that a container may use at a time, if it is limited (cgroup v2)."""
+    """Return the number of cores that the container may use (cgroup v2); ``None`` if it is not limited."""
     try:
         quota, period = (cgroup / "cpu.max").read_text().split()
     except (OSError, ValueError):
@@ -36,20 +96,26 @@ def cpu_quota(cgroup: Path) -> float | None:
     return None if quota == "max" else int(quota) / int(period)
 
 
-def cores(seen: int, quota: float | None, threads: str | None) -> Finding:
-    """Whether as many threads will run as there are cores for."""
-    if quota is not None and quota < seen and not threads:
+def check_cores(cores: int, quota: float | None, threads: str | None) -> CheckResult:
+    """Check that no more threads run than there are cores.
+
+    Args:
+        cores: Cores that this process may be scheduled on.
+        quota: Cores that the container may use at a time; ``None`` for no limit.
+        threads: Value of ``OMP_NUM_THREADS``.
+    """
+    if quota is not None and quota < cores and not threads:
         return warning(
-            f"{seen} cores are seen, but this container may use {quota:g} at a time: threads will wait for each other",
+            f"the machine has {cores} cores, but this container may use {quota:g} at a time: threads will wait for each other",
             f"export OMP_NUM_THREADS={max(int(quota), 1)}",
         )
-    if threads and threads.isdecimal() and int(threads) > seen:
-        return warning(f"OMP_NUM_THREADS is {threads}, and there are {seen} cores", f"export OMP_NUM_THREADS={seen}")
-    return ok(f"{seen} cores" + (f", OMP_NUM_THREADS={threads}" if threads else ""))
+    if threads and threads.isdecimal() and int(threads) > cores:
+        return warning(f"OMP_NUM_THREADS is {threads}, but only {cores} cores are available", f"export OMP_NUM_THREADS={cores}")
+    return ok(f"{cores} cores" + (f", OMP_NUM_THREADS={threads}" if threads else ""))
 
 
-def memory_left(cgroup: Path) -> float:
-    """Bytes that a container may still take; infinite where it is not limited (cgroup v2)."""
+def available_in_container(cgroup: Path) -> float:
+    """Return the bytes of memory that the container may still use (cgroup v2); infinite if it is not limited."""
     try:
         limit = (cgroup / "memory.max").read_text().strip()
         used = int((cgroup / "memory.current").read_text())
@@ -58,55 +124,33 @@ def memory_left(cgroup: Path) -> float:
     return float("inf") if limit == "max" else max(int(limit) - used, 0)
 
 
-def memory(available: float) -> Finding:
-    """Whether the default line fits: torch and its libraries take about 1 GB."""
+def check_memory(available: float) -> CheckResult:
+    """Check that the default pipeline fits into the available bytes: torch and its libraries take about 1 GB."""
     if available < 1.5 * GB:
-        return warning(f"{available / GB:.1f} GB of memory are free; the line wants 1.5", "Close something, or use a larger machine.")
+        return warning(f"{available / GB:.1f} GB of memory are free; the pipeline needs 1.5 GB", "Close programs, or use a larger machine.")
     return ok(f"{available / GB:.1f} GB of memory free")
 
 
-def disk(root: Path, free: int) -> Finding:
-    """Whether there is room for data, checkpoints and DVC's cache."""
+def check_disk(root: Path, free: int) -> CheckResult:
+    """Check that the free bytes suffice for data, checkpoints and DVC's cache."""
+    message = f"{free / GB:.1f} GB free on the disk of {root.resolve()}"
     if free < 0.5 * GB:
-        return error(
-            f"{free / GB:.1f} GB free on the disk of {root.resolve()}", "Make room: dvc gc --workspace drops old versions from the cache."
-        )
+        return error(message, f"Free some space: {FREE_DISK_HINT}")
     if free < 5 * GB:
-        return warning(
-            f"{free / GB:.1f} GB free on the disk of {root.resolve()}; checkpoints of a bert-base take 1.3 GB each",
-            "dvc gc --workspace drops old versions from the cache.",
-        )
+        return warning(f"{message}; checkpoints of a bert-base take 1.3 GB each", FREE_DISK_HINT)
     return ok(f"{free / GB:,.0f} GB of disk free")
 
 
-def int8(folder: Path) -> Iterator[Finding]:
-    """Yield whether the exported int8 model, where there is one, gives the same products on every processor."""
-    try:
-        model = json.loads((folder / "export.json").read_text(encoding="utf-8"))["models"]["int8"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return
-    from tuneline.onnx.session import SAFE_WEIGHT_BITS, processor_saturates
-
-    if model.get("weight_bits") == SAFE_WEIGHT_BITS:
-        yield ok("the int8 model gives the same products on every processor (7-bit weights)")
-        return
-    hint = "Set export.int8.reduce_range: true and run `dvc repro`."
-    if processor_saturates():
-        yield warning(f"{folder / model['file']} has 8-bit weights, and this processor clips their products: it has no VNNI", hint)
-    else:
-        yield warning(f"{folder / model['file']} has 8-bit weights: only for processors with VNNI, as this one", hint)
-
-
-def torch_build() -> str | None:
-    """The version of torch with its build, without importing it."""
+def torch_version() -> str | None:
+    """Return the version of torch with its build, without importing it; ``None`` if it is not installed."""
     try:
         return version("torch")
     except PackageNotFoundError:
         return None
 
 
-def launch(root: Path) -> dict[str, Any]:
-    """The launch configuration that ``params.yaml`` names; empty where it cannot be read."""
+def launch_config(root: Path) -> dict[str, Any]:
+    """Return the launch configuration that ``params.yaml`` names; empty if it cannot be read."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -118,14 +162,35 @@ def launch(root: Path) -> dict[str, Any]:
         return {}
 
 
-def accelerator(driver: bool, torch: str | None, launching: dict[str, Any]) -> Finding:
-    """Whether the graphics card, the build of torch and the launch configuration go together."""
-    on_cpu = bool(launching.get("use_cpu", True))
+def check_accelerator(driver: bool, torch: str | None, launch: Mapping[str, Any]) -> CheckResult:
+    """Check that the GPU driver, the build of torch and the launch configuration fit together."""
+    on_cpu = bool(launch.get("use_cpu", True))
     if not on_cpu and not driver:
-        return error("train.launch wants a GPU, and no NVIDIA driver is there", "Set train.launch to cpu, or install the driver.")
+        return error("train.launch needs a GPU, but no NVIDIA driver is installed", "Set train.launch to cpu, or install the driver.")
     if driver and torch is not None and torch.endswith("+cpu"):
         level = error if not on_cpu else warning
-        return level(f"a GPU is there, but torch {torch} is built for the CPU", "README.md, 'Which torch', says how to get the CUDA build.")
+        return level(
+            f"a GPU is available, but torch {torch} is built for the CPU",
+            "Install the CUDA build: README.md, 'torch with or without CUDA'.",
+        )
     if driver and on_cpu:
-        return warning("a GPU is there, but train.launch trains on the CPU", "dvc exp run -S train.launch=gpu")
-    return ok(f"torch {torch}" + (", GPU" if driver else ", no GPU wanted or there"))
+        return warning("a GPU is available, but train.launch trains on the CPU", "dvc exp run -S train.launch=gpu")
+    return ok(f"torch {torch}" + (", GPU" if driver else ", CPU only"))
+
+
+def check_int8(folder: Path) -> Iterator[CheckResult]:
+    """Check that the exported int8 model computes the same on every processor; yield nothing if there is none."""
+    try:
+        model = json.loads((folder / "export.json").read_text(encoding="utf-8"))["models"]["int8"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    from tuneline.onnx.session import SAFE_WEIGHT_BITS, processor_saturates
+
+    if model.get("weight_bits") == SAFE_WEIGHT_BITS:
+        yield ok("the int8 model computes the same on every processor (7-bit weights)")
+        return
+    hint = "Set export.int8.reduce_range: true and run `dvc repro`."
+    if processor_saturates():
+        yield warning(f"{folder / model['file']} has 8-bit weights, and this processor saturates their products: it has no VNNI", hint)
+    else:
+        yield warning(f"{folder / model['file']} has 8-bit weights: it needs a processor with VNNI, like this one", hint)

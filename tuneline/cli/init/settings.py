@@ -11,6 +11,7 @@ from ruamel.yaml.representer import RoundTripRepresenter
 
 from tuneline.cli.init.planning import Plan
 from tuneline.files import replace_file
+from tuneline.metrics import Task, metrics_for, primary_metric
 from tuneline.params.loading import parse_params, read_yaml
 from tuneline.paths import SPLITS
 
@@ -40,7 +41,8 @@ def plan_params(plan: Plan, name: str, metric: str) -> dict[str, Any]:
     layout, regression = plan.layout, plan.decision.task == "regression"
     tabs = layout.delimiter == "\t"
     usual = {"delimiter": "\t" if tabs else ",", "quoting": "literal" if tabs else "standard"}
-    suitable = {"pearson", "spearmanr", "mse", "loss"} if regression else {"accuracy", "f1", "matthews_correlation", "loss"}
+    task: Task = "regression" if regression else "classification"
+    suitable = {metric.name for metric in metrics_for(task) if metric.validated}
     delimited = layout.kind == "delimited"
     return {
         "data.source": "files",
@@ -57,7 +59,7 @@ def plan_params(plan: Plan, name: str, metric: str) -> dict[str, Any]:
         "data.files.columns": list(plan.columns) if delimited and not layout.header else None,
         "data.files.encoding": "utf-8" if layout.kind == "parquet" else layout.encoding.removesuffix("-sig"),
         "evaluate.behaviour": None,  # its templates are for the classes of another task
-        "train.metric": metric if metric in suitable else ("pearson" if regression else "accuracy"),
+        "train.metric": metric if metric in suitable else primary_metric(task).name,
     }
 
 

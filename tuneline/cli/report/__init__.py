@@ -1,1 +1,1 @@
-"""``tuneline report``: one page that says how good the model is, how sure that is, and where it came from."""
+"""``tuneline report``: a page with the metrics of the model, their intervals, its errors and its provenance."""

@@ -1,16 +1,16 @@
-"""``reports/model_card.md``: the model, for those who find it on a hub, in the Hugging Face model-card format.
+"""Write ``reports/model_card.md`` in the Hugging Face model card format.
 
-It tells what was measured after the model was made, and which commit has it, so it is no part of the out ``models/classifier``:
-a README.md in there would change the out after it was sealed, or leave the figures out. It is uploaded beside it.
+The card has metrics and a commit that are known only after training. It is therefore not in the out ``models/classifier``, whose
+hash DVC records when training ends; it is uploaded together with that folder.
 """
 
 import re
 from pathlib import Path
 from typing import Any
 
-from tuneline.cli.report.headline import TITLES
 from tuneline.cli.report.page import TEMPLATES, Report
 from tuneline.files import replace_file
+from tuneline.metrics import METRIC_TABLE
 
 CARD = Path("reports/model_card.md")
 HUB_NAME = re.compile(r"[a-z0-9][\w.-]*(/[a-z0-9][\w.-]*)?", re.ASCII | re.IGNORECASE)
@@ -18,13 +18,13 @@ TASK = "text-classification"
 
 
 def metadata(report: Report, root: Path) -> str:
-    """The metadata block, as YAML between lines of three dashes, by the hub's own classes."""
+    """Return the metadata block (YAML between lines of three dashes), written by the classes of huggingface_hub."""
     from huggingface_hub import EvalResult, ModelCardData
 
     params, source = report.params, report.provenance.source
     from_hub = params.get("data.source") == "hub" and bool(params.get("data.path"))
     dataset = str(params["data.path"]) if from_hub else str(params.get("data.path") or params.get("data.source") or "data")
-    measured = [
+    results = [
         EvalResult(
             task_type=TASK,
             dataset_type=dataset,
@@ -35,7 +35,7 @@ def metadata(report: Report, root: Path) -> str:
             metric_type=name,
             metric_value=report.metrics[name],
         )
-        for name in TITLES
+        for name in METRIC_TABLE
         if name in report.metrics
     ]
     checkpoint = params.get("model.checkpoint")
@@ -45,55 +45,51 @@ def metadata(report: Report, root: Path) -> str:
         tags=["tuneline", *(["onnx"] if report.exported else [])],
         base_model=checkpoint if is_hub_name(root, checkpoint) else None,
         datasets=[dataset] if from_hub else None,
-        metrics=[name for name in ("accuracy", "f1", "matthews_correlation", "pearsonr", "spearmanr", "mse") if _measured(report, name)],
+        metrics=[metric.hub_name for metric in METRIC_TABLE.values() if metric.hub_name and metric.name in report.metrics],
         model_name=name_of(report),
-        eval_results=measured or None,
+        eval_results=results or None,
     )
     return f"---\n{data.to_yaml()}\n---\n"
 
 
-def _measured(report: Report, name: str) -> bool:
-    return {"pearsonr": "pearson"}.get(name, name) in report.metrics
-
-
 def is_hub_name(root: Path, checkpoint: Any) -> bool:
-    """Whether a checkpoint is a name on the hub, not a folder here."""
+    """Return True if a checkpoint is a repository name on the hub, not a local folder."""
     return isinstance(checkpoint, str) and bool(HUB_NAME.fullmatch(checkpoint)) and not (root / checkpoint).exists()
 
 
 def name_of(report: Report) -> str:
-    """What the model is called unless its uploader has a better name."""
+    """Return the default name of the model, from data set and label column."""
     params = report.params
     words = [params.get("data.path") or params.get("data.source"), params.get("data.name"), params.get("data.label_column")]
     return re.sub(r"[^\w.-]+", "-", "-".join(str(word) for word in words if word)).strip("-") or "classifier"
 
 
 def escape(value: Any) -> str:
-    """Text that Markdown shows as it is, in a paragraph or a table."""
+    """Escape text so that Markdown shows it literally, in a paragraph or a table."""
     text = " ".join(str(value).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_\[\]|~$#])", r"\\\1", text)
 
 
-def figure(value: float | None) -> str:
-    """A figure, or nothing."""
+def three_digits(value: float | None) -> str:
+    """Format a metric with three digits; empty if it is undefined."""
     return "" if value is None else f"{value:.3f}"
 
 
 def render(report: Report, root: Path) -> str:
-    """The card: metadata, then Markdown."""
+    """Return the card: metadata, then Markdown."""
     import jinja2
 
     environment = jinja2.Environment(  # noqa: S701 - Markdown: every text goes through ``md``
         loader=jinja2.FileSystemLoader(TEMPLATES), trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters |= {"md": escape, "figure": figure}
+    environment.filters |= {"md": escape, "three_digits": three_digits}
     columns = " and ".join(report.params.get("data.text_columns") or ["a text"])
     body = environment.get_template("model_card.md.j2").render(report=report, name=name_of(report), columns=columns)
     return metadata(report, root) + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
 
 
 def write(root: Path, report: Report) -> Path:
-    """Writes the card and returns where."""
+    """Write the card and return its path."""
     with replace_file(root / CARD) as partial:
         partial.write_text(render(report, root), encoding="utf-8")
     return root / CARD

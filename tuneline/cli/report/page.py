@@ -1,4 +1,4 @@
-"""Puts the report together and writes ``reports/index.html``: one page, no script, nothing fetched."""
+"""Collect the report and write ``reports/index.html``: one file without scripts or network access."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tuneline.cli.report.answers import Confusion, Mistake, confusion, mistakes
-from tuneline.cli.report.checks import Checks, found_checks
-from tuneline.cli.report.drawn import drawn
-from tuneline.cli.report.exported import Exported, exported
-from tuneline.cli.report.headline import TITLES, Headline, headline
-from tuneline.cli.report.latency import Latencies
-from tuneline.cli.report.provenance import Provenance, provenance
-from tuneline.cli.report.reading import Predictions, numbers, read_json
-from tuneline.cli.report.slices import BehaviourTest, Slices, found_behaviour, found_slices
+from tuneline.cli.report.checks import Checks, read_checks
+from tuneline.cli.report.exported_models import ExportedModels, Latencies, read_exported_models
+from tuneline.cli.report.figures import draw_figures
+from tuneline.cli.report.headline import Headline, headline
+from tuneline.cli.report.predictions import Confusion, ModelError, Predictions, compute_confusion, largest_errors
+from tuneline.cli.report.provenance import Provenance, read_provenance
+from tuneline.cli.report.reading import numbers, read_json
+from tuneline.cli.report.slices import BehaviourTest, Slices, read_behaviour, read_slices
 from tuneline.files import replace_file
-from tuneline.paths import COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, split_file
-from tuneline.repo.earlier import Earlier, earlier
+from tuneline.metrics import METRIC_TABLE
+from tuneline.paths import METRICS, PREDICTIONS, RAW, split_file
 from tuneline.repo.history import read_lock
+from tuneline.repo.previous import PreviousResult, find_previous
 
 PAGE = Path("reports/index.html")
 TEMPLATES = Path(__file__).parent / "templates"
@@ -27,15 +27,24 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that the page says. What is not there is ``None`` or empty.
+    """Content of the page and the model card. What is missing is ``None`` or empty.
 
     Attributes:
-        title: What the model does.
+        title: Inputs and output of the model.
         split: The reported split.
         metrics: ``metrics/evaluate.json``.
         training: ``metrics/train.json``.
-        params: What the line ran with, by dotted key.
-        is_regression: Whether it predicts a number.
+        params: Parameters of the run, by dotted key.
+        headline: The most important metric, and what it is compared with.
+        previous: The result of another commit.
+        confusion: Confusion matrix and metrics by class of a classification.
+        errors: The largest errors on the reported split.
+        is_regression: True if the model predicts a number.
+        slices: Metric by slice.
+        behaviour: Results of the behaviour tests.
+        checks: Results of the data checks.
+        exported: Comparison of the exported models with the trained one.
+        provenance: Commit, data, parameters and code of the model.
         figures: SVG by name.
     """
 
@@ -45,54 +54,55 @@ class Report:
     training: dict[str, float]
     params: Mapping[str, Any]
     headline: Headline | None
-    earlier: Earlier | None
+    previous: PreviousResult | None
     confusion: Confusion | None
-    mistakes: list[Mistake]
+    errors: list[ModelError]
     is_regression: bool
     slices: Slices | None
     behaviour: list[BehaviourTest]
     checks: Checks | None
-    exported: Exported | None
+    exported: ExportedModels | None
     provenance: Provenance
     figures: dict[str, Markup]
 
     @property
     def tiles(self) -> list[tuple[str, str, float | None]]:
-        """The metrics beside the headline: title, value, change from the earlier result."""
-        shown = [name for name in TITLES if name in self.metrics and not (self.headline and name == self.headline.name)]
-        before = self.earlier.metrics if self.earlier and self.earlier.comparable else {}
-        return [(TITLES[name], f"{self.metrics[name]:.3f}", _change(self.metrics[name], before.get(name))) for name in shown]
+        """The other metrics: title, value, change since the previous result (``None`` if there is none)."""
+        shown = [name for name in METRIC_TABLE if name in self.metrics and not (self.headline and name == self.headline.name)]
+        previous = self.previous.metrics if self.previous and self.previous.comparable else {}
+        return [(METRIC_TABLE[name].title, f"{self.metrics[name]:.3f}", _change(self.metrics[name], previous.get(name))) for name in shown]
 
     @property
     def labels(self) -> Sequence[str]:
-        """Class names; empty where they are not known here."""
+        """Class names; empty if there are no predictions."""
         return self.confusion.names if self.confusion else []
 
     def rows_of(self, label: str) -> int:
-        """Rows of a class on the reported split."""
-        return sum(one.rows for one in self.confusion.classes if one.name == label) if self.confusion else 0
+        """Return the number of rows of a class in the reported split."""
+        return sum(row.rows for row in self.confusion.classes if row.name == label) if self.confusion else 0
 
 
-def _change(now: float, before: float | None) -> float | None:
-    return None if before is None or abs(now - before) < 0.0005 else now - before
+def _change(current: float, previous: float | None) -> float | None:
+    return None if previous is None or abs(current - previous) < 0.0005 else current - previous
 
 
-def gather(root: Path, reference: str | None = None, latencies: Latencies | None = None) -> Report:
-    """Reads everything there is.
+def read_report(root: Path, reference: str | None = None, latencies: Latencies | None = None) -> Report:
+    """Read everything that the report shows.
 
     Args:
-        root: The project.
+        root: Root of the project.
         reference: The commit to compare with; ``None`` for the newest with other metrics.
-        latencies: What was measured.
+        latencies: Latency of the exported models.
     """
     lock = read_lock(root)
     params = lock.params()
     metrics = numbers(read_json(root / METRICS / "evaluate.json"))
     split = str(params.get("evaluate.split", "test"))
     predictions = Predictions.read(root / PREDICTIONS)
-    before = earlier(root, metrics, reference) if metrics else None
-    top = headline(metrics, params, predictions, before)
-    usable = predictions if predictions is not None and not (top and top.stale) else None
+    previous = find_previous(root, metrics, reference) if metrics else None
+    top = headline(metrics, params, predictions, previous)
+    if top and top.stale:
+        predictions = None
     raw, columns = split_file(root / RAW, split), list(params.get("data.text_columns") or [])
     return Report(
         title=title(params),
@@ -101,55 +111,47 @@ def gather(root: Path, reference: str | None = None, latencies: Latencies | None
         training=numbers(read_json(root / METRICS / "train.json")),
         params=params,
         headline=top,
-        earlier=before,
-        confusion=confusion(usable) if usable is not None and usable.names else None,
-        mistakes=mistakes(usable, raw, columns) if usable is not None else [],
+        previous=previous,
+        confusion=compute_confusion(predictions) if predictions is not None and predictions.names else None,
+        errors=largest_errors(predictions, raw, columns) if predictions is not None else [],
         is_regression=params.get("data.task") == "regression",
-        slices=found_slices(root),
-        behaviour=found_behaviour(root),
-        checks=found_checks(root),
-        exported=found_exports(root, latencies),
-        provenance=provenance(root, lock),
-        figures=drawn(root, lock, top, usable),
+        slices=read_slices(root),
+        behaviour=read_behaviour(root),
+        checks=read_checks(root),
+        exported=read_exported_models(root, latencies),
+        provenance=read_provenance(root, lock),
+        figures=draw_figures(root, lock, top, predictions),
     )
 
 
 def title(params: Mapping[str, Any]) -> str:
-    """What goes in, and what comes out."""
+    """Return the text columns and the label column as the title of the page."""
     columns = params.get("data.text_columns")
     if not columns:
         return "Text classifier"
     return f"{', '.join(map(str, columns))} → {params.get('data.label_column', 'label')}"
 
 
-def found_exports(root: Path, latencies: Latencies | None) -> Exported | None:
-    """The exported models, if they were compared."""
-    comparison = read_json(root / COMPARISON / "comparison.json")
-    if comparison is None:
-        return None
-    return exported(comparison, read_json(root / COMPARISON / "flips.json"), read_json(root / ONNX / "export.json"), latencies)
-
-
 def render(report: Report) -> str:
-    """The page."""
+    """Return the page as HTML."""
     import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters |= {"signed": signed, "title_of": lambda name: TITLES.get(name, name)}
+    environment.filters |= {"signed": signed, "title_of": lambda name: METRIC_TABLE[name].title if name in METRIC_TABLE else name}
     style = Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
     return environment.get_template("page.html.j2").render(report=report, style=style)
 
 
 def signed(value: float, digits: int = 3) -> str:
-    """A difference, with a real minus sign; no sign for what is rounded to nothing."""
+    """Format a difference with its sign, a typographic minus, and no sign if it rounds to zero."""
     text = f"{value:+.{digits}f}"
     return text[1:] if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
 
 
 def write(root: Path, report: Report) -> Path:
-    """Writes the page and returns where."""
+    """Write the page and return its path."""
     with replace_file(root / PAGE) as partial:
         partial.write_text(render(report), encoding="utf-8")
     return root / PAGE

@@ -1,4 +1,4 @@
-"""Where the model came from: commit, hashes of data, parameters and code, versions of libraries, what the run cost."""
+"""Provenance of the model: commit, hashes of data, parameters and code, library versions, duration of the stages."""
 
 import hashlib
 import json
@@ -17,19 +17,19 @@ STAGES = ("download", "tokenize", "validate", "train", "evaluate", "export", "co
 
 @dataclass(frozen=True)
 class Provenance:
-    """All that is known.
+    """Provenance of the model.
 
     Attributes:
-        commit: That brought this version of the model; ``None`` when it is not committed.
-        head: The commit that the working tree stands on.
-        changed: Files that differ from it.
-        tags: Of the model registry.
-        outs: Hash of each out, as ``dvc.lock`` has it.
-        params: Every parameter the line ran with, by dotted key, as text.
-        code: Hash of each file or folder of code.
-        libraries: Versions, of those that made the model.
-        source: Where the rows came from.
-        stages: Per stage, its figures in ``reports/timing/``.
+        commit: The commit that added this version of the model; ``None`` if it is not committed.
+        head: Short hash of HEAD.
+        changed: Number of files in the working tree that differ from HEAD.
+        tags: Names of the model in the registry.
+        outs: Hash in ``dvc.lock`` by out.
+        params: Every parameter of the run as JSON text, by dotted key.
+        code: Hash by file or folder of code.
+        libraries: Versions of the libraries that created the model.
+        source: ``data/raw/source.json`` without nested values.
+        stages: Measurements in ``reports/timing/`` by stage.
     """
 
     commit: Commit | None
@@ -45,17 +45,17 @@ class Provenance:
 
     @property
     def code_hash(self) -> str:
-        """One hash over all code."""
+        """Hash of all code."""
         return _hash(self.code)
 
     @property
     def params_hash(self) -> str:
-        """One hash over all parameters."""
+        """Hash of all parameters."""
         return _hash(self.params)
 
 
-def provenance(root: Path, lock: Lock) -> Provenance:
-    """Gathers it from git, ``dvc.lock``, ``export.json``, ``source.json`` and ``reports/timing/``."""
+def read_provenance(root: Path, lock: Lock) -> Provenance:
+    """Read git, ``dvc.lock``, ``export.json``, ``source.json`` and ``reports/timing/``."""
     version = lock.out(CLASSIFIER)
     commit = commit_of(root, version) if version else None
     record = read_json(root / ONNX / "export.json") or {}
@@ -71,7 +71,7 @@ def provenance(root: Path, lock: Lock) -> Provenance:
         lock.code(),
         record.get("provenance", {}).get("libraries", {}),
         {key: value for key, value in source.items() if not isinstance(value, (dict, list))},
-        {stage: figures for stage, figures in timing.items() if figures},
+        {stage: measured for stage, measured in timing.items() if measured},
     )
 
 

@@ -1,4 +1,4 @@
-"""Where the model is worse than elsewhere, and whether it behaves: slices of the reported split, and behaviour tests."""
+"""Metrics by slice of the reported split, and results of the behaviour tests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,14 @@ from tuneline.paths import REPORTS
 
 @dataclass(frozen=True)
 class Slice:
-    """Some rows of the split.
+    """The metric on one slice of the split.
 
     Attributes:
-        name: Which.
-        rows: How many.
-        value, low, high: The metric and its interval.
+        name: Name of the slice.
+        rows: Number of rows.
+        value: The metric.
+        low: Lower end of its interval.
+        high: Upper end of its interval.
     """
 
     name: str
@@ -29,13 +31,14 @@ class Slice:
 
 @dataclass(frozen=True)
 class Slices:
-    """All of them.
+    """All slices.
 
     Attributes:
-        metric: What is measured.
-        groups: By what the rows have in common.
-        worst: The worst among those with enough rows to tell.
-        floor, ceiling: Of the axis on which they are drawn.
+        metric: Name of the metric.
+        groups: The slices by the property that defines them, such as ``length``.
+        worst: The worst slice with enough rows.
+        floor: Lower end of the axis.
+        ceiling: Upper end of the axis.
     """
 
     metric: str
@@ -44,21 +47,21 @@ class Slices:
     floor: float
     ceiling: float
 
-    def at(self, value: float) -> float:
-        """Where a value stands on the axis, in percent."""
+    def position(self, value: float) -> float:
+        """Return the position of a value on the axis, in percent."""
         return 100 * min(max((value - self.floor) / (self.ceiling - self.floor), 0), 1)
 
 
-def found_slices(root: Path) -> Slices | None:
-    """Reads ``reports/slices.json``; ``None`` where it is not there or empty."""
+def read_slices(root: Path) -> Slices | None:
+    """Read ``reports/slices.json``; ``None`` if it is missing or empty."""
     report = read_json(root / REPORTS / "slices.json")
     entries: list[Mapping[str, Any]] = (report or {}).get("slices") or []
     if report is None or not entries:
         return None
     metric = str(report.get("metric", "accuracy"))
-    groups = {by: [_slice(entry, metric) for entry in some] for by, some in groupby(entries, key=lambda entry: str(entry["by"]))}
+    groups = {by: [_slice(entry, metric) for entry in group] for by, group in groupby(entries, key=lambda entry: str(entry["by"]))}
     worst = report.get("worst")
-    lowest = min(one.low for some in groups.values() for one in some)
+    lowest = min(entry.low for group in groups.values() for entry in group)
     floor = max(-1.0, int(lowest * 10 - (lowest < 0)) / 10)
     return Slices(metric, groups, _slice(worst, metric) if worst else None, floor, 1.0)
 
@@ -69,9 +72,9 @@ def _slice(entry: Mapping[str, Any], metric: str) -> Slice:
 
 @dataclass(frozen=True)
 class Failure:
-    """A case that did not pass: texts and answers, before the change (where there is one) and after."""
+    """A failed case: for the original text (if there is one) and the changed text, ``before`` or ``after``, texts, prediction."""
 
-    shown: Sequence[tuple[str, Sequence[str], str]]
+    versions: Sequence[tuple[str, Sequence[str], str]]
 
 
 @dataclass(frozen=True)
@@ -79,33 +82,34 @@ class BehaviourTest:
     """One behaviour test.
 
     Attributes:
-        name: In words.
+        name: Its description.
         kind: ``invariance``, ``direction`` or ``minimum functionality``.
-        cases, passed: How many.
-        wanted: The least pass rate, where one stops the line.
-        failures: Some of the cases that did not pass.
+        cases: Number of cases.
+        passed: Number of cases that passed.
+        required: Minimum pass rate; ``None`` if the test cannot stop the pipeline.
+        failures: Some of the failed cases.
     """
 
     name: str
     kind: str
     cases: int
     passed: int
-    wanted: float | None
+    required: float | None
     failures: Sequence[Failure]
 
     @property
     def rate(self) -> float | None:
-        """Share of cases that passed."""
+        """Fraction of cases that passed; ``None`` without cases."""
         return self.passed / self.cases if self.cases else None
 
     @property
     def fails(self) -> bool:
-        """Whether it stops the line."""
-        return self.wanted is not None and (self.rate is None or self.rate < self.wanted)
+        """True if it stops the pipeline."""
+        return self.required is not None and (self.rate is None or self.rate < self.required)
 
 
-def found_behaviour(root: Path) -> list[BehaviourTest]:
-    """Reads ``reports/behaviour.json``; empty where there are no tests."""
+def read_behaviour(root: Path) -> list[BehaviourTest]:
+    """Read ``reports/behaviour.json``; empty if there are no tests."""
     tests = (read_json(root / REPORTS / "behaviour.json") or {}).get("tests") or []
     return [
         BehaviourTest(
@@ -121,5 +125,5 @@ def found_behaviour(root: Path) -> list[BehaviourTest]:
 
 
 def _failure(failure: Mapping[str, Mapping[str, Any]]) -> Failure:
-    shown = [(when, failure[when]) for when in ("before", "after") if when in failure]
-    return Failure([(when, said["texts"], str(said["prediction"])) for when, said in shown])
+    versions = [(version, failure[version]) for version in ("before", "after") if version in failure]
+    return Failure([(version, case["texts"], str(case["prediction"])) for version, case in versions])

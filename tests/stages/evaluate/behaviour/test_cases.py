@@ -1,31 +1,34 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from stages.download.tickets.generator import QUEUES as QUEUE_NAMES
-from stages.evaluate.behaviour.cases import Case, Rows, build_cases, spaced
-from stages.evaluate.behaviour.suite import AnyTest, read_suite
+from stages.evaluate.behaviour.cases import Case, SplitTexts, apply_change, build_cases, negate, spaced, typo
+from stages.evaluate.behaviour.suite import AnyTest, Append, Prepend, Replace, read_suite
 from tests.conftest import ROOT
 from tuneline.errors import ParamsError
 from tuneline.files.schemas import LabelSchema
 
 QUEUES = LabelSchema(("billing", "delivery"))
-ROWS = Rows((["One", "Two", "Three"], ["It is late.", "It came.", "It was wrong."]), np.array([0, 1, 1]), QUEUES)
-NUMBERS = Rows(ROWS.texts, np.array([0.5, 1, 2], dtype=np.float32), LabelSchema(None))
+ROWS = SplitTexts((["One", "Two", "Three"], ["It is late.", "It came.", "It was wrong."]), np.array([0, 1, 1]), QUEUES)
+NUMBERS = SplitTexts(ROWS.texts, np.array([0.5, 1, 2], dtype=np.float32), LabelSchema(None))
+ONE_TEXT = SplitTexts(ROWS.texts[:1], ROWS.labels, QUEUES)
 
 
 def parse(**values):
     return TypeAdapter(AnyTest).validate_python({"name": "it", **values})
 
 
-def test_rows_of_the_split_are_cases_where_there_is_something_to_change():
+def test_rows_with_something_to_change_are_cases():
     assert build_cases(parse(kind="invariance", change="negate"), ROWS) == [
         Case(("One", "It is late."), ("One", "It is not late.")),
         Case(("Three", "It was wrong."), ("Three", "It was not wrong.")),
     ]
 
 
-def test_rows_can_be_chosen_by_label_name_or_id():
+def test_where_selects_rows_by_label_name_or_id():
     for label in ("delivery", 1):
         cases = build_cases(parse(kind="invariance", change="lower_case", where=label), ROWS)
         assert [case.after[0] for case in cases] == ["two", "three"]
@@ -47,37 +50,41 @@ def test_templates_are_filled_with_every_combination():
     assert build_cases(test, ROWS)[0].before is None
 
 
-def test_cases_are_bounded_and_spread_over_all():
+def test_cases_are_limited_and_evenly_spaced():
     assert spaced(list(range(10)), 4) == [0, 2, 5, 7]
     assert spaced([1, 2], 4) == [1, 2]
     assert len(build_cases(parse(kind="invariance", change="upper_case", cases=2), ROWS)) == 2
 
 
 @pytest.mark.parametrize(
-    ("values", "rows", "said"),
+    ("values", "rows", "message"),
     [
         (
             {"kind": "invariance", "change": "typo", "where": "technical"},
             ROWS,
-            "'technical' is no class of the data. Its classes are 'billing', 'delivery'",
+            "'technical' is not a class of the data. Its classes are 'billing', 'delivery'",
         ),
-        ({"kind": "invariance", "change": "typo", "where": 2}, ROWS, "2 is no class"),
-        ({"kind": "direction", "change": "typo", "label": "x", "moves": "up"}, ROWS, "label: 'x' is no class"),
+        ({"kind": "invariance", "change": "typo", "where": 2}, ROWS, "2 is not a class"),
+        ({"kind": "direction", "change": "typo", "label": "x", "moves": "up"}, ROWS, "label: 'x' is not a class"),
         ({"kind": "direction", "change": "typo", "moves": "up"}, ROWS, "label says whose probability moves"),
         ({"kind": "direction", "change": "typo", "label": 0, "moves": "up"}, NUMBERS, "label says whose probability moves"),
-        ({"kind": "minimum_functionality", "expect": "x", "change": "typo"}, ROWS, "expect: 'x' is no class"),
+        ({"kind": "minimum_functionality", "expect": "x", "change": "typo"}, ROWS, "expect: 'x' is not a class"),
         ({"kind": "minimum_functionality", "expect": {"low": 0.0, "high": 1.0}}, ROWS, "expect is a class"),
         ({"kind": "minimum_functionality", "expect": 1}, NUMBERS, "expect is a class, or low and high"),
         ({"kind": "invariance", "change": "typo", "where": 0}, NUMBERS, "It has none: this is a regression"),
         ({"kind": "invariance", "change": "typo", "templates": [["alone"]]}, ROWS, "a template has 1 text(s), a row has 2"),
-        ({"kind": "invariance", "change": "typo", "templates": [["a", "{b}"]]}, ROWS, "nothing to fill in for {b}"),
-        ({"kind": "invariance", "change": "swap_texts"}, Rows(ROWS.texts[:1], ROWS.labels, QUEUES), "swap_texts needs rows of two texts"),
+        ({"kind": "invariance", "change": "typo", "templates": [["a", "{b}"]]}, ROWS, "fill has no values for {b}"),
+        (
+            {"kind": "invariance", "change": "swap_texts"},
+            ONE_TEXT,
+            "swap_texts needs rows of two texts",
+        ),
     ],
 )
-def test_a_test_that_does_not_suit_the_data_is_named(values, rows, said):
+def test_unsuitable_test_is_an_error_with_its_name(values, rows, message):
     with pytest.raises(ParamsError) as caught:
         build_cases(parse(**values), rows)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "'it'" in str(caught.value)
     assert "null" in str(caught.value)
 
@@ -91,8 +98,8 @@ DATA = {
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "conf/behaviour").glob("*.yaml")))
-def test_the_files_of_the_project_suit_the_data_of_their_tasks(name, monkeypatch):
-    """Each test of them has cases: one without would look like a test and be none."""
+def test_suites_of_the_project_suit_their_data(name, monkeypatch):
+    """Each test has cases: one without would pass without testing anything."""
     monkeypatch.chdir(ROOT)
     columns, label_schema = DATA[name]
     count = label_schema.outputs * 2
@@ -100,4 +107,78 @@ def test_the_files_of_the_project_suit_the_data_of_their_tasks(name, monkeypatch
     texts = [[f"{text} {column} {row}." for row in range(count)] for column in range(columns)]
     labels = np.arange(count, dtype=np.float32 if label_schema.is_regression else np.int64) % label_schema.outputs
     for test in read_suite(name).tests:
-        assert build_cases(test, Rows(texts, labels, label_schema)), test.name
+        assert build_cases(test, SplitTexts(texts, labels, label_schema)), test.name
+
+
+PAIR = ("Where is it?", "The parcel is missing.")
+
+
+@settings(deadline=None)
+@given(st.text(max_size=60))
+def test_typo_swaps_two_letters_inside_a_word_or_nothing(text):
+    changed = typo(text)
+    assert sorted(changed) == sorted(text)
+    different = [position for position, (one, other) in enumerate(zip(text, changed, strict=True)) if one != other]
+    assert different == [] or (len(different) == 2 and different[1] == different[0] + 1)
+    if different:
+        word = text[: different[0]].split()[-1:] and text[different[0] - 1]
+        assert word.isalpha()
+    assert typo(text) == changed
+
+
+def test_typo_keeps_first_and_last_letters():
+    assert typo("word") == "wrod"
+    assert typo("aaaa 123 to") == "aaaa 123 to"
+
+
+@pytest.mark.parametrize(
+    ("text", "negated"),
+    [
+        ("The parcel is missing.", "The parcel is not missing."),
+        ("It WAS late and is here", "It WAS not late and is here"),
+        ("It is not here", "It is not here"),
+        ("They sold it", "They sold it"),
+        ("This island", "This island"),
+    ],
+)
+def test_negate_inserts_not_after_the_first_auxiliary(text, negated):
+    assert negate(text) == negated
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "changed"),
+    [
+        ("swap_texts", None, (PAIR[1], PAIR[0])),
+        ("same_text", None, (PAIR[0], PAIR[0])),
+        ("lower_case", None, ("where is it?", "the parcel is missing.")),
+        ("upper_case", "first", ("WHERE IS IT?", PAIR[1])),
+        ("no_final_punctuation", None, ("Where is it", "The parcel is missing")),
+        ("negate", None, (PAIR[0], "The parcel is not missing.")),
+        ("negate", "all", ("Where is not it?", "The parcel is not missing.")),
+        (Append(append="Thanks."), None, (PAIR[0], "The parcel is missing. Thanks.")),
+        (Append(append="Thanks."), "first", ("Where is it? Thanks.", PAIR[1])),
+        (Prepend(prepend="Hello,"), None, (PAIR[0], "Hello, The parcel is missing.")),
+        (Replace(replace={"is": "was", "parcel": "box"}), None, ("Where was it?", "The box was missing.")),
+        (Replace(replace={"is": "parcel", "parcel": "is"}), "last", (PAIR[0], "The is parcel missing.")),
+    ],
+)
+def test_change_applies_to_the_selected_texts(change, where, changed):
+    assert apply_change(change, PAIR, where) == changed
+
+
+@pytest.mark.parametrize(
+    ("change", "texts"),
+    [
+        ("swap_texts", ("a", "a")),
+        ("lower_case", ("a",)),
+        ("negate", ("They sold it",)),
+        (Replace(replace={"is": "was"}), ("This",)),
+        ("typo", ("a b",)),
+    ],
+)
+def test_row_with_nothing_to_change_is_skipped(change, texts):
+    assert apply_change(change, texts, None) is None
+
+
+def test_replace_escapes_regular_expressions():
+    assert apply_change(Replace(replace={"a.b": "x"}), ("a.b acb",), None) == ("x acb",)

@@ -15,25 +15,25 @@ def write(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "conf/behaviour").glob("*.yaml")))
-def test_the_files_of_the_project_are_valid(name, monkeypatch):
+def test_suites_of_the_project_are_valid(name, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert read_suite(name).tests
 
 
-def test_a_missing_file_names_those_that_are_there(write):
+def test_missing_suite_lists_the_available_ones(write):
     write(TEST + "}\n")
     with pytest.raises(ParamsError, match=r"conf/behaviour/other\.yaml is missing(.|\n)*own"):
         read_suite("other")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "conf/behaviour/own.yaml"),
         ("tests: []", "tests"),
         ("tests: [", "line"),
         (TEST + ", rowz: 3}", "rowz: unknown key"),
-        (TEST + "}\n  - {name: a, kind: invariance, change: typo}", "tests: 'a' stands there twice"),
+        (TEST + "}\n  - {name: a, kind: invariance, change: typo}", "tests: 'a' is listed twice"),
         (TEST.replace("invariance", "variance") + "}", "variance"),
         (TEST.replace("typo", "tpyo") + "}", "change"),
         (TEST.replace("typo", "{apend: x}") + "}", "change"),
@@ -45,9 +45,9 @@ def test_a_missing_file_names_those_that_are_there(write):
         ("tests:\n  - {name: a, kind: minimum_functionality, templates: [[a]]}", "expect: missing"),
     ],
 )
-def test_a_file_that_says_nothing_sensible_is_refused(write, text, said):
+def test_invalid_suite_is_an_error_with_its_file(write, text, message):
     write(text)
     with pytest.raises(ParamsError) as caught:
         read_suite("own")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "own.yaml" in str(caught.value)

@@ -1,4 +1,4 @@
-"""A checkout with nothing wrong in it, to be broken by a test."""
+"""A checkout without problems; each test breaks one thing."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ from tests.project import GIT_IDENTITY
 
 @pytest.fixture
 def checkout(tmp_path, root, monkeypatch):
-    """What doctor reads of a checkout, in a git repository without DVC; the working directory."""
+    """Return the files that doctor reads, in a git repository without DVC, as the working directory."""
     for name in ("params.yaml", "dvc.yaml", "requirements.txt"):
         shutil.copyfile(root / name, tmp_path / name)
     shutil.copytree(root / "conf/accelerate", tmp_path / "conf/accelerate")

@@ -5,10 +5,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tuneline.cli.doctor import checkout as looking
+from tuneline.cli.doctor import checkout as checks
 from tuneline.params.loading import load_params
-
-# The whole of doctor looks at the disk, the packages and DVC; these tests look at one thing each.
 
 
 def set_data(folder, **values):
@@ -19,25 +17,27 @@ def set_data(folder, **values):
     return load_params(folder / "params.yaml")
 
 
-def test_another_folder_is_no_checkout(tmp_path):
-    (found,) = looking.look(tmp_path)
-    assert found.level == "error"
-    assert "is no checkout of Tuneline" in found.what
+def test_folder_without_dvc_yaml_is_an_error(tmp_path):
+    (result,) = checks.check_checkout(tmp_path)
+    assert result.level == "error"
+    assert "is not a checkout of Tuneline" in result.message
 
 
-def test_faulty_parameters_are_shown_with_their_keys(checkout):
+def test_invalid_parameters_are_named_by_key(checkout):
     text = (checkout / "params.yaml").read_text()
     (checkout / "params.yaml").write_text(text.replace("max_length: 128", "max_lenght: 128"))
-    assert any(found.level == "error" and "tokenize.max_lenght: unknown key" in found.what for found in looking.look(checkout))
+    assert any(
+        result.level == "error" and "tokenize.max_lenght: unknown key" in result.message for result in checks.check_checkout(checkout)
+    )
 
 
-def test_a_launch_configuration_that_is_not_there_is_an_error(checkout):
+def test_missing_launch_configuration_is_an_error_with_the_available_ones(checkout):
     params = load_params(checkout / "params.yaml")
-    assert looking.launch_file(checkout, params).level == "ok"
+    assert checks.check_launch_file(checkout, params).level == "ok"
     (checkout / "conf/accelerate/cpu.yaml").rename(checkout / "conf/accelerate/other.yaml")
-    found = looking.launch_file(checkout, params)
-    assert found.level == "error"
-    assert "other" in found.hint
+    result = checks.check_launch_file(checkout, params)
+    assert result.level == "error"
+    assert "other" in result.hint
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_launch_configuration_that_is_not_there_is_an_error(checkout):
         ([], {}, "test and train and validation"),
     ],
 )
-def test_source_files_that_the_splits_want_are_looked_for(checkout, files, splits, missing):
+def test_missing_source_files_of_a_split_are_an_error(checkout, files, splits, missing):
     folder = checkout / "data/source/mine"
     folder.mkdir(parents=True)
     for name in files:
@@ -59,52 +59,52 @@ def test_source_files_that_the_splits_want_are_looked_for(checkout, files, split
     params = set_data(
         checkout, source="files", path="mine", splits={"train": "train", "validation": "validation", "test": "test", **splits}
     )
-    found = looking.source(checkout, params)
-    assert found.level == ("error" if missing else "ok")
-    assert missing is None or f"no file of {missing} in" in found.what
+    result = checks.check_source(checkout, params)
+    assert result.level == ("error" if missing else "ok")
+    assert missing is None or f"has no file for {missing}" in result.message
 
 
-def test_a_hub_source_offline_is_a_warning(checkout, monkeypatch):
+def test_hub_source_in_offline_mode_is_a_warning(checkout, monkeypatch):
     params = set_data(checkout, source="hub", path="nyu-mll/glue")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert looking.source(checkout, params).level == "warning"
+    assert checks.check_source(checkout, params).level == "warning"
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    assert looking.source(checkout, params).level == "ok"
+    assert checks.check_source(checkout, params).level == "ok"
 
 
-def test_what_a_killed_run_left_is_named(checkout):
-    assert looking.leftovers(checkout).level == "ok"
+def test_partial_files_of_a_killed_run_are_named(checkout):
+    assert checks.check_partial_files(checkout).level == "ok"
     (checkout / "models/.onnx.partial").mkdir(parents=True)
-    found = looking.leftovers(checkout)
-    assert found.level == "warning"
-    assert "models/.onnx.partial" in found.what
+    result = checks.check_partial_files(checkout)
+    assert result.level == "warning"
+    assert "models/.onnx.partial" in result.message
 
 
-def levels(findings):
-    return [found.level for found in findings]
+def levels(results):
+    return [result.level for result in results]
 
 
-def test_a_folder_without_git_is_an_error(tmp_path, monkeypatch):
+def test_folder_without_git_repository_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert levels(looking.git(tmp_path)) == ["error"]
+    assert levels(checks.check_git(tmp_path)) == ["error"]
 
 
-def test_git_that_knows_who_one_is_is_fine(checkout):
-    assert levels(looking.git(checkout)) == ["ok"]
+def test_git_with_a_committer_identity_is_ok(checkout):
+    assert levels(checks.check_git(checkout)) == ["ok"]
 
 
-def test_a_shallow_clone_is_a_warning(checkout, tmp_path_factory):
-    """In CI, fetch-depth 1 leaves nothing to compare with."""
+def test_shallow_clone_is_a_warning(checkout, tmp_path_factory):
+    """In CI, fetch-depth 1 leaves no commit to compare with."""
     for message in ("one", "two"):
         subprocess.run(["git", "commit", "--quiet", "--allow-empty", "-m", message], cwd=checkout, check=True)
     clone = tmp_path_factory.mktemp("shallow") / "clone"
     subprocess.run(["git", "clone", "--quiet", "--depth", "1", f"file://{checkout}", str(clone)], check=True)
-    assert levels(looking.git(clone)) == ["warning", "ok"]
+    assert levels(checks.check_git(clone)) == ["warning", "ok"]
 
 
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory, homes):
-    """A DVC repository with one stage, whose line ran."""
+    """A DVC repository with one stage that has run."""
     folder = tmp_path_factory.mktemp("pipeline")
     dvc = [sys.executable, "-m", "dvc"]
     subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
@@ -115,15 +115,15 @@ def pipeline(tmp_path_factory, homes):
     return folder
 
 
-def test_a_line_that_ran_is_up_to_date_until_an_input_changes(pipeline):
-    assert looking.line(pipeline).level == "ok"
+def test_pipeline_is_up_to_date_until_an_input_changes(pipeline):
+    assert checks.check_pipeline(pipeline).level == "ok"
     (pipeline / "a.txt").write_text("two\n")
-    found = looking.line(pipeline)
-    assert (found.level, found.what) == ("warning", "not up to date: copy")
+    result = checks.check_pipeline(pipeline)
+    assert (result.level, result.message) == ("warning", "not up to date: copy")
 
 
-def test_dvc_at_work_is_said_to_be_just_that(pipeline):
-    """The lock that a running `dvc repro` holds must not look like a broken repository."""
+def test_lock_of_a_running_dvc_is_a_warning(pipeline):
+    """The lock that a running `dvc repro` holds must not be reported as a broken repository."""
     holder = subprocess.Popen(
         [
             sys.executable,
@@ -136,13 +136,13 @@ def test_dvc_at_work_is_said_to_be_just_that(pipeline):
     )
     try:
         assert holder.stdout.readline() == b"1\n"
-        found = looking.line(pipeline)
+        result = checks.check_pipeline(pipeline)
     finally:
         holder.communicate()
-    assert found.level == "warning"
-    assert "DVC is at work" in found.what
+    assert result.level == "warning"
+    assert "DVC is locked" in result.message
 
 
-def test_a_checkout_without_dvc_is_an_error(checkout):
-    assert looking.line(checkout).level == "error"
+def test_checkout_without_dvc_folder_is_an_error(checkout):
+    assert checks.check_pipeline(checkout).level == "error"
     assert Path(".dvc").exists() is False

@@ -8,7 +8,7 @@ GB = 2**30
 
 
 @pytest.mark.parametrize(
-    ("seen", "quota", "threads", "level"),
+    ("cores", "quota", "threads", "level"),
     [
         (4, None, None, "ok"),
         (16, 2.0, None, "warning"),
@@ -18,41 +18,49 @@ GB = 2**30
         (2, None, "2", "ok"),
     ],
 )
-def test_more_threads_than_cores_are_a_warning(seen, quota, threads, level):
-    assert machine.cores(seen, quota, threads).level == level
+def test_more_threads_than_cores_are_a_warning(cores, quota, threads, level):
+    assert machine.check_cores(cores, quota, threads).level == level
 
 
 @pytest.mark.parametrize(("content", "quota"), [("200000 100000\n", 2.0), ("max 100000\n", None), ("", None), (None, None)])
-def test_the_quota_of_a_container_is_read(tmp_path, content, quota):
+def test_cpu_quota_reads_the_container_limit(tmp_path, content, quota):
     if content is not None:
         (tmp_path / "cpu.max").write_text(content)
     assert machine.cpu_quota(tmp_path) == quota
 
 
-def test_the_memory_of_a_container_is_read(tmp_path):
-    assert machine.memory_left(tmp_path) == float("inf")
+def test_available_memory_reads_the_container_limit(tmp_path):
+    assert machine.available_in_container(tmp_path) == float("inf")
     (tmp_path / "memory.max").write_text("3000\n")
     (tmp_path / "memory.current").write_text("1000\n")
-    assert machine.memory_left(tmp_path) == 2000
+    assert machine.available_in_container(tmp_path) == 2000
     (tmp_path / "memory.max").write_text("max\n")
-    assert machine.memory_left(tmp_path) == float("inf")
+    assert machine.available_in_container(tmp_path) == float("inf")
 
 
 @pytest.mark.parametrize(("free", "level"), [(8 * GB, "ok"), (GB, "warning")])
-def test_little_memory_is_a_warning(free, level):
-    assert machine.memory(free).level == level
+def test_little_free_memory_is_a_warning(free, level):
+    assert machine.check_memory(free).level == level
 
 
 @pytest.mark.parametrize(("free", "level"), [(50 * GB, "ok"), (2 * GB, "warning"), (GB // 10, "error")])
-def test_little_disk_is_a_warning_and_none_an_error(tmp_path, free, level):
-    assert machine.disk(tmp_path, free).level == level
+def test_little_free_disk_is_a_warning_and_almost_none_an_error(tmp_path, free, level):
+    assert machine.check_disk(tmp_path, free).level == level
+
+
+@pytest.mark.parametrize("free", [2 * GB, GB // 10])
+def test_disk_hint_keeps_the_versions_that_branches_and_tags_use(tmp_path, free):
+    """`dvc gc --workspace` would delete the released models that only tags name."""
+    hint = machine.check_disk(tmp_path, free).hint
+    assert "dvc gc --all-tags --all-branches" in hint
+    assert "--workspace" not in hint
 
 
 CPU, GPU = {"use_cpu": True}, {"use_cpu": False}
 
 
 @pytest.mark.parametrize(
-    ("driver", "torch", "launching", "level"),
+    ("driver", "torch", "launch", "level"),
     [
         (False, "2.1+cpu", CPU, "ok"),
         (False, "2.1", {}, "ok"),
@@ -63,32 +71,83 @@ CPU, GPU = {"use_cpu": True}, {"use_cpu": False}
         (True, "2.1", CPU, "warning"),
     ],
 )
-def test_card_build_and_launch_go_together(driver, torch, launching, level):
-    assert machine.accelerator(driver, torch, launching).level == level
+def test_gpu_driver_torch_build_and_launch_configuration_must_fit_together(driver, torch, launch, level):
+    assert machine.check_accelerator(driver, torch, launch).level == level
 
 
-def test_the_launch_configuration_is_the_one_that_the_parameters_name(root, tmp_path):
-    assert machine.launch(root)["use_cpu"] is True
-    assert machine.launch(tmp_path) == {}
+def test_launch_config_is_the_one_named_in_params_yaml(root, tmp_path):
+    assert machine.launch_config(root)["use_cpu"] is True
+    assert machine.launch_config(tmp_path) == {}
 
 
-def int8_findings(folder, model):
+def int8_results(folder, model):
     (folder / "export.json").write_text(json.dumps({"models": {"fp32": {"file": "model.onnx"}, **model}}))
-    return [(found.level, found.what) for found in machine.int8(folder)]
+    return [(result.level, result.message) for result in machine.check_int8(folder)]
 
 
-def test_weights_in_8_bits_are_a_warning_on_every_processor(tmp_path):
-    """An export of before the key was written has 8 bits, too."""
+def test_int8_model_with_8_bit_weights_is_a_warning_on_every_processor(tmp_path):
+    """Exports without the key are older than it and have 8 bits, too."""
     for bits in ({"weight_bits": 8}, {}):
-        ((level, what),) = int8_findings(tmp_path, {"int8": {"file": "model.int8.onnx", **bits}})
+        ((level, message),) = int8_results(tmp_path, {"int8": {"file": "model.int8.onnx", **bits}})
         assert level == "warning"
-        assert "model.int8.onnx has 8-bit weights" in what
+        assert "model.int8.onnx has 8-bit weights" in message
 
 
-def test_weights_in_7_bits_are_fine(tmp_path):
-    assert [level for level, _ in int8_findings(tmp_path, {"int8": {"file": "model.int8.onnx", "weight_bits": 7}})] == ["ok"]
+def test_int8_model_with_7_bit_weights_is_ok(tmp_path):
+    assert [level for level, _ in int8_results(tmp_path, {"int8": {"file": "model.int8.onnx", "weight_bits": 7}})] == ["ok"]
 
 
-def test_without_an_int8_model_nothing_is_said_about_it(tmp_path):
-    assert not list(machine.int8(tmp_path))
-    assert int8_findings(tmp_path, {}) == []
+def test_int8_check_yields_nothing_without_an_int8_model(tmp_path):
+    assert not list(machine.check_int8(tmp_path))
+    assert int8_results(tmp_path, {}) == []
+
+
+def test_installed_packages_match_the_lock(root):
+    """The tests run in what `make setup` installs, so doctor must report it as ok."""
+    assert machine.check_packages(root / "requirements.txt", machine.installed_packages()).level == "ok"
+
+
+@pytest.mark.parametrize(("version", "level"), [((3, 10), "error"), ((3, 11), "ok"), ((3, 13), "ok"), ((3, 14), "error")])
+def test_unsupported_python_version_is_an_error(version, level):
+    assert machine.check_python(version).level == level
+
+
+def write_lock(tmp_path, text):
+    path = tmp_path / "requirements.txt"
+    path.write_text(text)
+    return path
+
+
+def test_wrong_and_missing_packages_are_named(tmp_path):
+    result = machine.check_packages(
+        write_lock(tmp_path, "numpy==2.0\n    # via x\ntorch==2.1\nabsent==1\n"), {"numpy": "2.0", "torch": "2.2+cpu"}
+    )
+    assert result.level == "error"
+    assert result.message == "not as pinned in requirements.txt: torch 2.2+cpu (pinned: 2.1), absent missing (pinned: 1)"
+
+
+def test_cpu_build_of_a_package_counts_as_the_same_version(tmp_path):
+    assert machine.check_packages(write_lock(tmp_path, "torch==2.1\n"), {"torch": "2.1+cpu"}).level == "ok"
+
+
+def test_pin_for_another_python_version_is_ignored(tmp_path):
+    assert machine.check_packages(write_lock(tmp_path, "absent==1 ; python_full_version < '3.0'\n"), {}).level == "ok"
+
+
+def test_package_names_are_compared_in_canonical_form(tmp_path):
+    assert machine.check_packages(write_lock(tmp_path, "ruamel-yaml==1\n"), {"ruamel-yaml": "1"}).level == "ok"
+
+
+def test_long_list_of_wrong_packages_is_shortened(tmp_path):
+    result = machine.check_packages(write_lock(tmp_path, "".join(f"p{n}==1\n" for n in range(50))), {})
+    assert result.message.endswith("and 44 more")
+
+
+def test_programs_of_another_environment_on_path_are_a_warning(tmp_path):
+    """`dvc repro` starts `python -m stages.NAME` by PATH: without .venv in it, another Python would run the stages."""
+    (tmp_path / "bin").mkdir()
+    own = str(tmp_path / "bin/python")
+    assert machine.check_programs(tmp_path, own, own, own).level == "ok"
+    result = machine.check_programs(tmp_path, "/usr/bin/python", own, None)
+    assert result.level == "warning"
+    assert "/usr/bin/python, none" in result.message

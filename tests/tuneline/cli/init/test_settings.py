@@ -32,5 +32,5 @@ def test_names_that_look_like_yaml_are_quoted(project):
 
 
 def test_result_that_is_not_valid_is_refused(project):
-    with pytest.raises(ParamsError, match=r"data\.label_column: 'subject' is a text column too"):
+    with pytest.raises(ParamsError, match=r"data\.label_column: 'subject' is also a text column"):
         changed(project / "params.yaml", {"data.label_column": "subject"})

@@ -361,7 +361,7 @@ def test_interrupted_run_leaves_no_file(classification, tmp_path):
         while not list(tmp_path.iterdir()) and time.monotonic() < until:
             time.sleep(0.05)
         running.send_signal(signal.SIGINT)
-        assert running.stderr.read() == "tuneline predict: interrupted; what was not complete was not written.\n"
+        assert running.stderr.read() == "tuneline predict: interrupted; incomplete files were discarded.\n"
         assert running.wait() == 130
     assert not list(tmp_path.iterdir())
 

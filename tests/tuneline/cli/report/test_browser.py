@@ -1,4 +1,4 @@
-"""The page in a real browser: no error in its console, nothing asked of the network, nothing wider than a phone."""
+"""The page in a real browser: no console error, no network request, no horizontal scrolling on a phone."""
 
 import re
 import shutil
@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from typer.testing import CliRunner
 
-from tests.tuneline.made import Made
+from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
 
 BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
@@ -16,17 +16,17 @@ pytestmark = [
     pytest.mark.timeout(180),
 ]
 
-# Measures the page in a frame as wide as a phone. The page itself runs no script; this one stands outside.
+# Measures the page in a frame as wide as a phone. The page itself has no script; this one is in the outer page.
 PHONE = """<!doctype html><iframe id="phone" src="index.html" style="width:390px;height:844px;border:0"></iframe>
 <script>document.getElementById("phone").onload = (event) => {
   const page = event.target.contentDocument.documentElement;
   document.body.dataset.widths = `${page.scrollWidth} of ${page.clientWidth}`;
 };</script>"""
-FAULTY = "<!doctype html><title>t</title><img src='file:///nowhere.png'><script>console.error('seen'); absent()</script>"
+BROKEN_PAGE = "<!doctype html><title>t</title><img src='file:///nowhere.png'><script>console.error('seen'); absent()</script>"
 
 
 def visit(path, profile, *options) -> tuple[str, list[str]]:
-    """What the page looks like once it is loaded, and what the browser's console says."""
+    """Return the DOM of the loaded page, and the messages of the browser's console."""
     done = subprocess.run(
         [
             *(BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
@@ -44,33 +44,33 @@ def visit(path, profile, *options) -> tuple[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """Pages of a classifier with an earlier commit, of a regression, and of a line that never ran."""
-    found = {}
+    """Pages of a classifier with a previous commit, of a regression, and of a pipeline that never ran."""
+    paths = {}
     for kind, names in (("classifier", ("billing", "delivery", "damage")), ("regression", None), ("empty", ("a", "b"))):
         root = tmp_path_factory.mktemp(kind)
-        made = Made(root, names)
+        project = FinishedProject(root, names)
         if kind != "empty":
-            made.line().commit()
-            made.line(skill=3.0, seed=2)
-        made.commit("Learn more")
+            project.run_pipeline().commit()
+            project.run_pipeline(skill=3.0, seed=2)
+        project.commit("Learn more")
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(root)
             assert CliRunner().invoke(app, ["report", "--no-latency"]).exit_code == 0
-        found[kind] = root / "reports/index.html"
-    return found
+        paths[kind] = root / "reports/index.html"
+    return paths
 
 
-def test_an_error_in_the_console_would_be_seen(tmp_path):
-    """What the other tests rely on."""
-    (tmp_path / "faulty.html").write_text(FAULTY)
-    _, console = visit(tmp_path / "faulty.html", tmp_path / "profile")
+def test_console_errors_are_detected(tmp_path):
+    """The other tests rely on this."""
+    (tmp_path / "broken.html").write_text(BROKEN_PAGE)
+    _, console = visit(tmp_path / "broken.html", tmp_path / "profile")
     assert any("seen" in line for line in console)
     assert any("absent is not defined" in line for line in console)
 
 
 @pytest.mark.parametrize("kind", ["classifier", "regression", "empty"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_console_stays_empty(pages, tmp_path, kind, scheme):
+def test_page_logs_nothing_to_the_console(pages, tmp_path, kind, scheme):
     dom, console = visit(pages[kind], tmp_path / "profile", *(["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []))
     assert console == []
     assert "<h1>" in dom
@@ -78,7 +78,7 @@ def test_the_console_stays_empty(pages, tmp_path, kind, scheme):
 
 
 @pytest.mark.parametrize("kind", ["classifier", "regression"])
-def test_nothing_is_wider_than_a_phone(pages, tmp_path, kind):
+def test_page_does_not_scroll_sideways_on_a_phone(pages, tmp_path, kind):
     frame = pages[kind].parent / "phone.html"
     frame.write_text(PHONE)
     dom, _ = visit(frame, tmp_path / "profile")

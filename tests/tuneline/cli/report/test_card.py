@@ -4,7 +4,7 @@ import pytest
 from huggingface_hub import ModelCard
 from typer.testing import CliRunner
 
-from tests.tuneline.made import HOSTILE, Made
+from tests.tuneline.finished_project import HOSTILE, FinishedProject
 from tuneline.cli import app
 from tuneline.cli.report.card import CARD, escape
 
@@ -15,9 +15,9 @@ def card() -> ModelCard:
     return ModelCard(CARD.read_text())
 
 
-def test_the_hubs_own_parser_reads_the_metadata_and_every_metric(made):
+def test_huggingface_hub_parses_the_metadata_with_every_metric(project):
     data = card().data
-    metrics = json.loads((made.root / "metrics/evaluate.json").read_text())
+    metrics = json.loads((project.root / "metrics/evaluate.json").read_text())
     assert (data.library_name, data.pipeline_tag) == ("transformers", "text-classification")
     measured = {result.metric_type: result.metric_value for result in data.eval_results}
     assert measured["accuracy"] == metrics["accuracy"]
@@ -26,12 +26,12 @@ def test_the_hubs_own_parser_reads_the_metadata_and_every_metric(made):
     assert data.model_name == "sample-queue"
 
 
-def test_a_checkpoint_and_a_data_set_of_the_hub_are_linked(made):
-    made.change_params(
+def test_base_model_and_data_set_from_the_hub_are_linked(project):
+    project.change_params(
         **{"data.source": "hub", "data.path": "nyu-mll/glue", "data.name": "mrpc", "model.checkpoint": "google-bert/bert-base-uncased"}
     )
-    made.lock(seed=1)
-    made.write("data/raw/source.json", {"source": "hub", "path": "nyu-mll/glue", "commit": "abc123"})
+    project.lock(seed=1)
+    project.write("data/raw/source.json", {"source": "hub", "path": "nyu-mll/glue", "commit": "abc123"})
     data = card().data
     assert data.datasets == ["nyu-mll/glue"]
     assert data.base_model == "google-bert/bert-base-uncased"
@@ -41,54 +41,54 @@ def test_a_checkpoint_and_a_data_set_of_the_hub_are_linked(made):
 
 
 @pytest.mark.parametrize("checkpoint", ["/somewhere/bert", "./bert", "models/base", None])
-def test_a_checkpoint_in_a_folder_is_not_taken_for_a_name_on_the_hub(made, checkpoint):
-    (made.root / "models/base").mkdir(parents=True, exist_ok=True)
-    made.change_params(**{"model.checkpoint": checkpoint})
-    made.lock(seed=1)
+def test_local_checkpoint_is_not_linked_as_base_model(project, checkpoint):
+    (project.root / "models/base").mkdir(parents=True, exist_ok=True)
+    project.change_params(**{"model.checkpoint": checkpoint})
+    project.lock(seed=1)
     assert card().data.base_model is None
 
 
-def test_what_a_reader_of_the_card_needs_is_there(made):
+def test_card_describes_task_usage_metrics_limits_and_commit(project):
     text = card().text
-    for words in ("which of 3 classes of queue", "text_pair", "95 % interval", "## Limits", "It learned from generated tickets", "made"):
+    for words in ("one of 3 classes of queue", "text_pair", "95 % interval", "## Limits", "It was trained on generated tickets"):
         assert words in text
-    assert made.git("rev-parse", "HEAD") in text
+    assert project.git("rev-parse", "HEAD") in text
 
 
-def test_one_text_column_is_used_as_one_text(tmp_path, monkeypatch):
+def test_usage_example_with_one_text_column_has_no_text_pair(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Made(tmp_path, **{"data.text_columns": ["text"]}).line().commit()
+    FinishedProject(tmp_path, **{"data.text_columns": ["text"]}).run_pipeline().commit()
     assert "text_pair" not in card().text
 
 
-def test_a_regression_says_that_it_predicts_a_number(tmp_path, monkeypatch):
+def test_card_of_a_regression_says_that_it_predicts_a_number(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Made(tmp_path, names=None).line().commit()
-    found = card()
-    assert "predicts a number" in found.text
-    assert "pearson" in {result.metric_type for result in found.data.eval_results}
+    FinishedProject(tmp_path, names=None).run_pipeline().commit()
+    model_card = card()
+    assert "predicts a number" in model_card.text
+    assert "pearson" in {result.metric_type for result in model_card.data.eval_results}
 
 
-def test_a_line_that_never_ran_has_a_card_that_says_so(tmp_path, monkeypatch):
+def test_card_before_the_first_run_names_the_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Made(tmp_path).commit("Start")
-    found = card()
-    assert "dvc repro evaluate" in found.text
-    assert found.data.eval_results is None
+    FinishedProject(tmp_path).commit("Start")
+    model_card = card()
+    assert "dvc repro evaluate" in model_card.text
+    assert model_card.data.eval_results is None
 
 
-def test_names_from_the_data_cannot_break_the_card(tmp_path, monkeypatch):
+def test_names_from_the_data_are_escaped_in_the_card(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Made(tmp_path, ("a|b", "<img src=x>", "`x` *y*\n# z"), **{"data.label_column": "---\nlicense: x"}).line().commit()
-    found = card()
-    assert "<img" not in found.text
-    assert "\n# z" not in found.text
-    assert found.data.license is None
-    rows = [line for line in found.text.splitlines() if line.startswith("| a")]
+    FinishedProject(tmp_path, ("a|b", "<img src=x>", "`x` *y*\n# z"), **{"data.label_column": "---\nlicense: x"}).run_pipeline().commit()
+    model_card = card()
+    assert "<img" not in model_card.text
+    assert "\n# z" not in model_card.text
+    assert model_card.data.license is None
+    rows = [line for line in model_card.text.splitlines() if line.startswith("| a")]
     assert len(rows) == 1
     assert rows[0].replace("\\|", "").count("|") == 6, "one row of five cells"
 
 
-def test_escaping_leaves_plain_words_alone():
+def test_escape_does_not_change_plain_words():
     assert escape("plain words, 1 to 2 (really)") == "plain words, 1 to 2 (really)"
     assert "<" not in escape(HOSTILE)

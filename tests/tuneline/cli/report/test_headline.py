@@ -3,78 +3,78 @@ import json
 import pytest
 
 from tuneline.cli.report.headline import headline
-from tuneline.cli.report.reading import Predictions
-from tuneline.repo.earlier import earlier
+from tuneline.cli.report.predictions import Predictions
 from tuneline.repo.history import read_lock
+from tuneline.repo.previous import find_previous
 
 
-def read(made):
-    metrics = json.loads((made.root / "metrics/evaluate.json").read_text())
-    predictions = Predictions.read(made.root / "reports/predictions.parquet")
-    return headline(metrics, read_lock(made.root).params(), predictions, earlier(made.root, metrics))
+def read_headline(project):
+    metrics = json.loads((project.root / "metrics/evaluate.json").read_text())
+    predictions = Predictions.read(project.root / "reports/predictions.parquet")
+    return headline(metrics, read_lock(project.root).params(), predictions, find_previous(project.root, metrics))
 
 
-def test_the_interval_surrounds_the_metric_of_the_line(made):
-    found = read(made)
-    metrics = json.loads((made.root / "metrics/evaluate.json").read_text())
-    assert found.value == metrics["accuracy"] == pytest.approx(found.interval.value, abs=1e-6)
-    assert found.interval.low < found.value < found.interval.high
+def test_interval_contains_the_metric_of_evaluate_json(project):
+    result = read_headline(project)
+    metrics = json.loads((project.root / "metrics/evaluate.json").read_text())
+    assert result.value == metrics["accuracy"] == pytest.approx(result.interval.value, abs=1e-6)
+    assert result.interval.low < result.value < result.interval.high
 
 
 @pytest.mark.parametrize("name", ["f1", "matthews_correlation"])
-def test_the_headline_is_the_metric_that_the_model_is_chosen_by(made, name):
-    made.change_params(**{"train.metric": name})
-    made.lock(seed=1)
-    found = read(made)
-    assert found.name == name
-    assert found.interval.value == pytest.approx(found.value, abs=1e-6), "the interval is of the same metric"
+def test_headline_is_the_metric_of_model_selection(project, name):
+    project.change_params(**{"train.metric": name})
+    project.lock(seed=1)
+    result = read_headline(project)
+    assert result.name == name
+    assert result.interval.value == pytest.approx(result.value, abs=1e-6), "the interval is of the same metric"
 
 
-def test_a_metric_that_the_report_does_not_know_gives_way_to_accuracy(made):
-    made.change_params(**{"train.metric": "bleu"})
-    made.lock(seed=1)
-    assert read(made).name == "accuracy"
+def test_headline_is_accuracy_if_the_selection_metric_is_unknown(project):
+    project.change_params(**{"train.metric": "bleu"})
+    project.lock(seed=1)
+    assert read_headline(project).name == "accuracy"
 
 
 @pytest.mark.parametrize(
     ("skill", "words"), [(3.0, "clearly above the baseline"), (0.2, "not clearly above the baseline"), (-2.0, "clearly below the baseline")]
 )
-def test_the_majority_baseline_is_what_it_must_beat(made, skill, words):
-    made.line(skill=skill)
-    assert read(made).against_baseline == words
+def test_headline_is_compared_with_the_majority_baseline(project, skill, words):
+    project.run_pipeline(skill=skill)
+    assert read_headline(project).against_baseline == words
 
 
 @pytest.mark.parametrize(("skill", "words"), [(6.0, "clearly better"), (0.1, "clearly worse"), (2.0, "no clear difference")])
-def test_the_change_since_the_earlier_commit_is_judged_on_the_same_rows(made, skill, words):
-    made.line(skill=skill, seed=2)
-    found = read(made)
-    assert found.against_earlier == words
-    assert found.change.value == pytest.approx(found.value - found.earlier_value, abs=1e-5)
+def test_change_since_the_previous_commit_is_tested_on_the_same_rows(project, skill, words):
+    project.run_pipeline(skill=skill, seed=2)
+    result = read_headline(project)
+    assert result.against_previous == words
+    assert result.change.value == pytest.approx(result.value - result.previous_value, abs=1e-5)
 
 
-def test_without_the_earlier_predictions_the_difference_stands_without_a_judgement(made):
-    before = made.root / ".dvc/cache"
-    before.rename(made.root / "gone")
-    made.evaluate(skill=3.0, seed=2)
-    found = read(made)
-    assert found.earlier_value is not None
-    assert found.change is None
-    assert found.against_earlier == ""
+def test_change_without_cached_predictions_has_no_interval(project):
+    before = project.root / ".dvc/cache"
+    before.rename(project.root / "gone")
+    project.evaluate(skill=3.0, seed=2)
+    result = read_headline(project)
+    assert result.previous_value is not None
+    assert result.change is None
+    assert result.against_previous == ""
 
 
-def test_other_rows_are_never_paired(made):
-    made.rows = 200
-    made.line(seed=2)
-    found = read(made)
-    assert found.change is None
-    assert not found.earlier.comparable
+def test_results_on_other_rows_are_not_paired(project):
+    project.rows = 200
+    project.run_pipeline(seed=2)
+    result = read_headline(project)
+    assert result.change is None
+    assert not result.previous.comparable
 
 
-def test_predictions_of_another_run_are_noticed(made):
+def test_predictions_that_do_not_match_the_metrics_are_detected(project):
     """After `git checkout` without `dvc checkout` the metrics are of one commit and the predictions of another."""
-    before = (made.root / "metrics/evaluate.json").read_text()
-    made.evaluate(skill=0.1, seed=9)
-    (made.root / "metrics/evaluate.json").write_text(before)
-    found = read(made)
-    assert found.stale
-    assert found.interval is None
+    before = (project.root / "metrics/evaluate.json").read_text()
+    project.evaluate(skill=0.1, seed=9)
+    (project.root / "metrics/evaluate.json").write_text(before)
+    result = read_headline(project)
+    assert result.stale
+    assert result.interval is None

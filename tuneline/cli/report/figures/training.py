@@ -1,19 +1,21 @@
-"""Curves of the training."""
+"""Curves of the training run."""
 
 import numpy as np
 
-from tuneline.cli.report.figures.drawing import BAD, DASHED, FIRST, MUTED, SECOND, canvas, to_svg
+from tuneline.cli.report.figures.svg import BAD, DASHED, FIRST, MUTED, SECOND, canvas, to_svg
 from tuneline.cli.report.reading import Columns
+from tuneline.metrics import METRIC_TABLE
 
 SMOOTH_FROM = 40
-"""Points from which a running mean is drawn over the raw losses."""
+"""From this number of points on, a running mean is drawn over the logged losses."""
 
 
-def loss(training: Columns, validation: Columns | None, best_step: float | None, before: Columns | None = None) -> str:
-    """Loss over steps: training as logged and as a running mean, validation with the step that was kept."""
+def loss(training: Columns, validation: Columns | None, best_step: float | None, previous: Columns | None = None) -> str:
+    """Draw training loss with its running mean, and validation loss with the step that was kept, over steps."""
     with canvas() as (figure, axes):
-        if before is not None:
-            axes.plot(before["step"], running_mean(before["loss"], len(before["loss"]) // 15), color=MUTED, linewidth=1.2, label="earlier")
+        if previous is not None:
+            mean = running_mean(previous["loss"], len(previous["loss"]) // 15)
+            axes.plot(previous["step"], mean, color=MUTED, linewidth=1.2, label="previous")
         steps, losses = training["step"], training["loss"]
         smooth = len(steps) >= SMOOTH_FROM
         axes.plot(
@@ -40,7 +42,7 @@ def loss(training: Columns, validation: Columns | None, best_step: float | None,
 
 
 def running_mean(values: np.ndarray, width: int) -> np.ndarray:
-    """Mean of a window around each value, narrower at the ends."""
+    """Return the mean of a window of ``2 * width + 1`` values around each value; the window is cut off at the ends."""
     width = max(width, 1)
     kernel = np.ones(2 * width + 1)
     summed: np.ndarray = np.convolve(values, kernel, mode="same") / np.convolve(np.ones_like(values), kernel, mode="same")
@@ -48,7 +50,7 @@ def running_mean(values: np.ndarray, width: int) -> np.ndarray:
 
 
 def learning_rate(training: Columns) -> str:
-    """Learning rate over steps."""
+    """Draw the learning rate over steps."""
     with canvas() as (figure, axes):
         axes.plot(training["step"], training["learning_rate"], color=FIRST)
         axes.set(xlabel="step", ylabel="learning rate", ylim=(0, None))
@@ -57,7 +59,7 @@ def learning_rate(training: Columns) -> str:
 
 
 def gradient_norm(training: Columns) -> str:
-    """Norm of the gradient over steps, before clipping."""
+    """Draw the norm of the gradient before clipping over steps."""
     with canvas() as (figure, axes):
         axes.plot(training["step"], training["gradient_norm"], color=MUTED, linewidth=1.1)
         axes.set(xlabel="step", ylabel="norm before clipping", ylim=(0, None))
@@ -65,10 +67,11 @@ def gradient_norm(training: Columns) -> str:
 
 
 def validation_metric(validation: Columns, name: str) -> str:
-    """The metric by which the kept step was chosen."""
+    """Draw the metric by which the kept step was chosen, with its best evaluation circled."""
     with canvas() as (figure, axes):
         axes.plot(validation["step"], validation[name], color=SECOND, marker="o", markersize=4)
-        best = int(np.nanargmax(validation[name]))
+        arg_best = np.nanargmax if METRIC_TABLE[name].greater_is_better else np.nanargmin
+        best = int(arg_best(validation[name]))
         axes.plot(validation["step"][best], validation[name][best], marker="o", markersize=8, markerfacecolor="none", markeredgecolor=BAD)
         axes.set(xlabel="step", ylabel=f"validation {name.replace('_', ' ')}")
         return to_svg(figure, "validation", f"Validation {name} over steps")

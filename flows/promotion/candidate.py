@@ -1,0 +1,149 @@
+"""The model that a run made: its measurements, and its predictions beside those of the model in production for the same rows."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from ruamel.yaml import YAML
+
+from flows.promotion.gate import Measurements, Predictions
+from flows.promotion.registry import Registry, Version
+from flows.runs.pipeline import ArtifactError, Pipeline, PipelineFiles
+from flows.runs.processes import ProgramError
+from flows.scoring.deployed import fetch_model
+from tuneline.errors import DataError
+from tuneline.paths import CHECKS, METRICS, PARAMS, PREDICTIONS, RAW, TOKENIZED, split_file
+from tuneline.repo.history import Lock
+
+LATENCY = Path(__file__).with_name("latency.py")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The model that a run made, in its checkout.
+
+    Attributes:
+        root: The checkout.
+        artifact: Name under ``artifacts:`` in its ``dvc.yaml``.
+    """
+
+    root: Path
+    artifact: str
+
+    @property
+    def model(self) -> Path:
+        """``model.onnx``, relative to the root."""
+        return Path(PipelineFiles.of_checkout(self.root).artifact(self.artifact)) / "model.onnx"
+
+    @property
+    def split(self) -> str:
+        """Name of the reported split."""
+        values = YAML(typ="safe", pure=True).load(self.root / PARAMS) or {}
+        return str(values.get("evaluate", {}).get("split", "test"))
+
+    def json(self, path: Path) -> dict[str, Any]:
+        """Read a JSON file of the checkout; empty if it is missing."""
+        file = self.root / path
+        return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
+
+
+def measure(candidate: Candidate, pipeline: Pipeline) -> Measurements:
+    """Collect the values that the policy limits. A value that cannot be had is ``None``, which the gate does not accept."""
+    compared = candidate.json(METRICS / "compare.json")
+    files = list((candidate.root / candidate.model).parent.glob("model.onnx*"))
+    return Measurements(
+        agreement=compared.get("fp32_agreement"),
+        max_abs_diff=compared.get("fp32_max_abs_diff"),
+        checks_passed=candidate.json(CHECKS / "checks.json").get("passed"),
+        megabytes=sum(file.stat().st_size for file in files) / 2**20 if files else None,
+        latency_ms=_latency(candidate, pipeline),
+    )
+
+
+def _latency(candidate: Candidate, pipeline: Pipeline) -> float | None:
+    command = [sys.executable, "-P", str(LATENCY), str(candidate.model), str(split_file(TOKENIZED, candidate.split))]
+    try:
+        printed = pipeline.programs.run(command, "Measuring the latency of model.onnx", lambda _line: None)
+    except ProgramError as error:
+        pipeline.on_line(str(error))
+        return None
+    return float(json.loads(printed[-1])["p95"])
+
+
+def predictions(candidate: Candidate, production: Version | None, registry: Registry, pipeline: Pipeline) -> Predictions:
+    """Return what the candidate and the model in production predict for the rows of the candidate's reported split.
+
+    If both runs have the same raw splits, byte for byte, production's predictions are those that its own run wrote. Else
+    production's ONNX model predicts the candidate's rows. If it cannot (its text columns are missing, for example), the result says
+    why, and the candidate is not promoted.
+
+    Raises:
+        DataError: The candidate's predictions are missing.
+    """
+    ours = _read(candidate.root / PREDICTIONS)
+    if production is None:
+        return Predictions(ours.labels, ours.predicted, None, ours.names)
+    try:
+        theirs = _production_predictions(candidate, production, registry, pipeline, ours)
+    except (ProgramError, ArtifactError) as error:
+        reason = error.reason if isinstance(error, ProgramError) else error
+        return Predictions(ours.labels, ours.predicted, None, ours.names, incomparable=f"{production.name}: {reason}")
+    return Predictions(ours.labels, ours.predicted, theirs, ours.names)
+
+
+@dataclass(frozen=True)
+class _Table:
+    labels: NDArray[Any]
+    predicted: NDArray[Any]
+    names: tuple[str, ...] | None
+
+
+def _read(path: Path) -> _Table:
+    if not path.exists():
+        raise DataError(f"{path} is missing: the promotion gate compares predictions.", "Run stage evaluate, which writes them.")
+    table = pq.read_table(path).sort_by("idx")
+    features = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+    names = features.get("label", {}).get("names")
+    return _Table(table["label"].to_numpy(), table["prediction"].to_numpy(), None if names is None else tuple(names))
+
+
+def _with_our_ids(predicted: NDArray[Any], theirs: tuple[str, ...] | None, ours: tuple[str, ...] | None) -> NDArray[Any]:
+    """Translate class ids by class name; a class that the candidate does not have becomes -1, which is always wrong."""
+    if ours is None or theirs is None or theirs == ours:
+        return predicted
+    ids = np.array([ours.index(name) if name in ours else -1 for name in theirs], dtype=np.int64)
+    return np.asarray(ids[predicted])
+
+
+def _production_predictions(
+    candidate: Candidate, production: Version, registry: Registry, pipeline: Pipeline, ours: _Table
+) -> NDArray[Any]:
+    target = candidate.root / ".dvc" / "tmp" / f"{production.name}.parquet"
+    root = registry.repository.root
+    there, here = PipelineFiles.of_commit(registry.repository, production.commit), PipelineFiles.of_checkout(candidate.root)
+    if _reported_rows(there.lock) == _reported_rows(here.lock):
+        source = ("get", str(root), str(PREDICTIONS), "--rev", production.commit, "--out", str(target), "--force")
+        pipeline.dvc(*source, what=f"Fetching the predictions of {production.name}")
+        theirs = _read(target)
+        return _with_our_ids(theirs.predicted, theirs.names, ours.names)
+    model = fetch_model(registry, production, pipeline)
+    rows = split_file(candidate.root / RAW, candidate.split)
+    command = ["tuneline", "predict", str(rows), "--model", str(model.folder), "--output", str(target), "--bad-rows", "stop"]
+    pipeline.programs.run(command, f"Predicting the reported split with {production.name}", pipeline.on_line)
+    if ours.names is None:
+        return np.asarray(pq.read_table(target, columns=["prediction"])["prediction"].to_numpy())
+    labels = pq.read_table(target, columns=["label"])["label"].combine_chunks()
+    ids = pc.fill_null(pc.index_in(labels, pa.array(ours.names)), -1)
+    return np.asarray(ids.to_numpy(zero_copy_only=False).astype(np.int64))
+
+
+def _reported_rows(lock: Lock) -> tuple[str | None, Any]:
+    """Return what determines the rows of ``reports/predictions.parquet``: the raw splits, and the name of the reported one."""
+    return lock.out(str(RAW)), lock.params().get("evaluate.split")

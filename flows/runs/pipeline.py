@@ -1,0 +1,195 @@
+"""The pipeline in a checkout: its files, its graph, and its stages, which DVC runs."""
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from ruamel.yaml import YAML
+
+from flows.runs.processes import ProgramError, Programs
+from flows.runs.repository import Repository
+from tuneline.repo.history import Lock, lock_at, read_lock
+
+Outcome = Literal["ran", "skipped", "restored"]
+OnLine = Callable[[str], None]
+
+_EDGE = re.compile(r'^"([^"]+)"(?: -> "([^"]+)")?;$')
+_HINT = re.compile(r"To track the changes with git|\s*git add |To enable auto staging|\s*dvc config core.autostage|Use `dvc push`")
+_BUSY = ("Unable to acquire lock", "is busy, it is being blocked by")
+
+
+class ArtifactError(Exception):
+    """``dvc.yaml`` does not list an artifact."""
+
+
+class OverridesError(Exception):
+    """Parameter overrides that cannot be composed."""
+
+
+@dataclass(frozen=True)
+class PipelineFiles:
+    """``dvc.yaml`` and ``dvc.lock`` of a checkout or a commit.
+
+    Attributes:
+        source: Folder or commit they were read from, for messages.
+        definition: Content of ``dvc.yaml``.
+        lock: Content of ``dvc.lock``.
+    """
+
+    source: str
+    definition: Mapping[str, Any]
+    lock: Lock
+
+    @classmethod
+    def of_checkout(cls, root: Path) -> Self:
+        """Read the files of a working tree."""
+        path = root / "dvc.yaml"
+        return cls(str(root), _parse(path.read_text(encoding="utf-8") if path.exists() else None), read_lock(root))
+
+    @classmethod
+    def of_commit(cls, repository: Repository, commit: str) -> Self:
+        """Read the files of a commit."""
+        return cls(commit[:12], _parse(repository.show(commit, "dvc.yaml")), lock_at(repository.root, commit))
+
+    def artifact(self, name: str) -> str:
+        """Return the path of an artifact.
+
+        Raises:
+            ArtifactError: ``dvc.yaml`` lists no artifact of that name.
+        """
+        artifacts = self.definition.get("artifacts", {})
+        if name not in artifacts:
+            raise ArtifactError(f"dvc.yaml of {self.source} has no artifact {name!r}; promotion.artifact in conf/flows.yaml names it.")
+        return str(artifacts[name]["path"])
+
+
+def _parse(text: str | None) -> dict[str, Any]:
+    return dict(YAML(typ="safe", pure=True).load(text or "") or {})
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What ``dvc.yaml`` lists.
+
+    Attributes:
+        stages: Stage names, each after those it depends on.
+        sources: ``.dvc`` files: data that no stage makes.
+    """
+
+    stages: tuple[str, ...]
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The pipeline in one checkout.
+
+    Attributes:
+        programs: Runs commands in the checkout.
+        on_line: Called with each line that a command prints.
+        lock_wait: Seconds to wait for DVC's lock.
+    """
+
+    programs: Programs
+    on_line: OnLine
+    lock_wait: float = 600
+
+    def dvc(self, *arguments: str, what: str, on_line: OnLine | None = None, keep: int = 20) -> tuple[str, ...]:
+        """Run DVC, waiting while another process holds its lock: DVC itself gives up after three seconds.
+
+        Raises:
+            ProgramError: DVC failed, or the lock was held for longer than ``lock_wait``.
+        """
+        until = time.monotonic() + self.lock_wait
+        while True:
+            try:
+                return self.programs.run(["dvc", *arguments], what, on_line or self.on_line, keep)
+            except ProgramError as error:
+                if not any(sign in line for line in error.last for sign in _BUSY) or time.monotonic() > until:
+                    raise
+            self.on_line("Another process holds DVC's lock; waiting for it.")
+            time.sleep(2)
+
+    def graph(self) -> Graph:
+        """Read the graph from the checkout's own ``dvc.yaml``.
+
+        Raises:
+            ProgramError: ``dvc.yaml`` cannot be read.
+        """
+        printed = self.dvc("dag", "--dot", what="Reading dvc.yaml", on_line=lambda _line: None, keep=100_000)
+        edges: dict[str, set[str]] = {}
+        for match in filter(None, map(_EDGE.match, printed)):
+            before, after = match.groups()
+            edges.setdefault(before, set())
+            if after is not None:
+                edges.setdefault(after, set()).add(before)
+        order = tuple(TopologicalSorter(edges).static_order())
+        return Graph(
+            stages=tuple(name for name in order if not name.endswith(".dvc")),
+            sources=tuple(name for name in order if name.endswith(".dvc")),
+        )
+
+    def restore(self, sources: Sequence[str]) -> None:
+        """Restore what the cache has for this commit; fetch missing sources from the DVC remote.
+
+        Raises:
+            ProgramError: A source is neither in the cache nor in a remote.
+        """
+        self.dvc("checkout", "--quiet", "--allow-missing", what="Restoring what the cache has")
+        if missing := [source for source in sources if not self._has_outs(source)]:
+            self.dvc("pull", *missing, what=f"Fetching {', '.join(missing)} from the DVC remote")
+
+    def _has_outs(self, source: str) -> bool:
+        path = self.programs.cwd / source
+        outs = YAML(typ="safe", pure=True).load(path).get("outs", [])
+        return all((path.parent / out["path"]).exists() for out in outs)
+
+    def reproduce(self, stage: str) -> Outcome:
+        """Run one stage, unless DVC finds its inputs unchanged.
+
+        Raises:
+            ProgramError: The stage failed; the message ends with the last lines it printed.
+        """
+        outcome: Outcome = "ran"
+
+        def listen(line: str) -> None:
+            nonlocal outcome
+            if line == f"Stage '{stage}' didn't change, skipping":
+                outcome = "skipped"
+            elif line.startswith(f"Stage '{stage}' is cached - skipping run"):
+                outcome = "restored"
+            if not _HINT.match(line):  # meant for a person at a terminal
+                self.on_line(line)
+
+        self.dvc("repro", "--single-item", stage, what=f"Stage {stage!r}", on_line=listen)
+        return outcome
+
+
+def compose(root: Path, config: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Write ``params.yaml`` as ``dvc exp run -S ...`` does: composed by Hydra from ``conf/`` if that is enabled.
+
+    Args:
+        root: The checkout.
+        config: DVC's settings there.
+        overrides: As after ``-S``: ``task=mrpc``, ``train.learning_rate=1e-3``.
+
+    Raises:
+        OverridesError: Hydra rejects an override; the message is Hydra's.
+    """
+    from dvc.utils.hydra import apply_overrides, compose_and_dump  # takes as long to import as all the rest
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    hydra, params = config.get("hydra", {}), root / "params.yaml"
+    try:
+        if hydra.get("enabled", False):
+            folder, plugins = root / hydra.get("config_dir", "conf"), root / hydra.get("plugins_path", "")
+            compose_and_dump(params, str(folder), None, hydra.get("config_name", "config"), str(plugins), list(overrides))
+        else:
+            apply_overrides(params, list(overrides))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise OverridesError(f"Parameters {' '.join(overrides)}: {error}") from None

@@ -1,0 +1,118 @@
+"""Write ``reports/compare/``: the comparison of each model, and the rows whose prediction flips, with their text."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from stages.compare.comparison import Comparison, Logits, Reference
+from tuneline.curves import probabilities
+from tuneline.files import replace_directory, write_json
+from tuneline.files.atomic import DIGITS
+from tuneline.params import Params
+from tuneline.paths import COMPARISON, RAW, split_file
+from tuneline.stage import require
+
+LIMIT = 100
+"""Flipped rows written per model: those whose logits differ most."""
+Violations = Mapping[str, Sequence[str]]
+"""Messages about exceeded tolerances, by precision."""
+
+
+def write_report(
+    params: Params, comparisons: Mapping[str, Comparison], violations: Violations, reference: Reference, published: Sequence[str]
+) -> None:
+    """Write ``comparison.json`` and ``flips.json``.
+
+    Args:
+        params: All parameters.
+        comparisons: By precision.
+        violations: By precision.
+        reference: Labels and the trained model's logits.
+        published: Precisions that are published.
+    """
+    models = {
+        precision: {
+            **_rounded(comparison.metrics),
+            **({"saturation": comparison.saturation.record()} if comparison.saturation else {}),
+            "faults": list(violations[precision]),
+            "required": params.compare.tolerance(precision).required,
+            "published": precision in published,
+        }
+        for precision, comparison in comparisons.items()
+    }
+    raw = require(split_file(RAW, params.evaluate.split), "download")
+    flips = {
+        precision: describe_flips(comparison, reference, raw, params.data.text_columns) for precision, comparison in comparisons.items()
+    }
+    report = {
+        "split": params.evaluate.split,
+        "rows": len(reference.labels),
+        "metric": reference.metric.name,
+        "trained": _rounded(reference.quality(reference.logits)),
+        "models": models,
+    }
+    with replace_directory(COMPARISON) as folder:
+        write_json(folder / "comparison.json", report)
+        write_json(folder / "flips.json", flips)
+
+
+def _rounded(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, DIGITS) for name, value in metrics.items()}
+
+
+def describe_flips(comparison: Comparison, reference: Reference, raw: Path, text_columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Return one entry for each flipped row, the largest difference first, at most ``LIMIT``.
+
+    Args:
+        comparison: Comparison of one exported model.
+        reference: Labels and the trained model's logits.
+        raw: Parquet file with the texts of the same rows in the same order.
+        text_columns: Columns of ``raw`` to show.
+    """
+    positions = comparison.flipped[:LIMIT]
+    texts = read_rows(raw, positions, text_columns)
+    return [
+        {
+            "row": int(position),
+            "text": text,
+            "label": _label(reference, position),
+            "trained": _prediction(reference, reference.logits, position),
+            "exported": _prediction(reference, comparison.logits, position),
+            "difference": round(float(comparison.difference[position]), DIGITS),
+        }
+        for position, text in zip(positions, texts, strict=True)
+    ]
+
+
+def read_rows(path: Path, positions: NDArray[np.int64], columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Read rows of a Parquet file, in the order of ``positions``; one row group is in memory at a time."""
+    rows_by_position: dict[int, dict[str, Any]] = {}
+    with pq.ParquetFile(path) as file:
+        start = 0
+        for group in range(file.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            inside = np.sort(positions[(positions >= start) & (positions < start + rows)])
+            if len(inside):
+                table = file.read_row_group(group, columns=list(columns)).take(pa.array(inside - start))
+                rows_by_position.update(zip(inside.tolist(), table.to_pylist(), strict=True))
+            start += rows
+    return [rows_by_position[position] for position in positions.tolist()]
+
+
+def _label(reference: Reference, position: int) -> str | float:
+    names = reference.label_schema.names
+    return round(float(reference.labels[position]), DIGITS) if names is None else names[reference.labels[position]]
+
+
+def _prediction(reference: Reference, logits: Logits, position: int) -> dict[str, Any]:
+    names = reference.label_schema.names
+    if names is None:
+        return {"prediction": round(float(logits[position, 0]), DIGITS)}
+    (probability,) = probabilities(logits[position : position + 1])
+    best = int(probability.argmax())
+    return {"prediction": names[best], "probability": round(float(probability[best]), DIGITS)}

@@ -1,0 +1,139 @@
+"""The tokenizer of a checkpoint: load it from the hub or a folder, check that its limits suit the parameters, save it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import transformers
+from transformers import PreTrainedTokenizerFast
+from transformers.utils.hub import cached_file, extract_commit_hash
+
+from tuneline.architectures import DIRECT_TOKENIZERS, token_limit
+from tuneline.errors import ParamsError, StageError
+
+UNLIMITED = 10**9
+"""A ``model_max_length`` from here on means no limit; transformers writes 1e30."""
+CHECKPOINT_FILES = ("tokenizer_config.json", "tokenizer.json", "config.json")
+"""A checkpoint with a tokenizer has at least one of these files."""
+MACHINE_KEYS = frozenset({"name_or_path", "is_local", "local_files_only", "tokenizer_file", "vocab_file", "merges_file", "_commit_hash"})
+"""Keys of a tokenizer configuration that describe the machine it was saved on."""
+CALL_KEYS = frozenset({"max_length", "stride", "truncation_strategy", "pad_to_multiple_of"})
+"""Keys left in a tokenizer configuration by an earlier call. ``model_max_length`` sets the length here."""
+
+
+def load_tokenizer(name: str, revision: str | None) -> PreTrainedTokenizerFast:
+    """Load the fast tokenizer of a checkpoint, without running code stored beside it.
+
+    Args:
+        name: A folder, or a name on the hub.
+        revision: Commit, tag or branch on the hub.
+
+    Raises:
+        StageError: The checkpoint does not exist, cannot be reached, or has no fast tokenizer with a padding token.
+    """
+    if name.startswith((".", "/", "~")) and not Path(name).is_dir():
+        raise StageError(f"tokenize.tokenizer: {name!r} is not a folder.", "Relative paths start at the root of the project.")
+    try:
+        class_name = str(read_json(name, "tokenizer_config.json", revision).get("tokenizer_class")).removesuffix("Fast")
+        loader = getattr(transformers, class_name) if class_name in DIRECT_TOKENIZERS else transformers.AutoTokenizer
+        tokenizer = loader.from_pretrained(name, revision=revision, trust_remote_code=False)
+    except Exception as error:  # a broken file raises errors of many types
+        raise _load_error(name, error) from None
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise StageError(
+            f"tokenize.tokenizer: {name!r} has only a slow tokenizer ({type(tokenizer).__name__}).",
+            "The pipeline needs a fast tokenizer (a tokenizer.json). Choose another checkpoint, or convert this one.",
+        )
+    if tokenizer.pad_token_id is None:
+        raise StageError(
+            f"tokenize.tokenizer: {name!r} has no padding token, which batches need.",
+            "Save a copy with one (tokenizer.pad_token = ...; tokenizer.save_pretrained(FOLDER)) and set tokenize.tokenizer to its folder.",
+        )
+    return tokenizer
+
+
+def resolve_commit(name: str, revision: str | None) -> str | None:
+    """Return the commit that a revision of a hub checkpoint points to; ``None`` for a folder.
+
+    Raises:
+        StageError: The checkpoint or the revision does not exist, or the hub cannot be reached.
+    """
+    if Path(name).is_dir():
+        return None
+    try:
+        paths = (cached_file(name, file, revision=revision, _raise_exceptions_for_missing_entries=False) for file in CHECKPOINT_FILES)
+        path = next((path for path in paths if path is not None), None)
+    except (OSError, ValueError) as error:
+        raise _load_error(name, error) from None
+    return extract_commit_hash(path, None)
+
+
+def checkpoint_limit(tokenizer: PreTrainedTokenizerFast, name: str, revision: str | None) -> int | None:
+    """Return the number of tokens that a checkpoint takes, from its tokenizer, else from its model; ``None`` if neither sets a limit."""
+    if tokenizer.model_max_length < UNLIMITED:
+        return int(tokenizer.model_max_length)
+    return token_limit(read_json(name, "config.json", revision))
+
+
+def check_length(max_length: int, limit: int | None, special_tokens: int, texts: int) -> None:
+    """Check ``tokenize.max_length``.
+
+    Args:
+        max_length: Maximal tokens of a row, special tokens included.
+        limit: Tokens that the model takes; ``None`` if unlimited or unknown.
+        special_tokens: Special tokens that the tokenizer adds to a row.
+        texts: Number of texts in a row.
+
+    Raises:
+        ParamsError: The model takes fewer tokens, or a row cannot hold one token of each text.
+    """
+    if limit is not None and max_length > limit:
+        raise ParamsError(
+            f"tokenize.max_length: {max_length} is more than the {limit} tokens that the model takes.",
+            f"Set it to {limit} or less, or give a model made from scratch more: model.config.max_position_embeddings.",
+        )
+    if max_length < special_tokens + texts:
+        raise ParamsError(
+            f"tokenize.max_length: {max_length} is too short: a row has {special_tokens} special tokens and {texts} text(s).",
+            f"Set it to {special_tokens + texts} or more.",
+        )
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerFast, max_length: int, folder: Path) -> None:
+    """Write ``tokenizer.json`` and ``tokenizer_config.json`` for ``AutoTokenizer.from_pretrained``, without paths of this machine.
+
+    Args:
+        tokenizer: Its truncation and padding are switched off.
+        max_length: Written as ``model_max_length``.
+        folder: Created if missing.
+    """
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    kept = {key: value for key, value in values.items() if key not in MACHINE_KEYS | CALL_KEYS}
+    kept["model_max_length"] = max_length
+    kept["model_input_names"] = list(tokenizer.model_input_names)
+    path.write_text(json.dumps(dict(sorted(kept.items())), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_json(name: str, file: str, revision: str | None) -> dict[str, Any]:
+    """Read one JSON file of a checkpoint; empty if the checkpoint does not have it.
+
+    Raises:
+        OSError: The checkpoint does not exist or cannot be reached.
+    """
+    path = cached_file(name, file, revision=revision, _raise_exceptions_for_missing_entries=False)
+    values = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+    return values if isinstance(values, dict) else {}
+
+
+def _load_error(name: str, error: Exception) -> StageError:
+    first_line = str(error).strip().split("\n", 1)[0]
+    hint = (
+        "The folder must hold tokenizer.json and tokenizer_config.json, as save_pretrained writes them."
+        if Path(name).is_dir()
+        else "Check the name and tokenize.revision, and that the hub can be reached (HF_HUB_OFFLINE, HF_ENDPOINT); or use a folder."
+    )
+    return StageError(f"tokenize.tokenizer: {name!r} cannot be loaded: {first_line}", hint)

@@ -1,0 +1,200 @@
+"""Training state: set up from the parameters, resumed from a checkpoint, summarized, and turned into the trained model."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from transformers import PreTrainedModel
+
+from stages.train.batches import BatchLoader, LengthBucketedSampler, shard_batch
+from stages.train.checkpoints import Checkpoints, run_identity, run_key
+from stages.train.devices import compile_in_place, configure_plugins, describe_devices
+from stages.train.inputs import Inputs, check_fit, data_files
+from stages.train.interruption import Coordinator, Interruption
+from stages.train.model import adapt, build_model, compute_first_token_only, merge_adapters
+from stages.train.optimization import Loss, build_optimizer, build_schedule, class_weights, total_steps
+from stages.train.progress import Progress
+from stages.train.training_logger import TrainingLogger
+from tuneline.errors import DataError
+from tuneline.files import write_json
+from tuneline.params import Params, TrainParams
+from tuneline.paths import CHECKPOINTS
+
+
+@dataclass
+class TrainState:
+    """Objects of a run.
+
+    Attributes:
+        params: Section ``train``.
+        micro_batch_size: Current size; it may be smaller than the parameter after running out of memory.
+        model: Model prepared by the accelerator, like ``optimizer`` and ``schedule``.
+        total_steps: Optimizer steps of the whole run.
+        first_token_only: True if the last layer computes only the token that the classifier reads.
+    """
+
+    accelerator: Accelerator
+    params: TrainParams
+    micro_batch_size: int
+    model: nn.Module
+    optimizer: Optimizer
+    schedule: Any
+    sampler: LengthBucketedSampler
+    loss: Loss
+    train_loader: BatchLoader
+    validation_loader: BatchLoader
+    total_steps: int
+    first_token_only: bool
+    checkpoints: Checkpoints
+    coordinator: Coordinator
+    logger: TrainingLogger
+    progress: Progress = field(default_factory=Progress)
+
+    def is_finished(self) -> bool:
+        """Return True if no training step is left."""
+        return self.progress.step >= self.total_steps or self.progress.stopped_early
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """Result of a run.
+
+    Attributes:
+        state: Final state, with the curves.
+        model: Plain model, without adapters or sharding; its configuration is used.
+        weights: Trained weights by name; empty in processes other than the main one.
+    """
+
+    state: TrainState
+    model: PreTrainedModel
+    weights: dict[str, Tensor]
+
+
+def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruption: Interruption, micro_batch_size: int) -> TrainState:
+    """Build the state of a run before its first step.
+
+    Raises:
+        ParamsError: The parameters do not fit the model, the data or the device.
+    """
+    settings = params.train
+    torch.manual_seed(params.seed)
+    plain = build_model(params.model, inputs.labels, inputs.tokenizer)
+    check_fit(inputs, plain.config)
+    first_token_only = settings.first_token_only and compute_first_token_only(plain)
+    model = adapt(plain, settings)
+    sampler = LengthBucketedSampler(inputs.train.lengths, settings.global_batch_size, settings.bucket_window, params.seed)
+    steps = total_steps(settings, sampler.batches_per_epoch)
+    optimizer = build_optimizer(model, settings, accelerator.device)
+    schedule = build_schedule(optimizer, settings, steps)
+    configure_plugins(accelerator, model, micro_batch_size, settings.max_grad_norm)
+    if settings.compile is not None:
+        compile_in_place(model, settings.compile)
+    prepared, optimizer, schedule = accelerator.prepare(model, optimizer, schedule)
+    prepared.train()
+    return TrainState(
+        accelerator=accelerator,
+        params=settings,
+        micro_batch_size=micro_batch_size,
+        model=prepared,
+        optimizer=optimizer,
+        schedule=schedule,
+        sampler=sampler,
+        loss=Loss(inputs.labels.is_regression, settings.label_smoothing, class_weights(settings, inputs.train)),
+        train_loader=BatchLoader(inputs.train, inputs.pad_token_id, accelerator.device),
+        validation_loader=BatchLoader(inputs.validation, inputs.pad_token_id, accelerator.device),
+        total_steps=steps,
+        first_token_only=first_token_only,
+        checkpoints=_open_checkpoints(params, accelerator, micro_batch_size),
+        coordinator=Coordinator(accelerator, interruption, settings.checkpoint_every_minutes),
+        logger=TrainingLogger(accelerator, inputs.train.lengths, micro_batch_size, settings.metric),
+    )
+
+
+def _open_checkpoints(params: Params, accelerator: Accelerator, micro_batch_size: int) -> Checkpoints:
+    """Open the run's checkpoint folder; its ``run.json`` holds the identity of the run."""
+    key = [""]
+    if accelerator.is_main_process:
+        identity = {**run_identity(params, accelerator, data_files()), "micro_batch_size": micro_batch_size}
+        key = [run_key(identity)]
+        write_json(CHECKPOINTS / key[0] / "run.json", identity)
+    broadcast_object_list(key)
+    return Checkpoints(accelerator, CHECKPOINTS / key[0], params.train.keep_checkpoints)
+
+
+def resume(state: TrainState) -> None:
+    """Load the newest complete checkpoint, if there is one."""
+    newest = state.checkpoints.newest(needs_best=state.params.keep == "best")
+    if newest is not None:
+        state.progress = state.checkpoints.load(newest)
+        state.logger.info(f"resumes from step {state.progress.step} of {state.total_steps} ({newest})")
+
+
+def print_startup_summary(state: TrainState) -> None:
+    """Print device, trainable parameters, shapes of the first micro-batch, and the initial loss.
+
+    A wrong device, a frozen body or a broken head is visible before the first step.
+
+    Raises:
+        DataError: The initial loss is NaN or infinite.
+    """
+    state.logger.info(describe_devices(state.accelerator))
+    parameters = list(state.model.parameters())
+    trainable = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
+    state.logger.info(f"{trainable:,} of {sum(parameter.numel() for parameter in parameters):,} parameters are trainable")
+    if state.first_token_only:
+        state.logger.info("the last layer computes only the first token, the one that the classifier reads")
+    loss, shapes = _initial_loss(state)
+    state.logger.info(f"first micro-batch: {shapes}")
+    _print_initial_loss(state, loss)
+
+
+def _initial_loss(state: TrainState) -> tuple[float, str]:
+    """Return the mean loss of all processes' first micro-batches, without dropout, and the shapes of this process's inputs."""
+    accelerator = state.accelerator
+    batch = state.sampler.epoch(0)[0]
+    rows = shard_batch(batch, state.micro_batch_size, accelerator.num_processes, accelerator.process_index)[0]
+    inputs = state.train_loader.inputs(rows)
+    state.model.eval()
+    with torch.no_grad():
+        losses = state.loss.per_example(state.model(**inputs).logits[: len(rows)], state.train_loader.labels(rows))
+    state.model.train()
+    sums = torch.tensor([float(losses.sum()), state.loss.total_weight(state.train_loader.split.labels[rows])], device=accelerator.device)
+    total, weight = accelerator.reduce(sums, "sum").tolist()
+    return total / weight, ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in inputs.items())
+
+
+def _print_initial_loss(state: TrainState, loss: float) -> None:
+    """Print the initial loss next to that of a uniform prediction, ln(classes), and warn if it is far higher."""
+    if not math.isfinite(loss):
+        raise DataError(
+            f"The loss before the first step is {loss}.",
+            "Look for NaN in the weights of model.checkpoint and in the labels.",
+        )
+    if state.loss.regression:
+        state.logger.info(f"initial loss {loss:.4f}")
+        return
+    classes = state.train_loader.split.label_schema.outputs
+    uniform = math.log(classes)
+    state.logger.info(f"initial loss {loss:.4f}; a uniform prediction gives ln({classes}) = {uniform:.4f}")
+    if loss > 1.5 * uniform + 0.5:
+        message = "the initial loss is far higher than that of a uniform prediction. Check the head, the label order and the checkpoint."
+        state.logger.info(f"WARNING: {message}")
+
+
+def training_result(state: TrainState, params: Params, inputs: Inputs) -> TrainingResult:
+    """Return the weights that ``train.keep`` selects, and a plain model for them."""
+    if state.params.keep == "best" and state.progress.best_step != state.progress.step:
+        state.accelerator.load_state(str(state.checkpoints.path(state.progress.best_step)))
+    weights = state.accelerator.get_state_dict(state.model)
+    model = state.accelerator.unwrap_model(state.model)
+    if state.params.lora is not None and state.accelerator.is_main_process:
+        adapted = adapt(build_model(params.model, inputs.labels, inputs.tokenizer), state.params)
+        adapted.load_state_dict(weights)
+        model = merge_adapters(adapted)
+        weights = model.state_dict()
+    return TrainingResult(state, model, weights or {})

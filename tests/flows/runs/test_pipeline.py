@@ -1,0 +1,142 @@
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from flows.runs.pipeline import ArtifactError, OverridesError, Pipeline, PipelineFiles, compose
+from flows.runs.processes import ProgramError, Programs
+from flows.runs.repository import dvc_config
+from tests.flows.conftest import sh
+
+
+@pytest.fixture
+def seen() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def pipeline(toy, seen):
+    with Programs(toy.root, "test-line") as programs:
+        yield Pipeline(programs, seen.append, lock_wait=20)
+
+
+def test_graph_lists_stages_in_topological_order(pipeline):
+    stages = pipeline.graph().stages
+    assert set(stages) == {"download", "tokenize", "validate", "train", "evaluate", "export", "compare"}
+    assert stages.index("download") < stages.index("tokenize") < stages.index("validate") < stages.index("train")
+    assert stages.index("compare") == 6
+
+
+def set_params(toy, old: str, new: str) -> None:
+    """Data that no run of the template has seen: DVC would restore theirs from its cache."""
+    path = toy.root / "params.yaml"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+
+
+def test_reproduce_runs_then_skips_then_restores(pipeline, toy, seen):
+    set_params(toy, "rows: 600", "rows: 599")
+    assert pipeline.reproduce("download") == "ran"
+    assert pipeline.reproduce("download") == "skipped"
+    (toy.root / "dvc.lock").unlink()
+    assert pipeline.reproduce("download") == "restored"
+    assert not [said for said in seen if "git add" in said]
+
+
+def test_failed_stage_error_has_its_output(pipeline, toy):
+    set_params(toy, "fails: 0, counter: null", "fails: 1, counter: attempts")
+    with pytest.raises(ProgramError, match=r"(?s)Stage 'download' ended.*download: the network is down"):
+        pipeline.reproduce("download")
+
+
+def hold_lock(toy, seconds: float) -> subprocess.Popen:
+    """Another DVC at work: what holds its lock is a process of its own."""
+    script = f"""
+        import time
+        from dvc.repo import Repo
+        with Repo({str(toy.root)!r}).lock:
+            print("held", flush=True)
+            time.sleep({seconds})
+    """
+    holder = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    return holder
+
+
+def test_dvc_waits_for_a_busy_lock(pipeline, toy, seen):
+    set_params(toy, "rows: 600", "rows: 598")
+    with hold_lock(toy, 6):
+        assert pipeline.reproduce("download") == "ran"
+    assert any("waiting for it" in said for said in seen)
+
+
+def test_dvc_lock_wait_is_bounded(toy, seen):
+    with Programs(toy.root, "test-line") as programs, hold_lock(toy, 600) as holder:
+        with pytest.raises(ProgramError, match="Unable to acquire lock"):
+            Pipeline(programs, seen.append, lock_wait=0).reproduce("download")
+        holder.kill()
+
+
+def test_restore_takes_sources_from_the_cache_else_from_the_remote(pipeline, toy, tmp_path):
+    sh("dvc", "remote", "add", "--default", "shelf", str(tmp_path / "shelf"), cwd=toy.root)
+    (toy.root / "source.csv").write_text("a,b\n")
+    sh("dvc", "add", "--quiet", "source.csv", cwd=toy.root)
+    sh("dvc", "push", "--quiet", cwd=toy.root)
+    sources = pipeline.graph().sources
+    assert sources == ("source.csv.dvc",)
+    (toy.root / "source.csv").unlink()
+    pipeline.restore(sources)
+    assert (toy.root / "source.csv").exists()
+    (toy.root / "source.csv").unlink()
+    sh("rm", "-rf", ".dvc/cache", cwd=toy.root)
+    pipeline.restore(sources)
+    assert (toy.root / "source.csv").read_text() == "a,b\n"
+
+
+def test_restore_fails_for_missing_sources(pipeline, toy):
+    (toy.root / "source.csv").write_text("a,b\n")
+    sh("dvc", "add", "--quiet", "source.csv", cwd=toy.root)
+    (toy.root / "source.csv").unlink()
+    sh("rm", "-rf", ".dvc/cache", cwd=toy.root)
+    with pytest.raises(ProgramError, match=r"source\.csv\.dvc"):
+        pipeline.restore(("source.csv.dvc",))
+
+
+@pytest.mark.parametrize("overrides", [("task=strong",), ("task=weak", "train.steps=7", "seed=1"), ("model.skill=0.55",)])
+def test_compose_writes_the_params_of_dvc_exp_run(toy, overrides):
+    flags = [flag for override in overrides for flag in ("--set-param", override)]
+    sh("dvc", "exp", "run", "--queue", "--name=theirs", *flags, cwd=toy.root)
+    stash = sh("git", "rev-parse", "refs/exps/celery/stash", cwd=toy.root).strip()
+    theirs = sh("git", "show", f"{stash}:params.yaml", cwd=toy.root)
+    compose(toy.root, dvc_config(toy.root), overrides)
+    assert (toy.root / "params.yaml").read_text() == theirs
+
+
+def test_compose_works_without_hydra(toy):
+    sh("dvc", "config", "hydra.enabled", "false", cwd=toy.root)
+    compose(toy.root, dvc_config(toy.root), ["train.steps=7"])
+    assert "steps: 7" in (toy.root / "params.yaml").read_text()
+
+
+@pytest.mark.parametrize("override", ["train.no_such_key=1", "task=no_such_task", "train.steps==="])
+def test_compose_refuses_invalid_overrides(toy, override):
+    with pytest.raises(OverridesError, match="Parameters"):
+        compose(toy.root, dvc_config(toy.root), [override])
+
+
+def test_pipeline_files_of_a_checkout_and_its_commit_are_equal(toy, registry, promoted):
+    here, there = PipelineFiles.of_checkout(toy.root), PipelineFiles.of_commit(toy, registry.in_stage("production").commit)
+    assert here.artifact("onnx") == there.artifact("onnx") == "models/onnx"
+    assert here.lock.out("models/onnx") == there.lock.out("models/onnx") is not None
+    assert there.lock.params()["model.skill"] == 0.8
+
+
+def test_pipeline_files_have_no_hash_of_outs_that_were_not_made(toy):
+    assert PipelineFiles.of_commit(toy, "main").lock.out("models/onnx") is None
+    assert "model.skill" not in PipelineFiles.of_commit(toy, "main").lock.params()
+
+
+def test_unknown_artifact_error_names_the_setting(toy):
+    with pytest.raises(ArtifactError, match=r"has no artifact 'classifier'; promotion\.artifact in conf/flows\.yaml"):
+        PipelineFiles.of_checkout(toy.root).artifact("classifier")

@@ -1,0 +1,50 @@
+"""Flow ``train`` on the real line, made small: what the small pipeline cannot show. Minutes, most of them imports."""
+
+import json
+
+import pytest
+
+from flows.promotion.registry import Registry
+from flows.runs.repository import Repository
+from flows.train import train
+from tests.project import SMALL, Project
+
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.slow]
+
+THIN_MARGINS = {"compare.int8.min_agreement": 0.5, "compare.int8.max_metric_drop": 0.5}
+"""Quantization may flip more rows of a model that is hardly trained, and it is no better than the majority."""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Project:
+    project = Project.copy_to(tmp_path)
+    project.set_params({**SMALL, **THIN_MARGINS})
+    flows = project.folder / "conf" / "flows.yaml"
+    flows.write_text(flows.read_text().replace("min_gain: 0.0 ", "min_gain: -0.5"))
+    (project.folder / "dvc.lock").unlink(missing_ok=True)
+    project.commit("A small line")
+    monkeypatch.setenv("TUNELINE_REPOSITORY", str(project.folder))
+    return project
+
+
+def test_new_data_are_checked_against_productions_data(served, project):
+    first = train(return_state=True)
+    assert first.is_completed(), first.message
+    registry = Registry(Repository(project.folder), "onnx")
+    promoted = registry.in_stage("production")
+    assert promoted is not None, first.message
+
+    run = served.run(train(return_state=True).state_details.flow_run_id)
+    assert served.tasks(run.id)["train"].state.name == "Restored", "data that did not change are not trained on again"
+    branch = project.run("git", "branch", "--list", f"runs/*-{run.name}", "--format=%(refname:short)").stdout.strip()
+    profile = json.loads(project.run("git", "show", f"{branch}:data/reference/profile.json").stdout)
+    assert profile["splits"]["train"]["rows"] > 100, "it is a profile"
+    metrics = json.loads(project.run("git", "show", f"{branch}:metrics/validate.json").stdout)
+    assert metrics["train_promoted_rows"] == 1
+    assert metrics["train_promoted_label_psi"] == 0
+
+    # A third of the rows, which must be at least half by default.
+    fewer = train(overrides=["data.sample.rows=240", "validate.promoted_rows.severity=error"], return_state=True)
+    assert fewer.is_failed()
+    assert "promoted_rows, train" in fewer.message
+    assert registry.in_stage("production") == promoted

@@ -1,0 +1,52 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stages.compare import report
+from stages.compare.comparison import Reference, compare_logits
+from stages.compare.report import describe_flips, read_rows
+from tuneline.files.schemas import LabelSchema
+
+
+@pytest.fixture
+def raw(tmp_path):
+    """Twenty rows in groups of three."""
+    path = tmp_path / "test.parquet"
+    pq.write_table(pa.table({"text": [f"text {row}" for row in range(20)], "labels": range(20)}), path, row_group_size=3)
+    return path
+
+
+@pytest.mark.parametrize("positions", [[], [0], [19], [7, 2, 3, 19, 0, 8], list(range(20))])
+def test_read_rows_keeps_the_order_of_positions_across_row_groups(raw, positions):
+    assert read_rows(raw, np.array(positions, dtype=np.int64), ["text"]) == [{"text": f"text {position}"} for position in positions]
+
+
+def compared(reference, exported):
+    return compare_logits(reference, np.asarray(exported, dtype=np.float32), 0.05, seed=0)
+
+
+def test_flip_has_text_label_and_both_predictions(raw):
+    reference = Reference(np.array([0, 1]), LabelSchema(("no", "yes")), np.array([[0, 5], [0, 2]], dtype=np.float32))
+    (flip,) = describe_flips(compared(reference, [[0, 5], [1, 0]]), reference, raw, ["text"])
+    assert flip == {
+        "row": 1,
+        "text": {"text": "text 1"},
+        "label": "yes",
+        "trained": {"prediction": "yes", "probability": 0.880797},
+        "exported": {"prediction": "no", "probability": 0.731059},
+        "difference": 2.0,
+    }
+
+
+def test_flip_of_a_regression_has_numbers(raw):
+    reference = Reference(np.array([0, 1], np.float32), LabelSchema(None), np.array([[0], [1]], dtype=np.float32))
+    (flip,) = describe_flips(compared(reference, [[0], [1.5]]), reference, raw, ["text"])
+    assert (flip["label"], flip["trained"], flip["exported"]) == (1.0, {"prediction": 1.0}, {"prediction": 1.5})
+
+
+def test_flips_are_limited_to_the_largest_differences(raw, monkeypatch):
+    monkeypatch.setattr(report, "LIMIT", 2)
+    reference = Reference(np.zeros(20, np.int64), LabelSchema(("no", "yes")), np.tile(np.array([1, 0], np.float32), (20, 1)))
+    exported = np.stack([np.zeros(20), 1 + np.arange(20)], axis=1)
+    assert [flip["row"] for flip in describe_flips(compared(reference, exported), reference, raw, ["text"])] == [19, 18]

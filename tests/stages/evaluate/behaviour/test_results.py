@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+
+from stages.evaluate.behaviour.cases import SplitTexts
+from stages.evaluate.behaviour.results import SHOWN, pass_rates, run_suite, violations_of
+from stages.evaluate.behaviour.suite import Suite
+from tuneline.files.schemas import LabelSchema
+
+QUEUES = LabelSchema(("billing", "delivery"))
+ROWS = SplitTexts((["the invoice is wrong", "the parcel is late", "parcel and invoice"],), np.array([0, 1, 1]), QUEUES)
+NUMBERS = SplitTexts(ROWS.texts, np.array([0.0, 1.0, 2.0], dtype=np.float32), LabelSchema(None))
+
+
+def by_words(texts):
+    """Return logits that count "invoice" (billing) and "parcel" (delivery), case-sensitively."""
+    return np.array([[text.count("invoice"), text.count("parcel")] for (text,) in texts], dtype=np.float32)
+
+
+def by_length(texts):
+    """Return the number of characters, as a regression."""
+    return np.array([[len(text)] for (text,) in texts], dtype=np.float32)
+
+
+def run(rows, model, **test):
+    (entry,) = run_suite(Suite.model_validate({"tests": [{"name": "it", **test}]}), rows, model)
+    return entry
+
+
+def test_invariance_passes_if_the_prediction_does_not_change():
+    entry = run(ROWS, by_words, kind="invariance", change="upper_case")
+    assert (entry["cases"], entry["passed"]) == (3, 2)
+    assert entry["failures"] == [
+        {
+            "before": {"texts": ["the parcel is late"], "prediction": "delivery"},
+            "after": {"texts": ["THE PARCEL IS LATE"], "prediction": "billing"},
+        }
+    ]
+    assert run(ROWS, by_words, kind="invariance", change={"append": "thanks"})["pass_rate"] == 1.0
+
+
+def test_direction_passes_if_the_probability_moves_that_way():
+    more = {"kind": "direction", "change": {"append": "parcel"}, "label": "delivery"}
+    assert run(ROWS, by_words, **more, moves="up")["pass_rate"] == 1.0
+    assert run(ROWS, by_words, **more, moves="down")["pass_rate"] == 0.0
+    assert run(ROWS, by_words, **more, moves="down", tolerance=0.3)["passed"] == 3
+    assert run(ROWS, by_words, **more, moves="down", tolerance=0.2)["passed"] == 1
+
+
+def test_minimum_functionality_passes_if_the_prediction_is_right():
+    test = {"kind": "minimum_functionality", "templates": [["{x} is wrong"]], "fill": {"x": ["invoice", "parcel", "lamp"]}}
+    entry = run(ROWS, by_words, **test, expect="delivery")
+    assert (entry["cases"], entry["passed"]) == (3, 0)
+    assert [failure["after"]["prediction"] for failure in entry["failures"]] == ["billing"] * 3
+    entry = run(ROWS, lambda texts: by_words([(text.lower(),) for (text,) in texts]), **test, expect="delivery")
+    assert entry["passed"] == 1
+
+
+def test_regression_tests_have_tolerances_and_ranges():
+    longer = {"kind": "invariance", "change": {"append": "xx"}}
+    assert run(NUMBERS, by_length, **longer, tolerance=2.0)["passed"] == 0
+    assert run(NUMBERS, by_length, **longer, tolerance=3.0)["passed"] == 3
+    assert run(NUMBERS, by_length, kind="direction", change={"append": "xx"}, moves="up")["passed"] == 3
+    assert run(NUMBERS, by_length, kind="minimum_functionality", expect={"low": 18.0, "high": 18.0})["passed"] == 2
+    entry = run(NUMBERS, by_length, kind="minimum_functionality", expect={"low": 0.0, "high": 1.0})
+    assert entry["failures"][0]["after"]["prediction"] == 20.0
+
+
+def test_one_model_call_serves_all_tests():
+    calls = []
+
+    def model(texts):
+        calls.append(len(texts))
+        return by_words(texts)
+
+    suite = Suite.model_validate(
+        {
+            "tests": [
+                {"name": "a", "kind": "minimum_functionality", "templates": [["the parcel"]], "expect": "delivery"},
+                {"name": "none", "kind": "invariance", "change": {"replace": {"unheard": "of"}}},
+                {"name": "b", "kind": "invariance", "change": "upper_case"},
+                {"name": "c", "kind": "minimum_functionality", "templates": [["a parcel"]], "expect": "delivery"},
+            ]
+        }
+    )
+    entries = run_suite(suite, ROWS, model)
+    assert calls == [1 + 6 + 1]
+    assert [(entry["cases"], entry["passed"]) for entry in entries] == [(1, 1), (0, 0), (3, 2), (1, 1)]
+    assert (entries[1]["pass_rate"], entries[1]["low"], entries[1]["high"]) == (None, 0.0, 1.0)
+    assert pass_rates(entries) == {"invariance_pass_rate": pytest.approx(2 / 3), "minimum_functionality_pass_rate": 1.0}
+
+
+def test_test_without_cases_has_no_pass_rate():
+    entry = run(ROWS, by_words, kind="invariance", change={"replace": {"unheard": "of"}})
+    assert entry["cases"] == 0
+    assert pass_rates([entry]) == {}
+
+
+def test_failures_are_limited_and_their_texts_cut():
+    rows = SplitTexts(([f"parcel {'x' * 1000} {row}" for row in range(20)],), np.zeros(20, dtype=np.int64), QUEUES)
+    entry = run(rows, by_words, kind="minimum_functionality", expect="billing")
+    assert len(entry["failures"]) == SHOWN
+    assert all(len(failure["after"]["texts"][0]) <= 300 for failure in entry["failures"])
+
+
+def test_pass_rate_below_its_minimum_is_a_violation():
+    kept = run(ROWS, by_words, kind="invariance", change="upper_case", min_pass_rate=0.6)
+    missed = run(ROWS, by_words, kind="invariance", change="upper_case", min_pass_rate=0.7)
+    nothing = run(ROWS, by_words, kind="invariance", change={"replace": {"unheard": "of"}}, min_pass_rate=0.5)
+    assert violations_of([kept]) == []
+    assert violations_of([missed, nothing]) == [
+        "it: 2 of 3 cases passed; min_pass_rate is 0.7",
+        "it: no case to test; min_pass_rate is 0.5",
+    ]

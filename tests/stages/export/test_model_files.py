@@ -1,0 +1,107 @@
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from stages.export.model_files import clean, load_model, save_model, weight_bytes
+
+WEIGHTS = np.arange(4096, dtype=np.float32).reshape(64, 64)
+
+
+@pytest.fixture
+def model():
+    node = helper.make_node("MatMul", ["x", "weights"], ["logits"])
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 64]) for name in ("x", "logits"))
+    graph = helper.make_graph([node], "tiny", [x], [y], [numpy_helper.from_array(WEIGHTS, "weights")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+def logits(path):
+    return onnxruntime.InferenceSession(str(path)).run(None, {"x": np.eye(64, dtype=np.float32)})[0]
+
+
+def test_save_model_writes_one_file(model, tmp_path):
+    assert save_model(model, tmp_path / "model.onnx") == [tmp_path / "model.onnx"]
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+    np.testing.assert_array_equal(logits(tmp_path / "model.onnx"), WEIGHTS)
+
+
+def test_save_model_writes_weights_above_the_limit_to_a_second_file(model, tmp_path):
+    files = save_model(model, tmp_path / "model.onnx", one_file=weight_bytes(model) - 1)
+    assert [path.name for path in files] == ["model.onnx", "model.onnx.data"]
+    assert files[0].stat().st_size < 1000
+    np.testing.assert_array_equal(logits(files[0]), WEIGHTS)
+
+
+@pytest.mark.parametrize("one_file", [0, 10**6])
+def test_save_model_does_not_change_the_model_and_load_model_restores_it(model, tmp_path, one_file):
+    before = model.SerializeToString(deterministic=True)
+    files = save_model(model, tmp_path / "model.onnx", one_file)
+    assert model.SerializeToString(deterministic=True) == before
+    np.testing.assert_array_equal(numpy_helper.to_array(load_model(files[0]).graph.initializer[0]), WEIGHTS)
+
+
+@pytest.mark.parametrize("one_file", [0, 10**6])
+def test_save_model_is_deterministic(model, tmp_path, one_file):
+    contents = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        contents.append([path.read_bytes() for path in save_model(model, tmp_path / name / "model.onnx", one_file)])
+    assert contents[0] == contents[1]
+
+
+def test_weight_bytes_counts_every_weight(model):
+    extra = onnx.ModelProto()
+    extra.CopyFrom(model)
+    extra.graph.initializer.append(numpy_helper.from_array(np.zeros(10, dtype=np.int8), "more"))
+    assert (weight_bytes(model), weight_bytes(extra)) == (4 * 4096, 4 * 4096 + 10)
+
+
+def branch(name):
+    node = helper.make_node("Identity", ["x"], [f"{name}_out"], doc_string="/home/someone/model.py")
+    node.metadata_props.add(key="stack_trace", value="/home/someone/model.py")
+    inner = helper.make_tensor_value_info(f"{name}_out", TensorProto.FLOAT, ["batch"])
+    return helper.make_graph([node], name, [], [inner], value_info=[inner])
+
+
+def model_with_branches():
+    node = helper.make_node("If", ["condition"], ["y"], then_branch=branch("then"), else_branch=branch("otherwise"))
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch"]),
+        helper.make_tensor_value_info("condition", TensorProto.BOOL, []),
+        helper.make_tensor_value_info("unread", TensorProto.FLOAT, ["batch"]),
+    ]
+    length = helper.make_node("Shape", ["shape_only"], ["length"])
+    inputs.append(helper.make_tensor_value_info("shape_only", TensorProto.FLOAT, ["batch"]))
+    outputs = [
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch"]),
+        helper.make_tensor_value_info("length", TensorProto.INT64, [1]),
+    ]
+    graph = helper.make_graph([node, length], "/home/someone", inputs, outputs)
+    model = helper.make_model(graph, producer_name="someone", producer_version="2.13.0+cpu", doc_string="/home/someone")
+    model.metadata_props.add(key="where", value="/home/someone")
+    return model
+
+
+def test_clean_removes_paths_and_versions_at_any_depth():
+    cleaned = clean(model_with_branches())
+    assert b"/home/someone" not in cleaned.SerializeToString()
+    assert b"2.13.0" not in cleaned.SerializeToString()
+    onnx.checker.check_model(cleaned)
+
+
+def test_clean_removes_inferred_shapes_at_any_depth():
+    cleaned = clean(model_with_branches())
+    branches = [attribute.g for attribute in cleaned.graph.node[0].attribute]
+    assert [len(graph.value_info) for graph in (cleaned.graph, *branches)] == [0, 0, 0]
+
+
+def test_clean_replaces_an_input_of_which_only_the_shape_is_read_by_the_first_input():
+    cleaned = clean(model_with_branches())
+    assert list(cleaned.graph.node[1].input) == ["x"]
+    onnx.checker.check_model(cleaned)
+
+
+def test_clean_keeps_an_input_read_in_a_branch_and_drops_an_unread_one():
+    assert [value.name for value in clean(model_with_branches()).graph.input] == ["x", "condition"]

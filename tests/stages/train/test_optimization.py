@@ -1,0 +1,150 @@
+from typing import get_args
+
+import pytest
+import torch
+import transformers
+from torch import nn
+from transformers import SchedulerType, get_scheduler
+
+from stages.train.optimization import (
+    STEPPED_BY_VALIDATION_LOSS,
+    build_optimizer,
+    build_schedule,
+    parameter_groups,
+    total_steps,
+    warmup_steps,
+)
+from tests.stages.train import made
+from tuneline.errors import ParamsError
+from tuneline.params.train import Schedule
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def model():
+    return nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Embedding(3, 4))
+
+
+def test_matrices_decay_and_vectors_do_not(model):
+    decayed, kept = parameter_groups(model, 0.1)
+    assert [parameter.ndim for parameter in decayed["params"]] == [2, 2]
+    assert [parameter.ndim for parameter in kept["params"]] == [1, 1, 1]
+    assert (decayed["weight_decay"], kept["weight_decay"]) == (0.1, 0.0)
+
+
+def test_frozen_parameters_are_in_no_parameter_group(model):
+    model[0].requires_grad_(False)
+    assert sum(len(group["params"]) for group in parameter_groups(model, 0.1)) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam), ("sgd", torch.optim.SGD), ("adafactor", transformers.Adafactor)],
+)
+def test_optimizer_is_selected_by_name(model, name, kind):
+    optimizer = build_optimizer(model, made.params(optimizer=name, learning_rate=0.02).train, CPU)
+    assert type(optimizer) is kind
+    assert {group["lr"] for group in optimizer.param_groups} == {0.02}
+
+
+@pytest.mark.parametrize("name", ["adamw", "adam"])
+def test_adam_runs_fused_where_the_device_has_it(model, name):
+    settings = made.params(optimizer=name, betas=[0.8, 0.9], epsilon=1e-6).train
+    assert build_optimizer(model, settings, CPU).defaults["fused"]
+    assert not build_optimizer(model, settings, torch.device("meta")).defaults["fused"]
+    assert build_optimizer(model, settings, CPU).defaults["betas"] == (0.8, 0.9)
+
+
+@pytest.mark.parametrize(("name", "rate"), [("adamw", 2e-3), ("adam", 2e-3), ("adafactor", 5e-3), ("sgd", 0.05)])
+def test_every_optimizer_descends(trained, name, rate):
+    """On the whole split at once, where each step goes down the loss that is measured."""
+    whole = {"global_batch_size": 60, "micro_batch_size": 60, "epochs": 15, "warmup_ratio": 0.0, "weight_decay": 0.0}
+    outcome = trained(made.params(made.WITHOUT_DROPOUT, optimizer=name, learning_rate=rate, **whole))
+    losses = [row.loss for row in outcome.state.progress.logged]
+    assert losses[-1] < losses[0]
+
+
+OPTIONS = {
+    "warmup_stable_decay": {"num_decay_steps": 4},
+    "cosine_with_min_lr": {"min_lr": 1e-5},
+    "cosine_warmup_with_min_lr": {"min_lr": 1e-5},
+}
+NAMES = [name.value for name in SchedulerType]
+
+
+def sgd():
+    return torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=5e-3)
+
+
+def test_every_schedule_of_transformers_can_be_named():
+    assert sorted(get_args(Schedule)) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_schedule_runs_once_per_optimizer_step(trained, name):
+    """The learning rates are those of the schedule alone, stepped once for each of 16 steps."""
+    outcome = trained(made.params(schedule=name, schedule_options=OPTIONS.get(name, {}), warmup_ratio=0.25))
+    rates = [row.learning_rate for row in outcome.state.progress.logged]
+    if name in STEPPED_BY_VALIDATION_LOSS:
+        assert len(set(rates[:8])) == 1, "stepped by the validation loss, after an epoch"
+        return
+    reference = sgd()
+    schedule = get_scheduler(name, reference, 4, 16, OPTIONS.get(name))
+    expected = []
+    for _ in range(16):
+        expected.append(reference.param_groups[0]["lr"])
+        reference.step()
+        schedule.step()
+    assert rates == pytest.approx(expected)
+
+
+def test_a_plateau_lowers_the_rate(trained):
+    outcome = trained(
+        made.params(schedule="reduce_lr_on_plateau", schedule_options={"patience": 0, "factor": 0.1, "threshold": 10.0}, epochs=4)
+    )
+    rates = [row.learning_rate for row in outcome.state.progress.logged]
+    assert rates[-1] < rates[0]
+
+
+def test_unknown_schedule_options_are_refused():
+    settings = made.params(schedule="linear", schedule_options={"num_cycles": 2}).train
+    with pytest.raises(ParamsError, match=r"train.schedule_options: the schedule 'linear' does not accept .*num_cycles"):
+        build_schedule(sgd(), settings, 10)
+
+
+@pytest.mark.parametrize(
+    ("given", "steps"), [({"warmup_ratio": 0.1}, 2), ({"warmup_ratio": None, "warmup_steps": 7}, 7), ({"warmup_ratio": None}, 0)]
+)
+def test_warmup_is_a_ratio_or_a_number(given, steps):
+    assert warmup_steps(made.params(**given).train, 16) == steps
+
+
+def test_total_steps_are_epochs_of_batches_or_max_steps():
+    assert total_steps(made.params(epochs=3).train, 8) == 24
+    assert total_steps(made.params(epochs=None, max_steps=5).train, 8) == 5
+
+
+@pytest.mark.parametrize(("steps", "evaluated"), [(5, [5]), (8, [8]), (11, [8, 11])])
+def test_a_number_of_steps_may_end_within_an_epoch(trained, steps, evaluated):
+    outcome = trained(made.params(epochs=None, max_steps=steps))
+    assert outcome.state.progress.step == steps
+    assert [row.step for row in outcome.state.progress.evaluated] == evaluated
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"warmup_ratio": 0.1, "warmup_steps": 5}, "train.warmup_ratio: give one of"),
+        ({"epochs": 2, "max_steps": 5}, "train.epochs: give one of"),
+        ({"epochs": None}, "train.epochs: give one of"),
+        ({"schedule": "linnear"}, "train.schedule: "),
+        ({"micro_batch_size": 3}, "train.micro_batch_size: 3 does not divide global_batch_size 8"),
+        ({"lora": {"rank": 2}, "freeze": ["embeddings"]}, "train.freeze: with lora"),
+        ({"optimizer": "lion"}, "train.optimizer"),
+        ({"betas": [0.9]}, "train.betas"),
+    ],
+)
+def test_contradictions_are_refused(given, message):
+    with pytest.raises(ParamsError, match=message):
+        made.params(**given)

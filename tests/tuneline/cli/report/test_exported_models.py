@@ -1,0 +1,57 @@
+import json
+
+import numpy as np
+import onnx
+import pyarrow as pa
+import pytest
+from onnx import TensorProto, helper
+
+from tuneline.cli.report import exported_models
+from tuneline.files.schemas import LabelSchema, tokenized_schema, write_table
+
+
+@pytest.fixture
+def exported(tmp_path, monkeypatch):
+    """An exported model that sums its input ids, and tokenized rows."""
+    monkeypatch.setattr(exported_models, "SECONDS", 0.05)
+    ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["rows", "tokens"])
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["rows", 1])
+    nodes = [
+        helper.make_node("ReduceSum", ["input_ids", "axes"], ["sum"], keepdims=1),
+        helper.make_node("Cast", ["sum"], ["logits"], to=TensorProto.FLOAT),
+    ]
+    graph = helper.make_graph(nodes, "g", [ids], [logits], [helper.make_tensor("axes", TensorProto.INT64, [1], [1])])
+    (tmp_path / "models/onnx").mkdir(parents=True)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), tmp_path / "models/onnx/model.onnx")
+    record = {"pad_token_id": 0, "models": {"fp32": {"file": "model.onnx"}}}
+    (tmp_path / "models/onnx/export.json").write_text(json.dumps(record))
+    rows = [[1] * (3 + row % 5) for row in range(50)]
+    columns = {"input_ids": rows, "attention_mask": rows, "labels": [0] * 50}
+    (tmp_path / "data/tokenized").mkdir(parents=True)
+    schema = tokenized_schema(token_type_ids=False, labels=LabelSchema(("a", "b")))
+    write_table(pa.table(columns, schema=schema), tmp_path / "data/tokenized/test.parquet")
+    return tmp_path
+
+
+def test_latency_is_measured_for_each_batch_size_and_written(exported):
+    latencies = exported_models.measure_latency(exported, "test")
+    assert [(one.precision, one.batch_size) for one in latencies.measured] == [("fp32", 1), ("fp32", 32)]
+    assert all(0 < one.p50_ms <= one.p95_ms and one.rows_per_second > 0 for one in latencies.measured)
+    assert exported_models.read_latency(exported) == latencies
+
+
+@pytest.mark.parametrize("missing", ["models/onnx/export.json", "data/tokenized/test.parquet"])
+def test_latency_is_none_without_models_or_rows(exported, missing):
+    (exported / missing).unlink()
+    assert exported_models.measure_latency(exported, "test") is None
+
+
+def test_rows_are_split_into_full_batches_and_few_rows_into_one():
+    assert [len(part) for part in exported_models.split_into_batches(np.arange(70), 32)] == [32, 32]
+    assert [len(part) for part in exported_models.split_into_batches(np.arange(7), 32)] == [7]
+
+
+def test_number_of_timed_calls_is_limited(monkeypatch):
+    monkeypatch.setattr(exported_models, "SECONDS", 60)
+    calls = list(exported_models.time_calls(lambda batch: None, [{"input_ids": [1]}]))
+    assert len(calls) == exported_models.MAX_CALLS

@@ -1,0 +1,214 @@
+"""A project after a run of the pipeline, created in milliseconds: the stages' own code writes tables and curves of a random model."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from ruamel.yaml import YAML
+
+from stages.evaluate.plots import write_plots
+from stages.evaluate.scoring import baseline_metrics
+from stages.evaluate.tables import predictions_table
+from tests.project import GIT_IDENTITY
+from tuneline.batches import TokenizedSplit
+from tuneline.curves import calibration, calibration_error, probabilities, ranking_metrics
+from tuneline.files.schemas import LabelSchema, raw_schema, write_table
+from tuneline.metrics import averaging, metrics_of
+
+PARAMS = {
+    "seed": 42,
+    "data.source": "sample",
+    "data.path": None,
+    "data.name": None,
+    "data.task": "classification",
+    "data.text_columns": ["subject", "body"],
+    "data.label_column": "queue",
+    "tokenize.max_length": 128,
+    "model.checkpoint": None,
+    "train.metric": "accuracy",
+    "train.keep": "best",
+    "train.learning_rate": 5e-4,
+    "evaluate.split": "test",
+    "evaluate.f1": None,
+}
+HOSTILE = "<script>alert(1)</script> & \"quoted\" 'text' {{ 7 * 7 }} $x$"
+
+
+class FinishedProject:
+    """A git repository with the files that a run of the pipeline leaves."""
+
+    def __init__(
+        self, root: Path, names: tuple[str, ...] | None = ("billing", "delivery", "damage"), rows: int = 120, **params: Any
+    ) -> None:
+        self.root = root
+        self.label_schema = LabelSchema(names)
+        self.rows = rows
+        self.params = {**PARAMS, **({"data.task": "regression", "train.metric": "pearson"} if names is None else {}), **params}
+        (root / "dvc.yaml").write_text("stages: {}\n")
+        (root / ".gitignore").write_text("/data/\n/models/\n/plots/\n/reports/\n/.dvc/cache/\n")
+        self.git("init", "--quiet", "--initial-branch", "main")
+
+    def git(self, *arguments: str) -> str:
+        done = subprocess.run(
+            ["git", *arguments], cwd=self.root, check=True, capture_output=True, text=True, env={**GIT_IDENTITY, "PATH": "/usr/bin:/bin"}
+        )
+        return done.stdout.strip()
+
+    def commit(self, message: str = "Run the pipeline") -> str:
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", message)
+        return self.git("rev-parse", "--short", "HEAD")
+
+    def run_pipeline(self, skill: float = 2.0, seed: int = 1) -> "FinishedProject":
+        """Write the files of all stages. The higher the ``skill``, the more predictions are correct."""
+        self.data()
+        self.evaluate(skill, seed)
+        self.train(seed)
+        self.checks()
+        self.slices()
+        self.compare()
+        self.lock(seed)
+        return self
+
+    def data(self) -> None:
+        generator = np.random.default_rng(0)
+        outputs = self.label_schema.outputs
+        self.labels = (
+            generator.integers(0, outputs, self.rows) if self.label_schema.names else generator.normal(size=self.rows).astype(np.float32)
+        )
+        columns = {name: [f"{HOSTILE} {name} {row}" for row in range(self.rows)] for name in self.params["data.text_columns"]}
+        schema = raw_schema(self.params["data.text_columns"], self.label_schema)
+        table = pa.table({**columns, "labels": self.labels, "idx": np.arange(self.rows)}, schema=schema)
+        (self.root / "data/raw").mkdir(parents=True, exist_ok=True)
+        write_table(table, self.root / "data/raw/test.parquet")
+        self.write("data/raw/source.json", {"source": "sample", "rows": self.rows, "splits": {}})
+
+    def evaluate(self, skill: float, seed: int) -> None:
+        noise = np.random.default_rng(seed).normal(size=(self.rows, self.label_schema.outputs))
+        signal = np.eye(self.label_schema.outputs)[self.labels] if self.label_schema.names else self.labels[:, None]
+        logits = (skill * signal + noise).astype(np.float32)
+        offsets = np.arange(self.rows + 1)
+        split = TokenizedSplit({"input_ids": np.zeros(self.rows, np.int32)}, offsets, self.labels, self.label_schema)
+        (self.root / "reports").mkdir(exist_ok=True)
+        write_table(predictions_table(split, logits), self.root / "reports/predictions.parquet")
+        (self.root / "plots/evaluation").mkdir(parents=True, exist_ok=True)
+        write_plots(self.root / "plots/evaluation", logits, self.labels, self.label_schema)
+        metrics = {**metrics_of(logits, self.labels, self.label_schema), "rows": self.rows}
+        if self.label_schema.names:
+            metrics |= ranking_metrics(probabilities(logits), self.labels)
+            metrics["calibration_error"] = calibration_error(calibration(probabilities(logits), self.labels))
+        metrics |= baseline_metrics(self.labels, self.labels, self.label_schema, averaging(self.label_schema, None))
+        self.write("metrics/evaluate.json", {name: round(value, 6) for name, value in metrics.items()})
+
+    def train(self, seed: int) -> None:
+        (self.root / "plots/training").mkdir(parents=True, exist_ok=True)
+        steps = range(10, 600, 10)
+        rows = [f"{step}\t{2 / (1 + step / 100):.4f}\t{5e-4 * (1 - step / 600):.3e}\t{1 + seed % 3}\n" for step in steps]
+        (self.root / "plots/training/loss.tsv").write_text("step\tloss\tlearning_rate\tgradient_norm\n" + "".join(rows))
+        metric = "accuracy" if self.label_schema.names else "pearson"
+        (self.root / "plots/training/validation.tsv").write_text(f"step\tloss\t{metric}\n200\t0.9\t0.6\n400\t0.7\t0.8\n600\t0.8\t0.7\n")
+        self.write("metrics/train.json", {"steps": 600, "best_step": 400})
+        self.write("reports/timing/train.json", {"seconds": 12.5, "peak_memory_mb": 400.0, "samples_per_second": 250.0})
+
+    def checks(self) -> None:
+        passed = {"check": "rows", "split": "test", "of": "tokenized", "severity": "error", "status": "passed", "title": "Enough rows."}
+        passed |= {"found": "120", "allowed": "at least 20", "advice": None}
+        failed = {**passed, "check": "near_duplicates", "severity": "warning", "status": "failed", "title": "No row is almost another."}
+        failed |= {"found": "4 of 120 rows", "allowed": "0 %", "advice": "Leave one of them out."}
+        self.write("reports/checks/checks.json", {"passed": True, "checks": [passed, failed]})
+        (self.root / "reports/checks/index.html").write_text("<!doctype html>")
+
+    def slices(self) -> None:
+        metric = "accuracy" if self.label_schema.names else "pearson"
+        slices = [
+            {"by": "length", "slice": "4 to 20 tokens", "rows": 60, metric: 0.9, "low": 0.8, "high": 0.95},
+            {"by": "length", "slice": "21 to 70 tokens", "rows": 60, metric: 0.6, "low": 0.48, "high": 0.72},
+            {"by": "overlap", "slice": HOSTILE, "rows": 3, metric: 0.5, "low": 0.1, "high": 0.9},
+        ]
+        self.write("reports/slices.json", {"metric": metric, "level": 0.95, "smallest": slices[2], "worst": slices[1], "slices": slices})
+        failure = {"before": {"texts": ["a", HOSTILE], "prediction": "billing"}, "after": {"texts": ["b", HOSTILE], "prediction": "damage"}}
+        test = {"name": "a typing mistake", "kind": "invariance", "cases": 100, "passed": 97, "min_pass_rate": None, "failures": [failure]}
+        few = {
+            **test,
+            "name": "no case at all",
+            "kind": "minimum_functionality",
+            "cases": 0,
+            "passed": 0,
+            "min_pass_rate": 0.9,
+            "failures": [],
+        }
+        self.write("reports/behaviour.json", {"tests": [test, few]})
+
+    def compare(self) -> None:
+        metric = "accuracy" if self.label_schema.names else "pearson"
+        close = {"max_abs_diff": 2e-6, "agreement": 1.0, "flips": 0, f"{metric}_drop": 0.0, metric: 0.8, "faults": [], "published": True}
+        far = {
+            **close,
+            "max_abs_diff": 0.4,
+            "agreement": 0.9,
+            "flips": 1,
+            "faults": ["agreement is 0.9, less than 0.97"],
+            "published": False,
+        }
+        flip = {
+            "row": 3,
+            "text": {"body": HOSTILE},
+            "label": "billing",
+            "trained": {"prediction": "billing", "probability": 0.51},
+            "exported": {"prediction": "damage", "probability": 0.52},
+            "difference": 0.4,
+        }
+        head = {"split": "test", "rows": self.rows, "metric": metric, "trained": {metric: 0.8}}
+        self.write("reports/compare/comparison.json", {**head, "models": {"fp32": close, "int8": far}})
+        self.write("reports/compare/flips.json", {"fp32": [], "int8": [flip]})
+        self.write("metrics/compare.json", {"fp32_agreement": 1.0, "int8_agreement": 0.9})
+        models = {"fp32": {"file": "model.onnx", "bytes": 2**21, "sha256": {"model.onnx": "0" * 64}}}
+        provenance = {"libraries": {"torch": "2.13.0"}, "metrics": {"split": "test", metric: 0.8}}
+        labels = list(self.label_schema.names) if self.label_schema.names else None
+        record = {"format": 1, "task": self.params["data.task"], "labels": labels, "text_columns": self.params["data.text_columns"]}
+        self.write("models/onnx/export.json", {**record, "max_length": 128, "pad_token_id": 0, "models": models, "provenance": provenance})
+
+    def lock(self, seed: int) -> None:
+        """Write ``dvc.lock``, and the outs to DVC's cache."""
+        predictions = self.root / "reports/predictions.parquet"
+        outs = [
+            {"path": "data/raw", "md5": self._md5(self.root / "data/raw/test.parquet") + ".dir"},
+            {"path": "models/classifier", "md5": f"{seed:032x}.dir"},
+            {"path": "reports/predictions.parquet", "md5": self.cache(predictions)},
+            {"path": "plots/evaluation", "md5": self.cache_folder(self.root / "plots/evaluation")},
+        ]
+        deps = [{"path": "stages/train", "md5": "a" * 32}, {"path": "data/raw", "md5": outs[0]["md5"]}]
+        stage = {"cmd": "python -m stages.all", "deps": deps, "params": {"params.yaml": self.params}, "outs": outs}
+        with (self.root / "dvc.lock").open("w") as file:
+            YAML().dump({"schema": "2.0", "stages": {"all": stage}}, file)
+
+    def cache(self, path: Path) -> str:
+        md5 = self._md5(path)
+        target = self.root / ".dvc/cache/files/md5" / md5[:2] / md5[2:]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+        return md5
+
+    def cache_folder(self, folder: Path) -> str:
+        listing = json.dumps([{"md5": self.cache(path), "relpath": path.name} for path in sorted(folder.iterdir())])
+        md5 = hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest() + ".dir"
+        target = self.root / ".dvc/cache/files/md5" / md5[:2] / md5[2:]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(listing)
+        return md5
+
+    @staticmethod
+    def _md5(path: Path) -> str:
+        return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+
+    def write(self, path: str, value: Any) -> None:
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(json.dumps(value))
+
+    def change_params(self, **params: Any) -> None:
+        self.params |= params

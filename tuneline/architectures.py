@@ -1,0 +1,80 @@
+"""Model architectures: the properties that tokenization and training need and that a configuration file does not state.
+
+The configuration classes of transformers hold some of them, but importing one imports torch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Properties of one ``model_type``.
+
+    Attributes:
+        token_type_ids: True if its default configuration has more than one token type. RoBERTa's configuration class has 2,
+            but its published models have 1.
+        padded_positions: True if position ids start after the padding id, so that it takes fewer tokens than it has positions.
+        after_attention: Module of a layer that directly follows attention, for models whose classifier reads the first token
+            only. It takes only tensors of shape ``(batch, tokens, hidden)`` and, like all modules after it, treats every
+            token independently. tests/stages/train/test_first_token.py compares each with the unchanged layer.
+        tokenizer_class: Name of the tokenizer class in ``tokenizer_config.json`` of its checkpoints. ``AutoTokenizer`` selects the
+            same class, but imports torch, which takes seconds and 300 MB.
+    """
+
+    token_type_ids: bool = False
+    padded_positions: bool = False
+    after_attention: str | None = None
+    tokenizer_class: str | None = None
+
+
+ARCHITECTURES = {
+    "albert": Architecture(token_type_ids=True, tokenizer_class="AlbertTokenizer"),
+    "bert": Architecture(token_type_ids=True, after_attention="attention.output", tokenizer_class="BertTokenizer"),
+    "big_bird": Architecture(token_type_ids=True),
+    "camembert": Architecture(padded_positions=True, after_attention="attention.output", tokenizer_class="CamembertTokenizer"),
+    "convbert": Architecture(token_type_ids=True),
+    "data2vec-text": Architecture(padded_positions=True),
+    "deberta-v2": Architecture(after_attention="attention.output", tokenizer_class="DebertaV2Tokenizer"),
+    "distilbert": Architecture(after_attention="sa_layer_norm", tokenizer_class="DistilBertTokenizer"),
+    "electra": Architecture(token_type_ids=True, after_attention="attention.output", tokenizer_class="ElectraTokenizer"),
+    "ernie": Architecture(token_type_ids=True),
+    "fnet": Architecture(token_type_ids=True),
+    "megatron-bert": Architecture(token_type_ids=True),
+    "mobilebert": Architecture(token_type_ids=True),
+    "mpnet": Architecture(padded_positions=True, after_attention="attention.LayerNorm", tokenizer_class="MPNetTokenizer"),
+    "nomic_bert": Architecture(token_type_ids=True),
+    "nystromformer": Architecture(token_type_ids=True),
+    "rembert": Architecture(token_type_ids=True),
+    "roberta": Architecture(padded_positions=True, after_attention="attention.output", tokenizer_class="RobertaTokenizer"),
+    "roformer": Architecture(token_type_ids=True),
+    "squeezebert": Architecture(token_type_ids=True),
+    "xlm-roberta": Architecture(padded_positions=True, after_attention="attention.output", tokenizer_class="XLMRobertaTokenizer"),
+    "xlm-roberta-xl": Architecture(padded_positions=True),
+}
+"""Properties by ``model_type``. A type that is not listed has the defaults of ``Architecture``."""
+
+DIRECT_TOKENIZERS = frozenset(entry.tokenizer_class for entry in ARCHITECTURES.values() if entry.tokenizer_class)
+"""Tokenizer classes that load without importing torch."""
+
+
+def architecture_of(config: Mapping[str, Any]) -> Architecture:
+    """Return the properties of a model from its configuration."""
+    return ARCHITECTURES.get(config.get("model_type", ""), Architecture())
+
+
+def token_limit(config: Mapping[str, Any]) -> int | None:
+    """Return the number of tokens that a model takes, special tokens included; ``None`` if its configuration sets no limit."""
+    positions = config.get("max_position_embeddings")
+    if not isinstance(positions, int):
+        return None
+    if not architecture_of(config).padded_positions:
+        return positions
+    padding = config.get("pad_token_id")
+    return positions - 1 - (1 if padding is None else padding)
+
+
+def has_token_type_ids(config: Mapping[str, Any]) -> bool:
+    """Return True if a model created from a configuration distinguishes the two texts of a pair by ``token_type_ids``."""
+    return architecture_of(config).token_type_ids and config.get("type_vocab_size", 2) > 1

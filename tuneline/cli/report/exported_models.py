@@ -1,0 +1,191 @@
+"""The exported models: comparison with the trained model, file sizes, and latency on this machine.
+
+Latency is measured while the report is written, because it is a property of the machine, not of the model.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tuneline.cli.report.reading import read_json
+from tuneline.files import write_json
+from tuneline.paths import COMPARISON, ONNX, TIMING, TOKENIZED, split_file
+
+MAX_FLIPS = 10
+LATENCY_FILE = TIMING / "latency.json"
+BATCH_SIZES = (1, 32)
+SECONDS = 1.5
+"""Duration of the measurement for each model and batch size."""
+MAX_CALLS = 200
+MAX_ROWS = 640
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Latency of one model with batches of one size.
+
+    Attributes:
+        precision: Precision of the model, such as ``int8``.
+        batch_size: Rows per call.
+        p50_ms: Median duration of a call in milliseconds.
+        p95_ms: 95th percentile of the duration of a call in milliseconds.
+        rows_per_second: Throughput over all calls.
+    """
+
+    precision: str
+    batch_size: int
+    p50_ms: float
+    p95_ms: float
+    rows_per_second: float
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """All measurements, and the number of threads of ONNX Runtime."""
+
+    threads: int
+    measured: list[Latency]
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """One exported model.
+
+    Attributes:
+        precision: Its precision, such as ``int8``.
+        metrics: Its entry in ``reports/compare/comparison.json``.
+        violations: What is outside its tolerance.
+        published: True if it is in ``models/onnx``.
+        megabytes: Size of its file; ``None`` if it is not published.
+        latencies: Measurements by batch size.
+        flips: Rows on which its prediction differs from the trained model's.
+    """
+
+    precision: str
+    metrics: Mapping[str, Any]
+    violations: Sequence[str]
+    published: bool
+    megabytes: float | None
+    latencies: Sequence[Latency]
+    flips: Sequence[Mapping[str, Any]]
+
+    def drop_interval(self, metric: str) -> tuple[float, float] | None:
+        """Return the ends of the 95 % interval of the drop of a metric."""
+        low, high = self.metrics.get(f"{metric}_drop_low"), self.metrics.get(f"{metric}_drop_high")
+        return None if low is None or high is None else (low, high)
+
+
+@dataclass(frozen=True)
+class ExportedModels:
+    """All exported models beside the trained one.
+
+    Attributes:
+        metric: Name of the compared metric.
+        rows: Number of compared rows.
+        trained: Metrics of the trained model.
+        models: The exported models.
+        threads: Threads of the latency measurement; ``None`` without one.
+    """
+
+    metric: str
+    rows: int
+    trained: Mapping[str, float]
+    models: list[ExportedModel]
+    threads: int | None
+
+
+def read_exported_models(root: Path, latencies: Latencies | None) -> ExportedModels | None:
+    """Join the files of the stages ``compare`` and ``export`` with the latencies; ``None`` before the first comparison."""
+    comparison = read_json(root / COMPARISON / "comparison.json")
+    if comparison is None:
+        return None
+    flips = read_json(root / COMPARISON / "flips.json") or {}
+    exports = (read_json(root / ONNX / "export.json") or {}).get("models") or {}
+    sizes = {precision: model.get("bytes") for precision, model in exports.items()}
+    models = [
+        ExportedModel(
+            precision,
+            metrics,
+            metrics.get("faults", []),
+            bool(metrics.get("published")),
+            sizes[precision] / 2**20 if sizes.get(precision) else None,
+            [latency for latency in (latencies.measured if latencies else []) if latency.precision == precision],
+            (flips.get(precision) or [])[:MAX_FLIPS],
+        )
+        for precision, metrics in comparison.get("models", {}).items()
+    ]
+    return ExportedModels(
+        str(comparison.get("metric", "accuracy")),
+        int(comparison.get("rows", 0)),
+        comparison.get("trained", {}),
+        models,
+        latencies.threads if latencies else None,
+    )
+
+
+def measure_latency(root: Path, split: str) -> Latencies | None:
+    """Measure every exported model on rows of the reported split for a few seconds, and write ``reports/timing/latency.json``.
+
+    Returns:
+        ``None`` if there are no models or no rows.
+    """
+    from tuneline.batches import TokenizedSplit
+    from tuneline.onnx.session import OnnxClassifier, threads
+
+    record = read_json(root / ONNX / "export.json")
+    path = split_file(root / TOKENIZED, split)
+    if record is None or not record.get("models") or not path.is_file():
+        return None
+    data = TokenizedSplit.read(path)
+    rows = np.linspace(0, len(data) - 1, min(MAX_ROWS, len(data))).astype(np.int64)
+    measured = []
+    for precision, model in record["models"].items():
+        classifier = OnnxClassifier(root / ONNX / model["file"])
+        for size in BATCH_SIZES:
+            batches = [data.pad(part, record["pad_token_id"]) for part in split_into_batches(rows, size)]
+            measured.append(summarize(precision, size, list(time_calls(classifier.logits, batches))))
+    latencies = Latencies(threads(), measured)
+    write_json(root / LATENCY_FILE, asdict(latencies))
+    return latencies
+
+
+def split_into_batches(rows: np.ndarray, size: int) -> list[np.ndarray]:
+    """Return the full batches of the given rows; one smaller batch if there are too few rows for a full one."""
+    whole = len(rows) // size * size
+    return [rows[start : start + size] for start in range(0, whole, size)] or [rows]
+
+
+def time_calls(call: Callable[[Any], Any], batches: list[Any]) -> Iterator[tuple[int, float]]:
+    """Yield rows and seconds of each call, after three calls for warmup."""
+    for batch in batches[:3]:
+        call(batch)
+    deadline = time.perf_counter() + SECONDS
+    for number in range(MAX_CALLS):
+        batch = batches[number % len(batches)]
+        started = time.perf_counter()
+        call(batch)
+        ended = time.perf_counter()
+        yield len(batch["input_ids"]), ended - started
+        if ended > deadline:
+            return
+
+
+def summarize(precision: str, size: int, calls: list[tuple[int, float]]) -> Latency:
+    """Return percentiles and throughput of calls, each given as rows and seconds."""
+    rows, seconds = np.array(calls).T
+    p50, p95 = np.percentile(seconds * 1000, [50, 95])
+    return Latency(precision, size, round(float(p50), 3), round(float(p95), 3), round(float(rows.sum() / seconds.sum()), 1))
+
+
+def read_latency(root: Path) -> Latencies | None:
+    """Return the last measurement; ``None`` if there is none or the models are newer."""
+    path, export = root / LATENCY_FILE, root / ONNX / "export.json"
+    record = read_json(path)
+    if record is None or not export.exists() or os.path.getmtime(path) < os.path.getmtime(export):  # noqa: PTH204 - two of a kind
+        return None
+    return Latencies(record["threads"], [Latency(**entry) for entry in record["measured"]])
