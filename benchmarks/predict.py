@@ -27,12 +27,11 @@ from stages.export.record import embed, file_hash
 from stages.tokenize.tokenizer import save_tokenizer
 from stages.tokenize.wordpiece import train_wordpiece
 from tuneline.batches import Batch, length_sorted_batches
-from tuneline.cli.predict.model import ServedModel
-from tuneline.cli.predict.opening import Input, open_rows
-from tuneline.cli.predict.rows import Row, Wanted
-from tuneline.cli.predict.streaming import Pace, predict_rows, windows
-from tuneline.cli.predict.textfiles import Dialect
-from tuneline.cli.predict.writing import Columns, open_writer
+from tuneline.cli.predict.model import DeployedModel
+from tuneline.cli.predict.rows import Input, InputColumns, Row, open_rows
+from tuneline.cli.predict.streaming import StreamOptions, predict_rows, windows
+from tuneline.cli.predict.writing import OutputColumns, open_writer
+from tuneline.readers.delimited import Dialect
 
 WORDS = [f"{stem}{ending}" for stem in ("parcel", "invoice", "refund", "order", "carrier", "login") for ending in ("", "s", "ed", "ing")]
 BATCH, WINDOW = 32, 4096
@@ -62,7 +61,7 @@ def write_rows(path: Path, rows: int) -> None:
             file.write(json.dumps({"first": " ".join(words[: length // 2]), "second": " ".join(words[length // 2 :])}) + "\n")
 
 
-def same_batches(model: ServedModel, path: Path) -> Iterator[Batch]:
+def same_batches(model: DeployedModel, path: Path) -> Iterator[Batch]:
     """The batches that the command makes of a file."""
     rows = [Row(1, (line["first"], line["second"]), {}) for line in map(json.loads, path.open(encoding="utf-8"))]
     for window in windows(iter(rows), BATCH, WINDOW):
@@ -71,7 +70,7 @@ def same_batches(model: ServedModel, path: Path) -> Iterator[Batch]:
             yield encoded.pad(batch, model.pad_token_id)
 
 
-def bare_loop(model: ServedModel, batches: list[Batch], clock: Clock) -> float:
+def bare_loop(model: DeployedModel, batches: list[Batch], clock: Clock) -> float:
     """Seconds for the model alone."""
     started = clock()
     for batch in batches:
@@ -79,13 +78,13 @@ def bare_loop(model: ServedModel, batches: list[Batch], clock: Clock) -> float:
     return clock() - started
 
 
-def command(model: ServedModel, path: Path, clock: Clock) -> float:
+def command(model: DeployedModel, path: Path, clock: Clock) -> float:
     """Seconds for all that the command does, once it has started."""
     started = clock()
     source = Input(path, "jsonl", Dialect(",", literal=False))
-    columns = Columns(model.labels, ())
-    with open_rows(source, Wanted(model.text_columns, ())) as opened, open_writer(path.with_suffix(".out"), "jsonl", columns) as writer:
-        predict_rows(model, opened, writer, Pace(BATCH, WINDOW, "stop"))
+    columns = OutputColumns(model.labels, ())
+    with open_rows(source, InputColumns(model.text_columns, ())) as rows, open_writer(path.with_suffix(".out"), "jsonl", columns) as writer:
+        predict_rows(model, rows, writer, StreamOptions(BATCH, WINDOW, "stop"))
     return clock() - started
 
 
@@ -121,7 +120,7 @@ def main() -> None:
         write_model(folder, options.layers, options.hidden)
         write_rows(path, options.rows)
         for precision in ("fp32", "int8"):
-            model = ServedModel.load(folder / f"{precision}.onnx", None, None)
+            model = DeployedModel.load(folder / f"{precision}.onnx", None, None)
             batches = list(same_batches(model, path))
             pairs = [(bare_loop(model, batches, clock), command(model, path, clock)) for _ in range(options.rounds)]
             bare, whole = (statistics.median(column) for column in zip(*pairs, strict=True))

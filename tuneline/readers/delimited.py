@@ -72,7 +72,7 @@ class DelimitedReader:
         else:
             self.names = self._read_header()
             self.hint = self._describe_header()
-            self.header = lines.take_raw()
+            self.header = lines.take_raw().lstrip("\r\n")
 
     def __iter__(self) -> Iterator[tuple[int, list[str] | RowProblem]]:
         """Yield each record's first line number and its fields, or its problem. Empty lines are skipped.
@@ -80,7 +80,8 @@ class DelimitedReader:
         Raises:
             DataError: The file cannot be read any further.
         """
-        lines, names, width = self._lines, self.names, len(self.names)
+        lines, width = self._lines, len(self.names)
+        names = self.names if lines.strict else None  # a row like the header is a problem of strict reading only
         line = lines.number + 1
         while True:
             try:
@@ -110,8 +111,8 @@ class DelimitedReader:
             raise DataError(f"{lines.name} is empty.", "It needs a header line that names its columns, and rows.")
         if names is None:
             raise DataError(f"{lines.name} has no rows, only empty lines.", "It needs a header line that names its columns, and rows.")
-        if problem := lines.take_problem():
-            raise self._bad_header(problem)
+        if problem := lines.take_problem() or lines.decoding_problem("".join(names), lines.number):
+            raise self._bad_header(RowProblem(problem.line, problem.message, f"{problem.hint} Save a spreadsheet as CSV."))
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise DataError(f"{lines.name}, line {lines.number:,}: the header has column {twice!r} twice.", "Rename one of them.")

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tuneline.errors import DataError
 from tuneline.readers import delimited
+from tuneline.readers import text as text_module
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.rows import RowProblem
 from tuneline.readers.text import Lines
@@ -12,8 +14,8 @@ from tuneline.readers.text import Lines
 CSV = Dialect(",", literal=False)
 
 
-def lines_of(text):
-    return Lines(io.StringIO(text, newline=""), "file", keep_raw=True)
+def lines_of(text, strict=True):
+    return Lines(io.StringIO(text, newline=""), "file", keep_raw=True, strict=strict)
 
 
 def test_problem_is_yielded_with_its_line_and_reading_continues():
@@ -46,3 +48,42 @@ def test_bytes_of_another_encoding_are_the_problem_of_their_row(content, byte):
 @given(st.text(st.characters(codec="utf-8"), max_size=300))
 def test_any_content_gives_rows_or_problems(content):
     assert all(isinstance(fields, list | RowProblem) for _, fields in DelimitedReader(lines_of("id,text\n" + content), CSV))
+
+
+def test_row_equal_to_the_header_is_a_problem_only_where_reading_is_strict():
+    content = "id,text\n1,a\nid,text\n"
+    _, (line, problem) = DelimitedReader(lines_of(content), CSV)
+    assert (line, problem.message) == (3, "a second header line")
+    assert list(DelimitedReader(lines_of(content, strict=False), CSV)) == [(2, ["1", "a"]), (3, ["id", "text"])]
+
+
+def test_header_is_kept_as_it_is_written_without_empty_lines_before_it():
+    assert DelimitedReader(lines_of('\n\r\n"id",text\r\n1,a\n'), CSV).header == '"id",text\r\n'
+
+
+def test_bad_byte_stays_in_its_field_where_reading_is_not_strict():
+    assert list(DelimitedReader(lines_of("id,text\n1,\udce9\n", strict=False), CSV)) == [(2, ["1", "\udce9"])]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_bad_byte_in_the_header_is_refused(strict):
+    with pytest.raises(DataError, match="line 1, in the header: not utf-8: byte 0xe9"):
+        DelimitedReader(lines_of("id,\udce9\n", strict), CSV)
+
+
+def test_over_long_line_is_a_problem_and_reading_continues(monkeypatch):
+    monkeypatch.setattr(text_module, "LONGEST_LINE", 20)
+    (line, problem), last = DelimitedReader(lines_of("id,text\n1," + "x" * 100 + "\n2,b\n"), CSV)
+    assert (line, problem.message) == (2, "longer than 20 characters")
+    assert last == (3, ["2", "b"])
+
+
+@given(lines=st.lists(st.text(st.sampled_from('ab"\n\r,é'), max_size=10), min_size=1, max_size=10))
+def test_raw_records_joined_are_the_file_without_its_empty_lines(lines):
+    def not_empty(text):
+        return [line for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n") if line]
+
+    content = "\n".join(lines) + "\n"
+    source = lines_of("id,text\n" + content)
+    raw = "".join(source.take_raw() for _ in DelimitedReader(source, CSV))
+    assert not_empty(raw + source.take_raw()) == not_empty(content)

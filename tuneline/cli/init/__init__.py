@@ -1,1 +1,1 @@
-"""``tuneline init``: a project from a person's own files. Looks first, shows what it found, and writes once."""
+"""``tuneline init``: sets up a project from the user's own files. Reads them first, shows a plan, and writes only after that."""

@@ -1,16 +1,17 @@
-"""How a file of rows is written: by its name, its first bytes and its first records."""
+"""Detection of the layout of a source file from its name, its bytes and its first records."""
 
 import codecs
 import csv
-import gzip
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import Literal
 
 from tuneline.errors import DataError
+from tuneline.readers.delimited import Dialect
+from tuneline.readers.text import explained, open_bytes, open_text
 
 Kind = Literal["delimited", "jsonl", "parquet"]
 Quoting = Literal["standard", "literal"]
@@ -24,17 +25,17 @@ KINDS: dict[str, Kind] = {
     ".ndjson": "jsonl",
     ".parquet": "parquet",
 }
-INSTEAD = {
-    ".json": "Write one object a line: jq -c '.[]' FILE.json > FILE.jsonl",
+HINTS = {
+    ".json": "Write one object per line: jq -c '.[]' FILE.json > FILE.jsonl",
     ".xlsx": "Save the sheet as CSV (UTF-8).",
     ".xls": "Save the sheet as CSV (UTF-8).",
     ".zip": "Unpack it first.",
 }
 DELIMITERS = (",", "\t", ";", "|")
 SAMPLE = 2**20
-"""Characters of a file that are looked at to see how it is written."""
+"""Characters from which the layout is detected, and bytes that are decoded at a time."""
 LONGEST_FIELD = 2**31 - 1
-"""A field may be as long as a document: the csv module's own limit is 128 KiB."""
+"""Characters. With the wrong dialect, a field of the sample may run to its end."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,11 @@ class Layout:
 
     Attributes:
         kind: The family of formats.
-        compressed: Whether it is gzip.
-        encoding: Of the text; ``utf-8-sig`` when a byte order mark stands first.
+        compressed: The file is gzip.
+        encoding: Encoding of a text file; ``utf-8-sig`` if it begins with a byte order mark.
         delimiter: One character (delimited files).
         quoting: As in ``data.files.quoting`` (delimited files).
-        header: Whether the first record names the columns (delimited files).
+        header: The first record names the columns (delimited files).
     """
 
     kind: Kind
@@ -59,30 +60,31 @@ class Layout:
 
     @property
     def suffix(self) -> str:
-        """The suffix under which ``data.source: files`` reads it."""
-        plain = {"jsonl": ".jsonl", "parquet": ".parquet"}.get(self.kind) or (".tsv" if self.delimiter == "\t" else ".csv")
+        """The suffix by which ``data.source: files`` knows this layout."""
+        if self.kind == "parquet":
+            return ".parquet"
+        plain = ".jsonl" if self.kind == "jsonl" else ".tsv" if self.delimiter == "\t" else ".csv"
         return plain + (".gz" if self.compressed else "")
 
+    def dialect(self, columns: Sequence[str] | None) -> Dialect:
+        """Return the dialect for the reader of delimited files.
+
+        Args:
+            columns: Names for a file without a header.
+        """
+        return Dialect.default(self.delimiter == "\t", self.delimiter, self.quoting, columns)
+
     def reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
-        """Splits lines into records of cells, as ``data.source: files`` does."""
+        """Split lines into records of cells. Unlike the core's reader, this one accepts records of any form."""
         csv.field_size_limit(LONGEST_FIELD)
-        if self.quoting == "literal":
-            return csv.reader(lines, delimiter=self.delimiter, quoting=csv.QUOTE_NONE)
-        return csv.reader(lines, delimiter=self.delimiter)
+        return csv.reader(lines, delimiter=self.delimiter, quoting=csv.QUOTE_NONE if self.quoting == "literal" else csv.QUOTE_MINIMAL)
 
 
-def open_text(path: Path, layout: Layout) -> IO[str]:
-    """Opens a text file for reading, line ends kept as they are."""
-    if layout.compressed:
-        return cast("IO[str]", gzip.open(path, "rt", encoding=layout.encoding, newline=""))
-    return path.open(encoding=layout.encoding, newline="")
-
-
-def recognise(path: Path) -> Layout:
-    """Finds out how a file is written.
+def detect_layout(path: Path) -> Layout:
+    """Detect how a file is written.
 
     Raises:
-        DataError: It is not there, empty, or of a format that the line does not read.
+        DataError: The file is missing, empty, or in a format that the pipeline does not read.
     """
     if path.is_dir():
         raise DataError(f"{path} is a folder.", "Name the files in it, one per split.")
@@ -90,59 +92,73 @@ def recognise(path: Path) -> Layout:
     suffix = (path.with_suffix("") if compressed else path).suffix.lower()
     if suffix not in KINDS:
         known = ", ".join(KINDS)
-        raise DataError(f"{path}: files ending in {suffix or 'nothing'!r} are not read.", INSTEAD.get(suffix, f"Known: {known}; also .gz."))
+        raise DataError(f"{path}: unknown suffix {suffix!r}.", HINTS.get(suffix, f"Known: {known}; also .gz."))
     if not path.is_file():
-        raise DataError(f"{path} is not there.", "Give the path of a file.")
+        raise DataError(f"{path} does not exist.", "Check the path.")
     layout = Layout(KINDS[suffix], compressed)
     if layout.kind == "parquet":
         return layout
-    layout = replace(layout, encoding=encoding_of(path, compressed))
-    return layout if layout.kind == "jsonl" else sniff(path, layout, suffix)
+    layout = replace(layout, encoding=detect_encoding(path))
+    return layout if layout.kind == "jsonl" else detect_dialect(path, layout, suffix)
 
 
-def encoding_of(path: Path, compressed: bool) -> str:
-    """UTF-8 or UTF-16 where the bytes say so, else the code page of Western Windows, in which Excel saves."""
+def detect_encoding(path: Path) -> str:
+    """Return UTF-8 or UTF-16 where the bytes allow it; otherwise cp1252, in which Excel saves in Western Europe.
+
+    Raises:
+        DataError: The file cannot be read.
+    """
     try:
-        with gzip.open(path) if compressed else path.open("rb") as file:
-            first = file.read(4)
-            if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        with explained(str(path)), open_bytes(path) as (content, _):
+            start = content.read(4)
+            if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 return "utf-16"
             decoder = codecs.getincrementaldecoder("utf-8")()
-            decoder.decode(first)
-            while block := file.read(SAMPLE):
+            decoder.decode(start)
+            while block := content.read(SAMPLE):
                 decoder.decode(block)
             decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         return "cp1252"
-    except (EOFError, OSError) as error:
-        raise DataError(f"{path} cannot be read: {error}.", "Copy it again.") from None
-    return "utf-8-sig" if first.startswith(codecs.BOM_UTF8) else "utf-8"
+    return "utf-8-sig" if start.startswith(codecs.BOM_UTF8) else "utf-8"
 
 
-def sniff(path: Path, layout: Layout, suffix: str) -> Layout:
-    """Delimiter, quoting and header of a delimited file: what cuts its first records into equally many cells."""
-    with open_text(path, layout) as file:
-        lines = file.read(SAMPLE).splitlines(keepends=True)
-    if len(lines) > 1 and sum(map(len, lines)) >= SAMPLE:
-        lines.pop()  # cut through
+def detect_dialect(path: Path, layout: Layout, suffix: str) -> Layout:
+    """Return the layout with the delimiter, quoting and header that split the first records most evenly.
+
+    Raises:
+        DataError: The file has no rows.
+    """
+    lines = _sample(path, layout.encoding)
     if not any(line.strip() for line in lines):
-        raise DataError(f"{path} is empty.", "Give it a header and rows.")
-    usual: str = "\t" if suffix in {".tsv", ".tab"} else ","
+        raise DataError(f"{path} is empty.", "It needs a header line and rows.")
+    usual = "\t" if suffix in {".tsv", ".tab"} else ","
     orders: dict[bool, tuple[Quoting, Quoting]] = {True: ("literal", "standard"), False: ("standard", "literal")}
     candidates = [
         replace(layout, delimiter=delimiter, quoting=quoting)
         for delimiter in sorted(DELIMITERS, key=lambda one: one != usual)
         for quoting in orders[delimiter == "\t"]
     ]
-    best = max(candidates, key=lambda one: fit(lines, one))  # the first of equals: the usual one
+    best = max(candidates, key=lambda one: fit(lines, one))  # max returns the first of equals: the usual dialect
     return replace(best, header=has_header(list(itertools.islice(best.reader(iter(lines)), 1000))))
 
 
-def fit(lines: Sequence[str], layout: Layout) -> tuple[float, float]:
-    """How well a layout explains some lines: the share of records with equally many cells (more than one), and of tidy quotes.
+def _sample(path: Path, encoding: str) -> list[str]:
+    sample, size = [], 0
+    with open_text(path, encoding) as lines:
+        for line in lines:
+            sample.append(line)
+            size += len(line)
+            if size >= SAMPLE:
+                break
+    return sample
 
-    A file whose quotes are characters like any other falls apart when they are taken for quoting: cells run over line ends, or
-    text follows a closing quote, which the csv module's strict mode refuses.
+
+def fit(lines: Sequence[str], layout: Layout) -> tuple[float, float]:
+    """Return how well a layout fits some lines: the fraction of records with the most common number of cells, and of tidy quotes.
+
+    The first is 0 where records have one cell. A file with literal quotes becomes irregular when they are read as quoting: cells
+    run over line ends, or text follows a closing quote, which the strict mode of the csv module refuses.
     """
     counts = Counter(len(cells) for cells in layout.reader(iter(lines)) if cells)
     width, agreeing = counts.most_common(1)[0]
@@ -150,11 +166,11 @@ def fit(lines: Sequence[str], layout: Layout) -> tuple[float, float]:
 
 
 def tidiness(lines: Sequence[str], layout: Layout) -> float:
-    """Share of the lines that quoting leaves in order: 1 where no quote stands in them."""
+    """Return how regular the quotes are under a layout, from 0 to 1; 1 if there are none."""
     quoted = [line for line in lines if '"' in line]
     if not quoted:
         return 1.0
-    if layout.quoting == "literal":  # cells wholly inside quotes were meant to be quoted
+    if layout.quoting == "literal":  # cells that are completely quoted are not literal
         cells = [cell.strip() for line in quoted for cell in line.split(layout.delimiter)]
         return sum(not (len(cell) > 1 and cell[0] == cell[-1] == '"') for cell in cells) / len(cells)
     reader = csv.reader(iter(lines), delimiter=layout.delimiter, strict=True)
@@ -170,11 +186,11 @@ def tidiness(lines: Sequence[str], layout: Layout) -> float:
 
 
 def has_header(records: Sequence[Sequence[str]]) -> bool:
-    """Whether the first record names the columns: short names, none of them a number, none met again in its column."""
+    """Return whether the first record names the columns: short names, not numbers, none repeated in its column."""
     first, *rest = [record for record in records if record]
     if len(set(first)) < len(first) or not all(_is_name(cell) for cell in first):
         return False
-    return not any(row[place] == cell for row in rest for place, cell in enumerate(first) if place < len(row))
+    return not any(row[position] == cell for row in rest for position, cell in enumerate(first) if position < len(row))
 
 
 def _is_name(cell: str) -> bool:

@@ -1,77 +1,209 @@
-"""A file as rows of text, and as pieces: whatever its format, records are given back as they were written."""
+"""The rows of a source file as text, and the division of the file into splits, in which each record keeps its exact bytes."""
 
 import gzip
-import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, TypeVar, cast
 
-from tuneline.cli.init.layout import Layout, open_text
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tuneline.cli.init.layout import Layout
 from tuneline.errors import DataError
+from tuneline.readers.delimited import DelimitedReader
+from tuneline.readers.jsonl import read_jsonl
+from tuneline.readers.parquet import open_parquet, read_batches
+from tuneline.readers.rows import OptionNames, RowProblem
+from tuneline.readers.text import Lines, open_text
 
 Row = tuple[str | None, ...]
-"""Cells in the order of the columns; ``None`` where there is none."""
+"""Cells in the order of the columns; ``None`` for a missing one."""
+Record = TypeVar("Record")
 NESTED = "\x00nested"
-"""Stands for a list or an object, which is neither text nor label."""
+"""Cell that holds a list or an object, which is neither text nor label."""
+PARQUET_BATCH = 10_000
+"""Rows."""
+SOURCES = OptionNames("the delimiter", "the quoting", "the first row", "the encoding")
+"""What messages name instead of options: ``tuneline init`` detects them."""
 
 
-class RowFile(Protocol):
-    """A file of rows."""
+class RowFile(ABC):
+    """A source file.
 
-    path: Path
-    layout: Layout
+    Attributes:
+        path: The file.
+        layout: Its layout.
+        columns: Column names.
+    """
 
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns."""
-        ...
+    columns: list[str]
 
-    def rows(self) -> Iterator[Row]:
-        """Reads the file from its first row to its last."""
-        ...
-
-    def divide(self, parts: Iterable[str | None], targets: Mapping[str, Path]) -> None:
-        """Writes each row to one of several files of the same layout, or to none."""
-        ...
-
-
-def open_rows(path: Path, layout: Layout) -> RowFile:
-    """The file, read as its layout says."""
-    if layout.kind == "delimited":
-        return Delimited(path, layout)
-    if layout.kind == "jsonl":
-        return JsonLines(path, layout)
-    from tuneline.cli.init.parquet import ParquetRows
-
-    return ParquetRows(path, layout)
-
-
-class _TextFile:
     def __init__(self, path: Path, layout: Layout) -> None:
         self.path = path
         self.layout = layout
 
-    def _divide(self, raw: Iterable[str], header: str, parts: Iterable[str | None], targets: Mapping[str, Path]) -> None:
-        with ExitStack() as open_files:
-            files = {part: open_files.enter_context(_create(path, self.layout)) for part, path in targets.items()}
+    @abstractmethod
+    def rows(self) -> Iterator[Row]:
+        """Read the file from the first row to the last.
+
+        Raises:
+            DataError: The file or one of its rows cannot be read.
+        """
+
+    @abstractmethod
+    def divide(self, parts: Iterable[str | None], targets: Mapping[str, Path]) -> None:
+        """Write each row to one of several files of the same layout.
+
+        Args:
+            parts: For each row, a key of ``targets``; ``None`` for a row that is left out.
+            targets: The files to write.
+        """
+
+
+class _TextFile(RowFile):
+    """A CSV, TSV or JSON Lines file."""
+
+    def _open(self) -> AbstractContextManager[Lines]:
+        return open_text(self.path, self.layout.encoding, SOURCES, keep_raw=True)
+
+    def _checked(self, record: Record | RowProblem) -> Record:
+        if isinstance(record, RowProblem):
+            raise DataError(f"{self.path}, line {record.line:,}: {record.message}.", "Correct the line, or remove it.")
+        return record
+
+    def _divide(self, records: Iterable[str], header: str, parts: Iterable[str | None], targets: Mapping[str, Path]) -> None:
+        with ExitStack() as stack:
+            files = {part: stack.enter_context(_create(path, self.layout)) for part, path in targets.items()}
             for file in files.values():
                 file.write(header)
-            for record, part in zip(raw, parts, strict=True):
+            for record, part in zip(records, parts, strict=True):
                 if part is not None:
                     files[part].write(record if record.endswith(("\n", "\r")) else record + "\n")
+
+
+class DelimitedFile(_TextFile):
+    """A CSV or TSV file."""
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        """Read the column names: those of the header, or ``column_1`` and so on."""
+        super().__init__(path, layout)
+        with self._open() as lines:
+            if layout.header:
+                self.columns = DelimitedReader(lines, layout.dialect(None)).names
+            else:
+                width = len(next(cells for cells in layout.reader(iter(lines)) if cells))
+                self.columns = [f"column_{position}" for position in range(1, width + 1)]
+
+    def rows(self) -> Iterator[Row]:
+        """Read the cells."""
+        with self._open() as lines:
+            for _, cells in self._reader(lines):
+                lines.clear()
+                yield tuple(self._checked(cells))
+
+    def divide(self, parts: Iterable[str | None], targets: Mapping[str, Path]) -> None:
+        """Write the records unchanged, and the header into each file."""
+        with self._open() as lines:
+            reader = self._reader(lines)
+            self._divide((lines.take_raw() for _, cells in reader if self._checked(cells)), reader.header, parts, targets)
+
+    def _reader(self, lines: Lines) -> DelimitedReader:
+        return DelimitedReader(lines, self.layout.dialect(None if self.layout.header else self.columns))
+
+
+class JsonLinesFile(_TextFile):
+    """A file with one JSON object per line."""
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        """Read the column names: the keys of all objects, in order of their first occurrence."""
+        super().__init__(path, layout)
+        self.columns = list(dict.fromkeys(key for _, value in self._records() for key in value))
+
+    def rows(self) -> Iterator[Row]:
+        """Read the objects; a missing key gives ``None``."""
+        for _, value in self._records():
+            yield tuple(as_text(value.get(name)) for name in self.columns)
+
+    def divide(self, parts: Iterable[str | None], targets: Mapping[str, Path]) -> None:
+        """Write the lines unchanged."""
+        self._divide((line for line, _ in self._records()), "", parts, targets)
+
+    def _records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        with self._open() as lines:
+            for _, record in read_jsonl(lines):
+                yield lines.take_raw(), self._checked(record)
+
+
+class ParquetFile(RowFile):
+    """A Parquet file, read in batches."""
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        """Read the schema."""
+        super().__init__(path, layout)
+        with open_parquet(path) as file:
+            self._schema = file.schema_arrow
+        self.columns = list(self._schema.names)
+
+    def rows(self) -> Iterator[Row]:
+        """Read the values as text."""
+        for batch in self._batches():
+            yield from zip(*([as_text(value) for value in column.to_pylist()] for column in batch.columns), strict=True)
+
+    def divide(self, parts: Iterable[str | None], targets: Mapping[str, Path]) -> None:
+        """Write the rows to Parquet files of the same schema."""
+        remaining = iter(parts)
+        with ExitStack() as stack:
+            writers = {
+                part: stack.enter_context(pq.ParquetWriter(path, self._schema, compression="zstd")) for part, path in targets.items()
+            }
+            for batch in self._batches():
+                chosen = [next(remaining) for _ in range(batch.num_rows)]
+                for part, writer in writers.items():
+                    rows = batch.filter(pa.array([one == part for one in chosen]))
+                    if rows.num_rows:
+                        writer.write_batch(rows)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        with open_parquet(self.path) as file:
+            yield from read_batches(file, self.path, PARQUET_BATCH)
+
+
+FILES: dict[str, type[DelimitedFile] | type[JsonLinesFile] | type[ParquetFile]] = {
+    "delimited": DelimitedFile,
+    "jsonl": JsonLinesFile,
+    "parquet": ParquetFile,
+}
+
+
+def open_rows(path: Path, layout: Layout) -> RowFile:
+    """Open a source file.
+
+    Raises:
+        DataError: The file cannot be read.
+    """
+    return FILES[layout.kind](path, layout)
+
+
+def as_text(value: Any) -> str | None:
+    """Return a JSON or Arrow value as the text of a cell."""
+    if value is None or isinstance(value, str):
+        return value
+    return NESTED if isinstance(value, (list, dict, tuple)) else str(value)
 
 
 def _create(path: Path, layout: Layout) -> IO[str]:
     encoding = "utf-8" if layout.encoding == "utf-8-sig" else layout.encoding
     if not layout.compressed:
         return path.open("w", encoding=encoding, newline="")
-    # No clock and no name in the archive: the same rows give the same bytes.
     return TextIOWrapper(cast("IO[bytes]", _Gzip(path)), encoding=encoding, newline="")
 
 
 class _Gzip(gzip.GzipFile):
+    """A gzip file without time and name, so that the same rows give the same bytes."""
+
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb")
         super().__init__(filename="", mode="wb", fileobj=self._file, mtime=0)
@@ -81,98 +213,3 @@ class _Gzip(gzip.GzipFile):
             super().close()
         finally:
             self._file.close()
-
-
-class Delimited(_TextFile):
-    """A file of cells between delimiters."""
-
-    def records(self) -> Iterator[tuple[str, list[str], int]]:
-        """Every record as it was written, its cells, and its line."""
-        with open_text(self.path, self.layout) as file:
-            taken: list[str] = []
-
-            def lines() -> Iterator[str]:
-                for line in file:
-                    taken.append(line)
-                    yield line
-
-            line = 1
-            for cells in self.layout.reader(lines()):
-                raw, start = "".join(taken), line
-                line += len(taken)
-                taken.clear()
-                if cells:
-                    yield raw, cells, start
-
-    @property
-    def columns(self) -> list[str]:
-        """Names in the first record, or ``column_1`` and so on."""
-        _, cells, _ = next(self.records())
-        return cells if self.layout.header else [f"column_{position}" for position in range(1, len(cells) + 1)]
-
-    def _data(self) -> Iterator[tuple[str, list[str], int]]:
-        records = self.records()
-        if self.layout.header:
-            next(records)
-        return records
-
-    def rows(self) -> Iterator[Row]:
-        """Reads the cells.
-
-        Raises:
-            DataError: A record has more or fewer cells than there are columns.
-        """
-        width = len(self.columns)
-        for _, cells, line in self._data():
-            if len(cells) != width:
-                raise DataError(f"{self.path}, line {line:,}: {len(cells)} cells, but {width} columns.", "Mend the line, or leave it out.")
-            yield tuple(cells)
-
-    def divide(self, parts: Iterable[str | None], targets: Mapping[str, Path]) -> None:
-        """Writes records as they stand, each file with the header."""
-        header = next(self.records())[0] if self.layout.header else ""
-        self._divide((raw for raw, _, _ in self._data()), header, parts, targets)
-
-
-class JsonLines(_TextFile):
-    """A file with one JSON object a line."""
-
-    def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Every line as it was written, and its object.
-
-        Raises:
-            DataError: A line is no JSON object.
-        """
-        with open_text(self.path, self.layout) as file:
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                try:
-                    value = json.loads(line)
-                except ValueError as error:
-                    raise DataError(f"{self.path}, line {number:,}: no JSON: {error}.", "One object a line is wanted.") from None
-                if not isinstance(value, dict):
-                    raise DataError(f"{self.path}, line {number:,}: no object.", 'Lines like {"text": "...", "label": "..."} are wanted.')
-                yield line, value
-
-    @property
-    def columns(self) -> list[str]:
-        """Every key of any object, in the order in which they are met."""
-        return list(dict.fromkeys(key for _, value in self.records() for key in value))
-
-    def rows(self) -> Iterator[Row]:
-        """Reads the objects; what a key misses is ``None``."""
-        columns = self.columns
-        for _, value in self.records():
-            yield tuple(as_text(value.get(name)) for name in columns)
-
-    def divide(self, parts: Iterable[str | None], targets: Mapping[str, Path]) -> None:
-        """Writes lines as they stand."""
-        self._divide((line for line, _ in self.records()), "", parts, targets)
-
-
-def as_text(value: Any) -> str | None:
-    """A JSON or Arrow value as the text of a cell."""
-    if value is None or isinstance(value, str):
-        return value
-    return NESTED if isinstance(value, (list, dict, tuple)) else str(value)

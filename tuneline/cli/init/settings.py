@@ -1,4 +1,4 @@
-"""Changes ``params.yaml`` and nothing else in it: comments, order and the look of every other value stay."""
+"""The parameters that a plan sets, and their change in ``params.yaml``, which keeps its comments, order and all other values."""
 
 import io
 from collections.abc import Mapping
@@ -9,44 +9,80 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.representer import RoundTripRepresenter
 
+from tuneline.cli.init.planning import Plan
 from tuneline.files import replace_file
+from tuneline.metrics import Task, metrics_for, primary_metric
 from tuneline.params.loading import parse_params, read_yaml
+from tuneline.paths import SPLITS
 
 Changes = Mapping[str, Any]
 """New values by dotted key."""
 
 
 class _Representer(RoundTripRepresenter):
-    """Writes nothing as ``null``; the library would leave the place empty."""
+    """Writes ``None`` as ``null``; the library would write nothing."""
 
     def represent_none(self, data: None) -> Any:  # noqa: ARG002 - the library's signature
-        """One ``null``."""
+        """Return a ``null``."""
         return self.represent_scalar("tag:yaml.org,2002:null", "null")
 
 
 _Representer.add_representer(type(None), _Representer.represent_none)
 
 
-def differing(path: Path, wanted: Changes) -> dict[str, tuple[Any, Any]]:
-    """Of the wanted values those that the file does not have yet: dotted key, then (old, new)."""
+def plan_params(plan: Plan, name: str, metric: str) -> dict[str, Any]:
+    """Return the parameters for a plan, by dotted key.
+
+    Args:
+        plan: The plan.
+        name: The folder under ``data/source/``.
+        metric: The current ``train.metric``, which stays if it suits the task.
+    """
+    layout, regression = plan.layout, plan.decision.task == "regression"
+    tabs = layout.delimiter == "\t"
+    usual = {"delimiter": "\t" if tabs else ",", "quoting": "literal" if tabs else "standard"}
+    task: Task = "regression" if regression else "classification"
+    suitable = {metric.name for metric in metrics_for(task) if metric.validated}
+    delimited = layout.kind == "delimited"
+    return {
+        "data.source": "files",
+        "data.path": name,
+        "data.name": None,
+        "data.revision": None,
+        "data.splits": {split: split for split in SPLITS},
+        "data.text_columns": list(plan.decision.text_columns),
+        "data.label_column": plan.decision.label_column,
+        "data.label_names": None,
+        "data.task": plan.decision.task,
+        "data.files.delimiter": layout.delimiter if delimited and layout.delimiter != usual["delimiter"] else None,
+        "data.files.quoting": layout.quoting if delimited and layout.quoting != usual["quoting"] else None,
+        "data.files.columns": list(plan.columns) if delimited and not layout.header else None,
+        "data.files.encoding": "utf-8" if layout.kind == "parquet" else layout.encoding.removesuffix("-sig"),
+        "evaluate.behaviour": None,  # its templates are for the classes of another task
+        "train.metric": metric if metric in suitable else primary_metric(task).name,
+    }
+
+
+def differing(path: Path, required: Changes) -> dict[str, tuple[Any, Any]]:
+    """Return the required values that the file does not have yet: (old, new) by dotted key."""
     values = read_yaml(path)
-    found = {key: _get(values, key) for key in wanted}
-    return {key: (found[key], value) for key, value in wanted.items() if found[key] != value}
+    current = {key: _get(values, key) for key in required}
+    return {key: (current[key], value) for key, value in required.items() if current[key] != value}
 
 
-def changed(path: Path, wanted: Changes) -> str:
-    """The text of the file with the wanted values in it.
+def changed(path: Path, required: Changes) -> str:
+    """Return the text of the file with the required values in it.
 
     Raises:
-        tuneline.errors.ParamsError: The file is missing or no YAML, or the outcome is not what the line takes.
+        tuneline.errors.ParamsError: The file is missing or not YAML, or the result is not valid.
     """
-    read_yaml(path)  # its errors are clearer
+    read_yaml(path)  # its errors are clearer than those of the library
     yaml = YAML()
     yaml.Representer = _Representer
     yaml.preserve_quotes = True
     yaml.width = 1000
     values = yaml.load(path)
-    for key, (_, value) in differing(path, wanted).items():
+    for key, (_, value) in differing(path, required).items():
         *sections, last = key.split(".")
         section = values
         for name in sections:
@@ -61,7 +97,7 @@ def changed(path: Path, wanted: Changes) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Puts the file in place, whole."""
+    """Replace the file atomically."""
     with replace_file(path) as partial:
         partial.write_text(text, encoding="utf-8")
 

@@ -1,1 +1,1 @@
-"""``tuneline predict``: the exported model on files of any size. ONNX Runtime and tokenizers only: torch would take seconds to start."""
+"""``tuneline predict``: the exported model on files of any size. Imports no torch, which would take seconds to start."""

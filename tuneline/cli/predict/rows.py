@@ -1,18 +1,33 @@
-"""What is read: rows, good and bad, each with its number."""
+"""The rows of an input, from the core's readers: each with its number, its texts, and the columns that go into the output."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
+
+from tuneline.errors import DataError
+from tuneline.readers.delimited import DelimitedReader, Dialect
+from tuneline.readers.jsonl import read_jsonl
+from tuneline.readers.parquet import open_parquet, read_batches
+from tuneline.readers.rows import OptionNames, RowProblem, check_columns, listed, text_problem
+from tuneline.readers.text import Lines, open_text
+
+Kind = Literal["csv", "tsv", "jsonl", "parquet"]
+KINDS: dict[str, Kind] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+OPTIONS = OptionNames("--delimiter", "--quoting", "--columns", "--encoding")
+PARQUET_BATCH = 1_000
+"""Rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row with everything that is wanted of it.
+    """A row that can be predicted.
 
     Attributes:
-        number: Counted from 1 in its source, without the header.
-        texts: One or two, as the model has them.
-        kept: Values that go into the output as they are.
+        number: Row number in the input, from 1, without header and empty lines.
+        texts: One or two, as the model takes them.
+        kept: Values that go into the output unchanged.
     """
 
     number: int
@@ -26,21 +41,19 @@ class BadRow:
 
     Attributes:
         number: As in ``Row``.
-        place: Where a person finds it: "line 18", or "row 17".
-        reason: What is wrong with it.
+        problem: What is wrong with it.
     """
 
     number: int
-    place: str
-    reason: str
+    problem: RowProblem
 
 
 Rows = Iterator[Row | BadRow]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The columns that are read.
+class InputColumns:
+    """The columns that are read; other columns may hold anything.
 
     Attributes:
         texts: The model's text columns, by their names in the input.
@@ -50,6 +63,132 @@ class Wanted:
     texts: tuple[str, ...]
     kept: tuple[str, ...]
 
-    def missing(self, present: Sequence[str]) -> list[str]:
-        """Those of them that are not there."""
-        return [name for name in dict.fromkeys([*self.texts, *self.kept]) if name not in present]
+    @property
+    def options(self) -> dict[str, str]:
+        """The option that names each column."""
+        return {name: "--text" if name in self.texts else "--keep" for name in (*self.texts, *self.kept)}
+
+    def row(self, number: int, line: int, values: Mapping[str, Any], lines: Lines | None = None) -> Row | BadRow:
+        """Take these columns of a row.
+
+        Args:
+            number: Row number.
+            line: Line number, for messages.
+            values: At least these columns.
+            lines: The text file that the row was read from.
+        """
+        texts = tuple([values[name] for name in self.texts])
+        kept = {name: values[name] for name in self.kept}
+        for name, text in zip(self.texts, texts, strict=True):
+            if not isinstance(text, str):
+                return BadRow(
+                    number, RowProblem(line, text_problem(text, name) or "", "Every row needs text; --text names another column.")
+                )
+        for name, value in (*zip(self.texts, texts, strict=True), *kept.items()):
+            if not isinstance(value, str) or value.isascii():
+                continue
+            if lines is not None and (problem := lines.decoding_problem(value, line)):
+                return BadRow(number, problem)
+            if message := text_problem(value, name):
+                return BadRow(number, RowProblem(line, message, "Correct the escape sequence."))
+        return Row(number, texts, kept)
+
+
+@dataclass(frozen=True)
+class Input:
+    """The source of the rows.
+
+    Attributes:
+        path: A file; ``None`` for standard input.
+        kind: Its format.
+        dialect: Dialect of CSV and TSV.
+        encoding: Encoding of CSV, TSV and JSONL.
+    """
+
+    path: Path | None
+    kind: Kind
+    dialect: Dialect
+    encoding: str = "utf-8"
+
+
+@dataclass(frozen=True)
+class InputRows:
+    """An input that is being read.
+
+    Attributes:
+        rows: Its rows.
+        unit: How messages and progress count: by ``line`` in text files, by ``row`` in Parquet files.
+        total: Its size where known: bytes of a text file on disk, rows of a Parquet file.
+        position: Returns how many of these bytes were read; ``None`` where rows are counted.
+    """
+
+    rows: Rows
+    unit: Literal["line", "row"]
+    total: int | None = None
+    position: Callable[[], int] | None = None
+
+
+def kind_of(path: Path, option: str) -> Kind:
+    """Return the format that the name of a file stands for, ``.gz`` aside.
+
+    Args:
+        path: The file.
+        option: The option that sets the format, for messages.
+
+    Raises:
+        DataError: The suffix is unknown.
+    """
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if suffix not in KINDS:
+        raise DataError(f"{path}: the format is not clear from the suffix.", f"Set {option} to csv, tsv, jsonl or parquet.")
+    return KINDS[suffix]
+
+
+@contextmanager
+def open_rows(source: Input, columns: InputColumns) -> Iterator[InputRows]:
+    """Open an input for reading row by row.
+
+    Raises:
+        DataError: Here or while reading: the input cannot be read, or a column is missing. Problems of single rows are among the
+            rows.
+    """
+    with ExitStack() as stack:
+        if source.kind == "parquet":
+            yield _open_parquet(source.path, columns, stack)
+            return
+        lines = stack.enter_context(open_text(source.path, source.encoding, OPTIONS, strict=False))
+        rows = _json_rows(lines, columns) if source.kind == "jsonl" else _delimited_rows(lines, source.dialect, columns)
+        yield InputRows(rows, "line", lines.size, lines.position)
+
+
+def _delimited_rows(lines: Lines, dialect: Dialect, columns: InputColumns) -> Rows:
+    reader = DelimitedReader(lines, dialect)
+    check_columns(reader.names, columns.options, lines.name, reader.hint)
+    positions = {name: reader.names.index(name) for name in columns.options}
+    for number, (line, fields) in enumerate(reader, start=1):
+        if isinstance(fields, RowProblem):
+            yield BadRow(number, fields)
+        else:
+            yield columns.row(number, line, {name: fields[position] for name, position in positions.items()}, lines)
+
+
+def _json_rows(lines: Lines, columns: InputColumns) -> Rows:
+    required = columns.options
+    for number, (line, record) in enumerate(read_jsonl(lines), start=1):
+        if isinstance(record, RowProblem):
+            yield BadRow(number, record)
+        elif missing := [name for name in required if name not in record]:
+            yield BadRow(number, RowProblem(line, f"no column {missing[0]!r} ({required[missing[0]]})", f"It has {listed(record)}."))
+        else:
+            yield columns.row(number, line, record, lines)
+
+
+def _open_parquet(path: Path | None, columns: InputColumns, stack: ExitStack) -> InputRows:
+    if path is None:
+        raise DataError("Parquet cannot be read from standard input: its directory is at its end.", "Name the file.")
+    file = stack.enter_context(open_parquet(path))
+    check_columns(file.schema_arrow.names, columns.options, str(path))
+    batches = read_batches(file, path, PARQUET_BATCH, list(columns.options))
+    values = (value for batch in batches for value in batch.to_pylist())
+    rows = (columns.row(number, number, value) for number, value in enumerate(values, start=1))
+    return InputRows(rows, "row", file.metadata.num_rows)

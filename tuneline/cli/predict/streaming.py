@@ -1,27 +1,26 @@
-"""Rows in, predictions out, a window of rows in memory at a time."""
+"""Prediction of a stream of rows, with one window of rows in memory at a time."""
 
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from tuneline.cli.predict.model import ServedModel
-from tuneline.cli.predict.opening import Opened
-from tuneline.cli.predict.rows import BadRow, Row, Rows
+from tuneline.cli.predict.model import DeployedModel
+from tuneline.cli.predict.rows import BadRow, InputRows, Row
 from tuneline.cli.predict.writing import Writer
 from tuneline.errors import DataError
 
 BadRows = Literal["stop", "skip"]
-NAMED = 20
-"""Bad rows that are named one by one; the rest is counted."""
+REPORTED = 20
+"""Skipped rows that are reported one by one; the others are only counted."""
 
 
 @dataclass(frozen=True)
-class Pace:
-    """How rows are taken.
+class StreamOptions:
+    """How rows are processed.
 
     Attributes:
-        batch_size: Rows that the model sees at a time.
+        batch_size: Rows per forward pass.
         window: Rows in memory, at most.
         bad_rows: ``stop`` at the first, or ``skip`` them.
     """
@@ -32,40 +31,40 @@ class Pace:
 
 
 @dataclass
-class Tally:
-    """What has happened so far."""
+class RowCounts:
+    """Numbers of rows processed so far."""
 
     predicted: int = 0
     skipped: int = 0
 
 
-def predict_rows(model: ServedModel, opened: Opened, writer: Writer, pace: Pace) -> Tally:
-    """Predicts every row, in order.
+def predict_rows(model: DeployedModel, source: InputRows, writer: Writer, options: StreamOptions) -> RowCounts:
+    """Predict every row, in order.
 
     Rows of a window are sorted by length, so that batches carry little padding, and put back in order. The first windows are
-    small: the first predictions come at once.
+    small, so that the first predictions appear at once.
 
     Args:
         model: The model.
-        opened: The rows.
-        writer: Where predictions go.
-        pace: How rows are taken.
+        source: The rows.
+        writer: Writer of the output.
+        options: How rows are processed.
 
     Raises:
-        DataError: A bad row, and ``pace`` says to stop at it.
+        DataError: There is a bad row, and the options say to stop at it.
     """
-    tally = Tally()
-    with _Bar(opened) as bar:
-        for rows in windows(good_rows(opened.rows, pace.bad_rows, tally, bar), pace.batch_size, pace.window):
-            outputs = model.predict([row.texts for row in rows], pace.batch_size)
+    counts = RowCounts()
+    with _ProgressBar(source) as progress:
+        for rows in windows(good_rows(source, options.bad_rows, counts, progress), options.batch_size, options.window):
+            outputs = model.predict([row.texts for row in rows], options.batch_size)
             writer.put(rows, outputs)
-            tally.predicted += len(rows)
-            bar.move(rows[-1].number)
-    return tally
+            counts.predicted += len(rows)
+            progress.advance(rows[-1].number)
+    return counts
 
 
 def windows(rows: Iterator[Row], first: int, most: int) -> Iterator[list[Row]]:
-    """Cuts rows into windows, each twice as large as the one before up to ``most``."""
+    """Yield windows of rows: ``first`` rows, then each window twice as large as the one before, up to ``most``."""
     size, waiting = min(first, most), []
     for row in rows:
         waiting.append(row)
@@ -76,52 +75,52 @@ def windows(rows: Iterator[Row], first: int, most: int) -> Iterator[list[Row]]:
         yield waiting
 
 
-def good_rows(rows: Rows, bad_rows: BadRows, tally: Tally, bar: "_Bar") -> Iterator[Row]:
-    """Lets good rows through, and does with bad ones what is asked.
+def good_rows(source: InputRows, bad_rows: BadRows, counts: RowCounts, progress: "_ProgressBar") -> Iterator[Row]:
+    """Yield the good rows; stop at a bad row, or report and count it.
 
     Raises:
-        DataError: A bad row, with ``stop``.
+        DataError: There is a bad row, and ``bad_rows`` is ``stop``.
     """
-    for row in rows:
+    for row in source.rows:
         if isinstance(row, Row):
             yield row
             continue
+        message = f"{place(row, source)}: {row.problem.message}"
         if bad_rows == "stop":
-            raise DataError(f"{described(row)}.", "Mend it, or go on without such rows: --bad-rows skip.")
-        tally.skipped += 1
-        if tally.skipped <= NAMED:
-            bar.say(f"skipped {described(row)}")
-        if tally.skipped == NAMED:
-            bar.say("(further bad rows are counted, not named)")
+            raise DataError(f"{message}.", f"{row.problem.hint} To leave out such rows: --bad-rows skip.")
+        counts.skipped += 1
+        if counts.skipped <= REPORTED:
+            progress.write(f"skipped {message}")
+        if counts.skipped == REPORTED:
+            progress.write("(further bad rows are counted, but not reported)")
 
 
-def described(row: BadRow) -> str:
-    """A bad row for a message."""
-    number = f"row {row.number}"
-    return f"{number}: {row.reason}" if row.place == number else f"{number} ({row.place}): {row.reason}"
+def place(row: BadRow, source: InputRows) -> str:
+    """Return where a bad row is, for a message."""
+    return f"row {row.number}" if source.unit == "row" else f"row {row.number} (line {row.problem.line})"
 
 
-class _Bar:
-    """A progress bar on standard error, where that is a terminal."""
+class _ProgressBar:
+    """A progress bar on standard error, if that is a terminal."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, source: InputRows) -> None:
         from tqdm import tqdm
 
-        self._tell = opened.position
+        self._position = source.position
         bytes_ = {"unit": "B", "unit_scale": True, "unit_divisor": 1024}
-        self._bar = tqdm(total=opened.total, disable=None, **(bytes_ if self._tell else {"unit": " rows"}))
+        self._bar = tqdm(total=source.total, disable=None, **(bytes_ if self._position else {"unit": " rows"}))
 
-    def __enter__(self) -> "_Bar":
+    def __enter__(self) -> "_ProgressBar":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bar.close()
 
-    def move(self, row: int) -> None:
-        """Rows up to this one are done."""
+    def advance(self, row: int) -> None:
+        """Show that all rows up to this number are predicted."""
         self._bar.set_postfix_str(f"{row:,} rows", refresh=False)
-        self._bar.update((self._tell() if self._tell else row) - self._bar.n)
+        self._bar.update((self._position() if self._position else row) - self._bar.n)
 
-    def say(self, message: str) -> None:
-        """Writes a line above the bar."""
+    def write(self, message: str) -> None:
+        """Write a line above the bar."""
         self._bar.write(message, file=sys.stderr)

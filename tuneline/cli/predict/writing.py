@@ -1,4 +1,4 @@
-"""What comes out: JSON Lines, CSV or Parquet, to a file that appears whole or not at all, or to standard output."""
+"""Output of the predictions as JSON Lines, CSV, TSV or Parquet: to a file that appears complete or not at all, or to standard output."""
 
 import csv
 import gzip
@@ -13,24 +13,26 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.cli.predict.opening import Kind
-from tuneline.cli.predict.rows import Row
+from tuneline.cli.predict.rows import Kind, Row
 from tuneline.errors import DataError
 from tuneline.files import replace_file
+from tuneline.files.schemas import ROW_GROUP
 
 DIGITS = 6
 _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
 @dataclass(frozen=True)
-class Columns:
+class OutputColumns:
     """Names of the output's columns.
 
     Attributes:
         labels: Class names; ``None`` for a regression.
-        kept: Columns of the input, by their names there.
+        kept: Columns that are copied from the input, by their names there.
     """
 
     labels: tuple[str, ...] | None
@@ -38,31 +40,31 @@ class Columns:
 
     @property
     def predicted(self) -> tuple[str, ...]:
-        """The columns that hold predictions, each a number but for ``label``."""
+        """The columns of the prediction; all are numbers except ``label``."""
         if self.labels is None:
             return ("prediction",)
         return ("label", "probability", *(f"probability_{name}" for name in self.labels))
 
     @property
     def renamed(self) -> tuple[str, ...]:
-        """The kept columns by their names in the output: ``input_`` before those that it has already."""
+        """Names of the kept columns in the output: with the prefix ``input_`` where the output has a column of the same name."""
         taken = {"row", "probabilities", *self.predicted}
         return tuple(f"input_{name}" if name in taken else name for name in self.kept)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them."""
+        """All columns, in order."""
         return ("row", *self.renamed, *self.predicted)
 
 
 class Writer(ABC):
-    """Writes windows of rows."""
+    """Writer of predictions, window by window."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: OutputColumns) -> None:
         self.columns = columns
 
     def put(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
-        """``write``, with errors of the system explained.
+        """Write rows as ``write`` does, with errors of the operating system explained.
 
         Raises:
             DataError: The output cannot be written.
@@ -72,29 +74,34 @@ class Writer(ABC):
 
     @abstractmethod
     def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
-        """Writes rows with their probabilities, or their numbers, of shape ``[rows, outputs]``."""
+        """Write rows with their outputs.
+
+        Args:
+            rows: The rows.
+            outputs: Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
+        """
 
     def predicted(self, outputs: NDArray[np.float64]) -> Iterator[list[Any]]:
-        """Values of ``columns.predicted`` for each row."""
+        """Yield the values of ``columns.predicted`` for each row."""
         rounded = outputs.round(DIGITS).tolist()
         labels = self.columns.labels
         if labels is None:
             yield from rounded
             return
         best = outputs.argmax(axis=1).tolist()
-        for place, values in zip(best, rounded, strict=True):
-            yield [labels[place], values[place], *values]
+        for position, values in zip(best, rounded, strict=True):
+            yield [labels[position], values[position], *values]
 
 
 class JsonlWriter(Writer):
     """One JSON object per row; probabilities by class name."""
 
-    def __init__(self, columns: Columns, text: TextIO) -> None:
+    def __init__(self, columns: OutputColumns, text: TextIO) -> None:
         super().__init__(columns)
         self._text = text
 
     def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
-        """Writes one line per row."""
+        """Write one line per row."""
         lines = [_to_json(self._object(row, values)) + "\n" for row, values in zip(rows, self.predicted(outputs), strict=True)]
         self._text.write("".join(lines))
         self._text.flush()
@@ -110,34 +117,66 @@ class JsonlWriter(Writer):
 class CsvWriter(Writer):
     """A header, then one record per row."""
 
-    def __init__(self, columns: Columns, text: TextIO, delimiter: str) -> None:
+    def __init__(self, columns: OutputColumns, text: TextIO, delimiter: str) -> None:
         super().__init__(columns)
         self._text = text
         self._csv = csv.writer(text, delimiter=delimiter, lineterminator="\n")
         self._csv.writerow(columns.names)
 
     def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
-        """Writes one record per row."""
+        """Write one record per row."""
         self._csv.writerows([row.number, *row.kept.values(), *values] for row, values in zip(rows, self.predicted(outputs), strict=True))
         self._text.flush()
 
 
+class ParquetWriter(Writer):
+    """Row groups of ``ROW_GROUP`` rows; kept columns are written as text."""
+
+    def __init__(self, columns: OutputColumns, path: Path) -> None:
+        super().__init__(columns)
+        fields = [pa.field("row", pa.int64()), *(pa.field(name, pa.string()) for name in columns.renamed)]
+        fields += [pa.field(name, pa.string() if name == "label" else pa.float32()) for name in columns.predicted]
+        self._schema = pa.schema(fields)
+        self._file = pq.ParquetWriter(path, self._schema, compression="zstd")
+        self._waiting: list[list[Any]] = []
+
+    def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
+        """Collect rows, and write each full row group."""
+        for row, values in zip(rows, self.predicted(outputs), strict=True):
+            kept = [None if value is None else str(value) for value in row.kept.values()]
+            self._waiting.append([row.number, *kept, *values])
+            if len(self._waiting) == ROW_GROUP:
+                self._flush()
+
+    def close(self) -> None:
+        """Write the last row group and the footer of the file."""
+        if self._waiting:
+            self._flush()
+        self._file.close()
+
+    def _flush(self) -> None:
+        columns = zip(*self._waiting, strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
+        self._file.write_batch(pa.record_batch(arrays, schema=self._schema))
+        self._waiting.clear()
+
+
 @contextmanager
-def open_writer(path: Path | None, kind: Kind, columns: Columns) -> Iterator[Writer]:
-    """Opens an output.
+def open_writer(path: Path | None, kind: Kind, columns: OutputColumns) -> Iterator[Writer]:
+    """Open an output.
 
     Args:
-        path: A file, which appears when the block ends well and not before; gzip when its name ends so. ``None`` for
+        path: A file, which appears only when the block ends without an error; gzip if its name ends in ``.gz``. ``None`` for
             standard output.
-        kind: How it is written.
+        kind: Its format.
         columns: Its columns.
 
     Raises:
-        DataError: It cannot be written.
+        DataError: The output cannot be written.
     """
     if path is None:
         if kind == "parquet":
-            raise DataError("Parquet is not written to standard output.", "Name a file with --output.")
+            raise DataError("Parquet cannot be written to standard output.", "Name a file with --output.")
         yield _text_writer(kind, columns, sys.stdout)
         return
     with explained():
@@ -152,23 +191,23 @@ def open_writer(path: Path | None, kind: Kind, columns: Columns) -> Iterator[Wri
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turns an error of the system into one for people.
+    """Replace errors of the operating system by errors for users.
 
     Raises:
-        DataError: Instead of it.
+        DataError: The output cannot be written.
     """
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise DataError(f"The output cannot be written: {error.strerror or error}.", "Is there room, and may you write there?") from None
+        raise DataError(
+            f"The output cannot be written: {error.strerror or error}.", "Check the free space and your permission to write there."
+        ) from None
 
 
-def _file_writer(kind: Kind, columns: Columns, path: Path, packed: bool, stack: ExitStack) -> Writer:
+def _file_writer(kind: Kind, columns: OutputColumns, path: Path, packed: bool, stack: ExitStack) -> Writer:
     if kind == "parquet":
-        from tuneline.cli.predict.parquet_writing import ParquetWriter
-
         return stack.enter_context(closing(ParquetWriter(columns, path)))
     raw: Any = stack.enter_context(path.open("wb"))
     if packed:
@@ -176,5 +215,5 @@ def _file_writer(kind: Kind, columns: Columns, path: Path, packed: bool, stack: 
     return _text_writer(kind, columns, stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8", newline="")))
 
 
-def _text_writer(kind: Kind, columns: Columns, text: TextIO) -> Writer:
+def _text_writer(kind: Kind, columns: OutputColumns, text: TextIO) -> Writer:
     return JsonlWriter(columns, text) if kind == "jsonl" else CsvWriter(columns, text, "\t" if kind == "tsv" else ",")

@@ -23,7 +23,7 @@ def read(path):
         return list(csv.DictReader(file))
 
 
-def test_one_file_becomes_three_splits_and_parameters_that_name_its_columns(project, tickets):
+def test_one_file_gives_three_splits_and_its_parameters(project, tickets):
     done = init(tickets, "--force")
     assert done.exit_code == 0, done.output
     data = load_params().data
@@ -41,7 +41,7 @@ def test_first_rows_and_decisions_are_shown(tickets):
     assert "data.source: sample -> files" in output
 
 
-def test_nothing_is_written_when_there_is_nobody_to_ask(project, tickets):
+def test_nothing_is_written_without_a_terminal_to_ask(project, tickets):
     before = (project / "params.yaml").read_bytes()
     done = init(tickets)
     assert done.exit_code == 1
@@ -50,7 +50,7 @@ def test_nothing_is_written_when_there_is_nobody_to_ask(project, tickets):
     assert not (project / "data").exists()
 
 
-def test_a_no_writes_nothing_and_a_yes_writes(project, tickets, monkeypatch):
+def test_files_are_written_only_after_a_yes(project, tickets, monkeypatch):
     monkeypatch.setattr("tuneline.cli.init.command.sys", Terminal)
     assert runner.invoke(app, ["init", str(tickets)], input="n\n").exit_code == 1
     assert not (project / "data").exists()
@@ -59,34 +59,34 @@ def test_a_no_writes_nothing_and_a_yes_writes(project, tickets, monkeypatch):
 
 
 class Terminal:
-    class stdin:  # noqa: N801 - stands for sys.stdin
+    class stdin:  # noqa: N801 - replaces sys.stdin
         @staticmethod
         def isatty():
             return True
 
 
-def test_replacing_a_folder_is_asked_about_and_not_the_default(project, tickets, monkeypatch):
+def test_existing_folder_is_kept_by_default(project, tickets, monkeypatch):
     assert init(tickets, "--force").exit_code == 0
     before = (project / "data/source/tickets/train.csv").stat().st_mtime_ns
     monkeypatch.setattr("tuneline.cli.init.command.sys", Terminal)
     done = runner.invoke(app, ["init", str(tickets)], input="\n")
     assert done.exit_code == 1
-    assert "which is there already" in done.output
+    assert "which already exists" in done.output
     assert (project / "data/source/tickets/train.csv").stat().st_mtime_ns == before
 
 
-def test_files_named_after_splits_stay_apart_and_a_missing_one_is_cut_off_train(project, tickets):
+def test_files_named_after_splits_are_kept_and_a_missing_split_is_taken_from_train(project, tickets):
     lines = tickets.read_text().splitlines(keepends=True)
     (project / "my-train.csv").write_text(lines[0] + "".join(lines[1:36]))
     (project / "my-test.csv").write_text(lines[0] + "".join(lines[36:]))
     done = init(project / "my-train.csv", project / "my-test.csv", "--force", "--name", "mine")
     assert done.exit_code == 0, done.output
-    assert "validation cut off my-train.csv" in done.output
+    assert "validation taken from my-train.csv" in done.output
     assert len(read(project / "data/source/mine/test.csv")) == 5
     assert len(read(project / "data/source/mine/validation.csv")) + len(read(project / "data/source/mine/train.csv")) == 35
 
 
-def test_a_test_file_without_labels_is_left_out_and_said(project, tickets):
+def test_test_file_without_labels_is_left_out_with_a_note(project, tickets):
     (project / "train.csv").write_text(tickets.read_text())
     (project / "test.csv").write_text("id,text\n1,what is this\n2,and what is that\n")
     done = init(project / "train.csv", project / "test.csv", "--force", "--name", "mine")
@@ -95,7 +95,7 @@ def test_a_test_file_without_labels_is_left_out_and_said(project, tickets):
     assert len(read(project / "data/source/mine/test.csv")) == 4
 
 
-def test_numbers_to_predict_make_a_regression_with_a_metric_for_it(project):
+def test_numeric_labels_give_a_regression_with_a_suitable_metric(project):
     (project / "sts.tsv").write_text("sentence1\tsentence2\tscore\n" + "".join(f"a {n}\tb {n}\t{n / 7:.2f}\n" for n in range(50)))
     assert init(project / "sts.tsv", "--force").exit_code == 0
     params = load_params()
@@ -103,7 +103,7 @@ def test_numbers_to_predict_make_a_regression_with_a_metric_for_it(project):
     assert params.evaluate.behaviour is None
 
 
-def test_rows_without_a_header_get_column_names(project):
+def test_file_without_a_header_gets_column_names(project):
     (project / "a.csv").write_text("".join(f"{'good' if n % 2 else 'bad'},some words here {n}\n" for n in range(40)))
     done = init(project / "a.csv", "--force")
     assert done.exit_code == 0, done.output
@@ -112,14 +112,14 @@ def test_rows_without_a_header_get_column_names(project):
     assert (data.text_columns, data.label_column) == (["column_2"], "column_1")
 
 
-def test_what_will_stop_the_line_is_said_beforehand(project):
+def test_problems_of_later_stages_are_shown_as_warnings(project):
     (project / "a.csv").write_text("text,label\n" + "".join(f"{'word ' * 300}{n},{n % 2}\n" for n in range(30)))
     output = init(project / "a.csv", "--force").output
     assert "validation and test: fewer than 20 rows" in output
     assert "tokenize.max_length is 128" in output
 
 
-def test_markup_in_a_text_is_shown_as_it_is(project):
+def test_markup_in_a_text_is_shown_literally(project):
     (project / "a.csv").write_text("text,label\n" + "".join(f"[red]warm[/red] words {n},{n % 2}\n" for n in range(30)))
     assert "[red]warm[/red] words 0" in init(project / "a.csv", "--force").output
 
@@ -127,15 +127,15 @@ def test_markup_in_a_text_is_shown_as_it_is(project):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["missing.csv"], "missing.csv is not there"),
+        (["missing.csv"], "missing.csv does not exist"),
         (["."], ". is a folder"),
         (["tickets.csv", "--label", "queue"], "There is no column 'queue'"),
-        (["tickets.csv", "--name", "../elsewhere"], "is no name of a folder"),
-        (["tickets.csv", "tickets.csv"], "which split is it"),
-        (["binary.csv"], "binary.csv"),
+        (["tickets.csv", "--name", "../elsewhere"], "is not a folder name"),
+        (["tickets.csv", "tickets.csv"], "the split is not clear from the name"),
+        (["binary.csv"], "binary.csv is a binary file"),
     ],
 )
-def test_an_error_is_one_clear_message_and_nothing_is_written(project, tickets, words, message):
+def test_error_is_one_message_and_nothing_is_written(project, tickets, words, message):
     (project / "binary.csv").write_bytes(bytes(range(256)) * 20)
     done = init(*words, "--force")
     assert done.exit_code == 1
@@ -171,8 +171,8 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_the_line_reads_every_row_of_what_was_set_up(project, name):
-    """What init decides about a file must be what the download stage finds in it."""
+def test_download_stage_reads_every_row_of_the_written_files(project, name):
+    """The layout that init detects must be the one that the download stage reads."""
     WRITERS[name](project / name)
     done = init(project / name, "--force")
     assert done.exit_code == 0, done.output
@@ -183,7 +183,7 @@ def test_the_line_reads_every_row_of_what_was_set_up(project, name):
 
 
 @pytest.mark.real_data
-def test_mrpc_is_understood_as_it_is(project, shared):
+def test_mrpc_is_recognised_and_copied_unchanged(project, shared):
     done = init(*sorted((shared / "data/mrpc").glob("*.tsv")), "--force")
     assert done.exit_code == 0, done.output
     data = load_params().data

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tuneline.cli.init.layout import recognise
+from tuneline.cli.init.layout import detect_layout
 from tuneline.errors import DataError
 
 
@@ -19,26 +19,26 @@ def written(tmp_path, name, content, encoding="utf-8"):
 
 @pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.txt", "a.csv.gz"])
-def test_the_delimiter_is_found_whatever_the_file_is_called(tmp_path, delimiter, name):
+def test_delimiter_is_detected_whatever_the_suffix(tmp_path, delimiter, name):
     rows = [["text", "label"], ["one, two; three", "x"], ["four | five", "y"], ["six", "x"]]
     rows = [[cell.replace(delimiter, " ") for cell in row] for row in rows]
     path = written(tmp_path, name, "".join(delimiter.join(row) + "\n" for row in rows))
-    assert recognise(path).delimiter == delimiter
+    assert detect_layout(path).delimiter == delimiter
 
 
-def test_quotes_that_are_characters_are_not_taken_for_quoting(tmp_path):
+def test_literal_quotes_are_detected_in_a_tsv(tmp_path):
     path = written(tmp_path, "a.tsv", 'text\tlabel\n"Well , he said\tx\nshe called it " a witness "\ty\n" Fine "\tx\n"\ty\n')
-    assert recognise(path).quoting == "literal"
+    assert detect_layout(path).quoting == "literal"
 
 
-def test_literal_quotes_are_found_in_a_csv_too(tmp_path):
+def test_literal_quotes_are_detected_in_a_csv(tmp_path):
     path = written(tmp_path, "a.csv", 'text,label\n"Well he said,x\na 5" pipe,y\n"Yes" she said,x\n')
-    assert recognise(path).quoting == "literal"
+    assert detect_layout(path).quoting == "literal"
 
 
-def test_quoted_cells_are_found_in_a_tsv_too(tmp_path):
+def test_quoted_cells_are_detected_in_a_tsv(tmp_path):
     path = written(tmp_path, "a.tsv", 'text\tlabel\n"with a\ttab"\tx\n"with ""quotes"""\ty\n"over\nlines"\tx\n')
-    assert recognise(path).quoting == "standard"
+    assert detect_layout(path).quoting == "standard"
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,14 @@ def test_quoted_cells_are_found_in_a_tsv_too(tmp_path):
         (",label\nfine day,a\n", False),
     ],
 )
-def test_a_header_is_told_from_a_row(tmp_path, content, header):
-    assert recognise(written(tmp_path, "a.csv", content)).header is header
+def test_header_is_detected(tmp_path, content, header):
+    assert detect_layout(written(tmp_path, "a.csv", content)).header is header
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
-def test_the_encoding_is_found(tmp_path, encoding):
+def test_encoding_is_detected(tmp_path, encoding):
     path = written(tmp_path, "a.csv", "text,label\nnaïve café,a\nüber,b\n", encoding)
-    assert recognise(path).encoding == encoding
+    assert detect_layout(path).encoding == encoding
 
 
 @pytest.mark.parametrize(
@@ -73,21 +73,21 @@ def test_the_encoding_is_found(tmp_path, encoding):
         ("a.csv", "\n\n", "is empty"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_a_way_out(tmp_path, name, content, message):
+def test_unreadable_file_is_refused_with_a_hint(tmp_path, name, content, message):
     with pytest.raises(DataError, match=message):
-        recognise(written(tmp_path, name, content))
+        detect_layout(written(tmp_path, name, content))
 
 
-def test_a_truncated_archive_is_refused(tmp_path):
+def test_truncated_gzip_file_is_refused(tmp_path):
     path = written(tmp_path, "a.csv.gz", "text,label\n" + "fine,a\n" * 1000)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match="Copy it again"):
-        recognise(path)
+    with pytest.raises(DataError, match="the gzip file ends too early"):
+        detect_layout(path)
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"a\.csv is not there"):
-        recognise(tmp_path / "a.csv")
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"a\.csv does not exist"):
+        detect_layout(tmp_path / "a.csv")
 
 
 CELLS = st.text(st.sampled_from('ab ,;|\t"\nß'), max_size=8)
@@ -95,13 +95,13 @@ CELLS = st.text(st.sampled_from('ab ,;|\t"\nß'), max_size=8)
 
 @given(rows=st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=8, max_size=30), delimiter=st.sampled_from([",", ";", "\t"]))
 @settings(max_examples=60, deadline=None)
-def test_a_file_written_by_the_csv_module_is_read_back_the_same(tmp_path_factory, rows, delimiter):
-    """Quoting everything is what spreadsheets do when there is doubt; every cell then says what it is."""
+def test_file_written_by_the_csv_module_is_read_back(tmp_path_factory, rows, delimiter):
+    """With all cells quoted, the layout is unambiguous."""
     assume(all(any(cell for cell in row) for row in rows))
     text = io.StringIO()
     csv.writer(text, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows(rows)
     path = tmp_path_factory.mktemp("csv") / "a.csv"
     path.write_bytes(text.getvalue().encode())
-    layout = recognise(path)
+    layout = detect_layout(path)
     with path.open(newline="") as file:
         assert [cells for cells in layout.reader(file) if cells] == rows

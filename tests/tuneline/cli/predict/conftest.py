@@ -1,4 +1,4 @@
-"""Projects in which the line has come as far as ``compare``, and the command to run in them."""
+"""Projects in which the pipeline has run up to ``compare``, and the command to run in them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,13 +31,13 @@ def classification(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def regression(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with a number to predict."""
+    """The same project for a regression."""
     return published(tmp_path_factory.mktemp("regression"), regression=True)
 
 
 @pytest.fixture
 def predict(classification: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Runs ``tuneline predict`` in an empty folder, with the classifier."""
+    """Run ``tuneline predict`` in an empty folder, with the classifier."""
     monkeypatch.chdir(tmp_path)
 
     def run(*words: object, model: Path = classification / "models/onnx", given: bytes | None = None) -> Result:

@@ -60,19 +60,19 @@ def lines_of(text):
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "csv.gz", "tsv.gz", "jsonl.gz", "parquet.gz"])
-def test_every_kind_of_file_gives_what_the_trained_model_said_of_its_texts(predict, classification, tmp_path, ending):
+def test_every_input_format_gives_the_predictions_of_the_trained_model(predict, classification, tmp_path, ending):
     result = predict(write_input(source(classification), tmp_path / f"in.{ending}"))
     assert result.exit_code == 0, result.output
     lines = lines_of(result.stdout)
     assert [line["row"] for line in lines] == list(range(1, 51))
     np.testing.assert_allclose(probabilities(lines), expected(classification), atol=2e-6)
-    assert [line["label"] for line in lines] == [QUEUES[place] for place in expected(classification).argmax(axis=1)]
+    assert [line["label"] for line in lines] == [QUEUES[best] for best in expected(classification).argmax(axis=1)]
     assert all(line["probability"] == max(line["probabilities"].values()) for line in lines)
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_standard_input_is_read_plain_or_packed(predict, classification, tmp_path, kind, packed):
+def test_standard_input_is_read_plain_or_gzip(predict, classification, tmp_path, kind, packed):
     content = write_input(source(classification), tmp_path / f"in.{kind}").read_bytes()
     result = predict("--input-format", kind, given=gzip.compress(content) if packed else content)
     np.testing.assert_allclose(probabilities(lines_of(result.stdout)), expected(classification), atol=2e-6)
@@ -90,7 +90,7 @@ def read_output(path):
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "csv.gz", "jsonl.gz"])
-def test_every_kind_of_output_holds_the_same(predict, classification, tmp_path, ending):
+def test_every_output_format_has_the_same_content(predict, classification, tmp_path, ending):
     given = write_input(source(classification, ("idx", "subject", "body", "labels")), tmp_path / "in.parquet")
     assert predict(given, "-o", f"out/deep/out.{ending}", "--keep", "idx").exit_code == 0
     rows = read_output(tmp_path / f"out/deep/out.{ending}")
@@ -101,7 +101,7 @@ def test_every_kind_of_output_holds_the_same(predict, classification, tmp_path, 
     np.testing.assert_allclose(found, expected(classification), atol=2e-6)
 
 
-def test_the_same_input_gives_the_same_bytes(predict, classification, tmp_path):
+def test_same_input_gives_the_same_bytes(predict, classification, tmp_path):
     given = write_input(source(classification), tmp_path / "in.csv")
     contents = []
     for _ in range(2):
@@ -110,7 +110,7 @@ def test_the_same_input_gives_the_same_bytes(predict, classification, tmp_path):
     assert contents[0] == contents[1]
 
 
-def test_a_regression_gives_numbers(predict, regression, tmp_path):
+def test_regression_gives_numbers(predict, regression, tmp_path):
     given = write_input(source(regression), tmp_path / "in.csv")
     lines = lines_of(predict(given, model=regression / "models/onnx").stdout)
     trained = pq.read_table(regression / "reports/predictions.parquet")["prediction"].to_numpy()
@@ -118,32 +118,32 @@ def test_a_regression_gives_numbers(predict, regression, tmp_path):
     np.testing.assert_allclose([line["prediction"] for line in lines], trained, atol=1e-5)
 
 
-def test_int8_is_there_for_the_asking(predict, classification, tmp_path):
+def test_precision_option_selects_the_int8_model(predict, classification, tmp_path):
     given = write_input(source(classification), tmp_path / "in.csv")
     found = probabilities(lines_of(predict(given, "--precision", "int8").stdout))
     assert 1e-6 < np.abs(found - expected(classification)).max() < 0.2
 
 
-def test_columns_may_have_other_names_than_in_training(predict, classification, tmp_path):
+def test_text_option_names_other_columns_than_in_training(predict, classification, tmp_path):
     table = source(classification).rename_columns(["title", "subject"])
     result = predict(write_input(table, tmp_path / "in.csv"), "--text", "title", "--text", "subject")
     np.testing.assert_allclose(probabilities(lines_of(result.stdout)), expected(classification), atol=2e-6)
 
 
-def test_a_kept_column_gives_way_to_one_of_the_output(predict, tmp_path):
+def test_kept_column_with_the_name_of_an_output_column_is_renamed(predict, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"subject": "a", "body": "b", "label": "mine", "row": 99}\n')
     (line,) = lines_of(predict("in.jsonl", "--keep", "label", "--keep", "row").stdout)
     assert (line["input_label"], line["input_row"], line["row"]) == ("mine", 99, 1)
     assert line["label"] in QUEUES
 
 
-def test_a_file_without_a_header_is_read_by_the_names_given(predict, tmp_path):
+def test_columns_option_names_the_columns_of_a_file_without_a_header(predict, tmp_path):
     (tmp_path / "in.csv").write_text("7,the parcel,is missing\n")
     (line,) = lines_of(predict("in.csv", "--columns", "id,subject,body", "--keep", "id").stdout)
     assert line["id"] == "7"
 
 
-def test_a_model_of_one_text_takes_one_text(predict, classification, tmp_path):
+def test_model_of_one_text_takes_one_text(predict, classification, tmp_path):
     folder = tmp_path / "single"
     shutil.copytree(classification / "models/onnx", folder)
     model = onnx.load(folder / "model.onnx")
@@ -154,28 +154,36 @@ def test_a_model_of_one_text_takes_one_text(predict, classification, tmp_path):
 
 
 BAD_ROWS = {
-    "too few fields": ("csv", b"subject,body\na,b\nonly one\nc,d\n", r"row 2 \(line 3\): 1 fields, where the header has 2"),
-    "too many fields": ("csv", b"subject,body\na,b\n1,2,3\nc,d\n", r"row 2 \(line 3\): 3 fields, where the header has 2"),
-    "text after a quote": ("csv", b'subject,body\na,b\n"x"y,z\nc,d\n', r"row 2 \(line 3\): .*expected after"),
-    "a byte that is no UTF-8": ("csv", b"subject,body\na,b\n\xe9t\xe9,z\nc,d\n", r"row 2 \(line 3\): byte 0xe9 is not in the encoding"),
-    "rows of several lines before it": ("csv", b'subject,body\n"a\n\na",b\nbad\nc,d\n', r"row 2 \(line 5\): 1 fields"),
-    "a quote in the middle of TSV": ("tsv", b'subject\tbody\n"a\tb\nbad\nc\td\n', r"row 2 \(line 3\): 1 fields"),
-    "no JSON": ("jsonl", PAIR.encode() + b"{broken\n" + PAIR.encode(), r"row 2 \(line 2\): no JSON"),
-    "no object": ("jsonl", PAIR.encode() + b"[1]\n" + PAIR.encode(), r"row 2 \(line 2\): no JSON object"),
-    "a missing key": ("jsonl", PAIR.encode() + b'{"subject": "a"}\n' + PAIR.encode(), r"row 2 \(line 2\): it has no 'body'"),
+    "too few fields": ("csv", b"subject,body\na,b\nonly one\nc,d\n", r"row 2 \(line 3\): 1 column, but 2 in the header"),
+    "too many fields": ("csv", b"subject,body\na,b\n1,2,3\nc,d\n", r"row 2 \(line 3\): 3 columns, but 2 in the header"),
+    "text after a quote": ("csv", b'subject,body\na,b\n"x"y,z\nc,d\n', r"row 2 \(line 3\): text follows a closing quote"),
+    "a byte outside UTF-8": ("csv", b"subject,body\na,b\n\xe9t\xe9,z\nc,d\n", r"row 2 \(line 3\): not utf-8: byte 0xe9"),
+    "rows of several lines before it": ("csv", b'subject,body\n"a\n\na",b\nbad\nc,d\n', r"row 2 \(line 5\): 1 column,"),
+    "a quote in the middle of TSV": ("tsv", b'subject\tbody\n"a\tb\nbad\nc\td\n', r"row 2 \(line 3\): 1 column,"),
+    "not JSON": ("jsonl", PAIR.encode() + b"{broken\n" + PAIR.encode(), r"row 2 \(line 2\): not JSON: "),
+    "not an object": ("jsonl", PAIR.encode() + b"[1]\n" + PAIR.encode(), r"row 2 \(line 2\): a list instead of a JSON object"),
+    "a missing key": ("jsonl", PAIR.encode() + b'{"subject": "a"}\n' + PAIR.encode(), r"row 2 \(line 2\): no column 'body' \(--text\)"),
     "null": (
         "jsonl",
         PAIR.encode() + b'{"subject": null, "body": "b"}\n' + PAIR.encode(),
-        r"row 2 \(line 2\): 'subject' is null, not text",
+        r"row 2 \(line 2\): column 'subject' is null, not text",
     ),
-    "a number": ("jsonl", PAIR.encode() + b'{"subject": 5, "body": "b"}\n' + PAIR.encode(), r"row 2 \(line 2\): 'subject' is 5, not text"),
-    "half a character": ("jsonl", PAIR.encode() + b'{"subject": "\\ud83d", "body": "b"}\n' + PAIR.encode(), "row 2 .*half a character"),
-    "an empty line before it": ("jsonl", PAIR.encode() + b"\n[1]\n" + PAIR.encode(), r"row 2 \(line 3\): no JSON object"),
+    "a number": (
+        "jsonl",
+        PAIR.encode() + b'{"subject": 5, "body": "b"}\n' + PAIR.encode(),
+        r"row 2 \(line 2\): column 'subject' is 5, not text",
+    ),
+    "an unpaired surrogate": (
+        "jsonl",
+        PAIR.encode() + b'{"subject": "\\ud83d", "body": "b"}\n' + PAIR.encode(),
+        "row 2 .*unpaired surrogate",
+    ),
+    "an empty line before it": ("jsonl", PAIR.encode() + b"\n[1]\n" + PAIR.encode(), r"row 2 \(line 3\): a list instead of a JSON object"),
 }
 
 
 @pytest.mark.parametrize(("kind", "content", "message"), BAD_ROWS.values(), ids=BAD_ROWS)
-def test_a_bad_row_is_named_and_fatal_or_skipped(predict, tmp_path, kind, content, message):
+def test_bad_row_stops_with_its_line_or_is_skipped(predict, tmp_path, kind, content, message):
     (tmp_path / f"in.{kind}").write_bytes(content)
     stopped = predict(f"in.{kind}", "-o", "out.jsonl")
     assert stopped.exit_code == 1
@@ -188,39 +196,43 @@ def test_a_bad_row_is_named_and_fatal_or_skipped(predict, tmp_path, kind, conten
     assert "2 rows, 1 skipped" in skipped.stderr
 
 
-def test_a_null_in_parquet_is_a_bad_row(predict, tmp_path):
+def test_null_in_parquet_is_a_bad_row(predict, tmp_path):
     pq.write_table(pa.table({"subject": ["a", None, "c"], "body": ["d", "e", "f"]}), tmp_path / "in.parquet")
-    assert "row 2: 'subject' is None, not text" in predict("in.parquet").stderr
+    assert "row 2: column 'subject' is null, not text" in predict("in.parquet").stderr
     assert [line["row"] for line in lines_of(predict("in.parquet", "--bad-rows", "skip").stdout)] == [1, 3]
 
 
-def test_many_bad_rows_are_counted_not_named(predict, tmp_path):
+def test_only_the_first_bad_rows_are_reported(predict, tmp_path):
     (tmp_path / "in.csv").write_text("subject,body\n" + "bad\n" * 1000 + "a,b\n")
     result = predict("in.csv", "--bad-rows", "skip")
     assert "1 rows, 1,000 skipped" in result.stderr
     assert len(result.stderr.splitlines()) < 30
 
 
-def damaged(content, place=0.6):
-    return content[: int(len(content) * place)]
+def cut_off(content):
+    return content[: int(len(content) * 0.6)]
 
 
-WHOLLY_BAD = {
-    "cut gzip": ("in.csv.gz", damaged(gzip.compress(b"subject,body\n" + b"a,b\n" * 50 + bytes(range(256)))), "damaged gzip file"),
-    "no gzip but for its start": ("in.csv.gz", b"\x1f\x8b" + b"x" * 100, "damaged gzip file"),
-    "no Parquet": ("in.parquet", b"subject,body\n", "no Parquet file"),
+UNREADABLE_FILES = {
+    "cut gzip": (
+        "in.csv.gz",
+        cut_off(gzip.compress(b"subject,body\n" + b"a,b\n" * 50 + bytes(range(256)))),
+        "the gzip file ends too early",
+    ),
+    "gzip only in its first bytes": ("in.csv.gz", b"\x1f\x8b" + b"x" * 100, "a damaged one"),
+    "not Parquet": ("in.parquet", b"subject,body\n", "not a Parquet file"),
     "no column": ("in.csv", b"title,body\na,b\n", "no column 'subject'"),
     "other delimiter": ("in.csv", b"subject;body\na;b\n", "--delimiter"),
     "empty": ("in.csv", b"", "in.csv is empty"),
     "column twice": ("in.csv", b"subject,body,body\n", "column 'body' twice"),
     "unknown ending": ("in.xlsx", b"x", "--input-format"),
     "UTF-16": ("in.csv", "subject,body\na,b\n".encode("utf-16"), "--encoding"),
-    "a spreadsheet": ("in.csv", b"PK\x03\x04\x14\x00\x06\x00\x08\x00!\xbe\xd0\xff", "save a spreadsheet as CSV"),
+    "a spreadsheet": ("in.csv", b"PK\x03\x04\x14\x00\x06\x00\x08\x00!\xbe\xd0\xff", "Save a spreadsheet as CSV"),
 }
 
 
-@pytest.mark.parametrize(("name", "content", "message"), WHOLLY_BAD.values(), ids=WHOLLY_BAD)
-def test_a_file_that_cannot_be_read_ends_with_one_clear_error_and_leaves_what_was_there(predict, tmp_path, name, content, message):
+@pytest.mark.parametrize(("name", "content", "message"), UNREADABLE_FILES.values(), ids=UNREADABLE_FILES)
+def test_unreadable_file_ends_with_one_error_and_keeps_the_previous_output(predict, tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     (tmp_path / "out.csv").write_text("of an earlier run\n")
     result = predict(name, "-o", "out.csv", "--bad-rows", "skip")
@@ -231,22 +243,22 @@ def test_a_file_that_cannot_be_read_ends_with_one_clear_error_and_leaves_what_wa
     assert {path.name for path in tmp_path.iterdir()} == {name, "out.csv"}
 
 
-WRONG_WORDS = {
-    "no file": (("nowhere.csv",), "nowhere.csv is not there"),
+INVALID_OPTIONS = {
+    "no file": (("nowhere.csv",), "nowhere.csv does not exist"),
     "a folder": ((".",), "is a folder"),
-    "delimiter": (("in.csv", "--delimiter", "::"), "--delimiter: one character"),
-    "encoding": (("in.csv", "--encoding", "klingon"), "no encoding that Python knows"),
+    "delimiter": (("in.csv", "--delimiter", "::"), "--delimiter: '::' is not one character"),
+    "encoding": (("in.csv", "--encoding", "klingon"), "not an encoding that Python knows"),
     "too few texts": (("in.csv", "--text", "subject"), "the model takes two texts"),
-    "parquet to standard output": (("in.csv", "--output-format", "parquet"), "not written to standard output"),
+    "parquet to standard output": (("in.csv", "--output-format", "parquet"), "cannot be written to standard output"),
     "precision": (("in.csv", "--precision", "fp16"), "no model in fp16; it has fp32, int8"),
     "unknown output": (("in.csv", "-o", "out.xml"), "--output-format"),
-    "input as output": (("in.csv", "-o", "../{here}/in.csv"), "is the input"),
+    "input as output": (("in.csv", "-o", "../{here}/in.csv"), "is also the input"),
     "no right to write": (("in.csv", "-o", "/proc/out.csv"), "cannot be written"),
 }
 
 
-@pytest.mark.parametrize(("words", "message"), WRONG_WORDS.values(), ids=WRONG_WORDS)
-def test_what_cannot_work_is_refused_with_what_to_do(predict, tmp_path, words, message):
+@pytest.mark.parametrize(("words", "message"), INVALID_OPTIONS.values(), ids=INVALID_OPTIONS)
+def test_invalid_option_is_refused_with_a_message(predict, tmp_path, words, message):
     (tmp_path / "in.csv").write_text("subject,body\na,b\n")
     result = predict(*(word.format(here=tmp_path.name) for word in words))
     assert result.exit_code == 1
@@ -255,8 +267,8 @@ def test_what_cannot_work_is_refused_with_what_to_do(predict, tmp_path, words, m
     assert (tmp_path / "in.csv").read_text() == "subject,body\na,b\n"
 
 
-def test_another_model_s_tokenizer_is_refused(predict, classification, tmp_path):
-    """It would give ids that mean other words: predictions that look like any others."""
+def test_tokenizer_of_another_model_is_refused(predict, classification, tmp_path):
+    """Its ids stand for other words: the predictions would be wrong without an error."""
     folder = tmp_path / "model"
     shutil.copytree(classification / "models/onnx", folder)
     content = (folder / "tokenizer.json").read_text()
@@ -265,23 +277,24 @@ def test_another_model_s_tokenizer_is_refused(predict, classification, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("file", "message"), [("tokenizer.json", "tokenizer beside it"), ("model.onnx", "dvc checkout"), ("export.json", "no exported model")]
+    ("file", "message"),
+    [("tokenizer.json", "tokenizer beside it"), ("model.onnx", "dvc checkout"), ("export.json", "has no exported model")],
 )
-def test_an_incomplete_folder_says_what_is_missing(predict, classification, tmp_path, file, message):
+def test_incomplete_model_folder_is_refused_with_the_missing_file(predict, classification, tmp_path, file, message):
     shutil.copytree(classification / "models/onnx", tmp_path / "model")
     (tmp_path / "model" / file).unlink()
     result = predict(given=PAIR.encode(), model=tmp_path / "model")
     assert (result.exit_code, message in result.stderr) == (1, True)
 
 
-def test_a_foreign_model_is_refused(predict, classification, tmp_path):
+def test_model_of_another_project_is_refused(predict, classification, tmp_path):
     model = onnx.load(classification / "models/onnx/model.onnx")
     del model.metadata_props[:]
     onnx.save(model, tmp_path / "foreign.onnx")
     assert "was not exported by this project" in predict(given=PAIR.encode(), model=tmp_path / "foreign.onnx").stderr
 
 
-def test_no_rows_give_no_predictions(predict, tmp_path):
+def test_file_without_rows_gives_an_output_without_rows(predict, tmp_path):
     (tmp_path / "in.csv").write_text("subject,body\n")
     assert predict("in.csv", "-o", "out.csv").exit_code == 0
     assert (tmp_path / "out.csv").read_text().startswith("row,label,probability")
@@ -292,8 +305,8 @@ def tuneline(*words, **options):
     return [sys.executable, "-c", f"from tuneline.cli import app; app({[*map(str, words)]})"], {"cwd": ROOT, **options}
 
 
-def test_predicting_imports_neither_torch_nor_transformers(classification, tmp_path):
-    """They take seconds and hundreds of megabytes, and a server has them not."""
+def test_predict_imports_neither_torch_nor_transformers(classification, tmp_path):
+    """They take seconds and hundreds of megabytes, and a server does not have them."""
     (tmp_path / "in.jsonl").write_text(PAIR)
     words = ["predict", str(tmp_path / "in.jsonl"), "--model", str(classification / "models/onnx"), "-o", str(tmp_path / "out.csv")]
     heavy = {"torch", "transformers", "datasets", "onnx", "pandas", "sklearn", "scipy", "dvc"}
@@ -306,8 +319,8 @@ def test_predicting_imports_neither_torch_nor_transformers(classification, tmp_p
     assert (tmp_path / "out.csv").exists()
 
 
-def test_predictions_come_while_rows_still_arrive(classification):
-    """A window that is full is answered, whatever comes after."""
+def test_predictions_are_written_while_rows_still_arrive(classification):
+    """A full window is predicted before the next row is read."""
     command, options = tuneline("predict", "--model", classification / "models/onnx", "--window", 2)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, **options
@@ -320,7 +333,7 @@ def test_predictions_come_while_rows_still_arrive(classification):
         assert [json.loads(line)["row"] for line in running.stdout] == [2, 3]
 
 
-def test_whoever_reads_the_output_may_stop(classification):
+def test_closed_output_pipe_ends_without_a_traceback(classification):
     command, options = tuneline("predict", "--model", classification / "models/onnx", "--window", 1)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as running:
         running.stdin.write(PAIR.encode() * 3)
@@ -332,15 +345,15 @@ def test_whoever_reads_the_output_may_stop(classification):
         assert b"Traceback" not in running.stderr.read()
 
 
-def heed_interruption():
-    """What a shell starts in the background ignores Ctrl-C, and so would its children: the tests may run like that."""
+def restore_interrupts():
+    """Background jobs of a shell ignore Ctrl-C, and so do their children; the tests may run in one."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_an_interrupted_run_says_so_and_leaves_no_file(classification, tmp_path):
+def test_interrupted_run_leaves_no_file(classification, tmp_path):
     words = ("predict", "--model", classification / "models/onnx", "--window", 1, "-o", tmp_path / "out.csv")
     command, options = tuneline(*words)
-    options |= {"preexec_fn": heed_interruption, "text": True}
+    options |= {"preexec_fn": restore_interrupts, "text": True}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, **options) as running:
         running.stdin.write(PAIR * 3)
         running.stdin.flush()
@@ -354,7 +367,7 @@ def test_an_interrupted_run_says_so_and_leaves_no_file(classification, tmp_path)
 
 
 def peak_memory(rows, classification, tmp_path):
-    """In MB, of a process that predicts so many rows."""
+    """Return the peak memory in MB of a process that predicts this many rows."""
     path = Path(tmp_path, f"{rows}.jsonl.gz")
     with gzip.open(path, "wt", compresslevel=1) as file:
         for row in range(rows):
@@ -368,6 +381,6 @@ def peak_memory(rows, classification, tmp_path):
     return float(done.stdout)
 
 
-def test_ten_times_the_rows_take_no_more_memory(classification, tmp_path):
+def test_memory_does_not_grow_with_the_rows(classification, tmp_path):
     few, many = peak_memory(6_000, classification, tmp_path), peak_memory(60_000, classification, tmp_path)
     assert many < few + 10

@@ -1,12 +1,11 @@
 import pytest
 
-from tuneline.cli.init.deciding import decide
-from tuneline.cli.init.profiling import profile
+from tuneline.cli.init.columns import decide, profile
 from tuneline.errors import DataError
 
 
-def decided(columns, rows, **said):
-    return decide(profile(columns, rows), **said)
+def decided(columns, rows, **choices):
+    return decide(profile(columns, rows), **choices)
 
 
 def rows_of(*makers, rows=40):
@@ -29,7 +28,7 @@ def score(number):
     return f"{number / 7:.3f}"
 
 
-def test_names_tell_text_and_label():
+def test_text_and_label_are_recognised_by_name():
     found = decided(["id", "text", "label"], rows_of(number, sentence, klass))
     assert (found.text_columns, found.label_column, found.task) == (("text",), "label", "classification")
 
@@ -37,13 +36,13 @@ def test_names_tell_text_and_label():
 @pytest.mark.parametrize(
     "pair", [("sentence1", "sentence2"), ("Premise", "Hypothesis"), ("#1 String", "#2 String"), ("subject", "body"), ("title", "text")]
 )
-def test_a_pair_of_texts_is_known_by_its_names_and_keeps_its_order(pair):
+def test_pair_of_texts_is_recognised_by_name_and_keeps_its_order(pair):
     one, other = pair
     found = decided([other, "label", one], rows_of(sentence, klass, sentence))
     assert found.text_columns == (one, other)
 
 
-def test_without_telling_names_the_wordiest_column_is_the_text_and_the_shortest_list_the_label():
+def test_without_known_names_the_most_words_are_text_and_the_fewest_values_are_label():
     def city(number):
         return ["Rome", "Oslo", "Lima"][number % 3]
 
@@ -65,20 +64,20 @@ def test_the_task_follows_from_the_labels(label, task):
     assert decided(["text", "label"], rows_of(sentence, label)).task == task
 
 
-def test_minus_one_is_no_class():
+def test_minus_one_is_not_a_class():
     profiles = profile(["label"], [("0",), ("1",), ("-1",)])
     assert sorted(profiles[0].classes) == ["0", "1"]
 
 
-def test_what_a_person_says_goes_before_what_it_looks_like():
+def test_choices_of_the_user_override_the_detection():
     rows = rows_of(sentence, sentence, klass, lambda number: str(number % 3))
     found = decided(["title", "text", "label", "stars"], rows, text=("title",), label="stars", task="regression")
     assert (found.text_columns, found.label_column, found.task) == (("title",), "stars", "regression")
-    assert all("as you said" in reason for reason in found.reasons)
+    assert all("named by you" in reason for reason in found.reasons)
 
 
 @pytest.mark.parametrize(
-    ("columns", "makers", "said", "message"),
+    ("columns", "makers", "choices", "message"),
     [
         (["text", "label"], (sentence, klass), {"label": "queue"}, "There is no column 'queue'"),
         (["text", "label"], (sentence, klass), {"text": ("txt",)}, "There is no column 'txt'"),
@@ -86,14 +85,14 @@ def test_what_a_person_says_goes_before_what_it_looks_like():
         (["a", "label"], (number, klass), {}, "No column looks like text"),
     ],
 )
-def test_what_cannot_be_decided_is_asked_for(columns, makers, said, message):
+def test_missing_column_or_undecidable_role_is_refused(columns, makers, choices, message):
     with pytest.raises(DataError, match=message):
-        decided(columns, rows_of(*makers), **said)
+        decided(columns, rows_of(*makers), **choices)
 
 
-def test_a_column_of_free_text_is_no_label():
+def test_column_of_free_text_is_refused_as_label():
     rows = [(sentence(number), f"label {number}") for number in range(2000)]
-    with pytest.raises(DataError, match="too many different values"):
+    with pytest.raises(DataError, match="too many distinct values"):
         decided(["text", "label"], rows, label="label")
 
 

@@ -1,4 +1,4 @@
-"""What ``tuneline init`` prints."""
+"""Output of ``tuneline init``: the plan before it is written, and the next steps after."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,16 +14,16 @@ from tuneline.paths import SPLITS
 
 WIDTH = 60
 TOKENS_PER_WORD = 1.4
-"""Of English in WordPieces, roughly."""
+"""WordPiece tokens per English word, roughly."""
 
 
 def show_plan(plan: Plan, folder: Path, changes: Mapping[str, tuple[Any, Any]], params: Params) -> None:
-    """First rows, decisions, splits, changed parameters, warnings."""
+    """Print first rows, decisions, splits, warnings and changed parameters."""
     console = Console()
     console.print(first_rows(plan))
     for reason in plan.decision.reasons:
         console.print(Text(f"  {reason}"))
-    console.print(Text(f"  files: {how(plan)}\n"))
+    console.print(Text(f"  files: {layout_text(plan)}\n"))
     console.print(splits_table(plan, folder))
     for note in [*plan.notes, *warnings(plan, params)]:
         console.print(Text(f"  {note}"))
@@ -33,7 +33,7 @@ def show_plan(plan: Plan, folder: Path, changes: Mapping[str, tuple[Any, Any]], 
 
 
 def first_rows(plan: Plan) -> Table:
-    """The columns that are used, as they were read."""
+    """Return the used columns of the first rows."""
     table = Table(title="First rows", title_justify="left")
     used = [*plan.decision.text_columns, plan.decision.label_column]
     for name in used:
@@ -45,52 +45,54 @@ def first_rows(plan: Plan) -> Table:
 
 
 def splits_table(plan: Plan, folder: Path) -> Table:
-    """What will lie under ``data/source/``."""
+    """Return the files that will be written, with their rows and classes."""
     table = Table(show_header=False, box=None)
     for split in SPLITS:
         classes = plan.classes[split]
-        shares = ", ".join(f"{name} {count / classes.total():.0%}" for name, count in classes.most_common(6) if name)
+        fractions = ", ".join(f"{name} {count / classes.total():.0%}" for name, count in classes.most_common(6) if name)
         more = f", and {len(classes) - 6} more" if len(classes) > 6 else ""
-        table.add_row(Text(str(plan.target(folder, split))), Text(f"{classes.total():,} rows"), Text(shares + more))
+        table.add_row(Text(str(plan.target(folder, split))), Text(f"{classes.total():,} rows"), Text(fractions + more))
     return table
 
 
-def how(plan: Plan) -> str:
-    """How the files are written, in words."""
+def layout_text(plan: Plan) -> str:
+    """Return a description of the layout."""
     layout = plan.layout
     if layout.kind != "delimited":
         return {"jsonl": f"JSON lines, {layout.encoding}", "parquet": "Parquet"}[layout.kind]
     delimiter = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}[layout.delimiter]
-    quotes = "quotes are quoting" if layout.quoting == "standard" else "quotes are characters"
+    quotes = "quotes enclose fields" if layout.quoting == "standard" else "quotes are literal"
     header = "first line names the columns" if layout.header else "no header line"
     return f"{delimiter}, {quotes}, {header}, {layout.encoding}"
 
 
 def warnings(plan: Plan, params: Params) -> list[str]:
-    """What would stop the line, or make it learn little."""
-    said = []
+    """Return warnings: what would stop the pipeline, or give a poor model."""
+    messages = []
     classes, tokenize = plan.classes, params.tokenize
     least = params.validate_.rows.min
     if few := [split for split in SPLITS if classes[split].total() < least]:
-        said.append(f"! {' and '.join(few)}: fewer than {least} rows (validate.rows.min), at which the data checks stop.")
+        messages.append(f"! {' and '.join(few)}: fewer than {least} rows (validate.rows.min), so the data checks will fail.")
     absent = {split: sorted(set(classes["train"]) - set(classes[split])) for split in SPLITS[1:]}
-    said += [f"! {split} has no row of {', '.join(names[:5])}{', ...' * (len(names) > 5)}." for split, names in absent.items() if names]
+    messages += [
+        f"! {split} has no rows of {', '.join(names[:5])}{', ...' * (len(names) > 5)}." for split, names in absent.items() if names
+    ]
     long = sum(one.words_at(0.9) for one in plan.profiles if one.name in plan.decision.text_columns) * TOKENS_PER_WORD
     if long > tokenize.max_length:
-        said.append(
+        messages.append(
             f"! One row in ten is longer than about {long:.0f} tokens, and tokenize.max_length is {tokenize.max_length}: "
-            "what is beyond it is cut. A longer one wants model.config.max_position_embeddings as long."
+            "longer texts are truncated. To raise it, model.config.max_position_embeddings must be at least as large."
         )
-    return said
+    return messages
 
 
-def show_outcome(folder: Path) -> None:
-    """What to do next."""
+def show_next_steps(folder: Path) -> None:
+    """Print what was written and what to do next."""
     Console().print(
         Text(
             f"\nWritten: params.yaml and {folder}/\n"
             "Next:\n"
-            "  dvc repro             run the line\n"
+            "  dvc repro             run the pipeline\n"
             f"  dvc add {folder}\n"
             "                        version the data with DVC\n"
             "  docs/your-data.md     columns, splits, pretrained checkpoints"
