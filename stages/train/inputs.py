@@ -99,9 +99,7 @@ def check_fit(inputs: Inputs, config: PretrainedConfig) -> None:
         positions = getattr(config, "max_position_embeddings", None)  # GPT-2's configuration stores it by another name
         limit = token_limit({**config.to_dict(), "max_position_embeddings": positions})
         if limit is not None and longest > limit:
-            raise ParamsError(
-                f"model: it has {limit} positions, and the data has a row of {longest} tokens.", f"Set tokenize.max_length to {limit}."
-            )
+            raise ParamsError(f"model: it has {limit} positions, but a row has {longest} tokens.", f"Set tokenize.max_length to {limit}.")
         if highest >= config.vocab_size:
             raise ParamsError(
                 f"model: its highest token id is {config.vocab_size - 1}, but the data contain the id {highest}.",
