@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 from tests.stages.download.made import GOOD, TEST, TRAIN, VALIDATION, Content, write_params, write_source
 from tuneline.errors import StageError
 
-PACKED = gzip.compress(TRAIN.encode())
+PACKED = gzip.compress(TRAIN.encode(), mtime=0)
 JSONL = '{"text": "free money", "label": "spam"}\n{"text": "see you", "label": "ham"}\n'
 HELD_OUT: dict[str, Content] = {"validation.csv": VALIDATION, "test.csv": TEST}
 SCORES: dict[str, Content] = {f"{name}.csv": "text,label\none,1.5\ntwo,2\n" for name in ("train", "validation", "test")}

@@ -12,7 +12,7 @@ from tuneline.readers.rows import OptionNames
 from tuneline.readers.text import open_text
 
 CONTENT = "one\ntwo\n"
-PACKED = gzip.compress(CONTENT.encode())
+PACKED = gzip.compress(CONTENT.encode(), mtime=0)
 
 
 def written(folder, name, content):
