@@ -1,13 +1,13 @@
-"""One classifier, asked in several ways: torch eager and compiled, ONNX Runtime in fp32 and int8, in alternation.
+"""Measure the inference of one classifier: torch eager and compiled, ONNX Runtime in fp32 and int8, in alternation.
 
-- ``torch eager`` and ``torch compiled``: what one would serve without an export.
-- ``reference``: fp32 as torch's own exporter writes it with its defaults.
-- ``fp32``, ``int8``, ``int8 static``: what the stage ``export`` makes.
+- ``torch eager`` and ``torch compiled``: the model without an export.
+- ``reference``: fp32 as torch's exporter writes it with its defaults.
+- ``fp32``, ``int8``, ``int8 static``: what the stage ``export`` writes.
 - With ``--optimizations``: fp32 with ONNX Runtime's graph optimizations at each level, and through its BERT fusion tool.
 
-The model is a BERT with random weights: what it says does not matter, how large it is does. Rows are as long as MRPC's pairs under
-BERT's tokenizer; each batch is drawn anew, padded to its longest row, and given to every way in turn. Run in the root of the
-project: ``python -m benchmarks.inference``; nothing else should run beside it.
+The model is a BERT with random weights, because speed depends on its size only. Rows are as long as MRPC's pairs under BERT's
+tokenizer; each batch is random, padded to its longest row, and given to every backend in turn. Run in the root of the project, on an
+otherwise idle machine: ``python -m benchmarks.inference``.
 """
 
 import argparse
@@ -41,24 +41,24 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 VOCABULARY = 30_522
 ROUNDS = {1: 300, 8: 80, 32: 30}
 WARM_UP = 3
-Way = Callable[[Batch], NDArray[np.float32]]
+Backend = Callable[[Batch], NDArray[np.float32]]
 
 
 @dataclass
 class Contender:
-    """One way to ask the model, the size of its file in MB where it has one, and how long each batch took, in seconds."""
+    """One backend that runs the model, the size of its file in MB (``None`` without a file), and the seconds of each batch."""
 
     name: str
-    ask: Way
+    run: Backend
     size: float | None = None
 
     def __post_init__(self) -> None:
-        """Starts without times."""
+        """Start without measurements."""
         self.seconds: dict[int, list[float]] = {}
 
 
 def bert(layers: int, hidden: int) -> PreTrainedModel:
-    """A BERT with random weights."""
+    """Return a BERT with random weights."""
     config = AutoConfig.for_model(
         "bert",
         vocab_size=VOCABULARY,
@@ -72,7 +72,7 @@ def bert(layers: int, hidden: int) -> PreTrainedModel:
 
 
 def batches(rows: int, count: int, seed: int = 0) -> Iterator[Batch]:
-    """Padded batches with MRPC's lengths."""
+    """Yield padded batches of random ids, with lengths as in MRPC."""
     generator = np.random.default_rng(seed)
     for _ in range(count):
         lengths = np.interp(generator.random(rows), np.linspace(0, 1, len(MRPC_LENGTHS)), MRPC_LENGTHS).round().astype(int)
@@ -81,21 +81,21 @@ def batches(rows: int, count: int, seed: int = 0) -> Iterator[Batch]:
         yield dict(zip(INPUTS, (generator.integers(1000, VOCABULARY, mask.shape) * mask, mask, segments), strict=True))
 
 
-def asked_in_torch(model: Any) -> Way:
-    """The model in torch."""
+def run_in_torch(model: Any) -> Backend:
+    """Return a function that runs the model in torch."""
 
-    def ask(batch: Batch) -> NDArray[np.float32]:
+    def run(batch: Batch) -> NDArray[np.float32]:
         with torch.inference_mode():
             logits: NDArray[np.float32] = model(**{name: torch.from_numpy(values) for name, values in batch.items()}).logits.numpy()
         return logits
 
-    return ask
+    return run
 
 
 def torch_ways(model: PreTrainedModel) -> Iterator[Contender]:
-    """Eager, and compiled where there is a C++ compiler."""
-    yield Contender("torch eager", asked_in_torch(model))
-    compiled = asked_in_torch(torch.compile(model, dynamic=True))
+    """Yield torch eager, and torch compiled if a C++ compiler is installed."""
+    yield Contender("torch eager", run_in_torch(model))
+    compiled = run_in_torch(torch.compile(model, dynamic=True))
     try:
         for rows in ROUNDS:
             compiled(next(batches(rows, 1)))
@@ -106,7 +106,7 @@ def torch_ways(model: PreTrainedModel) -> Iterator[Contender]:
 
 
 def onnx_ways(model: PreTrainedModel, folder: Path) -> Iterator[Contender]:
-    """What torch's exporter writes, and what the stage ``export`` makes."""
+    """Yield the model of torch's exporter, and those of the stage ``export``."""
     reference = folder / "reference.onnx"
     example = {name: torch.from_numpy(values) for name, values in next(batches(2, 1)).items()}
     shape = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence")}
@@ -125,22 +125,22 @@ def onnx_ways(model: PreTrainedModel, folder: Path) -> Iterator[Contender]:
 
 
 def loaded(name: str, path: Path) -> Contender:
-    """A model by ONNX Runtime."""
+    """Load a model file into ONNX Runtime."""
     return Contender(name, OnnxClassifier(path).logits, path.stat().st_size / 2**20)
 
 
-def asked_of(session: onnxruntime.InferenceSession) -> Way:
-    """A session as it is."""
+def run_session(session: onnxruntime.InferenceSession) -> Backend:
+    """Return a function that runs a session."""
 
-    def ask(batch: Batch) -> NDArray[np.float32]:
+    def run(batch: Batch) -> NDArray[np.float32]:
         logits: NDArray[np.float32] = session.run(["logits"], batch)[0]
         return logits
 
-    return ask
+    return run
 
 
 def optimization_ways(folder: Path) -> Iterator[Contender]:
-    """fp32 with each level of graph optimizations, and through the BERT fusion tool."""
+    """Yield fp32 with each level of graph optimizations, and through the BERT fusion tool."""
     from onnxruntime.transformers.optimizer import optimize_model
 
     level = onnxruntime.GraphOptimizationLevel
@@ -148,37 +148,37 @@ def optimization_ways(folder: Path) -> Iterator[Contender]:
         options = session_options()
         options.graph_optimization_level = getattr(level, name)
         session = onnxruntime.InferenceSession(str(folder / "fp32.onnx"), options, providers=["CPUExecutionProvider"])
-        yield Contender(name.removeprefix("ORT_").lower().replace("_", " "), asked_of(session))
+        yield Contender(name.removeprefix("ORT_").lower().replace("_", " "), run_session(session))
     optimize_model(str(folder / "fp32.onnx"), "bert", opt_level=0).save_model_to_file(str(folder / "fused.onnx"))
     yield loaded("BERT fusions", folder / "fused.onnx")
 
 
 def measure(contenders: list[Contender], rounds: Mapping[int, int], clock: Callable[[], float]) -> None:
-    """Gives the same batches to everyone, in turn, starting with another one each time."""
+    """Run all backends on the same batches, in turn, each time starting with another backend."""
     for rows, count in rounds.items():
         for turn, batch in enumerate(batches(rows, WARM_UP + count)):
-            for place in range(len(contenders)):
-                contender = contenders[(place + turn) % len(contenders)]
+            for offset in range(len(contenders)):
+                contender = contenders[(offset + turn) % len(contenders)]
                 started = clock()
-                contender.ask(batch)
+                contender.run(batch)
                 if turn >= WARM_UP:
                     contender.seconds.setdefault(rows, []).append(clock() - started)
 
 
 def largest_difference(contenders: list[Contender]) -> dict[str, float]:
-    """How far each one's logits are from the first one's: a fast way that says something else is no way."""
+    """Return the largest difference between the logits of each backend and those of the first."""
     batch = next(batches(32, 1, seed=2))
-    first = contenders[0].ask(batch)
-    return {contender.name: float(np.abs(contender.ask(batch) - first).max()) for contender in contenders}
+    first = contenders[0].run(batch)
+    return {contender.name: float(np.abs(contender.run(batch) - first).max()) for contender in contenders}
 
 
 def report(contenders: list[Contender], rounds: Mapping[int, int], console: Console) -> None:
-    """Prints one table per batch size."""
+    """Print one table per batch size."""
     differences = largest_difference(contenders)
     for rows in rounds:
         table = Table(title=f"batch {rows}: {rounds[rows]} batches, {threads()} threads", title_justify="left")
-        for title in ("way", "p50 ms", "p95 ms", "p99 ms", "rows/s", "x eager", "MB", "largest difference"):
-            table.add_column(title, justify="left" if title == "way" else "right")
+        for title in ("backend", "p50 ms", "p95 ms", "p99 ms", "rows/s", "x eager", "MB", "largest difference"):
+            table.add_column(title, justify="left" if title == "backend" else "right")
         eager = np.median(contenders[0].seconds[rows])
         for contender in contenders:
             seconds = np.array(contender.seconds[rows])
@@ -190,23 +190,25 @@ def report(contenders: list[Contender], rounds: Mapping[int, int], console: Cons
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--hidden", type=int, default=256)
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the rounds (0.1: a quick look)")
+    parser.add_argument("--scale", type=float, default=1.0, help="fraction of the default number of rounds (0.1: a quick look)")
     parser.add_argument("--optimizations", action="store_true", help="also try ONNX Runtime's graph optimizations one by one")
-    parser.add_argument("--cpu-time", action="store_true", help="count the process's own time, for a busy machine; with OMP_NUM_THREADS=1")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="measure CPU time instead of wall time, for a busy machine; with OMP_NUM_THREADS=1"
+    )
     options = parser.parse_args()
-    warnings.simplefilter("ignore")  # of exporters, about themselves
+    warnings.simplefilter("ignore")  # exporters warn about their own internals
     logging.disable(logging.WARNING)
     disable_progress_bar()
     torch.set_num_threads(threads())
     rounds = {rows: max(round(count * options.scale), 2) for rows, count in ROUNDS.items()}
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         model = bert(options.layers, options.hidden)
-        ways = list(onnx_ways(bert(options.layers, options.hidden), Path(place)))
-        contenders = [*torch_ways(model), *ways, *(optimization_ways(Path(place)) if options.optimizations else [])]
+        ways = list(onnx_ways(bert(options.layers, options.hidden), Path(folder)))
+        contenders = [*torch_ways(model), *ways, *(optimization_ways(Path(folder)) if options.optimizations else [])]
         measure(contenders, rounds, time.process_time if options.cpu_time else time.perf_counter)
         report(contenders, rounds, Console(width=120))
 

@@ -1,6 +1,6 @@
-"""Weights in 7 and in 8 bits: agreement with fp32 and speed of a trained classifier, for every way of quantizing.
+"""Weights in 7 and in 8 bits: agreement with fp32 and speed of a trained classifier, for every quantization method.
 
-Run in the root of a project in which the pipeline has run: ``python -m benchmarks.int8``; nothing else should run beside it. The
+Run in the root of a project in which the pipeline has run: ``python -m benchmarks.int8``, on an otherwise idle machine. The
 models are kept in ``--folder``, so that another processor can run the same ones: on a machine of that kind, or, for the agreement
 alone, emulated (``--no-speed --rows 200`` under ``qemu-x86_64 -cpu Haswell``). ``plain`` is a session with ONNX Runtime's defaults;
 ``exact`` multiplies 8-bit weights without clipping where the processor would clip (``session.x64quantprecision``).
@@ -26,7 +26,7 @@ MODELS = ("fp32", "dynamic 7", "dynamic 8", "static 7", "static 8")
 
 
 def write_models(folder: Path) -> None:
-    """Quantize ``models/classifier`` in every way, where that was not done before."""
+    """Quantize ``models/classifier`` by every method, unless the files exist."""
     if all((folder / f"{name}.onnx").exists() for name in MODELS):
         return
     from stages.export.__main__ import load_classifier

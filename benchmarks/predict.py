@@ -1,8 +1,8 @@
-"""``tuneline predict`` against the bare ONNX Runtime loop on the same batches, in alternation; and how long it takes to start.
+"""Measure ``tuneline predict`` against a bare ONNX Runtime loop on the same batches, in alternation, and its start-up time.
 
-The bare loop is given padded batches that lie ready in memory, and throws the logits away: reading, tokenizing, sorting and writing
-are what the command does besides. The model is a BERT with random weights, the texts have MRPC's lengths. Run in the root of
-the project: ``python -m benchmarks.predict``; nothing else should run beside it.
+The bare loop gets padded batches in memory and discards the logits; the command also reads, tokenizes, sorts and writes. The model is
+a BERT with random weights, and the texts are as long as MRPC's. Run in the root of the project, on an otherwise idle machine:
+``python -m benchmarks.predict``.
 """
 
 import argparse
@@ -39,7 +39,7 @@ Clock = Callable[[], float]
 
 
 def write_model(folder: Path, layers: int, hidden: int) -> None:
-    """Writes a model in fp32 and int8 as ``export`` does, with a tokenizer that has each word of the texts."""
+    """Write a model in fp32 and int8 as ``export`` does, with a tokenizer that has each word of the texts."""
     tokenizer = train_wordpiece(lambda: iter([WORDS] * 3), 2000)
     save_tokenizer(tokenizer, 128, folder)
     model = bert(layers, hidden)
@@ -52,7 +52,7 @@ def write_model(folder: Path, layers: int, hidden: int) -> None:
 
 
 def write_rows(path: Path, rows: int) -> None:
-    """Writes pairs of texts as JSON Lines."""
+    """Write pairs of texts as JSON Lines."""
     generator = np.random.default_rng(0)
     lengths = np.interp(generator.random(rows), np.linspace(0, 1, len(MRPC_LENGTHS)), MRPC_LENGTHS).round().astype(int) - 3
     with path.open("w", encoding="utf-8") as file:
@@ -62,7 +62,7 @@ def write_rows(path: Path, rows: int) -> None:
 
 
 def same_batches(model: DeployedModel, path: Path) -> Iterator[Batch]:
-    """The batches that the command makes of a file."""
+    """Yield the batches that the command makes from a file."""
     rows = [Row(1, (line["first"], line["second"]), {}) for line in map(json.loads, path.open(encoding="utf-8"))]
     for window in windows(iter(rows), BATCH, WINDOW):
         encoded = model.encode([row.texts for row in window])
@@ -71,7 +71,7 @@ def same_batches(model: DeployedModel, path: Path) -> Iterator[Batch]:
 
 
 def bare_loop(model: DeployedModel, batches: list[Batch], clock: Clock) -> float:
-    """Seconds for the model alone."""
+    """Return the seconds of the model alone."""
     started = clock()
     for batch in batches:
         model.classifier.logits(batch)
@@ -79,7 +79,7 @@ def bare_loop(model: DeployedModel, batches: list[Batch], clock: Clock) -> float
 
 
 def command(model: DeployedModel, path: Path, clock: Clock) -> float:
-    """Seconds for all that the command does, once it has started."""
+    """Return the seconds of the whole command, without its start-up."""
     started = clock()
     source = Input(path, "jsonl", Dialect(",", literal=False))
     columns = OutputColumns(model.labels, ())
@@ -89,7 +89,7 @@ def command(model: DeployedModel, path: Path, clock: Clock) -> float:
 
 
 def start(model: Path, path: Path) -> float:
-    """Seconds from the command's start to its first prediction."""
+    """Return the seconds from the start of the command to its first prediction."""
     code = f"from tuneline.cli import app; app(['predict', '--model', {str(model)!r}])"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     started = time.perf_counter()
@@ -101,22 +101,24 @@ def start(model: Path, path: Path) -> float:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--cpu-time", action="store_true", help="count the process's own time, for a busy machine; with OMP_NUM_THREADS=1")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="measure CPU time instead of wall time, for a busy machine; with OMP_NUM_THREADS=1"
+    )
     options = parser.parse_args()
     clock = time.process_time if options.cpu_time else time.perf_counter
     table = Table(
         title=f"{options.rows:,} rows, BERT {options.layers} x {options.hidden}, medians of {options.rounds}", title_justify="left"
     )
-    for head in ("model", "bare loop rows/s", "tuneline predict rows/s", "share", "first prediction s"):
+    for head in ("model", "bare loop rows/s", "tuneline predict rows/s", "relative speed", "first prediction s"):
         table.add_column(head, justify="left" if head == "model" else "right")
-    with tempfile.TemporaryDirectory() as place:
-        folder, path = Path(place), Path(place, "rows.jsonl")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, path = Path(temporary), Path(temporary, "rows.jsonl")
         write_model(folder, options.layers, options.hidden)
         write_rows(path, options.rows)
         for precision in ("fp32", "int8"):

@@ -1,11 +1,11 @@
-"""Tokenizing sentence pairs three ways, on the same rows, in alternation.
+"""Measure three methods of tokenizing sentence pairs, on the same rows, in alternation.
 
-- ``datasets.map(tokenizer, batched=True)``: what one would write instead, to an Arrow file.
-- The Rust tokenizer alone: ids that nobody keeps. No way through Python can be faster.
-- The stage's way: Parquet to Parquet, with columns built and counts taken.
+- ``datasets.map(tokenizer, batched=True)``: the usual method, written to an Arrow file.
+- The Rust tokenizer alone, which discards the ids: an upper bound for any method in Python.
+- The stage: Parquet to Parquet, including all columns and counts.
 
-Run in the root of the project: ``python -m benchmarks.tokenize``. Texts are MRPC's, repeated, where they lie beside the checkout;
-else the sample's vocabulary at random.
+Run in the root of the project: ``python -m benchmarks.tokenize``. Texts are MRPC's, repeated, if MRPC is next to the
+checkout; else random words.
 """
 
 import argparse
@@ -42,7 +42,7 @@ Way = Callable[[Path, PreTrainedTokenizerFast, int], None]
 
 
 def pairs() -> list[tuple[str, str]]:
-    """Some thousand sentence pairs."""
+    """Return some thousand sentence pairs."""
     source = SHARED / "data/mrpc/train.tsv"
     if source.is_file():
         lines = source.read_text(encoding="utf-8-sig").splitlines()[1:]
@@ -55,7 +55,7 @@ def pairs() -> list[tuple[str, str]]:
 
 
 def write_raw(path: Path, rows: int) -> None:
-    """Writes ``rows`` pairs as a raw split, a row group at a time."""
+    """Write ``rows`` pairs as a raw split, one row group at a time."""
     texts, schema = pairs(), raw_schema(COLUMNS, LabelSchema(("no", "yes")))
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -68,13 +68,13 @@ def write_raw(path: Path, rows: int) -> None:
 
 
 def tokenizer_for(path: Path) -> PreTrainedTokenizerFast:
-    """The tokenizer of ``bert-base-uncased`` where it lies beside the checkout, else one trained on the rows."""
+    """Return the tokenizer of ``bert-base-uncased`` if it is next to the checkout, else one trained on the rows."""
     folder = SHARED / "hub/models/google-bert/bert-base-uncased"
     return load_tokenizer(str(folder), None) if folder.is_dir() else train_wordpiece(RawSplit(path, COLUMNS).texts, 8000)
 
 
 def with_datasets(path: Path, tokenizer: PreTrainedTokenizerFast, max_length: int) -> None:
-    """``datasets.map``, without its cache."""
+    """Run ``datasets.map``, without its cache."""
     import datasets
 
     datasets.disable_progress_bars()
@@ -88,7 +88,7 @@ def with_datasets(path: Path, tokenizer: PreTrainedTokenizerFast, max_length: in
 
 
 def with_rust_alone(path: Path, tokenizer: PreTrainedTokenizerFast, max_length: int) -> None:
-    """Encodes and forgets."""
+    """Encode the rows and discard the ids."""
     encoder = Encoder(tokenizer, max_length, pairs=True)
     texts = _TEXTS.setdefault(path, list(zip(*pq.read_table(path, columns=COLUMNS).to_pydict().values(), strict=True)))
     for start in range(0, len(texts), CHUNK):
@@ -99,7 +99,7 @@ _TEXTS: dict[Path, list[tuple[str, str]]] = {}
 
 
 def with_the_stage(path: Path, tokenizer: PreTrainedTokenizerFast, max_length: int) -> None:
-    """Parquet to Parquet."""
+    """Tokenize from Parquet to Parquet, as the stage does."""
     tokenize_split(Encoder(tokenizer, max_length, pairs=True), RawSplit(path, COLUMNS), path.with_name("tokenized.parquet"))
 
 
@@ -107,7 +107,7 @@ WAYS: dict[str, Way] = {"datasets.map": with_datasets, "Rust tokenizer alone": w
 
 
 def measure(rows: int, rounds: int, max_length: int) -> dict[str, float]:
-    """Rows per second of each way: the median of ``rounds``, after one that does not count."""
+    """Return rows per second of each method: the median of ``rounds``, after one warm-up round."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.parquet"
         write_raw(path, rows)
@@ -123,7 +123,7 @@ def measure(rows: int, rounds: int, max_length: int) -> dict[str, float]:
 
 
 def measure_memory(rows: int, max_length: int) -> None:
-    """Prints the peak memory of this process in MB: of the stage's way on ``rows`` rows, and nothing else."""
+    """Print the peak memory of this process in MB after tokenizing ``rows`` rows as the stage does."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.parquet"
         write_raw(path, rows)
@@ -132,24 +132,24 @@ def measure_memory(rows: int, max_length: int) -> None:
 
 
 def memory_of(rows: int, max_length: int) -> float:
-    """Peak memory in MB, in a process of its own."""
+    """Return the peak memory in MB, measured in its own process."""
     command = [sys.executable, "-m", "benchmarks.tokenize", "--memory-of", str(rows), "--max-length", str(max_length)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def main() -> None:
-    """Measures, and prints two tables."""
+    """Measure and print two tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=23_496)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--max-length", type=int, default=128)
-    parser.add_argument("--memory-of", type=int, help="measure only the memory of so many rows, in this process")
+    parser.add_argument("--memory-of", type=int, help="measure only the memory for this number of rows, in this process")
     options = parser.parse_args()
     if options.memory_of:
         measure_memory(options.memory_of, options.max_length)
         return
     speeds = measure(options.rows, options.rounds, options.max_length)
-    table = Table("way", "rows/s", "of datasets.map", "of Rust alone", title=f"{options.rows:,} pairs, {os.cpu_count()} cores")
+    table = Table("method", "rows/s", "of datasets.map", "of Rust alone", title=f"{options.rows:,} pairs, {os.cpu_count()} cores")
     for name, speed in speeds.items():
         table.add_row(name, f"{speed:,.0f}", f"{speed / speeds['datasets.map']:.2f}", f"{speed / speeds['Rust tokenizer alone']:.2f}")
     memory = Table("rows", "peak memory of the stage, MB")

@@ -1,16 +1,16 @@
-"""Training the same model on the same data, in several ways side by side.
+"""Measure the training of one model on the same data by several methods.
 
-(a) ``textbook``: a shuffled DataLoader, padding per batch, ``torch.optim.AdamW`` as it comes, a linear schedule.
+(a) ``textbook``: a shuffled DataLoader, padding per batch, ``torch.optim.AdamW`` with its defaults, a linear schedule.
 (b) ``trainer``: Hugging Face ``Trainer`` with its defaults. (c) ``grouped``: the same, grouping by length.
-(d) ``ours``: the loop of the train stage, with its checkpoints and its evaluation; ``whole``: the same with
+(d) ``ours``: the loop of the train stage, with checkpoints and evaluation; ``whole``: the same with
 ``first_token_only: false``, which is (d) without its largest saving.
 
-Every run is a process of its own, which measures its own memory. Ways alternate, so that a machine that slows down slows all of
-them. Without ``--seeds`` speed is measured (one epoch, or ``--steps``); with it, the loss on the validation split at the end of
-``--epochs``, over so many seeds.
+Every run has its own process, which measures its own memory. Methods alternate, so a machine that slows down affects all of them.
+Without ``--seeds``, speed is measured (one epoch, or ``--steps``); with it, the loss on the validation split after ``--epochs``, over
+that number of seeds.
 
-Run in the root of the project: ``python -m benchmarks.training``. Pairs are MRPC's with the tokenizer of bert-base-uncased where
-they lie beside the checkout; else made-up rows of the same lengths. On a GPU: ``--device cuda --bf16 --layers 12 --hidden 768
+Run in the root of the project: ``python -m benchmarks.training``. Pairs are MRPC's with the tokenizer of bert-base-uncased if
+both are next to the checkout; else random rows of the same lengths. On a GPU: ``--device cuda --bf16 --layers 12 --hidden 768
 --peak-tflops 989``.
 """
 
@@ -33,7 +33,7 @@ Result = dict[str, float]
 
 
 def measure(way: str, seed: int, options: argparse.Namespace) -> Result:
-    """One run in a process of its own."""
+    """Run one method in its own process and return its measurements."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = [f"--{name.replace('_', '-')}={value}" for name, value in vars(options).items() if name in RUN and value is not None]
         command = [sys.executable, "-m", "benchmarks.training_ways.run", way, f"--seed={seed}", f"--folder={folder}", *arguments]
@@ -45,26 +45,26 @@ def measure(way: str, seed: int, options: argparse.Namespace) -> Result:
 
 
 RUN = ("layers", "hidden", "batch", "epochs", "steps", "rows", "device", "bf16", "learning_rate", "profile", "clock")
-"""Options that are handed on to each run."""
+"""Options that are passed to each run."""
 
 
 def medians(results: Sequence[Result]) -> Result:
-    """The median of each figure."""
+    """Return the median of each measurement."""
     return {name: statistics.median(result[name] for result in results) for name in results[0]}
 
 
 def compare_speed(options: argparse.Namespace, console: Console) -> None:
-    """Rounds of all ways in alternation, and the table of their medians."""
-    found: dict[str, list[Result]] = {way: [] for way in options.ways}
+    """Run all methods in alternation and print the medians."""
+    results: dict[str, list[Result]] = {way: [] for way in options.ways}
     for number in range(options.rounds):
         for way in options.ways:
             result = measure(way, seed=number, options=options)
-            found[way].append(result)
+            results[way].append(result)
             console.print(f"round {number + 1}: {way} {result['samples_per_second']:.1f} samples/s", style="dim")
     table = Table(
-        "way", "samples/s in steps", "end to end", "tokens/s", "padding", "matmul share", "peak MB", "of it before", "against ours"
+        "method", "samples/s in steps", "end to end", "tokens/s", "padding", "matmul share", "peak MB", "after imports, MB", "ours / method"
     )
-    middle = {way: medians(results) for way, results in found.items()}
+    middle = {way: medians(runs) for way, runs in results.items()}
     ours = middle.get("ours", {}).get("samples_per_second", 0.0)
     for way, result in middle.items():
         numbers = [result["samples_per_second"], result["end_to_end_samples_per_second"], result["tokens_per_second"]]
@@ -76,12 +76,12 @@ def compare_speed(options: argparse.Namespace, console: Console) -> None:
     if options.peak_tflops:
         for way, result in middle.items():
             share = 6 * result["parameters"] * result["tokens_per_second"] / (options.peak_tflops * 1e12)
-            console.print(f"{way}: {share:.1%} of the chip's peak (6 x parameters without embeddings x tokens)")
+            console.print(f"{way}: {share:.1%} of the device's peak (6 x parameters without embeddings x tokens)")
 
 
 def compare_losses(options: argparse.Namespace, console: Console) -> None:
-    """The loss on the validation split at the end, over seeds."""
-    table = Table("way", "validation loss", "standard deviation", "accuracy", *(f"seed {seed}" for seed in range(options.seeds)))
+    """Print the final loss on the validation split, over seeds."""
+    table = Table("method", "validation loss", "standard deviation", "accuracy", *(f"seed {seed}" for seed in range(options.seeds)))
     for way in options.ways:
         results = [measure(way, seed, options) for seed in range(options.seeds)]
         losses = [result["loss"] for result in results]
@@ -93,24 +93,24 @@ def compare_losses(options: argparse.Namespace, console: Console) -> None:
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options."""
+    """Parse the options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add: Any = parser.add_argument
     add("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     add("--layers", type=int, default=4)
     add("--hidden", type=int, default=256)
     add("--batch", type=int, default=16)
-    add("--epochs", type=int, default=None, help="1; with --seeds 3")
+    add("--epochs", type=int, default=None, help="default: 1; with --seeds: 3")
     add("--steps", type=int, default=None, help="instead of whole epochs")
-    add("--rows", type=int, default=None, help="only so many rows")
+    add("--rows", type=int, default=None, help="number of rows; default: all")
     add("--rounds", type=int, default=3)
-    add("--seeds", type=int, default=None, help="compare losses over so many seeds instead of speed")
+    add("--seeds", type=int, default=None, help="compare losses over this number of seeds, instead of speed")
     add("--learning-rate", type=float, default=1e-4)
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--bf16", type=int, choices=(0, 1), default=0)
-    add("--clock", choices=("wall", "cpu"), default="wall", help="cpu: processor time, for a machine that is busy with other things")
-    add("--profile", type=int, choices=(0, 1), default=1, help="measure the share of matrix products, in steps after the timed ones")
-    add("--peak-tflops", type=float, default=None, help="of the chip, to say what share of it is used")
+    add("--clock", choices=("wall", "cpu"), default="wall", help="cpu: CPU time of all threads, for a busy machine")
+    add("--profile", type=int, choices=(0, 1), default=1, help="measure the fraction of time in matrix products, after the timed steps")
+    add("--peak-tflops", type=float, default=None, help="peak of the device, to print the fraction that is used")
     options = parser.parse_args(arguments)
     if options.epochs is None:
         options.epochs = 1 if options.seeds is None else 3
@@ -120,7 +120,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print."""
     options, console = parse(), Console(width=140)
     console.print(
         f"BERT {options.layers} x {options.hidden}, batch {options.batch}, {options.steps or f'{options.epochs} epochs of'} steps"

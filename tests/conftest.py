@@ -1,12 +1,12 @@
-"""What every test stands on: no network, no telemetry, one thread per worker."""
+"""Settings and fixtures of all tests: no network, no telemetry, one thread per worker."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-# Before any library is imported: they read these at import. Workers of one run share the cores, so each takes one,
-# unless another number is asked for.
+# Libraries read these variables when they are imported, so they are set first. The workers of one run share the cores, so each uses
+# one thread, unless OMP_NUM_THREADS is set.
 os.environ.update(
     {
         "DO_NOT_TRACK": "1",
@@ -25,21 +25,21 @@ SHARED = ROOT.parent / "shared"
 
 @pytest.fixture(scope="session")
 def root() -> Path:
-    """The root of the project."""
+    """Return the root of the project."""
     return ROOT
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """Real input beside the checkout; tests that want it skip where it is not."""
+    """Return the folder with real data next to the checkout; skip the test if there is none."""
     if not SHARED.is_dir():
-        pytest.skip(f"{SHARED} is not there: real input lies beside the checkout only on some machines")
+        pytest.skip(f"{SHARED} does not exist: only some machines have real data next to the checkout")
     return SHARED
 
 
 @pytest.fixture(autouse=True, scope="session")
 def homes(tmp_path_factory: pytest.TempPathFactory):
-    """Tools that keep state in a home folder get one that goes with the test run."""
+    """Give tools that keep state in a home folder a temporary one for the test run."""
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         for name in ("HF_HOME", "PREFECT_HOME", "DVC_SITE_CACHE_DIR"):

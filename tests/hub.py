@@ -1,13 +1,13 @@
-"""A hub on loopback for tests: the real hub client talks to it, and nothing leaves the machine.
+"""A Hugging Face hub on the loopback interface for tests: the real client connects to it, without a network.
 
-It holds models and data sets as folders, each with one commit and any number of branches that point to it::
+It serves models and data sets from folders, each with one commit and any number of branches that point to it::
 
     with LoopbackHub(tmp_path / "hub") as hub:
         hub.add("datasets", "someone/reviews", {"data/train.parquet": parquet_bytes})
         subprocess.run([...], env=hub.env(tmp_path / "home"))
 
-The client reads its address when it is imported, so what is to talk to this hub is best started as a process with ``hub.env``.
-Only what the client asks when it reads is answered: the commit of a revision, the list of files, and the files.
+The client reads the address of the hub when it is imported, so start a client as a process with ``hub.env``. The hub implements only
+what a client needs to read: the commit of a revision, the list of files, and the files.
 """
 
 import hashlib
@@ -27,44 +27,44 @@ Kind = Literal["models", "datasets"]
 
 @dataclass(frozen=True)
 class Repository:
-    """One model or data set: a folder, the commit that it stands for, and the names that point to the commit."""
+    """One model or data set: its folder, its commit, and the branches that point to the commit."""
 
     folder: Path
     commit: str
     branches: tuple[str, ...] = ("main",)
 
-    def knows(self, revision: str) -> bool:
+    def has_revision(self, revision: str) -> bool:
         return revision == self.commit or revision in self.branches
 
     def entry(self, path: Path) -> dict[str, Any]:
-        """How the hub lists a file or folder."""
+        """Return the entry of a file or folder in the list of files."""
         name = path.relative_to(self.folder).as_posix()
         if path.is_dir():
             return {"type": "directory", "path": name, "oid": self.commit, "size": 0}
         return {"type": "file", "path": name, "oid": _sha1(path.read_bytes()), "size": path.stat().st_size}
 
     def inside(self, name: str) -> Path | None:
-        """The file or folder of that name, if there is one in here."""
+        """Return the file or folder of this name, or ``None`` if it does not exist in the repository."""
         path = (self.folder / name).resolve()
         return path if path.exists() and path.is_relative_to(self.folder.resolve()) else None
 
 
 @dataclass
 class LoopbackHub:
-    """Serves repositories on a free port of 127.0.0.1 while its block runs."""
+    """A server for repositories on a free port of 127.0.0.1; a context manager."""
 
     root: Path
     repositories: dict[tuple[str, str], Repository] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
-    """What was asked, in order: ``GET /api/datasets/...``."""
+    """Requests received, in order: ``GET /api/datasets/...``."""
 
     def add(self, kind: Kind, name: str, files: Mapping[str, bytes | str] | Path, branches: tuple[str, ...] = ("main",)) -> str:
-        """Adds a repository and returns its commit.
+        """Add a repository and return its commit.
 
         Args:
             kind: ``models`` or ``datasets``.
             name: ``owner/name``.
-            files: Contents by path, or a folder that is served as it is.
+            files: Contents by path, or a folder to serve.
             branches: Names that point to the commit.
         """
         folder = files.resolve() if isinstance(files, Path) else self.root / kind / name
@@ -82,7 +82,7 @@ class LoopbackHub:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def env(self, home: Path) -> dict[str, str]:
-        """Environment of a process that is to talk to this hub, with a cache of its own and no proxy."""
+        """Return the environment of a process that uses this hub, with its own cache and no proxy."""
         keep = {key: value for key, value in os.environ.items() if key not in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_TOKEN")}
         return {**keep, "HF_ENDPOINT": self.url, "HF_HOME": str(home), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 
@@ -116,10 +116,10 @@ class _Handler(BaseHTTPRequestHandler):
                 return repository and answer(repository, *rest, **({"query": parse_qs(query)} if answer == self._list else {}))
         return self._missing("EntryNotFound")
 
-    do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
+    do_HEAD = do_GET  # noqa: N815 - http.server requires this name
 
     def do_POST(self) -> None:
-        """``paths-info``: which of some paths there are."""
+        """Answer ``paths-info``: the entries of those paths that exist."""
         self.hub.requests.append(f"POST {self.path}")
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
         match = re.fullmatch(r"/api/(models|datasets)/([^/]+/[^/]+)/paths-info/([^/]+)", urlsplit(self.path).path)
@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         repository = self.hub.repositories.get((kind, name))
         if repository is None:
             self._missing("RepoNotFound")
-        elif revision is not None and not repository.knows(revision):
+        elif revision is not None and not repository.has_revision(revision):
             self._missing("RevisionNotFound")
         else:
             return repository
@@ -180,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Says nothing: the requests are in ``hub.requests``."""
+        """Print nothing: the requests are in ``hub.requests``."""
 
 
 def _sha1(content: bytes) -> str:

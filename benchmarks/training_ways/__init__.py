@@ -1,1 +1,1 @@
-"""The ways of training that ``benchmarks.training`` compares."""
+"""The methods of training that ``benchmarks.training`` compares."""

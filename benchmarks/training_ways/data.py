@@ -1,4 +1,4 @@
-"""The rows that all ways train on, as the tokenize stage would write them."""
+"""Tokenized rows that all methods train on, in the format of the stage ``tokenize``."""
 
 from pathlib import Path
 
@@ -15,15 +15,15 @@ Columns = dict[str, list[object]]
 
 
 def write_splits(folder: Path, rows: int | None) -> None:
-    """Writes ``train.parquet`` and ``validation.parquet``: MRPC where it lies beside the checkout, else made up."""
+    """Write ``train.parquet`` and ``validation.parquet``: MRPC if it is next to the checkout, else random rows."""
     for split, count in (("train", 3668), ("validation", 408)):
-        columns = mrpc(split) if (SHARED / "data/mrpc").is_dir() and TOKENIZER.is_dir() else made_up(count)
+        columns = mrpc(split) if (SHARED / "data/mrpc").is_dir() and TOKENIZER.is_dir() else random_rows(count)
         table = pa.table(columns, schema=tokenized_schema(True, LABELS))
         write_table(table.slice(0, rows), folder / f"{split}.parquet")
 
 
 def mrpc(split: str) -> Columns:
-    """Pairs of MRPC with the tokenizer of bert-base-uncased."""
+    """Return the pairs of MRPC with the tokenizer of bert-base-uncased."""
     from transformers import AutoTokenizer
 
     lines = (SHARED / f"data/mrpc/{split}.tsv").read_text(encoding="utf-8-sig").splitlines()[1:]
@@ -32,8 +32,8 @@ def mrpc(split: str) -> Columns:
     return {**encoded, "labels": [int(label) for label in labels]}
 
 
-def made_up(rows: int) -> Columns:
-    """Random ids, in lengths spread as MRPC's (mean 53, standard deviation 12)."""
+def random_rows(rows: int) -> Columns:
+    """Return random ids, with lengths distributed as in MRPC (mean 53, standard deviation 12)."""
     random = np.random.default_rng(rows)
     lengths = random.normal(53, 12, rows).clip(20, 103).astype(int)
     ids = [random.integers(1000, VOCABULARY, length).tolist() for length in lengths]

@@ -1,4 +1,4 @@
-"""What every way is measured by."""
+"""Measurements that all methods share: model, throughput, quality, memory."""
 
 import resource
 import time
@@ -18,7 +18,7 @@ MATMULS = ("mm", "bmm", "linear", "scaled_dot_product", "gemm", "attention")
 
 
 def new_model(layers: int, hidden: int, seed: int) -> PreTrainedModel:
-    """The same weights for the same seed, whoever trains them."""
+    """Return a model whose initial weights depend on the seed only."""
     torch.manual_seed(seed)
     config = BertConfig(**model_config(layers, hidden), num_labels=LABELS.outputs, vocab_size=VOCABULARY)
     model: PreTrainedModel = AutoModelForSequenceClassification.from_config(config)
@@ -26,7 +26,7 @@ def new_model(layers: int, hidden: int, seed: int) -> PreTrainedModel:
 
 
 def model_config(layers: int, hidden: int) -> dict[str, Any]:
-    """Shapes, with heads 64 wide."""
+    """Return the shapes of the model, with attention heads of width 64."""
     return {
         "hidden_size": hidden,
         "num_hidden_layers": layers,
@@ -37,37 +37,37 @@ def model_config(layers: int, hidden: int) -> dict[str, Any]:
 
 
 def peak_mb() -> float:
-    """Most resident memory so far; on Linux it is counted in kilobytes."""
+    """Return the peak resident memory so far, in MB (``ru_maxrss`` is in KB on Linux)."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 class Meter:
-    """Counts what a model is fed, and how long its steps take.
+    """Count the rows and tokens of training steps, and measure their time.
 
     Args:
-        clock: ``wall``, or ``cpu`` for the processor time of all threads: on a busy machine that says more.
+        clock: ``wall``, or ``cpu`` for the CPU time of all threads, which is more reliable on a busy machine.
 
     Attributes:
-        seconds: Of whole steps, the first few left out.
+        seconds: Time of all steps after the first ``WARMUP``.
     """
 
     WARMUP = 5
 
     def __init__(self, clock: str) -> None:
         self._now = time.process_time if clock == "cpu" else time.perf_counter
-        self.samples = self.tokens = self.places = self.steps = 0
+        self.samples = self.tokens = self.positions = self.steps = 0
         self.seconds = 0.0
         self._last: float | None = None
 
     def batch(self, attention_mask: torch.Tensor) -> None:
-        """Counts a micro batch."""
+        """Count a micro-batch."""
         if self.steps >= self.WARMUP:
             self.samples += len(attention_mask)
             self.tokens += int(attention_mask.sum())
-            self.places += attention_mask.numel()
+            self.positions += attention_mask.numel()
 
     def step(self) -> None:
-        """Call it after each optimizer step."""
+        """Record the end of an optimizer step."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         now = self._now()
@@ -77,20 +77,20 @@ class Meter:
         self._last = now
 
     def pause(self) -> None:
-        """What follows is no step (an evaluation, a checkpoint)."""
+        """Exclude the time since the last step (an evaluation, a checkpoint)."""
         self._last = self._now()
 
-    def figures(self) -> dict[str, float]:
-        """Rates of the steps."""
+    def rates(self) -> dict[str, float]:
+        """Return the rates of the measured steps, and the fraction of padding."""
         return {
             "samples_per_second": self.samples / self.seconds,
             "tokens_per_second": self.tokens / self.seconds,
-            "padding_share": 1 - self.tokens / self.places,
+            "padding_share": 1 - self.tokens / self.positions,
         }
 
 
 def score(model: torch.nn.Module, split: TokenizedSplit) -> dict[str, float]:
-    """Loss and accuracy on a split, one way for all."""
+    """Return loss and accuracy on a split."""
     model.eval()
     device = next(model.parameters()).device
     logits = []
@@ -103,7 +103,7 @@ def score(model: torch.nn.Module, split: TokenizedSplit) -> dict[str, float]:
 
 
 def matmul_share(step: Callable[[], object], repetitions: int = 5) -> float:
-    """Share of the operators' own time that goes into matrix products and attention: the rest can be saved, that cannot."""
+    """Return the fraction of the operators' own time in matrix products and attention, which no training loop can avoid."""
     step()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         for _ in range(repetitions):
@@ -116,7 +116,7 @@ def matmul_share(step: Callable[[], object], repetitions: int = 5) -> float:
 
 @contextmanager
 def timed() -> Iterator[list[float]]:
-    """Yields a list that holds the seconds when the block has ended."""
+    """Yield a list that receives the seconds of the block at its end."""
     seconds: list[float] = []
     started = time.perf_counter()
     yield seconds

@@ -1,4 +1,4 @@
-"""What one would use instead: the textbook's loop, and the Trainer of transformers."""
+"""The usual alternatives: the textbook loop, and the Trainer of transformers."""
 
 import argparse
 from pathlib import Path
@@ -15,7 +15,7 @@ from tuneline.batches import TokenizedSplit
 
 
 def collator() -> Any:
-    """Pads a batch to its longest row."""
+    """Return a collator that pads a batch to its longest row."""
     from transformers import AutoTokenizer, BertTokenizerFast
 
     tokenizer = AutoTokenizer.from_pretrained(TOKENIZER) if TOKENIZER.is_dir() else BertTokenizerFast(vocab={"[PAD]": 0, "[UNK]": 1})
@@ -23,13 +23,13 @@ def collator() -> Any:
 
 
 def splits(options: argparse.Namespace) -> tuple[datasets.Dataset, TokenizedSplit]:
-    """The split to train on, as the datasets library has it, and the one to score on."""
+    """Return the train split as a ``datasets.Dataset``, and the validation split."""
     train = datasets.Dataset.from_parquet(str(options.folder / "train.parquet"), cache_dir=str(options.folder / "cache"))
     return train, TokenizedSplit.read(options.folder / "validation.parquet")
 
 
 def textbook(options: argparse.Namespace) -> dict[str, float]:
-    """Shuffle, pad, forward, backward, step."""
+    """Train with the textbook loop: shuffle, pad, forward, backward, step."""
     split, scored = splits(options)
     loader = DataLoader(split, batch_size=options.batch, shuffle=True, collate_fn=collator())
     model = new_model(options.layers, options.hidden, options.seed).to(options.device)
@@ -59,10 +59,10 @@ def textbook(options: argparse.Namespace) -> dict[str, float]:
                 if done == steps:
                     break
         scores = score(model, scored)
-    figures = {**meter.figures(), **scores, "seconds": seconds[0], "steps": done}
+    measurements = {**meter.rates(), **scores, "seconds": seconds[0], "steps": done}
     model.train()
-    some = next(iter(loader))
-    return figures | {"matmul_share": matmul_share(lambda: step(some)) if options.profile else 0.0}
+    batch = next(iter(loader))
+    return measurements | {"matmul_share": matmul_share(lambda: step(batch)) if options.profile else 0.0}
 
 
 class _Clock(TrainerCallback):
@@ -82,7 +82,7 @@ class _CountingTrainer(Trainer):
 
 
 def trainer(options: argparse.Namespace, grouped: bool) -> dict[str, float]:
-    """The Trainer; but for what is compared, with its defaults."""
+    """Train with the Trainer, with its defaults except for the compared settings."""
     split, scored = splits(options)
     model = new_model(options.layers, options.hidden, options.seed)
     arguments = TrainingArguments(
@@ -103,8 +103,8 @@ def trainer(options: argparse.Namespace, grouped: bool) -> dict[str, float]:
     with timed() as seconds:
         engine.train()
         scores = score(model, scored)
-    figures = {**meter.figures(), **scores, "seconds": seconds[0], "steps": engine.state.global_step}
-    return figures | {"matmul_share": _profiled(engine) if options.profile else 0.0}
+    measurements = {**meter.rates(), **scores, "seconds": seconds[0], "steps": engine.state.global_step}
+    return measurements | {"matmul_share": _profiled(engine) if options.profile else 0.0}
 
 
 def _profiled(engine: Trainer) -> float:

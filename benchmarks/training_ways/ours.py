@@ -1,4 +1,4 @@
-"""The loop of the train stage."""
+"""The training loop of the stage ``train``."""
 
 import argparse
 import contextlib
@@ -18,7 +18,7 @@ from tuneline.params.loading import parse_params
 
 
 def parameters(options: argparse.Namespace, first_token_only: bool) -> Params:
-    """As ``params.yaml`` would say it; what is not said is the default. The last weights are kept, as by the others."""
+    """Return the parameters of the run; others have their defaults. The last weights are kept, as the other methods do."""
     train: dict[str, Any] = {
         "global_batch_size": options.batch,
         "micro_batch_size": options.batch,
@@ -36,7 +36,7 @@ def parameters(options: argparse.Namespace, first_token_only: bool) -> Params:
 
 
 def ours(options: argparse.Namespace, first_token_only: bool = True) -> dict[str, float]:
-    """Trains with the stage's own loop, in the folder of this run."""
+    """Train with the loop of the stage, in the folder of this run."""
     os.environ["ACCELERATE_USE_CPU"] = str(options.device == "cpu")
     splits = [TokenizedSplit.read(options.folder / f"{split}.parquet") for split in ("train", "validation")]
     inputs = Inputs(splits[0], splits[1], _Padding())
@@ -46,22 +46,22 @@ def ours(options: argparse.Namespace, first_token_only: bool = True) -> dict[str
     with metered(meter, options), timed() as seconds, contextlib.redirect_stdout(None):
         result = loop.train(params, inputs, create_accelerator(params.train), Interruption())
     state = result.state
-    figures = {**meter.figures(), "seconds": seconds[0], "steps": state.progress.step}
-    figures |= score(state.accelerator.unwrap_model(state.model), inputs.validation)
+    measurements = {**meter.rates(), "seconds": seconds[0], "steps": state.progress.step}
+    measurements |= score(state.accelerator.unwrap_model(state.model), inputs.validation)
     state.model.train()
     rows = state.sampler.epoch(1)[0]
-    return figures | {"matmul_share": matmul_share(lambda: loop.train_batch(state, rows)) if options.profile else 0.0}
+    return measurements | {"matmul_share": matmul_share(lambda: loop.train_batch(state, rows)) if options.profile else 0.0}
 
 
 class _Padding:
-    """All that a run wants of a tokenizer when the model is given."""
+    """The only attribute of a tokenizer that training needs."""
 
     pad_token_id = 0
 
 
 @contextlib.contextmanager
 def metered(meter: Meter, options: argparse.Namespace) -> Any:
-    """Counts the steps of the loop, and gives it the model that the others train."""
+    """Measure the steps of the loop, and make it train the same model as the other methods."""
     train_batch, evaluate, save = loop.train_batch, loop.evaluate, Checkpoints.save
     build, files = setup.build_model, setup.data_files
 
@@ -69,7 +69,7 @@ def metered(meter: Meter, options: argparse.Namespace) -> Any:
         lengths = state.sampler.lengths[rows]
         if meter.steps >= meter.WARMUP:
             meter.samples, meter.tokens = meter.samples + len(rows), meter.tokens + int(lengths.sum())
-            meter.places += len(rows) * int(lengths.max())
+            meter.positions += len(rows) * int(lengths.max())
         result = train_batch(state, rows)
         meter.step()
         return result

@@ -1,4 +1,4 @@
-"""One measured run in a process of its own: prints its figures as JSON, in the last line."""
+"""One measured run in its own process: prints its measurements as JSON in the last line."""
 
 import argparse
 import json
@@ -27,7 +27,7 @@ WAYS = {
 
 
 def parse() -> argparse.Namespace:
-    """The options that ``benchmarks.training`` hands on."""
+    """Parse the options that ``benchmarks.training`` passes."""
     parser = argparse.ArgumentParser()
     parser.add_argument("way", choices=WAYS)
     for name in ("layers", "hidden", "batch", "epochs", "steps", "rows", "seed", "bf16", "profile"):
@@ -40,18 +40,18 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Trains once, and prints."""
+    """Train once and print the measurements."""
     options = parse()
     write_splits(options.folder, options.rows)
     parameters = sum(
         weight.numel() for name, weight in new_model(options.layers, options.hidden, 0).named_parameters() if "embeddings" not in name
     )
     before = peak_mb()
-    figures = WAYS[options.way](options)
-    figures["peak_mb"] = torch.cuda.max_memory_allocated() / 2**20 if options.device == "cuda" else peak_mb()
-    figures |= {"imported_mb": before, "parameters": parameters}
-    figures["end_to_end_samples_per_second"] = figures["steps"] * options.batch / figures["seconds"]
-    print(json.dumps(figures))
+    measurements = WAYS[options.way](options)
+    measurements["peak_mb"] = torch.cuda.max_memory_allocated() / 2**20 if options.device == "cuda" else peak_mb()
+    measurements |= {"imported_mb": before, "parameters": parameters}
+    measurements["end_to_end_samples_per_second"] = measurements["steps"] * options.batch / measurements["seconds"]
+    print(json.dumps(measurements))
 
 
 if __name__ == "__main__":

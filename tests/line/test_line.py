@@ -1,4 +1,4 @@
-"""The whole line, by the commands that a person types, on a sampled data set."""
+"""The whole pipeline, run by the commands of its users, on a sampled data set."""
 
 import json
 import re
@@ -9,30 +9,30 @@ from tests.project import SMALL, Project
 
 pytestmark = pytest.mark.timeout(900)
 
-LINE = ["download", "tokenize", "validate", "train", "evaluate", "export", "compare"]
+STAGES = ["download", "tokenize", "validate", "train", "evaluate", "export", "compare"]
 
 
 def stages_run(output: str) -> list[str]:
-    """The stages that a ``dvc repro`` really ran, in order."""
+    """Return the stages that ``dvc repro`` ran, in order."""
     return re.findall(r"Running stage '(\w+)'", output)
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory) -> Project:
-    """A project whose line ran to the end once, and was committed."""
+    """Return a project in which the pipeline ran once and was committed."""
     project = Project.copy_to(tmp_path_factory.mktemp("project"))
     project.set_params(SMALL)
-    # An untrained model's margins are thin: quantization may flip more of them than a good model's.
+    # The logits of a hardly trained model are close together, so quantization may flip more predictions than usual.
     project.set_params({"compare.int8.min_agreement": 0.5, "compare.int8.max_metric_drop": 0.5})
     (project.folder / "dvc.lock").unlink(missing_ok=True)
     output = project.run("dvc", "repro").stdout
-    assert stages_run(output) == LINE
-    project.commit("Run the line")
+    assert stages_run(output) == STAGES
+    project.commit("Run the pipeline")
     return project
 
 
-def test_the_line_makes_what_the_contract_names(project):
-    wanted = """
+def test_pipeline_writes_every_documented_file(project):
+    required = """
         data/raw/train.parquet data/raw/validation.parquet data/raw/test.parquet data/raw/source.json
         data/tokenized/train.parquet data/tokenized/validation.parquet data/tokenized/test.parquet data/tokenized/tokenizer/tokenizer.json
         reports/checks/checks.json reports/checks/index.html reports/predictions.parquet
@@ -40,10 +40,10 @@ def test_the_line_makes_what_the_contract_names(project):
         models/onnx/model.onnx models/onnx/model.int8.onnx models/onnx/export.json
         metrics/tokenize.json metrics/validate.json metrics/train.json metrics/evaluate.json metrics/compare.json
     """.split()
-    assert not [name for name in wanted if not (project.folder / name).is_file()]
+    assert not [name for name in required if not (project.folder / name).is_file()]
 
 
-def test_the_metrics_have_their_names(project):
+def test_metrics_files_have_the_documented_names(project):
     evaluated = json.loads((project.folder / "metrics/evaluate.json").read_text())
     assert {"accuracy", "f1", "loss", "rows"} <= set(evaluated)
     assert evaluated["rows"] == 80
@@ -51,13 +51,13 @@ def test_the_metrics_have_their_names(project):
     assert {"fp32_max_abs_diff", "fp32_agreement", "int8_agreement", "int8_accuracy_drop"} <= set(compared)
 
 
-def test_every_stage_notes_its_cost_outside_git_and_dvc(project):
-    assert sorted(path.stem for path in (project.folder / "reports/timing").glob("*.json")) == sorted(LINE)
+def test_every_stage_records_time_and_memory_outside_git_and_dvc(project):
+    assert sorted(path.stem for path in (project.folder / "reports/timing").glob("*.json")) == sorted(STAGES)
     assert project.status() == ""
 
 
-def test_what_came_out_can_be_shown(project):
-    """The end of ``make run``, and the first prediction."""
+def test_report_show_and_predict_read_the_outs(project):
+    """The last commands of ``make run``, and a first prediction."""
     project.run("tuneline", "report")
     accuracy = json.loads((project.folder / "metrics/evaluate.json").read_text())["accuracy"]
     assert f"{accuracy:.3f}" in (project.folder / "reports/index.html").read_text(encoding="utf-8")
@@ -69,21 +69,21 @@ def test_what_came_out_can_be_shown(project):
     assert project.status() == ""
 
 
-def test_a_second_run_does_nothing(project):
+def test_second_run_runs_no_stage(project):
     assert stages_run(project.run("dvc", "repro").stdout) == []
     assert project.status() == ""
 
 
-def test_a_forced_run_makes_the_same_bytes(project):
+def test_forced_run_writes_identical_bytes(project):
     before = project.lock()
-    assert stages_run(project.run("dvc", "repro", "--force").stdout) == LINE
+    assert stages_run(project.run("dvc", "repro", "--force").stdout) == STAGES
     for stage, entry in project.lock().items():
-        assert entry["outs"] == before[stage]["outs"], f"{stage} made other bytes from the same inputs"
+        assert entry["outs"] == before[stage]["outs"], f"{stage} wrote other bytes from the same inputs"
     assert project.status() == ""
 
 
-def test_a_changed_learning_rate_reruns_training_and_what_follows(project):
-    """Runs last: it changes the project."""
+def test_changed_learning_rate_reruns_training_and_later_stages(project):
+    """Runs last, because it changes the project."""
     project.set_params({"train.learning_rate": 2e-3})
     assert stages_run(project.run("dvc", "repro").stdout) == ["train", "evaluate", "export", "compare"]
     diff = json.loads(project.run("dvc", "metrics", "diff", "--json", "HEAD").stdout)
