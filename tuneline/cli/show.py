@@ -1,4 +1,4 @@
-"""``tuneline show``: what the line made last, how good it is, and which commit it belongs to."""
+"""``tuneline show``: the latest result of the pipeline: metrics, commit and paths."""
 
 import json
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ COMPARED_TITLES = {
 }
 """Titles of the numbers in metrics/compare.json that are shown for each precision."""
 
-PLACES = {
+PATHS = {
     "model": "models/classifier",
     "ONNX": "models/onnx",
     "report": "reports/index.html",
@@ -43,11 +43,11 @@ Try next:
   tuneline init FILE.csv                      your own data
   tuneline predict FILE                       the model at work"""
 
-Folder = Annotated[Path | None, typer.Argument(help="A folder of exported models, to say what they are; else the project")]
+Folder = Annotated[Path | None, typer.Argument(help="A folder of exported models; the project unless given")]
 
 
 def command(folder: Folder = None) -> None:
-    """Show what the line made last: how good it is, which commit it belongs to, where it lies."""
+    """Show the latest result of the pipeline: its metrics, its commit, and where its files are."""
     console = Console(soft_wrap=True)
     if folder is not None:
         show_export(console, folder)
@@ -59,17 +59,17 @@ def command(folder: Folder = None) -> None:
 
 
 def show(console: Console, root: Path = Path()) -> None:
-    """Prints metrics, provenance and places.
+    """Print metrics, provenance and paths.
 
     Raises:
-        StageError: The line has not run here.
+        StageError: The pipeline has not run in this checkout.
     """
     metrics = root / EVALUATED
     if not metrics.exists():
-        raise StageError(f"{metrics} is not there: the line has not run here yet.", "Run `make run` or `dvc repro`.")
+        raise StageError(f"{metrics} is missing: the pipeline has not run here yet.", "Run `make run` or `dvc repro`.")
     lock = read_lock(root)
     console.print(quality_table(_read(metrics), _read(root / "metrics/compare.json"), reported_split(lock)))
-    _print_facts(console, {**provenance(root, lock), **places(root)})
+    _print_facts(console, {**provenance(root, lock), **existing_paths(root)})
 
 
 def machine_note(root: Path) -> str | None:
@@ -103,38 +103,40 @@ def quality_table(evaluated: Mapping[str, float], compared: Mapping[str, float],
 
 
 def provenance(root: Path, lock: Lock) -> dict[str, str]:
-    """The version of the model in ``dvc.lock``, the commit that brought it there, and its names in the registry."""
+    """Return the version of the model in ``dvc.lock``, the commit that added it, and its names in the registry."""
     version = lock.out(CLASSIFIER)
     if version is None:
-        return {"version": "not in dvc.lock: the line was never run to the end"}
+        return {"version": "not in dvc.lock: the pipeline has not finished yet"}
     commit = commit_of(root, version)
-    said = {
+    facts = {
         "version": version,
         "commit": str(commit) if commit else "not committed yet: git add params.yaml dvc.lock metrics && git commit",
     }
     tags = registered(root, version, commit) if commit else []
-    return said | ({"registry": ", ".join(tags)} if tags else {})
+    return facts | ({"registry": ", ".join(tags)} if tags else {})
 
 
-def places(root: Path) -> dict[str, str]:
-    """Where what the line made lies: only what is there."""
-    return {name: path for name, path in PLACES.items() if (root / path).exists()}
+def existing_paths(root: Path) -> dict[str, str]:
+    """Return the paths of the results that exist, by title."""
+    return {name: path for name, path in PATHS.items() if (root / path).exists()}
 
 
 def reported_split(lock: Lock) -> str:
-    """The split that metrics/evaluate.json is about, as ``dvc.lock`` has it."""
+    """Return the split of metrics/evaluate.json, as recorded in ``dvc.lock``."""
     return str(lock.params().get("evaluate.split", "the reported split"))
 
 
 def show_export(console: Console, folder: Path) -> None:
-    """Prints what a folder of exported models says of itself: it may have travelled far from its project.
+    """Print the record of a folder of exported models, which may be far from its project.
 
     Raises:
-        StageError: There are no exported models in it.
+        StageError: The folder has no ``export.json``.
     """
     record = _read(folder / "export.json")
     if not record:
-        raise StageError(f"{folder} has no export.json: no models of Tuneline lie there.", "For example: tuneline show models/onnx")
+        raise StageError(
+            f"{folder} has no export.json: it is not a folder of models that Tuneline exported.", "For example: tuneline show models/onnx"
+        )
     made = record.get("provenance", {})
     metrics = {key: value for key, value in made.get("metrics", {}).items() if key != "split"}
     console.print(quality_table(metrics, {}, str(made.get("metrics", {}).get("split", "the reported split"))))
@@ -142,7 +144,7 @@ def show_export(console: Console, folder: Path) -> None:
 
 
 def export_facts(record: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, str]:
-    """What ``export.json`` says, in a few lines."""
+    """Return the most important entries of ``export.json``."""
     models = record.get("models", {})
     parameters = made.get("parameters", {})
     facts = {

@@ -20,7 +20,7 @@ def test_a_fresh_clone_is_told_how_to_run_the_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = runner.invoke(app, ["show"])
     assert done.exit_code == 1
-    assert "the line has not run here yet" in done.output
+    assert "the pipeline has not run here yet" in done.output
     assert "make run" in done.output
 
 
@@ -58,7 +58,7 @@ def test_a_folder_of_exported_models_says_what_it_is_far_from_its_project(projec
 def test_a_folder_without_exported_models_is_refused(tmp_path):
     done = runner.invoke(app, ["show", str(tmp_path)])
     assert done.exit_code == 1
-    assert "no models of Tuneline lie there" in done.output
+    assert "not a folder of models that Tuneline exported" in done.output
 
 
 @pytest.mark.parametrize("words", [["show"], ["doctor", "--help"], ["init", "--help"], ["report", "--no-latency"]])
