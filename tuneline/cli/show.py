@@ -82,7 +82,7 @@ def machine_note(root: Path) -> str | None:
     return (
         f"Note: {first} {differ} from the committed dvc.lock, and code, data and parameters do not: this machine has another "
         "processor, number of threads or build of torch, which rounds differently. Commit these: git commit -m 'Run on another "
-        "machine' dvc.lock metrics. Or go back: git checkout dvc.lock metrics && dvc pull."
+        "machine' dvc.lock metrics. Or go back, if a DVC remote has the committed ones: git checkout dvc.lock metrics && dvc pull."
     )
 
 
