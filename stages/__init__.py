@@ -1,1 +1,1 @@
-"""The stages of the line. Each runs alone, as ``python -m stages.NAME``, and meets the others only in files (see dvc.yaml)."""
+"""The stages of the pipeline. Each is a package that runs as ``python -m stages.NAME`` and shares only files with the others (dvc.yaml)."""

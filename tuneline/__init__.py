@@ -1,1 +1,1 @@
-"""What the stages share, at the top of this package; the command people type, ``tuneline``, in ``tuneline.cli``. All without torch."""
+"""The core that stages, flows and the command line (``tuneline.cli``) share. Its import loads neither torch nor transformers."""

@@ -1,1 +1,1 @@
-"""The stage ``compare``: compares the exported models with the trained model, and publishes those within tolerance."""
+"""The stage ``compare``: compare the exported models with the trained model, and publish those within tolerance."""

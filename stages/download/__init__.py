@@ -1,1 +1,1 @@
-"""The stage ``download``: fetches the data of the line and writes its raw splits."""
+"""The stage ``download``: fetch the data and write the raw splits."""

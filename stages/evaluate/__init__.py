@@ -1,1 +1,1 @@
-"""The stage ``evaluate``: evaluates the trained classifier on the reported split."""
+"""The stage ``evaluate``: evaluate the trained classifier on the reported split."""

@@ -1,1 +1,1 @@
-"""The stage ``train``: trains the classifier on the tokenized splits."""
+"""The stage ``train``: train the classifier on the tokenized splits."""

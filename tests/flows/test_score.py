@@ -49,7 +49,7 @@ def test_new_files_are_scored_once_and_bad_files_refused_with_the_reason(served,
     assert (again.name, again.message) == ("NothingNew", "No new file.")
     put("no-text.csv", tickets(3))
     assert score(return_state=True).is_completed()
-    assert scored(toy) == ["good.csv.parquet", "no-text.csv.parquet"], "the mended file is scored, and its refusal forgotten"
+    assert scored(toy) == ["good.csv.parquet", "no-text.csv.parquet"], "the corrected file is scored, and its refusal forgotten"
 
 
 def test_file_with_a_bad_row_has_no_output(served, toy, promoted, put):

@@ -76,7 +76,7 @@ def test_failing_stage_fails_the_run_with_its_error(run, served, toy):
     tasks = served.tasks(flow_run.id)
     assert tasks["validate"].state.is_failed()
     assert tasks["validate"].run_count == 1, "bad data stays bad: no retry"
-    assert "train" not in tasks, "the line stops before the training"
+    assert "train" not in tasks, "the pipeline stops before training"
     assert branches(toy) == []
     (kept,) = [path for path in toy.state.iterdir() if path.is_dir()]
     assert json.loads((kept / "reports" / "checks" / "checks.json").read_text()) == {"passed": False, "checks": []}

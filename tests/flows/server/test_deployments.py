@@ -114,7 +114,7 @@ def test_concurrent_runs_and_a_persons_dvc_repro_do_not_interfere(worked, toy):
 
 
 def test_drift_starts_a_training(worked, toy, promoted, put):
-    """From a file in the inbox to a finished run of the line, with nobody asking for it."""
+    """From a file in the inbox to a finished run of the pipeline that nobody started."""
     on_demand = worked.client.read_deployment_by_name("train/train-on-demand")
     env = {"env": {"TUNELINE_REPOSITORY": str(toy.root)}}
     worked.client.update_deployment(on_demand.id, DeploymentUpdate(job_variables=env))

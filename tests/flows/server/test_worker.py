@@ -1,4 +1,4 @@
-"""A worker's clone of the line's repository: made whole or not at all, kept up to date, shared by workers of one machine."""
+"""A worker's clone of the pipeline's repository: complete or absent, up to date, shared by the workers of one machine."""
 
 import os
 import subprocess

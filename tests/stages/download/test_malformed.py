@@ -258,7 +258,9 @@ TABLE: dict[str, Bad] = {
     "columns that miss a wanted one": Bad({}, "data.files.columns: 'text' is missing", {"files": {"columns": ["body", "label"]}}),
     "columns named twice": Bad({}, "data.files.columns: 'text' is listed twice", {"files": {"columns": ["text", "text", "label"]}}),
     "a text column that is the label too": Bad({}, "data.label_column: 'text' is also a text column", {"label_column": "text"}),
-    "a column name that the line needs": Bad({}, "data.text_columns: 'idx' is a column that the pipeline adds", {"text_columns": ["idx"]}),
+    "a column name that the pipeline needs": Bad(
+        {}, "data.text_columns: 'idx' is a column that the pipeline adds", {"text_columns": ["idx"]}
+    ),
     "one class name": Bad({}, "data.label_names: must list at least two classes", {"label_names": ["spam"]}),
     "a class named twice": Bad({}, "data.label_names: 'spam' is listed twice", {"label_names": ["spam", "ham", "spam"]}),
 }

@@ -59,7 +59,7 @@ def test_checkpoints_keep_the_last_ones(stopped):
 
 
 def test_checkpoints_keep_the_best_one_too(stopped):
-    """Each checkpoint that a run may go on from finds the best weights of its time."""
+    """Each checkpoint that a run may resume from finds the best weights of its time."""
     kept = names(
         stopped(keep="best", metric="loss", learning_rate=1e-1, evaluate_every_steps=1, checkpoint_every_steps=3, keep_checkpoints=1)
     )

@@ -33,7 +33,7 @@ class Watched:
     Attributes:
         memory: Resident bytes.
         files: Open files.
-        checkpoints: Folders that a run could go on from.
+        checkpoints: Folders that a run can resume from.
     """
 
     memory: list[int] = field(default_factory=list)
