@@ -22,7 +22,7 @@ def test_sampler_puts_every_row_in_exactly_one_batch(lengths, batch_size, window
     assert len(groups) == LengthBucketedSampler(np.array(lengths), batch_size, window, seed=1).batches_per_epoch
 
 
-def test_the_order_is_a_function_of_seed_and_epoch():
+def test_sampler_order_depends_on_seed_and_epoch_only():
     def order(seed, epoch):
         return np.concatenate(LengthBucketedSampler(LENGTHS, 16, 10, seed).epoch(epoch)).tolist()
 
@@ -48,7 +48,7 @@ def test_sampler_redraws_batches_every_epoch():
     assert len(first & second) <= 3
 
 
-def test_a_window_goes_from_long_to_short():
+def test_sampler_sorts_each_window_from_long_to_short():
     means = [LENGTHS[group].mean() for group in LengthBucketedSampler(LENGTHS, 16, 50, seed=0).epoch(1)]
     assert len(means) == 250
     for start in range(0, 250, 50):
@@ -62,7 +62,7 @@ def test_sampler_splits_small_data_into_several_windows(rows):
     assert (np.diff(means) > 0).sum() >= 3
 
 
-def test_the_longest_row_comes_first_so_that_running_out_of_memory_shows_at_once():
+def test_sampler_puts_the_longest_row_first_to_detect_out_of_memory_early():
     assert LENGTHS[LengthBucketedSampler(LENGTHS, 16, 50, seed=0).epoch(0)[0]].max() == LENGTHS.max()
 
 
@@ -87,5 +87,5 @@ def test_micro_batches_cover_the_batch_and_are_equally_many_per_process(rows, mi
 
 
 @pytest.mark.parametrize(("micro", "processes", "expected"), [(8, 1, [8]), (4, 1, [4, 4]), (1, 2, [1, 1, 1, 1]), (3, 1, [3, 3, 2])])
-def test_accumulation_follows_from_micro_batch_and_processes(micro, processes, expected):
+def test_accumulation_steps_follow_from_micro_batch_and_processes(micro, processes, expected):
     assert [len(part) for part in shard_batch(np.arange(8), micro, processes, 0)] == expected

@@ -29,7 +29,7 @@ def test_fp8_is_refused(project_alone):
         check_precision("fp8", torch.device("cpu"))
 
 
-def test_the_launch_configuration_sets_the_precision_unless_the_parameters_do(project_alone, monkeypatch):
+def test_launch_configuration_sets_the_precision_by_default(project_alone, monkeypatch):
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
     accelerator = create_accelerator(made.params().train)
     assert accelerator.mixed_precision == "bf16"
@@ -47,12 +47,12 @@ def test_bf16_trains_close_to_float32_and_keeps_float32_weights(trained):
     assert {weight.dtype for weight in half.weights.values()} == {torch.float32}
 
 
-def test_gradient_checkpointing_changes_memory_only(trained):
+def test_gradient_checkpointing_gives_the_same_losses(trained):
     """Dropout included: what is computed again draws the same masks again."""
     assert losses(trained(made.params(gradient_checkpointing=True))) == pytest.approx(losses(trained(made.params())), abs=1e-6)
 
 
-def test_a_compiled_model_trains_the_same_and_is_saved_plain(trained):
+def test_compiled_model_has_the_same_losses_and_plain_weights(trained):
     """With a backend that traces but generates no code; inductor takes half a minute to compile on a CPU."""
     plain, compiled = trained(made.params(made.WITHOUT_DROPOUT)), trained(made.params(made.WITHOUT_DROPOUT, compile="aot_eager"))
     assert losses(compiled) == pytest.approx(losses(plain), abs=1e-5)
@@ -64,7 +64,7 @@ def test_unknown_compile_backend_error_lists_the_available_ones(project, trained
         trained(made.params(compile="inductr"))
 
 
-def test_the_layers_to_shard_are_found_in_the_model():
+def test_fsdp_wraps_the_transformer_layers_of_the_model():
     from stages.train.model import build_model
     from tuneline.files.schemas import LabelSchema
 
@@ -83,6 +83,6 @@ def test_startup_summary_has_device_parameters_shapes_and_initial_loss(trained, 
     assert "WARNING" not in said
 
 
-def test_startup_summary_warns_of_a_broken_head(trained, capsys):
+def test_startup_summary_warns_of_a_high_initial_loss(trained, capsys):
     trained(made.params({"initializer_range": 30.0}, max_grad_norm=1.0, epochs=1))
     assert "WARNING: the initial loss is far higher than that of a uniform prediction" in capsys.readouterr().out

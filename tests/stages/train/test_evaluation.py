@@ -58,7 +58,7 @@ def prediction(project, accelerated):
     return run
 
 
-def test_logits_are_those_of_each_row_alone(prediction):
+def test_logits_of_a_batch_equal_those_of_each_row_alone(prediction):
     logits = prediction(5)
     split = prediction.inputs.validation
     prediction.model.eval()

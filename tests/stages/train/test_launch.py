@@ -43,7 +43,7 @@ def expected_processes_in(name):
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_one_process_is_started_plainly(name):
+def test_launch_of_one_process_uses_the_simple_launcher(name):
     command, env = prepare_simple_launcher_cmd_env(launched(name))
     assert command[-2:] == ["-m", "stages.train"]
     assert env["ACCELERATE_USE_CPU"] == str(name == "cpu")
@@ -57,19 +57,19 @@ def environment(name):
 
 
 @pytest.mark.parametrize("name", ["multi-gpu", "multi-node"])
-def test_several_gpus_train_in_bf16(name):
+def test_launch_on_several_gpus_trains_in_bf16(name):
     arguments = launched(name)
     assert arguments.multi_gpu
     assert environment(name)["ACCELERATE_MIXED_PRECISION"] == "bf16"
 
 
-def test_several_machines_know_the_main_one():
+def test_launch_on_several_machines_names_the_main_one():
     arguments = launched("multi-node")
     assert (arguments.num_machines, arguments.main_process_ip, arguments.main_process_port) == (2, "10.0.0.1", 29500)
 
 
 @pytest.mark.parametrize("name", SHARDED)
-def test_sharded_training_is_fsdp2(name, monkeypatch):
+def test_sharded_launch_uses_fsdp2(name, monkeypatch):
     for key, value in environment(name).items():
         monkeypatch.setenv(key, value)
     plugin = FullyShardedDataParallelPlugin()
@@ -80,7 +80,7 @@ def test_sharded_training_is_fsdp2(name, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "stage", "parameters"), [("zero2-offload", "2", "none"), ("zero3-offload", "3", "cpu")])
-def test_deepspeed_offloads_to_the_cpu(name, stage, parameters):
+def test_deepspeed_launch_offloads_to_the_cpu(name, stage, parameters):
     arguments = launched(name)
     arguments.deepspeed_fields_from_accelerate_config = ""  # what the launcher sets in between
     assert arguments.use_deepspeed
@@ -91,7 +91,7 @@ def test_deepspeed_offloads_to_the_cpu(name, stage, parameters):
     assert env["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] == "1"
 
 
-def test_the_default_launch_exists(monkeypatch):
+def test_default_launch_configuration_exists(monkeypatch):
     monkeypatch.chdir(ROOT)
     assert expected_processes(load_params().train.launch) == 1
 

@@ -73,7 +73,7 @@ def uninterrupted(tmp_path_factory, data):
     return folder, watched, seconds
 
 
-def test_memory_and_open_files_do_not_grow(uninterrupted):
+def test_long_run_does_not_grow_in_memory_or_open_files(uninterrupted):
     _, watched, _ = uninterrupted
     early, late = (slice(start, start + len(watched.memory) // 5) for start in (len(watched.memory) // 5, -len(watched.memory) // 4))
     print(f"{max(watched.memory[early]) / MB:.0f} MB early, {max(watched.memory[late]) / MB:.0f} MB late")
@@ -81,13 +81,13 @@ def test_memory_and_open_files_do_not_grow(uninterrupted):
     assert max(watched.files[late]) <= max(watched.files[early])
 
 
-def test_old_checkpoints_are_removed(uninterrupted):
+def test_long_run_removes_old_checkpoints(uninterrupted):
     """The last two, the best of each of them, and the one that was just written."""
     _, watched, _ = uninterrupted
     assert 2 <= max(watched.checkpoints) <= 5
 
 
-def test_every_step_is_logged_once_and_something_was_learned(uninterrupted):
+def test_long_run_logs_every_step_once_and_learns(uninterrupted):
     folder, _, _ = uninterrupted
     assert [row[0] for row in runs.curve(folder)] == list(range(1, STEPS + 1))
     assert runs.metrics(folder)["best_accuracy"] == 1.0

@@ -61,13 +61,13 @@ def test_batch_loss_is_the_mean_over_its_examples(project, accelerated):
     assert train_batch(state, rows).loss == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_gradient_norm_is_logged_before_clipping(exact):
+def test_gradient_norm_is_logged_before_clipping(exact):
     free, clipped = exact(max_grad_norm=None), exact(max_grad_norm=1e-3)
     assert clipped.state.progress.logged[0].gradient_norm == pytest.approx(free.state.progress.logged[0].gradient_norm)
     assert losses(clipped)[-1] != losses(free)[-1]
 
 
-def test_training_learns(project, exact):
+def test_training_learns_the_synthetic_task(project, exact):
     made.write_data(project, rows=240)
     outcome = exact(epochs=12, learning_rate=3e-3, micro_batch_size=8)
     assert outcome.state.progress.best.metric > 0.9
@@ -103,7 +103,7 @@ def test_regression_selects_the_best_by_a_lower_is_better_metric(project, traine
     assert outcome.model.config.problem_type == "regression"
 
 
-def test_dropout_is_a_function_of_seed_and_step(trained):
+def test_dropout_depends_on_seed_and_step_only(trained):
     """Not of what was drawn before: a run that goes on draws the same."""
     first = trained(made.params())
     torch.manual_seed(np.random.randint(1 << 30))

@@ -16,7 +16,7 @@ LABELS = np.array([0, 2, 1, 1])
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize("weights", [None, np.array([1.0, 2.0, 0.5], dtype=np.float32)])
-def test_the_sum_over_the_total_weight_is_torch_s_mean(smoothing, weights):
+def test_loss_over_total_weight_equals_the_mean_of_torch(smoothing, weights):
     loss = Loss(regression=False, label_smoothing=smoothing, class_weights=weights)
     labels = torch.from_numpy(LABELS)
     ours = loss.per_example(LOGITS, labels).sum() / loss.total_weight(LABELS)
@@ -24,11 +24,11 @@ def test_the_sum_over_the_total_weight_is_torch_s_mean(smoothing, weights):
     assert ours.item() == pytest.approx(expected.item(), rel=1e-6)
 
 
-def test_half_precision_logits_give_a_float32_loss():
+def test_loss_of_bfloat16_logits_is_float32():
     assert Loss(False).per_example(LOGITS.bfloat16(), torch.from_numpy(LABELS)).dtype == torch.float32
 
 
-def test_a_regression_s_loss_is_the_squared_error():
+def test_regression_loss_is_the_squared_error():
     loss = Loss(regression=True)
     errors = loss.per_example(torch.tensor([[1.0], [2.0]]), torch.tensor([0.0, 4.0]))
     assert errors.tolist() == [1.0, 4.0]
@@ -40,13 +40,13 @@ def split(labels, names=made.NAMES):
     return TokenizedSplit({"input_ids": np.zeros(count, dtype=np.int32)}, np.arange(count + 1), np.array(labels), LabelSchema(names))
 
 
-def test_balanced_classes_weigh_the_same_in_all():
+def test_balanced_class_weights_give_each_class_the_same_total():
     counts = np.array([6, 3, 1])
     weights = balanced_weights(split(np.repeat([0, 1, 2], counts)))
     assert (weights * counts).tolist() == pytest.approx([10 / 3] * 3)
 
 
-def test_weights_are_given_by_name_and_are_1_elsewhere():
+def test_class_weights_are_set_by_name_and_default_to_1():
     settings = made.params(class_weights={"technical": 2.5}).train
     assert class_weights(settings, split([0, 1, 2])).tolist() == [1.0, 1.0, 2.5]
 
@@ -65,12 +65,12 @@ def test_weights_are_given_by_name_and_are_1_elsewhere():
         (made.NAMES, {"metric": "pearson"}, "train.metric: 'pearson' is not a metric of classification"),
     ],
 )
-def test_params_that_do_not_fit_the_labels_are_refused(names, given, message):
+def test_check_label_params_refuses_params_of_the_other_task(names, given, message):
     with pytest.raises(ParamsError, match=message):
         check_label_params(made.params(**given).train, LabelSchema(names))
 
 
-def test_class_weights_change_what_is_learned(trained):
+def test_class_weights_change_the_trained_model(trained):
     plain, weighted = (
         trained(made.params(made.WITHOUT_DROPOUT)),
         trained(made.params(made.WITHOUT_DROPOUT, class_weights={"billing": 20.0})),

@@ -25,7 +25,7 @@ def checkpoint(tmp_path_factory):
     return folder
 
 
-def test_a_new_model_takes_vocabulary_padding_and_label_names_from_the_data():
+def test_new_model_takes_vocabulary_padding_and_label_names_from_the_data():
     config = build().config
     assert (config.vocab_size, config.pad_token_id, config.num_labels) == (len(made.WORDS), 0, 3)
     assert config.id2label == {0: "billing", 1: "delivery", 2: "technical"}
@@ -33,7 +33,7 @@ def test_a_new_model_takes_vocabulary_padding_and_label_names_from_the_data():
     assert config.problem_type == "single_label_classification"
 
 
-def test_a_regression_has_one_output():
+def test_regression_model_has_one_output():
     config = build(LabelSchema(None)).config
     assert (config.num_labels, config.problem_type) == (1, "regression")
 
@@ -48,12 +48,12 @@ def test_a_regression_has_one_output():
         ({"model_type": "brt"}, r"model.config.model_type: transformers does not have a model type 'brt'"),
     ],
 )
-def test_a_typo_in_the_configuration_is_refused(config, message):
+def test_misspelled_model_config_key_is_refused_with_the_nearest_name(config, message):
     with pytest.raises(ParamsError, match=message):
         build(**config)
 
 
-def test_a_checkpoint_gives_its_body_and_a_new_head(checkpoint, capsys):
+def test_checkpoint_gives_its_body_and_a_new_head(checkpoint, capsys):
     model = build(checkpoint=str(checkpoint), attention_probs_dropout_prob=0.0)
     saved = load_file(checkpoint / "model.safetensors")
     name = "bert.encoder.layer.0.attention.self.query.weight"
@@ -63,17 +63,17 @@ def test_a_checkpoint_gives_its_body_and_a_new_head(checkpoint, capsys):
     assert "new weights: classifier.bias, classifier.weight" in capsys.readouterr().out
 
 
-def test_a_checkpoint_is_trained_in_float32_whatever_it_is_stored_in(checkpoint, tmp_path):
+def test_checkpoint_in_bfloat16_is_trained_in_float32(checkpoint, tmp_path):
     build(checkpoint=str(checkpoint)).bfloat16().save_pretrained(tmp_path)
     assert {parameter.dtype for parameter in build(checkpoint=str(tmp_path)).parameters()} == {torch.float32}
 
 
-def test_overrides_that_change_the_body_are_refused(checkpoint):
+def test_model_config_that_changes_the_body_of_a_checkpoint_is_refused(checkpoint):
     with pytest.raises(ParamsError, match=r"lacks \d+ weights of the model.*bert\."):
         build(checkpoint=str(checkpoint), hidden_size=32)
 
 
-def test_a_missing_checkpoint_is_one_clear_message(tmp_path):
+def test_missing_checkpoint_is_an_error_that_names_the_parameter(tmp_path):
     with pytest.raises(ParamsError, match=r"model.checkpoint: '.*nowhere' could not be loaded"):
         build(checkpoint=str(tmp_path / "nowhere"))
 
@@ -92,7 +92,7 @@ def test_pickled_weights_are_refused(checkpoint, tmp_path):
         ({"vocab_size": 20}, r"its highest token id is 19, but the data contain the id 31"),
     ],
 )
-def test_data_that_do_not_fit_the_model_are_refused(project, config, message):
+def test_check_fit_refuses_rows_or_ids_that_the_model_cannot_take(project, config, message):
     inputs = read_inputs(made.params().train)
     with pytest.raises(ParamsError, match=message):
         check_fit(inputs, build(**{**made.MODEL, **config}).config)
@@ -106,7 +106,7 @@ def learning(model):
     return {name for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def test_parts_can_be_frozen_by_name():
+def test_freeze_selects_modules_by_name():
     model = adapted(freeze=["embeddings", "encoder.layer.0", "bert.pooler"])
     assert {name.split(".")[0] for name in learning(model)} == {"bert", "classifier"}
     assert {name for name in learning(model) if name.startswith("bert.")} == {
@@ -114,7 +114,7 @@ def test_parts_can_be_frozen_by_name():
     }
 
 
-def test_frozen_weights_do_not_change(trained):
+def test_frozen_weights_do_not_change_in_training(trained):
     torch.manual_seed(3)
     before = build().state_dict()
     after = trained(made.params(freeze=["embeddings"])).weights
@@ -134,7 +134,7 @@ def test_freeze_of_unknown_modules_or_everything_is_refused(names, message):
         adapted(freeze=names)
 
 
-def test_lora_trains_adapters_and_the_head_and_leaves_a_plain_model(trained):
+def test_lora_trains_adapters_and_head_and_gives_a_plain_model(trained):
     torch.manual_seed(3)
     before = build().state_dict()
     outcome = trained(made.params(lora={"rank": 2, "alpha": 4, "target_modules": ["query", "value"]}, epochs=3))
@@ -144,7 +144,7 @@ def test_lora_trains_adapters_and_the_head_and_leaves_a_plain_model(trained):
     assert sum(parameter.numel() for parameter in outcome.state.model.parameters() if parameter.requires_grad) < 400
 
 
-def test_merged_adapters_predict_what_the_adapted_model_does(trained):
+def test_merged_lora_model_predicts_as_the_adapted_model(trained):
     outcome = trained(made.params(lora={"rank": 2, "target_modules": "all-linear"}, keep="last"))
     rows = outcome.state.sampler.epoch(0)[0]
     inputs = outcome.state.train_loader.inputs(rows)
@@ -154,6 +154,6 @@ def test_merged_adapters_predict_what_the_adapted_model_does(trained):
         assert torch.allclose(outcome.model(**inputs).logits, outcome.state.model(**inputs).logits, atol=1e-6)
 
 
-def test_lora_error_lists_the_linear_layers():
+def test_lora_with_unknown_target_modules_lists_the_linear_layers():
     with pytest.raises(ParamsError, match=r"train.lora.target_modules(.|\n)*Linear layers of this model: .*query"):
         adapted(lora={"rank": 2, "target_modules": ["q_proj"]})

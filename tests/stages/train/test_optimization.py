@@ -26,7 +26,7 @@ def model():
     return nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Embedding(3, 4))
 
 
-def test_matrices_decay_and_vectors_do_not(model):
+def test_weight_decay_applies_to_matrices_and_not_to_vectors(model):
     decayed, kept = parameter_groups(model, 0.1)
     assert [parameter.ndim for parameter in decayed["params"]] == [2, 2]
     assert [parameter.ndim for parameter in kept["params"]] == [1, 1, 1]
@@ -57,7 +57,7 @@ def test_adam_runs_fused_where_the_device_has_it(model, name):
 
 
 @pytest.mark.parametrize(("name", "rate"), [("adamw", 2e-3), ("adam", 2e-3), ("adafactor", 5e-3), ("sgd", 0.05)])
-def test_every_optimizer_descends(trained, name, rate):
+def test_every_optimizer_lowers_the_loss(trained, name, rate):
     """On the whole split at once, where each step goes down the loss that is measured."""
     whole = {"global_batch_size": 60, "micro_batch_size": 60, "epochs": 15, "warmup_ratio": 0.0, "weight_decay": 0.0}
     outcome = trained(made.params(made.WITHOUT_DROPOUT, optimizer=name, learning_rate=rate, **whole))
@@ -77,7 +77,7 @@ def sgd():
     return torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=5e-3)
 
 
-def test_every_schedule_of_transformers_can_be_named():
+def test_schedule_accepts_every_name_of_transformers():
     assert sorted(get_args(Schedule)) == sorted(NAMES)
 
 
@@ -99,7 +99,7 @@ def test_every_schedule_runs_once_per_optimizer_step(trained, name):
     assert rates == pytest.approx(expected)
 
 
-def test_a_plateau_lowers_the_rate(trained):
+def test_reduce_lr_on_plateau_lowers_the_learning_rate(trained):
     outcome = trained(
         made.params(schedule="reduce_lr_on_plateau", schedule_options={"patience": 0, "factor": 0.1, "threshold": 10.0}, epochs=4)
     )
@@ -116,7 +116,7 @@ def test_unknown_schedule_options_are_refused():
 @pytest.mark.parametrize(
     ("given", "steps"), [({"warmup_ratio": 0.1}, 2), ({"warmup_ratio": None, "warmup_steps": 7}, 7), ({"warmup_ratio": None}, 0)]
 )
-def test_warmup_is_a_ratio_or_a_number(given, steps):
+def test_warmup_is_a_ratio_or_a_number_of_steps(given, steps):
     assert warmup_steps(made.params(**given).train, 16) == steps
 
 
@@ -126,7 +126,7 @@ def test_total_steps_are_epochs_of_batches_or_max_steps():
 
 
 @pytest.mark.parametrize(("steps", "evaluated"), [(5, [5]), (8, [8]), (11, [8, 11])])
-def test_a_number_of_steps_may_end_within_an_epoch(trained, steps, evaluated):
+def test_max_steps_may_end_the_run_within_an_epoch(trained, steps, evaluated):
     outcome = trained(made.params(epochs=None, max_steps=steps))
     assert outcome.state.progress.step == steps
     assert [row.step for row in outcome.state.progress.evaluated] == evaluated
@@ -145,6 +145,6 @@ def test_a_number_of_steps_may_end_within_an_epoch(trained, steps, evaluated):
         ({"betas": [0.9]}, "train.betas"),
     ],
 )
-def test_contradictions_are_refused(given, message):
+def test_invalid_or_contradictory_train_params_are_refused(given, message):
     with pytest.raises(ParamsError, match=message):
         made.params(**given)

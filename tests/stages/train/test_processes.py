@@ -50,7 +50,7 @@ FSDP = environment("fsdp") | {"ACCELERATE_MIXED_PRECISION": "no"}
 
 
 @pytest.mark.parametrize("many", ["two", "sharded"])
-def test_the_loss_curve_is_that_of_one_process(one, many, request):
+def test_two_processes_have_the_loss_curve_of_one(one, many, request):
     project = request.getfixturevalue(many)
     ours, expected = runs.curve(project), runs.curve(one)
     assert len(ours) == 16
@@ -60,12 +60,12 @@ def test_the_loss_curve_is_that_of_one_process(one, many, request):
 
 
 @pytest.mark.parametrize("many", ["two", "sharded"])
-def test_the_metrics_are_those_of_one_process(one, many, request):
+def test_two_processes_have_the_metrics_of_one(one, many, request):
     assert runs.metrics(request.getfixturevalue(many)) == pytest.approx(runs.metrics(one), abs=1e-4)
 
 
 @pytest.mark.parametrize("many", ["two", "sharded"])
-def test_there_is_one_set_of_files(one, many, request):
+def test_two_processes_write_one_set_of_outs(one, many, request):
     project = request.getfixturevalue(many)
     assert runs.outs(project).keys() == runs.outs(one).keys()
     weights, expected = (load_file(folder / "models/classifier/model.safetensors") for folder in (project, one))
@@ -73,13 +73,13 @@ def test_there_is_one_set_of_files(one, many, request):
     assert "step 8: validation" not in runs.output(project, rank=1), "only the main process speaks"
 
 
-def test_fsdp_on_cpu_really_shards(sharded):
+def test_fsdp_on_the_cpu_shards_the_parameters(sharded):
     """accelerate alone would have trained two whole copies on the CPU."""
     assert "2 processes (FSDP)" in runs.output(sharded)
 
 
 @pytest.mark.parametrize(("launch", "env"), [("multi-gpu", {}), ("fsdp", FSDP)])
-def test_resume_of_two_processes_after_sigkill_gives_identical_outs(tmp_path, data, launch, env, request):
+def test_resume_after_sigkill_of_two_processes_gives_identical_outs(tmp_path, data, launch, env, request):
     reference = request.getfixturevalue("two" if launch == "multi-gpu" else "sharded")
     project = prepared(tmp_path, data, launch)
     children = runs.start(project, 2, env, arrange=runs.death("stages.train.loop.train_batch", 12))
@@ -89,7 +89,7 @@ def test_resume_of_two_processes_after_sigkill_gives_identical_outs(tmp_path, da
     assert runs.outs(project) == runs.outs(reference)
 
 
-def test_a_signal_to_one_process_saves_in_both(tmp_path, data, two):
+def test_signal_to_one_process_saves_a_checkpoint_in_both(tmp_path, data, two):
     project = prepared(tmp_path, data, "multi-gpu")
     children = runs.start(project, 2)
     runs.wait_for(project / "checkpoints", "step-*")
@@ -100,7 +100,7 @@ def test_a_signal_to_one_process_saves_in_both(tmp_path, data, two):
     assert runs.outs(project) == runs.outs(two)
 
 
-def test_fewer_processes_than_asked_for_are_an_error(tmp_path, data):
+def test_fewer_processes_than_requested_are_an_error(tmp_path, data):
     project = prepared(tmp_path, data, "multi-gpu")
     assert runs.run(project, 1) == [1]
     assert "requests 2 processes, but 1 is running" in runs.output(project)

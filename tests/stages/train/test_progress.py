@@ -10,7 +10,7 @@ NUMBERS = st.floats(-1e300, 1e300)  # five of them have a mean
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(losses=st.lists(NUMBERS, min_size=1, max_size=5), metric=NUMBERS)
-def test_progress_is_read_back_exactly(tmp_path_factory, losses, metric):
+def test_progress_json_round_trip_is_exact(tmp_path_factory, losses, metric):
     progress = Progress(step=7)
     for loss in losses:
         progress.record_step(StepResult(loss, 0.1 + 0.2, 1e-300), log_now=loss > 0)
@@ -20,7 +20,7 @@ def test_progress_is_read_back_exactly(tmp_path_factory, losses, metric):
     assert Progress.read(path) == progress
 
 
-def test_a_logged_loss_is_the_mean_since_the_row_before():
+def test_logged_loss_is_the_mean_since_the_last_logged_step():
     progress = Progress()
     for step, loss in enumerate([1.0, 2.0, 6.0, 5.0], start=1):
         progress.step = step
@@ -36,7 +36,7 @@ def noted(metrics, name="accuracy", min_gain=0.0):
     return progress, best
 
 
-def test_the_best_is_the_first_of_equals():
+def test_best_evaluation_is_the_first_of_equals():
     progress, best = noted([0.5, 0.7, 0.7, 0.6])
     assert best == [True, True, False, False]
     assert progress.best.step == 2
@@ -61,7 +61,7 @@ def test_early_stopping_ends_the_run_after_patience(trained):
 
 
 @pytest.mark.parametrize("keep", ["best", "last"])
-def test_the_weights_kept_are_the_best_or_the_last(trained, keep):
+def test_keep_selects_the_best_or_the_last_weights(trained, keep):
     """The last evaluation is made the worst by a rate that explodes at the end of the warmup."""
     settings = {"optimizer": "sgd", "learning_rate": 3.0, "momentum": 0.0, "warmup_ratio": 0.9, "max_grad_norm": None, "metric": "loss"}
     outcome = trained(made.params(made.WITHOUT_DROPOUT, keep=keep, epochs=4, **settings))

@@ -111,7 +111,7 @@ def test_resume_skips_a_checkpoint_with_damaged_best_weights(folder, reference):
     same_as(reference, folder)
 
 
-def test_a_finished_run_leaves_no_checkpoint(folder):
+def test_finished_run_leaves_no_checkpoint(folder):
     assert runs.run(folder) == [0]
     assert checkpoints(folder) == []
 
@@ -123,14 +123,14 @@ def test_changed_parameter_starts_a_new_run(folder):
     assert "resumes from step" not in runs.output(folder)
 
 
-def test_changed_data_start_a_new_run(folder):
+def test_changed_data_starts_a_new_run(folder):
     runs.run(folder, arrange=runs.death(f"{LOOP}.train_batch", 12))
     made.write_data(folder, rows=64)
     assert runs.run(folder) == [0]
     assert "resumes from step" not in runs.output(folder)
 
 
-def test_changed_neutral_parameter_resumes_the_run(folder, reference):
+def test_changed_checkpoint_interval_resumes_the_run(folder, reference):
     runs.run(folder, arrange=runs.death(f"{LOOP}.train_batch", 12))
     made.write_params(folder, evaluate_every_steps=5, **{**SETTINGS, "checkpoint_every_steps": 7, "keep_checkpoints": 1})
     assert runs.run(folder) == [0]

@@ -21,7 +21,7 @@ def test_throughput_counts_rows_real_tokens_and_padding():
     assert seen.padding == pytest.approx(2 / 14)
 
 
-def test_before_the_first_step_nothing_is_padding():
+def test_padding_is_zero_before_the_first_step():
     assert Throughput().padding == 0.0
 
 
@@ -51,7 +51,7 @@ def watched(tmp_path_factory, data):
     return project
 
 
-def test_live_curves_are_those_of_the_run(watched):
+def test_live_curves_equal_the_published_curves(watched):
     lines = (watched / "reports/live/plots/metrics/loss.tsv").read_text().splitlines()[1:]
     assert [float(line.split("\t")[1]) for line in lines] == pytest.approx([row[1] for row in runs.curve(watched)], abs=1e-5)
     live = json.loads((watched / "reports/live/metrics.json").read_text())
@@ -59,7 +59,7 @@ def test_live_curves_are_those_of_the_run(watched):
     assert "validation_accuracy" in live
 
 
-def test_tensorboard_has_the_live_curves(watched):
+def test_tensorboard_logs_every_step(watched):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     [events] = (watched / "reports/live").rglob("events.out.tfevents.*")
@@ -67,14 +67,14 @@ def test_tensorboard_has_the_live_curves(watched):
     assert [event.step for event in found.Scalars("loss")] == list(range(1, 17))
 
 
-def test_timing_has_speed_padding_and_memory(watched):
+def test_timing_json_has_speed_padding_and_memory(watched):
     timing = json.loads((watched / "reports/timing/train.json").read_text())
     assert timing.keys() >= {"training_seconds", "samples_per_second", "tokens_per_second", "padding_share", "peak_memory_mb", "processes"}
     assert timing["samples_per_second"] > 0
     assert 0 <= timing["padding_share"] < 0.2
 
 
-def test_metrics_have_steps_best_step_losses_and_metric(watched):
+def test_train_metrics_have_steps_best_step_losses_and_metric(watched):
     metrics = runs.metrics(watched)
     curve = runs.curve(watched)
     assert metrics["steps"] == len(curve) == 16
