@@ -43,7 +43,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_the_folder_is_complete(candidates):
+def test_export_writes_every_model_and_the_tokenizer(candidates):
     assert set(contents(candidates)) == FILES
 
 
@@ -53,14 +53,14 @@ def test_export_is_deterministic(candidates):
     assert contents(candidates) == before
 
 
-def test_no_file_contains_a_path_of_the_machine(candidates, project):
+def test_exported_files_contain_no_path_of_the_machine(candidates, project):
     for name, content in contents(candidates).items():
         assert str(project).encode() not in content, name
         assert str(ROOT).encode() not in content, name
         assert str(Path.home()).encode() not in content, name
 
 
-def test_the_record_describes_how_to_use_the_model(record):
+def test_record_describes_how_to_use_the_model(record):
     assert record["labels"] == list(QUEUES)
     assert (record["task"], record["max_length"], record["text_columns"]) == ("classification", MAX_LENGTH, ["subject", "body"])
     assert record["inputs"] == ["input_ids", "attention_mask", "token_type_ids"]
@@ -71,7 +71,7 @@ def test_the_record_describes_how_to_use_the_model(record):
     }
 
 
-def test_the_record_has_the_provenance_of_the_model(record):
+def test_record_has_the_provenance_of_the_model(record):
     provenance = record["provenance"]
     assert set(provenance["data"]["sha256"]) == {"train", "validation", "test"}
     assert provenance["parameters"]["values"]["train.learning_rate"] == load_params().train.learning_rate
@@ -80,7 +80,7 @@ def test_the_record_has_the_provenance_of_the_model(record):
     assert provenance["libraries"].keys() >= {"torch", "transformers", "onnxruntime"}
 
 
-def test_the_metadata_of_each_model_has_the_record(candidates, record):
+def test_metadata_of_each_model_has_the_record(candidates, record):
     keys = record.keys() - {"models", "inputs"}
     for precision, entry in record["models"].items():
         metadata = {item.key: item.value for item in onnx.load(candidates / entry["file"]).metadata_props}
@@ -92,14 +92,14 @@ def test_the_metadata_of_each_model_has_the_record(candidates, record):
         assert json.loads(metadata["provenance"]) == record["provenance"]
 
 
-def test_a_changed_parameter_changes_the_provenance(candidates, record):
+def test_changed_parameter_changes_the_provenance(candidates, record):
     """Models with the same weights but different parameters can be told apart."""
     params = load_params()
     other = params.model_copy(update={"seed": params.seed + 1})
     assert provenance_record(other)["parameters"]["sha256"] != record["provenance"]["parameters"]["sha256"]
 
 
-def test_a_missing_classifier_is_an_error_that_names_the_stage(tmp_path, monkeypatch):
+def test_missing_classifier_is_an_error_that_names_the_stage(tmp_path, monkeypatch):
     (tmp_path / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StageError, match="dvc repro train"):
