@@ -50,7 +50,7 @@ def test_ks_distance_on_percentiles_is_close_to_the_exact_one():
 
 
 @pytest.mark.parametrize("rows", [30, 300, 3000])
-def test_p_value_is_uniform_enough_without_a_change(rows):
+def test_p_value_without_drift_is_rarely_significant(rows):
     """Without a change p is below 0.05 about once in 20 samples."""
     rng = np.random.default_rng(rows)
     reference = Distribution.of_numbers(rng.exponential(size=20_000))
@@ -78,6 +78,6 @@ def test_merged_bins_keep_all_rows(counts):
     assert here.tolist() == there.tolist()
 
 
-def test_each_class_has_a_bin():
+def test_label_distribution_has_a_bin_for_each_class():
     assert Distribution.of_classes(np.array([0, 2, 2, 1]), 3) == Distribution((0.0, 1.0), (1, 1, 2))
     assert Distribution.of_classes(np.array([0, 0]), 1) == Distribution((), (2,))

@@ -18,11 +18,11 @@ def values(root):
     return YAML(typ="safe", pure=True).load(root / "params.yaml")
 
 
-def test_the_projects_own_params_yaml_is_valid(root):
+def test_params_yaml_of_the_project_is_valid(root):
     assert load_params(root / "params.yaml").data.source == "sample"
 
 
-def test_the_projects_own_params_yaml_lists_every_key(root, values):
+def test_params_yaml_of_the_project_lists_every_key(root, values):
     """DVC reads parameters from the file, so it cannot track a default that is missing there."""
 
     def listed_keys(section, prefix=""):
@@ -34,7 +34,7 @@ def test_the_projects_own_params_yaml_lists_every_key(root, values):
     assert set(known_keys()) - set(listed_keys(values)) == set()
 
 
-def test_defaults_in_code_are_those_of_the_projects_file(root, values):
+def test_defaults_in_code_equal_params_yaml_of_the_project(root, values):
     """Defaults are in two places: a file without a key must mean the same as the project's file."""
     assert Params.model_validate({"model": values["model"]}) == load_params(root / "params.yaml")
 

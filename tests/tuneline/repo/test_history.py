@@ -95,5 +95,5 @@ def test_outs_that_differ_with_other_inputs_are_not_changed_by_the_machine(old, 
     assert changed_by_machine(Lock(LOCK.replace(old, new).replace('"3"', '"30"')), Lock(LOCK)) == []
 
 
-def test_no_out_is_changed_by_the_machine_without_a_committed_lock():
+def test_outs_without_a_committed_lock_are_not_changed_by_the_machine():
     assert changed_by_machine(Lock(LOCK), Lock("")) == []
