@@ -23,7 +23,7 @@ def normal(name: str) -> str:
 
 @pytest.mark.parametrize("wanted", DIRECT, ids=lambda wanted: wanted.name)
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
-def test_every_direct_dependency_is_pinned_to_one_admitted_version(wanted, python):
+def test_direct_dependency_is_pinned_to_one_allowed_version(wanted, python):
     environment = {**default_environment(), "python_version": python, "python_full_version": f"{python}.9", "sys_platform": "linux"}
     pins = [pin for pin in PINNED if normal(pin.name) == normal(wanted.name) and (pin.marker is None or pin.marker.evaluate(environment))]
     assert len(pins) == 1
@@ -31,13 +31,13 @@ def test_every_direct_dependency_is_pinned_to_one_admitted_version(wanted, pytho
     assert wanted.specifier.contains(version)
 
 
-def test_the_lock_names_no_registry_and_no_build_of_torch():
+def test_requirements_name_no_registry_and_no_torch_build():
     assert not re.search(r"https?://|--(extra-)?index-url|--find-links|file:", LOCK)
     assert "+cpu" not in LOCK
     assert not {"nvidia-cublas", "cuda-toolkit", "triton"} & {pin.name for pin in PINNED}
 
 
-def test_every_pin_is_exact():
+def test_requirements_are_pinned_exactly():
     assert all(str(pin.specifier).startswith("==") for pin in PINNED)
 
 
@@ -55,7 +55,7 @@ def modules(package: str) -> list[str]:
         ("flows", {"torch", "transformers", "datasets", "great_expectations", "stages", "pandas", "scipy", "sklearn"}),
     ],
 )
-def test_importing_the_core_and_the_flows_loads_no_heavy_library(package, excluded):
+def test_import_of_core_and_flows_loads_no_heavy_library(package, excluded):
     """They start for every scheduled run and every prediction: torch and transformers take seconds and hundreds of megabytes."""
     script = f"import sys, importlib\nfor name in {modules(package)}: importlib.import_module(name)\nprint(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)

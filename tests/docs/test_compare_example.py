@@ -44,7 +44,7 @@ def proposed(tmp_path_factory, homes):
     return project
 
 
-def test_the_compare_step_writes_both_tables_and_the_page(job, proposed):
+def test_compare_workflow_writes_both_tables_and_the_report(job, proposed):
     summary = proposed.root / "summary.md"
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
@@ -63,20 +63,20 @@ def test_the_compare_step_writes_both_tables_and_the_page(job, proposed):
     assert "clearly better" in (proposed.root / "reports/index.html").read_text()
 
 
-def test_names_that_others_choose_never_become_part_of_a_command(job):
+def test_compare_workflow_passes_branch_names_by_environment_only(job):
     """A branch may be called `$(curl ...)`: expressions stand in `env`, not in `run`."""
     for one in job["steps"]:
         assert "${{" not in one.get("run", "")
 
 
-def test_the_whole_history_is_checked_out(job):
+def test_compare_workflow_checks_out_the_whole_history(job):
     assert job["steps"][0]["with"]["fetch-depth"] == 0
 
 
-def test_it_may_write_comments_and_nothing_else(workflow):
+def test_compare_workflow_may_write_comments_only(workflow):
     assert workflow["permissions"] == {"contents": "read", "pull-requests": "write"}
 
 
-def test_it_runs_on_pull_requests_without_the_base_repositorys_secrets(workflow):
+def test_compare_workflow_runs_without_the_secrets_of_the_base_repository(workflow):
     """`pull_request_target` would run a stranger's code with them."""
     assert workflow["on"] == "pull_request"

@@ -24,7 +24,7 @@ def printed(cell):
     return "".join(output.get("text", "") for output in cell.outputs)
 
 
-def test_it_trains_shows_curves_and_leaves_the_line_alone(project, monkeypatch):
+def test_notebook_trains_and_shows_curves_without_changing_the_project(project, monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     before = {path for path in project.rglob("*") if path.is_file()}
     notebook = nbformat.read(NOTEBOOK, as_version=4)
@@ -36,7 +36,7 @@ def test_it_trains_shows_curves_and_leaves_the_line_alone(project, monkeypatch):
     assert {path for path in project.rglob("*") if path.is_file()} - before <= {project / "checkpoints/.lock"}
 
 
-def test_it_is_kept_without_what_it_printed():
+def test_notebook_is_committed_without_outputs():
     """Outputs would show in every diff."""
     cells = [cell for cell in nbformat.read(NOTEBOOK, as_version=4).cells if cell.cell_type == "code"]
     assert all(not cell.outputs and cell.execution_count is None for cell in cells)
