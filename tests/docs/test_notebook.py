@@ -5,7 +5,7 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT
-from tests.stages.train import made
+from tests.stages.train import tiny_task
 from tests.stages.train.conftest import fill
 
 NOTEBOOK = ROOT / "docs/notebook.ipynb"
@@ -14,8 +14,8 @@ NOTEBOOK = ROOT / "docs/notebook.ipynb"
 @pytest.fixture
 def project(tmp_path):
     """A project with little to train on. Its notebooks lie one folder down, as in the repository."""
-    made.write_data(tmp_path / "source")
-    made.write_params(fill(tmp_path, tmp_path / "source"), metric="accuracy")
+    tiny_task.write_data(tmp_path / "source")
+    tiny_task.write_params(fill(tmp_path, tmp_path / "source"), metric="accuracy")
     (tmp_path / "docs").mkdir()
     return tmp_path
 

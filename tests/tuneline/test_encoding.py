@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.tokenize.wordpiece import train_wordpiece
-from tests.stages.tokenize.made import WORDS, sentences
+from tests.stages.tokenize.raw_splits import WORDS, sentences
 from tuneline import encoding
 from tuneline.encoding import Counts, Encoder, encode_rows
 from tuneline.files.schemas import LabelSchema, tokenized_schema

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer, BertTokenizer
 from stages.tokenize import __main__ as tokenize
 from tests.conftest import ROOT
 from tests.hub import LoopbackHub
-from tests.stages.tokenize.made import sentences, write_raw, write_splits
+from tests.stages.tokenize.raw_splits import sentences, write_raw, write_splits
 from tuneline.errors import DataError, ParamsError, StageError
 from tuneline.files.schemas import ROW_GROUP, LabelSchema, read_labels, write_table
 from tuneline.paths import SPLITS

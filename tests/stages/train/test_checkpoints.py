@@ -3,7 +3,7 @@ import pytest
 from stages.train import checkpoints
 from stages.train.checkpoints import MARKER, find_damage, training_lock, write_marker
 from stages.train.devices import create_accelerator
-from tests.stages.train import made
+from tests.stages.train import tiny_task
 from tuneline.errors import StageError
 
 
@@ -41,8 +41,8 @@ FILES = {"complete.json", "model.safetensors", "optimizer.bin", "progress.json",
 
 @pytest.fixture
 def stopped(project, trained, monkeypatch):
-    """Trains 16 steps with a checkpoint every third, and keeps what would be there after a kill."""
-    return lambda **train: trained(made.params(**train)).state.checkpoints.folder
+    """Return a function that trains 16 steps and returns the checkpoint folder as a kill before publishing would leave it."""
+    return lambda **train: trained(tiny_task.params(**train)).state.checkpoints.folder
 
 
 def names(folder):
@@ -59,7 +59,7 @@ def test_keep_checkpoints_limits_checkpoints_to_the_newest(stopped):
 
 
 def test_best_checkpoint_is_kept_besides_the_newest(stopped):
-    """Each checkpoint that a run may resume from finds the best weights of its time."""
+    """A run that resumes from any checkpoint needs the best weights up to that step."""
     kept = names(
         stopped(keep="best", metric="loss", learning_rate=1e-1, evaluate_every_steps=1, checkpoint_every_steps=3, keep_checkpoints=1)
     )
@@ -80,7 +80,7 @@ def test_checkpoints_are_not_written_without_an_interval(stopped):
 
 
 def test_training_lock_excludes_a_second_training(project, accelerated, monkeypatch):
-    accelerator = create_accelerator(made.params().train)
+    accelerator = create_accelerator(tiny_task.params().train)
     monkeypatch.setattr(checkpoints, "LOCK_TIMEOUT", 0.3)
     with (
         training_lock(accelerator),

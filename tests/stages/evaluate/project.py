@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from stages.tokenize.tokenizer import save_tokenizer
 from stages.tokenize.wordpiece import train_wordpiece
-from tests.stages.tokenize.made import sentences, write_raw
+from tests.stages.tokenize.raw_splits import sentences, write_raw
 from tuneline.encoding import Encoder
 from tuneline.files.schemas import LabelSchema, tokenized_schema, write_table
 
