@@ -119,7 +119,7 @@ def _predict(folder: Path, model: Any) -> None:
 
 
 def _write_settings(folder: Path, changes: dict[str, Any]) -> None:
-    """Puts this project's parameters and graph there, and its code."""
+    """Copy the parameters, the stage graph and the code of this project into a folder."""
     (folder / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
     change_params(folder, {"tokenize.max_length": MAX_LENGTH, **changes})
     (folder / "dvc.yaml").write_bytes((ROOT / "dvc.yaml").read_bytes())

@@ -1,4 +1,4 @@
-"""The ready tasks: what `dvc exp run -S task=NAME` writes to params.yaml is whole, and valid."""
+"""Ready tasks: `dvc exp run -S task=NAME` writes a complete and valid params.yaml."""
 
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,7 @@ TASKS = ["tickets", "files", "mrpc", "rte", "cola", "stsb", "sst2"]
 
 @cache
 def composed(root: Path, *overrides: str) -> dict[str, Any]:
-    """What DVC would write to params.yaml: the same call of Hydra."""
+    """Compose params.yaml with Hydra as DVC does."""
     with initialize_config_dir(str(root / "conf"), version_base=None):
         config = compose(config_name="config", overrides=list(overrides))
     OmegaConf.resolve(config)
@@ -23,13 +23,13 @@ def composed(root: Path, *overrides: str) -> dict[str, Any]:
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> set[str]:
-    """Dotted keys, those of sections included."""
+    """Return dotted keys, including those of sections."""
     keys = {f"{prefix}{key}" for key in values}
     return keys.union(*(flat(value, f"{prefix}{key}.") for key, value in values.items() if isinstance(value, dict)))
 
 
 def test_default_task_equals_params_yaml(root: Path):
-    """A key that was added to params.yaml only is lost as soon as an experiment is run: it belongs in conf/base.yaml too."""
+    """An experiment rewrites params.yaml from conf/base.yaml, so a key that is missing there would be lost."""
     assert composed(root) == composed(root, "task=tickets") == read_yaml(root / "params.yaml")
 
 
@@ -46,7 +46,7 @@ def test_task_is_valid_and_sets_every_key(task: str, root: Path):
 
 @pytest.mark.parametrize("task", ["mrpc", "rte", "cola", "stsb", "sst2"])
 def test_task_with_a_checkpoint_keeps_the_model_config_of_the_checkpoint(task: str, root: Path):
-    """The sample's small sizes in model.config would cut down the checkpoint."""
+    """The small sizes of the default task in model.config would not fit the checkpoint."""
     params = parse_params(composed(root, f"task={task}"))
     assert params.model.config == {}
     assert params.tokenize.tokenizer == params.model.checkpoint == "google-bert/bert-base-uncased"

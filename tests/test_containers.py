@@ -1,4 +1,4 @@
-"""Dockerfile and compose.yaml hold together with the project. That they work is seen by containers/check.sh, which needs Docker."""
+"""Consistency of Dockerfile and compose.yaml with the project. containers/check.sh, which needs Docker, builds and runs them."""
 
 import fnmatch
 import re
@@ -19,19 +19,19 @@ FILES = ("Dockerfile", "compose.yaml", "containers/gitconfig", "containers/check
 
 
 def copied() -> set[str]:
-    """What the Dockerfile takes from the folder that it stands in."""
+    """Return the paths that the Dockerfile copies from the project."""
     lines = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, flags=re.MULTILINE)
     return {word.rstrip("/") for line in lines for word in line.split()}
 
 
 def ignored(path: str) -> bool:
-    """As .dockerignore says: the last pattern that fits decides."""
-    fits = False
+    """Return True if .dockerignore excludes the path: the last matching pattern decides."""
+    excluded = False
     for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
         pattern = line.removeprefix("!")
         if line and not line.startswith("#") and (fnmatch.fnmatch(path, pattern) or path.startswith(f"{pattern}/")):
-            fits = not line.startswith("!")
-    return fits
+            excluded = not line.startswith("!")
+    return excluded
 
 
 def version() -> str:
@@ -40,14 +40,14 @@ def version() -> str:
 
 def test_dockerfile_copies_only_existing_paths_that_are_not_ignored():
     assert {"pyproject.toml", "requirements.txt", "flows", "stages", "tuneline", "prefect.yaml"} <= copied()
-    for name in copied() - {"wheel[s]"}:  # those are the user's own
+    for name in copied() - {"wheel[s]"}:  # wheels are optional files of the user
         assert (ROOT / name).exists(), name
         assert not ignored(name), name
 
 
 def test_image_contains_every_package():
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]["find"]["include"]
-    assert {pattern.rstrip("*") for pattern in wanted} <= copied()
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert {pattern.rstrip("*") for pattern in packages} <= copied()
 
 
 @pytest.mark.parametrize("path", [".git", ".venv", "data", "models", ".dvc", "reports", "stages/__pycache__", ".env"])
@@ -57,8 +57,8 @@ def test_dockerignore_excludes_large_and_private_paths(path):
 
 def test_image_python_is_supported_by_the_project():
     python = re.search(r"^ARG BASE=python:(\d+\.\d+)-", DOCKERFILE, flags=re.MULTILINE)[1]
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["requires-python"]
-    assert SpecifierSet(wanted).contains(python)
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["requires-python"]
+    assert SpecifierSet(required).contains(python)
 
 
 def test_image_uv_version_equals_that_of_make_setup():
@@ -108,10 +108,10 @@ def test_worker_grace_period_suffices_to_save_a_checkpoint():
 def test_git_in_the_image_gets_its_token_from_the_environment():
     env = {"PATH": "/usr/bin:/bin", "GIT_CONFIG_SYSTEM": str(ROOT / "containers" / "gitconfig"), "GIT_CONFIG_GLOBAL": "/dev/null"}
     env |= {"GIT_TOKEN": "s3cret", "GIT_TERMINAL_PROMPT": "0"}
-    asked = "protocol=https\nhost=git.example.com\n\n"
-    told = subprocess.run(["git", "credential", "fill"], input=asked, env=env, capture_output=True, text=True, check=True, cwd="/").stdout
-    assert "password=s3cret\n" in told
+    request = "protocol=https\nhost=git.example.com\n\n"
+    result = subprocess.run(["git", "credential", "fill"], input=request, env=env, capture_output=True, text=True, check=True, cwd="/")
+    assert "password=s3cret\n" in result.stdout
     del env["GIT_TOKEN"]
-    told = subprocess.run(["git", "credential", "fill"], input=asked, env=env, capture_output=True, text=True, check=False, cwd="/")
-    assert told.returncode
-    assert "password" not in told.stdout
+    result = subprocess.run(["git", "credential", "fill"], input=request, env=env, capture_output=True, text=True, check=False, cwd="/")
+    assert result.returncode
+    assert "password" not in result.stdout

@@ -1,4 +1,4 @@
-"""The example workflow for pull requests does what docs/compare-commits.md says, run here as CI would run it."""
+"""The example workflow for pull requests in docs/compare-commits.md, run as CI runs it."""
 
 import os
 import subprocess
@@ -24,12 +24,12 @@ def job(workflow):
 
 
 def step(job, name) -> dict:
-    return next(one for one in job["steps"] if one.get("name") == name)
+    return next(entry for entry in job["steps"] if entry.get("name") == name)
 
 
 @pytest.fixture(scope="module")
 def proposed(tmp_path_factory, homes):
-    """Two commits, as a pull request has them: `base`, and one with another learning rate."""
+    """A pull request: the commit `base`, and a commit with another learning rate."""
     root = tmp_path_factory.mktemp("proposed")
     project = FinishedProject(root)
     subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=root, check=True)
@@ -64,9 +64,9 @@ def test_compare_workflow_writes_both_tables_and_the_report(job, proposed):
 
 
 def test_compare_workflow_passes_branch_names_by_environment_only(job):
-    """A branch may be called `$(curl ...)`: expressions stand in `env`, not in `run`."""
-    for one in job["steps"]:
-        assert "${{" not in one.get("run", "")
+    """A branch may be called `$(curl ...)`: expressions are allowed in `env`, not in `run`."""
+    for entry in job["steps"]:
+        assert "${{" not in entry.get("run", "")
 
 
 def test_compare_workflow_checks_out_the_whole_history(job):
@@ -78,5 +78,5 @@ def test_compare_workflow_may_write_comments_only(workflow):
 
 
 def test_compare_workflow_runs_without_the_secrets_of_the_base_repository(workflow):
-    """`pull_request_target` would run a stranger's code with them."""
+    """`pull_request_target` would run code of a stranger with these secrets."""
     assert workflow["on"] == "pull_request"

@@ -1,4 +1,4 @@
-"""The notebook runs as it stands, in a kernel of its own."""
+"""The notebook runs unchanged in a Jupyter kernel."""
 
 import nbclient
 import nbformat
@@ -13,7 +13,7 @@ NOTEBOOK = ROOT / "docs/notebook.ipynb"
 
 @pytest.fixture
 def project(tmp_path):
-    """A project with little to train on. Its notebooks lie one folder down, as in the repository."""
+    """A project with a small training set, and a folder ``docs`` in which the notebook runs."""
     tiny_task.write_data(tmp_path / "source")
     tiny_task.write_params(fill(tmp_path, tmp_path / "source"), metric="accuracy")
     (tmp_path / "docs").mkdir()
@@ -37,6 +37,6 @@ def test_notebook_trains_and_shows_curves_without_changing_the_project(project, 
 
 
 def test_notebook_is_committed_without_outputs():
-    """Outputs would show in every diff."""
+    """Outputs would change in every diff."""
     cells = [cell for cell in nbformat.read(NOTEBOOK, as_version=4).cells if cell.cell_type == "code"]
     assert all(not cell.outputs and cell.execution_count is None for cell in cells)

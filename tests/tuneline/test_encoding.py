@@ -112,10 +112,10 @@ def test_row_groups_do_not_depend_on_input_batches(wordpiece, sizes, monkeypatch
     starts = np.cumsum([0, *sizes])
     rows = (batch(texts[start:stop]).cast(batch(texts).schema) for start, stop in itertools.pairwise(starts))
     encoder = Encoder(wordpiece, 16, pairs=False)
-    made = list(encode_rows(encoder, rows, ["subject"], tokenized_schema(True, LABELS)))
-    assert [len(group) for group in made] == [8, 8, 8, 1]
+    batches = list(encode_rows(encoder, rows, ["subject"], tokenized_schema(True, LABELS)))
+    assert [len(batch) for batch in batches] == [8, 8, 8, 1]
     together, _ = encoded(wordpiece, 16, texts)
-    assert pa.Table.from_batches(made).to_pylist() == together
+    assert pa.Table.from_batches(batches).to_pylist() == together
 
 
 def test_encoder_yields_no_batch_without_rows(wordpiece):

@@ -1,4 +1,4 @@
-"""A small trained classifier and the data it was made for: enough for the stage to run in a second."""
+"""A project with a tiny untrained classifier and its data, in which the stage runs in a second."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ def labels_of(rows: int, labels: LabelSchema, seed: int) -> list[float]:
 
 
 def write_project(folder: Path, labels: LabelSchema = QUEUES, rows: int = 45) -> None:
-    """Writes parameters, raw and tokenized splits, and an untrained BERT under ``models/classifier``."""
+    """Write parameters, raw and tokenized splits, and an untrained BERT under ``models/classifier``."""
     (folder / "params.yaml").write_text(PARAMS)
     tokenizer = train_wordpiece(lambda: iter([sentences(200)]), 250)
     for seed, split in enumerate(("train", "validation", "test")):
@@ -46,7 +46,7 @@ def write_project(folder: Path, labels: LabelSchema = QUEUES, rows: int = 45) ->
 
 
 def write_classifier(folder: Path, labels: LabelSchema, tokenizer: Path) -> None:
-    """Writes an untrained BERT with some spread in its answers."""
+    """Write an untrained BERT whose weights are large enough that the logits of rows differ."""
     import torch
     from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 

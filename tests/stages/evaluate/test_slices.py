@@ -66,7 +66,7 @@ def test_label_slices_skip_absent_classes():
         ("train[:2]+train[5:]", [0, 1, 5], {}),
         ("test", [0, 1, 2], {}),
         ("", [0, 1], {}),
-        ("a+b", [0, 1, 2], {}),  # b's rows go on where a's end: which is whose cannot be told
+        ("a+b", [0, 1, 2], {}),  # row numbers of b continue those of a, so the source split is ambiguous
     ],
 )
 def test_source_slices_group_rows_by_their_source_split(specification, positions, expected):

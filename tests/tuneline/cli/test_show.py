@@ -72,7 +72,7 @@ def test_command_start_imports_neither_torch_nor_transformers(project, words):
 
 
 def test_show_imports_no_numeric_library(project):
-    """Its start-up is what `make run` and every prompt pay."""
+    """`make run` ends with it, and its users wait for its start."""
     code = (
         "import sys\nfrom tuneline.cli import app\napp(['show'], standalone_mode=False)\n"
         "heavy = {'numpy', 'pyarrow', 'matplotlib', 'jinja2', 'pandas', 'onnxruntime'} & set(sys.modules)\nassert not heavy, heavy\n"
