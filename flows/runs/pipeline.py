@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from tuneline.repo.history import Lock, lock_at, read_lock
+from tuneline.repo import Lock, lock_at, read_lock
 
 Outcome = Literal["ran", "skipped", "restored"]
 OnLine = Callable[[str], None]

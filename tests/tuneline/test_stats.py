@@ -139,33 +139,6 @@ def test_metric_without_a_method_has_no_interval():
         paired_difference(METRIC_TABLE["mse"], labels, predictions, predictions)
 
 
-def test_difference_of_equal_predictions_is_zero():
-    labels, predictions = np.random.default_rng(0).integers(0, 3, (2, 100))
-    result = paired_difference(ACCURACY, labels, predictions, predictions)
-    assert (result.value, result.low, result.high) == (0, 0, 0)
-
-
-def test_paired_difference_is_narrower_than_two_intervals_side_by_side():
-    """Both models err on the same hard rows: scored on the same draws, the errors that they share cancel out."""
-    generator = np.random.default_rng(0)
-    labels = generator.integers(0, 2, 2000)
-    before = np.where(generator.random(2000) < 0.2, 1 - labels, labels)
-    now = before.copy()
-    now[np.flatnonzero(before != labels)[:60]] = labels[np.flatnonzero(before != labels)[:60]]
-    change = paired_difference(ACCURACY, labels, now, before)
-    one, other = (metric_interval(ACCURACY, labels, predictions) for predictions in (now, before))
-    assert change.value == pytest.approx(0.03)
-    assert change.low > 0, "clearly better"
-    assert other.high > one.low, "which the two intervals alone would not show"
-
-
-def test_resamples_drawn_in_chunks_are_those_drawn_at_once(monkeypatch):
-    labels, first, second = np.random.default_rng(0).normal(size=(3, 101))
-    at_once = paired_difference(PEARSON, labels, first, second)
-    monkeypatch.setattr("tuneline.stats._VALUES_AT_A_TIME", 700)
-    assert paired_difference(PEARSON, labels, first, second) == at_once
-
-
 def test_mcnemar_p_value_equals_the_binomial_test():
     assert mcnemar_p_value(10, 2) == pytest.approx(stats.binomtest(10, 12).pvalue)
     assert mcnemar_p_value(0, 0) == 1.0
