@@ -19,9 +19,8 @@ import psutil
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from flows.runs.locks import BusyError, locked
 from flows.runs.processes import RUN_VARIABLE
-from flows.runs.repository import GitError, Repository, dvc_config
+from flows.runs.repository import BusyError, GitError, Repository, dvc_config, locked
 from tuneline.files import write_json
 from tuneline.paths import CHECKPOINTS
 
