@@ -83,12 +83,6 @@ class Repository:
         """Return True if the repository has a git remote of that name."""
         return name in self.git("remote").split()
 
-    def show(self, commit: str, path: str) -> str | None:
-        """Return the content of a file in a commit; ``None`` if the commit does not have it."""
-        with contextlib.suppress(GitError):
-            return self.git("show", f"{commit}:{path}")
-        return None
-
 
 def dvc_config(root: Path) -> dict[str, Any]:
     """Return DVC's settings in a checkout: all levels merged, relative addresses resolved."""

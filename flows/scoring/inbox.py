@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -110,8 +110,3 @@ def new_files(inbox: Path, outbox: Outbox, settle_seconds: float) -> list[Incomi
 def is_data(name: str) -> bool:
     """Return True if a file name is that of data: not hidden, not temporary, with a suffix that can be read."""
     return not name.startswith((".", "_")) and Path(name.removesuffix(".gz")).suffix.lower() in SUFFIXES
-
-
-def columns_of(texts: Sequence[str], keep: Sequence[str]) -> list[str]:
-    """Return the columns that ``tuneline predict`` is asked to keep: texts, which are counted, and those of ``scoring.keep``."""
-    return list(dict.fromkeys([*texts, *keep]))

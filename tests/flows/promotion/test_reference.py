@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def committed(toy, branch: str, path: str) -> dict | None:
-    text = toy.show(branch, path)
+    text = toy.git("show", f"{branch}:{path}")
     return None if text is None else json.loads(text)
 
 
