@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.files.atomic import DIGITS
+from tuneline.files import DIGITS
 from tuneline.files.schemas import LabelSchema
 from tuneline.metrics import METRIC_TABLE, Averaging, primary_metric
 from tuneline.scores import compute_metric, predictions_of, task_of
