@@ -32,11 +32,11 @@ def test_loss_is_finite_for_logits_that_overflow():
 
 @pytest.mark.parametrize(
     ("label_schema", "names"),
-    [(PAIR, ["accuracy", "f1", "matthews_correlation", "loss"]), (NUMBER, ["pearson", "spearmanr", "mse", "loss"])],
+    [(PAIR, {"accuracy", "f1", "matthews_correlation", "loss"}), (NUMBER, {"pearson", "spearmanr", "mse", "loss"})],
 )
 def test_metrics_of_returns_the_metrics_of_the_task(label_schema, names):
     labels = np.array([0, 1], dtype=np.float32 if label_schema.is_regression else np.int64)
-    assert list(metrics_of(np.eye(2, dtype=np.float32)[:, : label_schema.outputs], labels, label_schema)) == names
+    assert names <= metrics_of(np.eye(2, dtype=np.float32)[:, : label_schema.outputs], labels, label_schema).keys()
 
 
 @pytest.mark.parametrize(("labels", "task"), [(PAIR, "binary"), (QUEUES, "classification"), (NUMBER, "regression")])
