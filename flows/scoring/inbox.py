@@ -102,8 +102,8 @@ def new_files(inbox: Path, outbox: Outbox, settle_seconds: float) -> list[Incomi
     """List the files that were not scored yet, the oldest first. Files that changed recently are left for the next run."""
     if not inbox.is_dir():
         return []
-    found = [Incoming.of(path) for path in sorted(inbox.iterdir()) if path.is_file() and is_data(path.name)]
-    settled = [one for one in found if time.time() - one.mtime_ns / 1e9 >= settle_seconds]
+    files = [Incoming.of(path) for path in sorted(inbox.iterdir()) if path.is_file() and is_data(path.name)]
+    settled = [one for one in files if time.time() - one.mtime_ns / 1e9 >= settle_seconds]
     return sorted((one for one in settled if not outbox.has(one)), key=lambda one: one.mtime_ns)
 
 

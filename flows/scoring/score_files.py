@@ -101,7 +101,7 @@ def report_drift(model: DeployedModel, outbox: Outbox, limits: DriftLimits, stat
 
 
 def _payload(one: DriftMeasure) -> dict[str, Any]:
-    return {"name": one.name, "value": one.value, "chance": one.p_value, "limit": one.limit, "drifted": one.drifted}
+    return {"name": one.name, "value": one.value, "p_value": one.p_value, "limit": one.limit, "drifted": one.drifted}
 
 
 def recent_counts(model: DeployedModel, outbox: Outbox, rows: int) -> RowCounts:
