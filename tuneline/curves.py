@@ -5,7 +5,6 @@ scikit-learn takes a second to import, and the stage ``compare`` needs only the 
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 POINTS = 200
 """Most points of a curve."""
@@ -21,7 +20,9 @@ _GRID = np.linspace(0.0, 1.0, POINTS + 1)
 
 def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the softmax of logits, computed in float64; both of shape ``(rows, classes)``."""
-    result: NDArray[np.float64] = special.softmax(logits.astype(np.float64), axis=1)
+    wide = logits.astype(np.float64)
+    exponentials = np.exp(wide - wide.max(axis=1, keepdims=True))  # finite for logits of any size
+    result: NDArray[np.float64] = exponentials / exponentials.sum(axis=1, keepdims=True)
     return result
 
 
