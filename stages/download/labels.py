@@ -1,15 +1,14 @@
 """Class names and their ids, and the conversion of label values to ids."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.download.slices import Slice
 from stages.download.source import LABEL
-from stages.download.staging import StagedSplit
+from stages.download.staging import Selection, StagedSplit
 from tuneline.errors import DataError
 from tuneline.files.schemas import UNLABELLED, LabelSchema
 from tuneline.readers.rows import listed
@@ -36,19 +35,19 @@ class LabelEncoder:
         return cls(LabelSchema(None), ())
 
     @classmethod
-    def classification(cls, staged: Mapping[str, StagedSplit], train: Sequence[Slice], given: Sequence[str] | None) -> Self:
+    def classification(cls, staged: Mapping[str, StagedSplit], train: Selection, given: Sequence[str] | None) -> Self:
         """Return the encoder of a classification: with the given names, else those of the source, else the sorted ones of train.
 
         Args:
             staged: The splits of the source.
-            train: The slices of the train split.
+            train: The rows of the train split.
             given: ``data.label_names``.
 
         Raises:
             DataError: The train split has fewer than two classes, or nearly as many as rows.
         """
-        observed = _observed(staged, train)
-        declared = next((staged[part.source].label_names for part in train), None)
+        observed = _observed(train.batches(staged))
+        declared = next((staged[part.source].label_names for part in train.slices), None)
         names = tuple(given or declared or sorted_names(observed))
         ids = tuple(str(position) for position in range(len(names)))
         written = ids if given and not observed <= set(names) and observed <= set(ids) else names
@@ -68,18 +67,17 @@ class LabelEncoder:
         return pc.if_else(pc.is_null(values), None, pc.fill_null(ids, UNLABELLED)).cast(pa.int64())
 
 
-def _observed(staged: Mapping[str, StagedSplit], train: Sequence[Slice]) -> set[str]:
+def _observed(train: Iterable[tuple[StagedSplit, pa.RecordBatch]]) -> set[str]:
     observed: set[str] = set()
     rows = 0
-    for part in train:
-        for batch in staged[part.source].batches(part):
-            observed.update(pc.unique(batch[LABEL].drop_null()).to_pylist())
-            rows += batch.num_rows
-            if len(observed) > MANY and 2 * len(observed) > rows:
-                raise DataError(
-                    f"{staged[part.source].name}: {len(observed):,} distinct labels in {rows:,} rows.",
-                    "Check that data.label_column names the label column; to predict numbers, set data.task to regression.",
-                )
+    for split, batch in train:
+        observed.update(pc.unique(batch[LABEL].drop_null()).to_pylist())
+        rows += batch.num_rows
+        if len(observed) > MANY and 2 * len(observed) > rows:
+            raise DataError(
+                f"{split.name}: {len(observed):,} distinct labels in {rows:,} rows.",
+                "Check that data.label_column names the label column; to predict numbers, set data.task to regression.",
+            )
     if len(observed) < 2:
         only = f"only the label {observed.pop()!r}" if observed else "no label"
         raise DataError(

@@ -1,6 +1,6 @@
 """Writes ``data/raw`` from the staged splits: complete rows, labels as ids, at most ``data.max_rows``."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from stages.download.labels import LabelEncoder, unknown_label
-from stages.download.slices import Slice
 from stages.download.source import LABEL, POSITION, SourceColumns, rebatch
-from stages.download.staging import INDEX, StagedSplit
+from stages.download.staging import INDEX, Selection, StagedSplit
 from tuneline.errors import DataError
 from tuneline.files.schemas import UNLABELLED, raw_schema, write_batches
 
@@ -40,8 +39,8 @@ class RawWriter:
     drop_incomplete: bool
     left_out: int = 0
 
-    def write(self, path: Path, staged: Mapping[str, StagedSplit], slices: Sequence[Slice], at_most: int | None, seed: int) -> int:
-        """Write the rows of some slices and return their number.
+    def write(self, path: Path, staged: Mapping[str, StagedSplit], selection: Selection, at_most: int | None, seed: int) -> int:
+        """Write the rows of a split and return their number.
 
         Every row is checked, also those that are not drawn: a run on few rows finds the same errors as a run on all.
 
@@ -49,28 +48,26 @@ class RawWriter:
             DataError: A row has no text, no label or an unknown label; or no row is left.
         """
         schema = raw_schema(self.columns.text_columns, self.encoder.labels)
-        chosen = sample_rows(sum(part.stop - part.start for part in slices), at_most, seed)
-        rows = write_batches(path, schema, rebatch(self._batches(staged, slices, chosen, schema), schema))
+        chosen = sample_rows(selection.rows, at_most, seed)
+        rows = write_batches(path, schema, rebatch(self._batches(selection.batches(staged), chosen, schema), schema))
         if rows == 0:
-            raise DataError(
-                f"The {path.stem} split has no complete row left.", "Fill in its texts and labels, or name another split in data.splits."
-            )
+            hint = "Fill in its texts and labels, name another split in data.splits, or raise its fraction in data.split."
+            raise DataError(f"The {path.stem} split has no complete row left.", hint)
         return rows
 
     def _batches(
-        self, staged: Mapping[str, StagedSplit], slices: Sequence[Slice], chosen: NDArray[np.int64], schema: pa.Schema
+        self, batches: Iterator[tuple[StagedSplit, pa.RecordBatch]], chosen: NDArray[np.int64], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         first = 0
-        for part in slices:
-            for batch in staged[part.source].batches(part):
-                complete = self._complete(batch, staged[part.source])
-                raw = self._raw(batch, staged[part.source], schema)
-                start, stop = np.searchsorted(chosen, (first, first + batch.num_rows))
-                keep = np.zeros(batch.num_rows, dtype=bool)
-                keep[chosen[start:stop] - first] = True
-                self.left_out += int((keep & ~complete).sum())
-                yield raw.filter(pa.array(keep & complete))
-                first += batch.num_rows
+        for staged, batch in batches:
+            complete = self._complete(batch, staged)
+            raw = self._raw(batch, staged, schema)
+            start, stop = np.searchsorted(chosen, (first, first + batch.num_rows))
+            keep = np.zeros(batch.num_rows, dtype=bool)
+            keep[chosen[start:stop] - first] = True
+            self.left_out += int((keep & ~complete).sum())
+            yield raw.filter(pa.array(keep & complete))
+            first += batch.num_rows
 
     def _raw(self, batch: pa.RecordBatch, staged: StagedSplit, schema: pa.Schema) -> pa.RecordBatch:
         ids = self.encoder.ids(batch, staged.labelled)

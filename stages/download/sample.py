@@ -40,7 +40,7 @@ class Sample:
 
     def _rows(self, split: str, columns: SourceColumns) -> Iterator[tuple[Any, ...]]:
         start, stop = self.ranges[split]
-        indices = [Ticket._fields.index(name) for name in columns.names(has_label=True)]
+        indices = [Ticket._fields.index(name) for name in (*columns.text_columns, *columns.grouped, columns.label_column)]
         tickets = islice(write_tickets(self.params.rows, self.params.mislabelled, self.seed), start, stop)
         for position, ticket in enumerate(tickets, start=1):
             yield (*(ticket[index] for index in indices), position)

@@ -1,0 +1,98 @@
+"""Division of one set of rows into train, validation and test (``data.split``), by a hash of each row's text or group.
+
+The hash of ``seed`` and the text (or the column ``by``) is a position between 0 and 1. Test takes the lowest positions, then validation,
+then train. So equal texts, or all rows of a group, are in the same split, and the order of the rows does not matter.
+
+With ``stratify: false`` the cuts are at the fractions: the split of a row depends on nothing but the row and the seed, so it never
+changes when rows are added. The sizes are left to chance: of 320 rows, 10 % are 32, give or take 5, and rare classes may be absent.
+
+With ``stratify: true`` the cuts of each class are moved along this order until the class has its share of rows, rounded up or down. Added
+rows can move only the rows next to a cut (about 1 in 100 when 1,000 rows become 1,100), and only between validation and one of its
+neighbours: rows below the middle of validation are never in train, and rows above it never in test. A model is therefore not tested on
+rows that an earlier one was trained on, or the reverse, in either mode.
+"""
+
+import hashlib
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tuneline.params.data import SplitParams
+from tuneline.paths import SPLITS
+from tuneline.text import Keys, normalized, unordered_row_keys
+
+TRAIN, VALIDATION, TEST = range(len(SPLITS))
+NO_LABEL = 0
+
+
+def hashes(values: pa.StringArray, seed: int = 0) -> Keys:
+    """Return a 64-bit hash of each value, 0 where it is null. It is specified (BLAKE2b), so no update of a library changes a split."""
+    coded = pc.dictionary_encode(values)
+    key = seed.to_bytes(4, "little")
+    digests = [hashlib.blake2b(value.encode(), digest_size=8, key=key).digest() for value in coded.dictionary.to_pylist()]
+    codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
+    return np.append(np.frombuffer(b"".join(digests), ">u8").astype(np.uint64), np.uint64(0))[codes]
+
+
+def row_hashes(texts: list[pa.StringArray], groups: pa.StringArray | None, seed: int) -> Keys:
+    """Return the hash of each row: of its group, or of its texts where there is none.
+
+    Args:
+        texts: The text columns. Case, white space and the order of a pair make no difference, as in the data check ``leakage``.
+        groups: The column ``by``. A row without a value (null) is a group of its own.
+        seed: The seed.
+    """
+    keys = unordered_row_keys([hashes(normalized(pc.fill_null(column, "")), seed) for column in texts])
+    return keys if groups is None else np.where(groups.is_valid().to_numpy(zero_copy_only=False), hashes(groups, seed), keys)
+
+
+def assign_splits(rows: Keys, labels: Keys, split: SplitParams) -> NDArray[np.int8]:
+    """Return the split of each row, as an index into ``SPLITS``.
+
+    Args:
+        rows: Hashes of the rows, as ``row_hashes`` returns them, of shape ``(rows,)``.
+        labels: Hashes of their classes, of shape ``(rows,)``; ``NO_LABEL`` in every row of a regression, which is one stratum.
+        split: The parameters.
+    """
+    if not split.stratify:
+        positions = _positions(rows)
+        return np.where(positions < split.test, TEST, np.where(positions < split.test + split.validation, VALIDATION, TRAIN)).astype(np.int8)
+    units, strata = _units(rows, labels)
+    parts = np.full(len(units), TRAIN, np.int8)
+    for stratum in np.unique(strata):
+        members = np.flatnonzero(strata == stratum)  # in ascending order of their hashes
+        test_stop, validation_stop = _cuts(_positions(units[members]), split)
+        parts[members[:validation_stop]] = VALIDATION
+        parts[members[:test_stop]] = TEST
+    return parts[np.searchsorted(units, rows)]
+
+
+def _positions(keys: Keys) -> NDArray[np.float64]:
+    return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _units(rows: Keys, labels: Keys) -> tuple[Keys, Keys]:
+    """Return the distinct hashes of rows, ascending, and the most frequent label of each."""
+    table = pa.table({"unit": rows, "label": labels}).group_by(["unit", "label"]).aggregate([([], "count_all")])
+    unit, label, count = (table[name].to_numpy() for name in ("unit", "label", "count_all"))
+    order = np.lexsort((label, np.where(label == NO_LABEL, 0, count), unit))  # the last of each unit has the most frequent label
+    last = order[np.append(unit[order][1:] != unit[order][:-1], True)] if len(order) else order
+    return unit[last], label[last]
+
+
+def _cuts(positions: NDArray[np.float64], split: SplitParams) -> tuple[int, int]:
+    """Return where test ends and where validation ends, among the ascending positions of one class."""
+    middle = split.test + split.validation / 2
+    never_train = int(np.searchsorted(positions, middle))
+    if split.validation == 0:  # no rows in between: the cut stays at the fraction
+        return never_train, never_train
+    test_stop = min(_cut(positions, split.test), never_train)
+    validation_stop = max(_cut(positions, split.test + split.validation), never_train)
+    return test_stop, max(min(validation_stop, len(positions) - 1), test_stop)  # the last row of a class stays in train
+
+
+def _cut(positions: NDArray[np.float64], fraction: float) -> int:
+    share = fraction * len(positions)
+    return int(np.clip(np.searchsorted(positions, fraction), np.floor(share), np.ceil(share)))
