@@ -32,8 +32,8 @@ def hashes(values: pa.StringArray, seed: int = 0) -> Keys:
     coded = pc.dictionary_encode(values)
     key = seed.to_bytes(4, "little")
     digests = [hashlib.blake2b(value.encode(), digest_size=8, key=key).digest() for value in coded.dictionary.to_pylist()]
-    codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
-    return np.append(np.frombuffer(b"".join(digests), ">u8").astype(np.uint64), np.uint64(0))[codes]
+    table: Keys = np.append(np.frombuffer(b"".join(digests), ">u8").astype(np.uint64), np.uint64(0))  # the last one is for null
+    return table[pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)]
 
 
 def row_hashes(texts: list[pa.StringArray], groups: pa.StringArray | None, seed: int) -> Keys:
@@ -57,13 +57,13 @@ def assign_splits(rows: Keys, labels: Keys, split: SplitParams) -> NDArray[np.in
         split: The parameters.
     """
     if not split.stratify:
-        positions = _positions(rows)
-        return np.where(positions < split.test, TEST, np.where(positions < split.test + split.validation, VALIDATION, TRAIN)).astype(np.int8)
-    units, strata = _units(rows, labels)
+        cuts = np.array([split.test, split.test + split.validation])
+        return np.array([TEST, VALIDATION, TRAIN], np.int8)[np.searchsorted(cuts, _positions(rows), side="right")]
+    units, strata, sizes = _units(rows, labels)
     parts = np.full(len(units), TRAIN, np.int8)
     for stratum in np.unique(strata):
         members = np.flatnonzero(strata == stratum)  # in ascending order of their hashes
-        test_stop, validation_stop = _cuts(_positions(units[members]), split)
+        test_stop, validation_stop = _cuts(_positions(units[members]), sizes[members], split)
         parts[members[:validation_stop]] = VALIDATION
         parts[members[:test_stop]] = TEST
     return parts[np.searchsorted(units, rows)]
@@ -73,26 +73,39 @@ def _positions(keys: Keys) -> NDArray[np.float64]:
     return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _units(rows: Keys, labels: Keys) -> tuple[Keys, Keys]:
-    """Return the distinct hashes of rows, ascending, and the most frequent label of each."""
+def _units(rows: Keys, labels: Keys) -> tuple[Keys, Keys, NDArray[np.int64]]:
+    """Return the distinct hashes of rows, ascending, the most frequent label of each, and its number of rows."""
     table = pa.table({"unit": rows, "label": labels}).group_by(["unit", "label"]).aggregate([([], "count_all")])
     unit, label, count = (table[name].to_numpy() for name in ("unit", "label", "count_all"))
     order = np.lexsort((label, np.where(label == NO_LABEL, 0, count), unit))  # the last of each unit has the most frequent label
-    last = order[np.append(unit[order][1:] != unit[order][:-1], True)] if len(order) else order
-    return unit[last], label[last]
+    unit, label, count = unit[order], label[order], count[order]
+    first = np.flatnonzero(np.append(True, unit[1:] != unit[:-1]))
+    last = np.append(first[1:], len(unit)) - 1
+    return unit[last], label[last], np.add.reduceat(count, first)
 
 
-def _cuts(positions: NDArray[np.float64], split: SplitParams) -> tuple[int, int]:
-    """Return where test ends and where validation ends, among the ascending positions of one class."""
-    middle = split.test + split.validation / 2
-    never_train = int(np.searchsorted(positions, middle))
+def _cuts(positions: NDArray[np.float64], sizes: NDArray[np.int64], split: SplitParams) -> tuple[int, int]:
+    """Return where test ends and where validation ends, among the units of one class.
+
+    Args:
+        positions: Positions of the units (texts or groups), ascending.
+        sizes: Their numbers of rows.
+        split: The parameters.
+    """
+    most = len(positions) - 1  # the last unit of a class stays in train
+    never_train = int(np.searchsorted(positions, split.test + split.validation / 2))
     if split.validation == 0:  # no rows in between: the cut stays at the fraction
-        return never_train, never_train
-    test_stop = min(_cut(positions, split.test), never_train)
-    validation_stop = max(_cut(positions, split.test + split.validation), never_train)
-    return test_stop, max(min(validation_stop, len(positions) - 1), test_stop)  # the last row of a class stays in train
+        return min(never_train, most), min(never_train, most)
+    test_stop = min(_cut(positions, sizes, split.test), never_train)
+    validation_stop = max(_cut(positions, sizes, split.test + split.validation), never_train)
+    return min(test_stop, most), min(validation_stop, most)
 
 
-def _cut(positions: NDArray[np.float64], fraction: float) -> int:
-    share = fraction * len(positions)
-    return int(np.clip(np.searchsorted(positions, fraction), np.floor(share), np.ceil(share)))
+def _cut(positions: NDArray[np.float64], sizes: NDArray[np.int64], fraction: float) -> int:
+    """Return the cut next to the fraction of the positions that gives the fraction of the rows, rounded up or down."""
+    rows = np.append(0, np.cumsum(sizes))
+    share = fraction * float(rows[-1])
+    below, above = int(np.searchsorted(rows, share, side="right")) - 1, int(np.searchsorted(rows, share))
+    if rows[above] - rows[below] > 1:  # a group that would be cut
+        return below if share - rows[below] <= rows[above] - share else above
+    return int(np.clip(np.searchsorted(positions, fraction), below, above))

@@ -64,7 +64,7 @@ def labelled_splits(params: Params) -> list[str]:
 def read_splits(params: Params, source: Source, specs: Mapping[str, str], staging: Path) -> dict[str, StagedSplit]:
     """Read each split of the source that a specification names into ``staging``."""
     sources = {split: source_splits(split, spec) for split, spec in specs.items()}
-    labelled = {name for split in labelled_splits(params) for name in sources[split]}
+    labelled = {name for split in labelled_splits(params) for name in sources.get(split, sources["train"])}
     staging.mkdir()
     staged: dict[str, StagedSplit] = {}
     for name in dict.fromkeys(name for names in sources.values() for name in names):
