@@ -82,6 +82,8 @@ def warnings(plan: Plan, params: Params) -> list[str]:
     """Return warnings: what would stop the pipeline, or give a poor model."""
     messages = [f"{target} is replaced: its content differs." for target in plan.placement.replaced]
     classes, tokenize = plan.classes, params.tokenize
+    if "-1" in classes["train"]:
+        messages.append("! -1 is a class like the others. If it means that a label is missing, empty these cells.")
     least = params.validate_.rows.min
     if few := [split for split in SPLITS if classes[split].total() < least]:
         messages.append(f"! {' and '.join(few)}: fewer than {least} rows (validate.rows.min), so the data checks will fail.")

@@ -223,6 +223,13 @@ def test_problems_of_later_stages_are_shown_as_warnings(project):
     assert "tokenize.max_length is 128" in output
 
 
+def test_minus_one_among_the_labels_is_pointed_out(project):
+    (project / "a.csv").write_text("text,label\n" + "".join(f"some words {n},{n % 3 - 1}\n" for n in range(90)))
+    done = init(project / "a.csv", "--force")
+    assert "-1 is a class like the others" in done.output
+    assert sum(map(len, downloaded().values())) == 90
+
+
 def test_markup_in_a_text_is_shown_literally(project):
     (project / "a.csv").write_text("text,label\n" + "".join(f"[red]warm[/red] words {n},{n % 2}\n" for n in range(30)))
     assert "[red]warm[/red] words 0" in init(project / "a.csv", "--force").output
