@@ -7,7 +7,7 @@ With ``stratify: false`` the cuts are at the fractions: the split of a row depen
 changes when rows are added. The sizes are left to chance: of 320 rows, 10 % are 32, give or take 5, and rare classes may be absent.
 
 With ``stratify: true`` the cuts of each class are moved along this order until the class has its share of rows, rounded up or down. Added
-rows can move only the rows next to a cut (about 1 in 100 when 1,000 rows become 1,100), and only between validation and one of its
+rows can move only the rows next to a cut (1 in 100 when 1,000 rows become 1,100), and only between validation and one of its
 neighbours: rows below the middle of validation are never in train, and rows above it never in test. A model is therefore not tested on
 rows that an earlier one was trained on, or the reverse, in either mode.
 """
@@ -33,7 +33,7 @@ def hashes(values: pa.StringArray, seed: int = 0) -> Keys:
     key = seed.to_bytes(4, "little")
     digests = [hashlib.blake2b(value.encode(), digest_size=8, key=key).digest() for value in coded.dictionary.to_pylist()]
     table: Keys = np.append(np.frombuffer(b"".join(digests), ">u8").astype(np.uint64), np.uint64(0))  # the last one is for null
-    return table[pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)]
+    return np.take(table, pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False))
 
 
 def row_hashes(texts: list[pa.StringArray], groups: pa.StringArray | None, seed: int) -> Keys:
