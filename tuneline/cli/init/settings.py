@@ -88,8 +88,6 @@ def changed(path: Path, required: Changes) -> str:
         *sections, last = key.split(".")
         section = values
         for name in sections:
-            if not isinstance(section.get(name), dict):
-                section[name] = CommentedMap()
             section = section[name]
         section[last] = _inline(value)
     text = io.StringIO()
