@@ -33,7 +33,8 @@ def hashes(values: pa.StringArray, seed: int = 0) -> Keys:
     key = seed.to_bytes(4, "little")
     digests = [hashlib.blake2b(value.encode(), digest_size=8, key=key).digest() for value in coded.dictionary.to_pylist()]
     table: Keys = np.append(np.frombuffer(b"".join(digests), ">u8").astype(np.uint64), np.uint64(0))  # the last one is for null
-    return np.take(table, pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False))
+    result: Keys = table[pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)]
+    return result
 
 
 def row_hashes(texts: list[pa.StringArray], groups: pa.StringArray | None, seed: int) -> Keys:

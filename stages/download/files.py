@@ -67,7 +67,8 @@ class Files:
         other = next((name for name in present if name.partition(".")[0] == split), None)
         if other is not None:
             return f"{expected}; {other} has another suffix."
-        return f"{expected}; the folder has {listed(present) or 'no files'}. Rename a file, or name another in data.splits.{split}."
+        remedy = f"Rename a file, name another in data.splits.{split}, or divide one with data.split."
+        return f"{expected}; the folder has {listed(present) or 'no files'}. {remedy}"
 
     def provenance(self) -> dict[str, Any]:
         """Return the files that were read; DVC tracks their content."""

@@ -31,6 +31,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
     force: Force = False,
 ) -> None:
     """Set up this checkout to learn from your own files (CSV, TSV, JSONL, Parquet; plain or .gz)."""
+    from rich.console import Console
+
     from tuneline.cli.init import planning, preview, settings
     from tuneline.params.data import SplitParams
     from tuneline.params.loading import load_params
@@ -38,7 +40,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     params = load_params()
     split = params.data.split or SplitParams()
-    plan = planning.plan(files, planning.UserChoices(tuple(text or ()), label, task, header, by, name, params.seed, split))
+    with Console().status("Reading ..."):
+        plan = planning.plan(files, planning.UserChoices(tuple(text or ()), label, task, header, by, name, params.seed, split))
     required = settings.plan_params(plan, params.train.metric)
     content = settings.changed(PARAMS, required)
     changes = settings.differing(PARAMS, required)

@@ -82,7 +82,7 @@ def plan(paths: Sequence[Path], choices: UserChoices) -> Plan:
     notes: list[str] = []
     labelled = {split: file for split, file in sources.items() if split == "train" or _is_labelled(file, decision, notes)}
     placement = place({split: file.path for split, file in labelled.items()}, train.layout, choices.name)
-    split = plan_split([name for name in SPLITS if name not in labelled], train.columns, choices)
+    split = plan_split([name for name in SPLITS if name not in labelled], train, choices)
     classes, incomplete = count_classes(labelled, decision, split, choices.seed)
     first = list(itertools.islice(train.rows(), PREVIEW_ROWS))
     return Plan(train.layout, placement, decision, split, profiles, train.columns, first, classes, incomplete, notes)
@@ -115,26 +115,26 @@ def _is_labelled(file: RowFile, decision: Decision, notes: list[str]) -> bool:
     return False
 
 
-def plan_split(without_file: Sequence[str], columns: Sequence[str], choices: UserChoices) -> SplitParams | None:
+def plan_split(without_file: Sequence[str], train: RowFile, choices: UserChoices) -> SplitParams | None:
     """Return how the train file is divided: the current fractions and mode of ``data.split`` are kept.
 
     Args:
         without_file: The splits without a file of their own.
-        columns: Columns of the train file.
+        train: The train file.
         choices: The user's choices.
 
     Raises:
         DataError: ``--by`` is not a column, or nothing is divided.
     """
     if choices.by is not None:
-        check_columns(columns, {choices.by: "--by"}, "The train file")
+        check_columns(train.columns, {choices.by: "--by"}, str(train.path))
     if not without_file:
         if choices.by is not None:
             raise DataError("--by divides a file, but every split has a file of its own.", "Leave out --by, or name fewer files.")
         return None
     usual, now = SplitParams(), choices.split
     fractions = {name: (getattr(now, name) or getattr(usual, name)) if name in without_file else 0.0 for name in ("validation", "test")}
-    by = choices.by or (now.by if now.by in columns else None)
+    by = choices.by or (now.by if now.by in train.columns else None)
     return SplitParams(**fractions, by=by, stratify=now.stratify)
 
 
