@@ -6,10 +6,11 @@ then train. So equal texts, or all rows of a group, are in the same split, and t
 With ``stratify: false`` the cuts are at the fractions: the split of a row depends on nothing but the row and the seed, so it never
 changes when rows are added. The sizes are left to chance: of 320 rows, 10 % are 32, give or take 5, and rare classes may be absent.
 
-With ``stratify: true`` the cuts of each class are moved along this order until the class has its share of rows, rounded up or down. Added
-rows can move only the rows next to a cut (1 in 100 when 1,000 rows become 1,100), and only between validation and one of its
-neighbours: rows below the middle of validation are never in train, and rows above it never in test. A model is therefore not tested on
-rows that an earlier one was trained on, or the reverse, in either mode.
+With ``stratify: true`` the cuts of each class are moved along this order until the class has its share of texts, or of groups (each with
+the most frequent class of its rows), rounded up or down. Added rows can move only the rows next to a cut (1 in 100 when 1,000 rows become
+1,100), and only between validation and one of its neighbours: rows below the middle of validation are never in train, and rows above it
+never in test. A model is therefore not tested on rows that an earlier one was trained on, or the reverse, in either mode. The exception:
+the last text or group of a class is in train, because a class that is not in train is an error.
 """
 
 import hashlib
@@ -60,11 +61,11 @@ def assign_splits(rows: Keys, labels: Keys, split: SplitParams) -> NDArray[np.in
     if not split.stratify:
         cuts = np.array([split.test, split.test + split.validation])
         return np.array([TEST, VALIDATION, TRAIN], np.int8)[np.searchsorted(cuts, _positions(rows), side="right")]
-    units, strata, sizes = _units(rows, labels)
+    units, strata = _units(rows, labels)
     parts = np.full(len(units), TRAIN, np.int8)
     for stratum in np.unique(strata):
         members = np.flatnonzero(strata == stratum)  # in ascending order of their hashes
-        test_stop, validation_stop = _cuts(_positions(units[members]), sizes[members], split)
+        test_stop, validation_stop = _cuts(_positions(units[members]), split)
         parts[members[:validation_stop]] = VALIDATION
         parts[members[:test_stop]] = TEST
     return parts[np.searchsorted(units, rows)]
@@ -74,39 +75,27 @@ def _positions(keys: Keys) -> NDArray[np.float64]:
     return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _units(rows: Keys, labels: Keys) -> tuple[Keys, Keys, NDArray[np.int64]]:
-    """Return the distinct hashes of rows, ascending, the most frequent label of each, and its number of rows."""
+def _units(rows: Keys, labels: Keys) -> tuple[Keys, Keys]:
+    """Return the distinct hashes of rows (one per text or group), ascending, and the most frequent label of each."""
     table = pa.table({"unit": rows, "label": labels}).group_by(["unit", "label"]).aggregate([([], "count_all")])
     unit, label, count = (table[name].to_numpy() for name in ("unit", "label", "count_all"))
     order = np.lexsort((label, np.where(label == NO_LABEL, 0, count), unit))  # the last of each unit has the most frequent label
-    unit, label, count = unit[order], label[order], count[order]
-    first = np.flatnonzero(np.append(True, unit[1:] != unit[:-1]))
-    last = np.append(first[1:], len(unit)) - 1
-    return unit[last], label[last], np.add.reduceat(count, first)
+    last = order[np.append(unit[order][1:] != unit[order][:-1], True)]
+    return unit[last], label[last]
 
 
-def _cuts(positions: NDArray[np.float64], sizes: NDArray[np.int64], split: SplitParams) -> tuple[int, int]:
-    """Return where test ends and where validation ends, among the units of one class.
-
-    Args:
-        positions: Positions of the units (texts or groups), ascending.
-        sizes: Their numbers of rows.
-        split: The parameters.
-    """
+def _cuts(positions: NDArray[np.float64], split: SplitParams) -> tuple[int, int]:
+    """Return where test ends and where validation ends, among the ascending positions of the units of one class."""
     most = len(positions) - 1  # the last unit of a class stays in train
     never_train = int(np.searchsorted(positions, split.test + split.validation / 2))
     if split.validation == 0:  # no rows in between: the cut stays at the fraction
         return min(never_train, most), min(never_train, most)
-    test_stop = min(_cut(positions, sizes, split.test), never_train)
-    validation_stop = max(_cut(positions, sizes, split.test + split.validation), never_train)
+    test_stop = min(_cut(positions, split.test), never_train)
+    validation_stop = max(_cut(positions, split.test + split.validation), never_train)
     return min(test_stop, most), min(validation_stop, most)
 
 
-def _cut(positions: NDArray[np.float64], sizes: NDArray[np.int64], fraction: float) -> int:
-    """Return the cut next to the fraction of the positions that gives the fraction of the rows, rounded up or down."""
-    rows = np.append(0, np.cumsum(sizes))
-    share = fraction * float(rows[-1])
-    below, above = int(np.searchsorted(rows, share, side="right")) - 1, int(np.searchsorted(rows, share))
-    if rows[above] - rows[below] > 1:  # a group that would be cut
-        return below if share - rows[below] <= rows[above] - share else above
-    return int(np.clip(np.searchsorted(positions, fraction), below, above))
+def _cut(positions: NDArray[np.float64], fraction: float) -> int:
+    """Return the cut next to the fraction of the positions that gives the fraction of the units, rounded up or down."""
+    share = fraction * len(positions)
+    return int(np.clip(np.searchsorted(positions, fraction), np.floor(share), np.ceil(share)))

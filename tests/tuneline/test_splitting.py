@@ -72,10 +72,19 @@ def test_rows_without_a_group_are_divided_one_by_one():
     assert Counter(parts)[2] == 40
 
 
-def test_large_group_does_not_fill_the_test_split():
-    groups = ["large" if number < 300 else f"customer {number}" for number in range(1000)]
-    for seed in range(20):
-        assert Counter(divide(numbered(1000), seed=seed, groups=groups))[2] <= 110
+def test_each_split_has_its_share_of_the_groups_of_each_class():
+    """A document has one label, as a rule: then the classes are as balanced as without groups."""
+    rows = [(f"text {number}", "ab"[number // 10 % 2]) for number in range(2000)]
+    groups = [f"document {number // 10}" for number in range(2000)]
+    parts = Counter((label, part) for (_, label), part in zip(rows, divide(rows, groups=groups), strict=True))
+    assert {parts[label, part] for label in "ab" for part in (1, 2)} == {100}
+
+
+def test_rows_added_to_groups_move_no_group():
+    groups = [f"customer {number % 60}" for number in range(600)]
+    before = divide(numbered(600), groups=groups)
+    more = [f"customer {number * number % 7}" for number in range(300)]
+    assert divide(numbered(900), groups=groups + more)[:600] == before
 
 
 @pytest.mark.parametrize("rare", [1, 2, 3])
