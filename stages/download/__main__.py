@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stages.download.labels import LabelEncoder
-from stages.download.raw import RawWriter
+from stages.download.raw import LabelEncoder, RawWriter
 from stages.download.slices import refuse_overlaps, resolve, source_splits
 from stages.download.source import Source, SourceColumns, open_source
 from stages.download.staging import Selection, StagedSplit, divide, stage_split
