@@ -15,11 +15,8 @@ from tuneline.params.data import FilesParams
 from tuneline.paths import SOURCE
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.jsonl import read_jsonl
-from tuneline.readers.rows import RowProblem, listed, text_problem
+from tuneline.readers.rows import ENDINGS, RowProblem, listed, text_problem
 from tuneline.readers.text import open_text
-
-KINDS = (".csv", ".tsv", ".jsonl", ".parquet")
-ENDINGS = tuple(kind + packed for kind in KINDS for packed in ("", ".gz"))
 
 
 class Files:

@@ -9,6 +9,10 @@ from typing import Any
 from tuneline.errors import DataError
 
 
+ENDINGS = tuple(kind + packed for kind in (".csv", ".tsv", ".jsonl", ".parquet") for packed in ("", ".gz"))
+"""Endings of the files that ``data.source: files`` reads."""
+
+
 @dataclass(frozen=True, slots=True)
 class RowProblem:
     """A row that cannot be read.

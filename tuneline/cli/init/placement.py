@@ -14,12 +14,11 @@ from tuneline.cli.init.layout import KINDS, Layout
 from tuneline.errors import DataError, StageError
 from tuneline.files import replace_file
 from tuneline.paths import SOURCE, SPLITS
-from tuneline.readers.rows import listed
+from tuneline.readers.rows import ENDINGS, listed
 
 ALIASES = {"train": "train|training", "validation": "validation|valid|val|dev", "test": "test"}
 ALL = "all"
 """Name of the copy of a single file: its rows are of all splits."""
-ENDINGS = tuple(kind + packed for kind in (".csv", ".tsv", ".jsonl", ".parquet") for packed in ("", ".gz"))
 
 
 @dataclass(frozen=True)
