@@ -6,15 +6,14 @@ Writes ``data/raw/{train,validation,test}.parquet`` (the text columns, ``labels`
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stages.download.labels import LabelEncoder
-from stages.download.raw import RawWriter
-from stages.download.slices import Slice, refuse_overlaps, resolve, source_splits
+from stages.download.raw import LabelEncoder, RawWriter
+from stages.download.slices import refuse_overlaps, resolve, source_splits
 from stages.download.source import Source, SourceColumns, open_source
-from stages.download.staging import StagedSplit, stage_split
+from stages.download.staging import Selection, StagedSplit, divide, stage_split
 from tuneline.errors import DataError
 from tuneline.files import replace_directory, write_json
 from tuneline.params import Params
@@ -39,14 +38,18 @@ def download(params: Params, source: Source, folder: Path) -> dict[str, int]:
     Raises:
         DataError: The data cannot be used.
     """
-    specs: dict[str, str] = params.data.splits.model_dump()
+    specs = params.data.source_specs
     staged = read_splits(params, source, specs, folder / STAGING)
     sizes = {name: split.rows for name, split in staged.items()}
     slices = {split: resolve(split, spec, sizes) for split, spec in specs.items()}
     refuse_overlaps(slices)
+    division = divide(params, slices["train"], staged)
+    selections = {split: Selection(parts) for split, parts in slices.items()} | division.selections
     for split in labelled_splits(params):
-        refuse_unlabelled(split, slices[split], staged)
-    rows, record = write_splits(params, staged, slices, folder)
+        refuse_unlabelled(split, selections[split], staged)
+    rows, record = write_splits(params, staged, selections, folder)
+    if params.data.split is not None:
+        record["split"] = {**params.data.split.model_dump(), "seed": params.seed, "rows_without_group": division.ungrouped}
     shutil.rmtree(folder / STAGING)
     write_json(folder / "source.json", {"source": params.data.source, **source.provenance(), **record})
     return rows
@@ -60,29 +63,37 @@ def labelled_splits(params: Params) -> list[str]:
 def read_splits(params: Params, source: Source, specs: Mapping[str, str], staging: Path) -> dict[str, StagedSplit]:
     """Read each split of the source that a specification names into ``staging``."""
     sources = {split: source_splits(split, spec) for split, spec in specs.items()}
-    labelled = {name for split in labelled_splits(params) for name in sources[split]}
+    labelled = {name for split in labelled_splits(params) for name in sources.get(split, sources["train"])}
     staging.mkdir()
     staged: dict[str, StagedSplit] = {}
     for name in dict.fromkeys(name for names in sources.values() for name in names):
-        columns = source_columns(params, label_optional=name not in labelled)
+        columns = source_columns(params, label_optional=name not in labelled, grouped=name in sources["train"])
         staged[name] = stage_split(source.read(name, columns), columns, staging / f"{len(staged)}.parquet")
         print(f"download: {staged[name].name}: {staged[name].rows:,} rows", flush=True)
     return staged
 
 
-def source_columns(params: Params, label_optional: bool = False) -> SourceColumns:
-    """Return the columns that section ``data`` names."""
+def source_columns(params: Params, label_optional: bool = False, grouped: bool = False) -> SourceColumns:
+    """Return the columns that section ``data`` names.
+
+    Args:
+        params: All parameters.
+        label_optional: The split of the source needs no labels.
+        grouped: Rows of the split of the source are divided: ``data.split.by`` is read.
+    """
     data = params.data
-    return SourceColumns(tuple(data.text_columns), data.label_column, data.task == "regression", label_optional)
+    group = data.split.by if data.split is not None and grouped else None
+    regression = data.task == "regression"
+    return SourceColumns(tuple(data.text_columns), data.label_column, regression, label_optional, data.drop_incomplete, group)
 
 
-def refuse_unlabelled(split: str, slices: Sequence[Slice], staged: Mapping[str, StagedSplit]) -> None:
+def refuse_unlabelled(split: str, selection: Selection, staged: Mapping[str, StagedSplit]) -> None:
     """Check that a split has labels.
 
     Raises:
         DataError: It has none, so that no model can be trained or evaluated on it.
     """
-    for part in slices:
+    for part in selection.slices:
         if not staged[part.source].labelled:
             raise DataError(
                 f"{staged[part.source].name} has no labels (all are -1 or missing), but the {split} split needs them.",
@@ -91,7 +102,7 @@ def refuse_unlabelled(split: str, slices: Sequence[Slice], staged: Mapping[str, 
 
 
 def write_splits(
-    params: Params, staged: Mapping[str, StagedSplit], slices: Mapping[str, list[Slice]], folder: Path
+    params: Params, staged: Mapping[str, StagedSplit], selections: Mapping[str, Selection], folder: Path
 ) -> tuple[dict[str, int], dict[str, Any]]:
     """Write the three Parquet files.
 
@@ -100,13 +111,13 @@ def write_splits(
     """
     data = params.data
     regression = data.task == "regression"
-    encoder = LabelEncoder.regression() if regression else LabelEncoder.classification(staged, slices["train"], data.label_names)
+    encoder = LabelEncoder.regression() if regression else LabelEncoder.classification(staged, selections["train"], data.label_names)
     rows: dict[str, int] = {}
     record: dict[str, Any] = {}
     for position, split in enumerate(SPLITS):
         writer = RawWriter(source_columns(params), encoder, data.drop_incomplete)
-        rows[split] = writer.write(split_file(folder, split), staged, slices[split], data.max_rows, params.seed + position)
-        record[split] = {"from": getattr(data.splits, split), "rows": rows[split], "left_out": writer.left_out}
+        rows[split] = writer.write(split_file(folder, split), staged, selections[split], data.max_rows, params.seed + position)
+        record[split] = {"from": data.source_specs.get(split, data.splits.train), "rows": rows[split], "left_out": writer.left_out}
     return rows, {"splits": record, "label_names": encoder.labels.names}
 
 

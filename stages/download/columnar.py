@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from stages.download.source import LABEL, SourceColumns
-from stages.download.values import class_names, is_text, label_values
+from stages.download.values import Where, class_names, group_values, is_text, label_values
 from tuneline.errors import DataError
 from tuneline.files.schemas import ROW_GROUP
 from tuneline.readers.parquet import open_parquet, read_batches
@@ -42,11 +42,12 @@ class ColumnConverter:
     def _batch(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
         has_label = self.columns.check(batch.schema.names, self.name)
         texts = [self._text(batch[column], column) for column in self.columns.text_columns]
+        groups = [group_values(batch[column], self._where(column, first)) for column in self.columns.grouped]
         labels = pa.nulls(batch.num_rows, self.columns.schema.field(LABEL).type)
         if has_label:
             labels = self._labels(batch[self.columns.label_column], first)
         positions = pa.array(range(first, first + batch.num_rows), pa.int64())
-        return pa.record_batch([*texts, labels, positions], schema=self.columns.schema)
+        return pa.record_batch([*texts, *groups, labels, positions], schema=self.columns.schema)
 
     def _text(self, values: pa.Array, column: str) -> pa.Array:
         if pa.types.is_dictionary(values.type):
@@ -55,10 +56,11 @@ class ColumnConverter:
             raise DataError(f"{self.name}: column {column!r} holds {values.type}, not text.", "Name another in data.text_columns.")
         return values.cast(pa.string())
 
-    def _labels(self, values: pa.Array, first: int) -> pa.Array:
-        def where(row: int) -> str:
-            return f"{self.name}, row {first + row:,}, column {self.columns.label_column!r}"
+    def _where(self, column: str, first: int) -> Where:
+        return lambda row: f"{self.name}, row {first + row:,}, column {column!r}"
 
+    def _labels(self, values: pa.Array, first: int) -> pa.Array:
+        where = self._where(self.columns.label_column, first)
         if self.names is not None and pa.types.is_integer(values.type) and not self.columns.regression:
             return class_names(values, self.names, where)
         return label_values(values, self.columns.regression, where)

@@ -8,18 +8,15 @@ from typing import Any
 import pyarrow as pa
 
 from stages.download.columnar import read_parquet
-from stages.download.source import LABEL, POSITION, SourceColumns, SourceSplit, batches_of
-from stages.download.values import JsonLabels, label_values
+from stages.download.source import GROUP, LABEL, POSITION, SourceColumns, SourceSplit, batches_of
+from stages.download.values import JsonLabels, group_values, json_group, label_values
 from tuneline.errors import DataError
 from tuneline.params.data import FilesParams
 from tuneline.paths import SOURCE
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.jsonl import read_jsonl
-from tuneline.readers.rows import RowProblem, listed, text_problem
+from tuneline.readers.rows import ENDINGS, RowProblem, listed, text_problem
 from tuneline.readers.text import open_text
-
-KINDS = (".csv", ".tsv", ".jsonl", ".parquet")
-ENDINGS = tuple(kind + packed for kind in KINDS for packed in ("", ".gz"))
 
 
 class Files:
@@ -67,7 +64,8 @@ class Files:
         other = next((name for name in present if name.partition(".")[0] == split), None)
         if other is not None:
             return f"{expected}; {other} has another suffix."
-        return f"{expected}; the folder has {listed(present) or 'no files'}. Rename a file, or name another in data.splits.{split}."
+        remedy = f"Rename a file, name another in data.splits.{split}, or divide one with data.split."
+        return f"{expected}; the folder has {listed(present) or 'no files'}. {remedy}"
 
     def provenance(self) -> dict[str, Any]:
         """Return the files that were read; DVC tracks their content."""
@@ -96,25 +94,28 @@ def delimited_batches(path: Path, encoding: str, dialect: Dialect, columns: Sour
         DataError: The file or one of its rows cannot be read; while reading.
     """
 
-    def where(positions: list[int], row: int) -> str:
-        return f"{path}, line {positions[row]:,}, column {columns.label_column!r}"
+    def where(positions: list[int], column: str, row: int) -> str:
+        return f"{path}, line {positions[row]:,}, column {column!r}"
 
     as_text = columns.schema.set(columns.schema.get_field_index(LABEL), pa.field(LABEL, pa.string()))
     for batch in batches_of(_delimited_rows(path, encoding, dialect, columns), as_text):
-        label = label_values(batch[LABEL], columns.regression, partial(where, batch[POSITION].to_pylist()))
-        yield pa.record_batch([*batch.columns[:-2], label, batch[POSITION]], schema=columns.schema)
+        place = partial(where, batch[POSITION].to_pylist())
+        texts = batch.columns[: len(columns.text_columns)]
+        groups = [group_values(batch[GROUP], partial(place, column)) for column in columns.grouped]
+        labels = label_values(batch[LABEL], columns.regression, partial(place, columns.label_column))
+        yield pa.record_batch([*texts, *groups, labels, batch[POSITION]], schema=columns.schema)
 
 
 def _delimited_rows(path: Path, encoding: str, dialect: Dialect, columns: SourceColumns) -> Iterator[tuple[Any, ...]]:
     with open_text(path, encoding) as lines:
         reader = DelimitedReader(lines, dialect)
         has_label = columns.check(reader.names, str(path), reader.hint)
-        texts = [reader.names.index(name) for name in columns.text_columns]
+        cells = [reader.names.index(name) for name in (*columns.text_columns, *columns.grouped)]
         label = reader.names.index(columns.label_column) if has_label else None
         for line, fields in reader:
             if isinstance(fields, RowProblem):
                 raise _error(path, fields)
-            yield (*[fields[text] for text in texts], None if label is None else fields[label], line)
+            yield (*[fields[cell] for cell in cells], None if label is None else fields[label], line)
 
 
 def json_batches(path: Path, encoding: str, columns: SourceColumns) -> Iterator[pa.RecordBatch]:
@@ -128,19 +129,43 @@ def json_batches(path: Path, encoding: str, columns: SourceColumns) -> Iterator[
 
 def _json_rows(path: Path, encoding: str, columns: SourceColumns) -> Iterator[tuple[Any, ...]]:
     labels = JsonLabels(str(path), columns.label_column, columns.regression)
+    keys = _RequiredKeys(path, columns)
     with open_text(path, encoding) as lines:
         for line, record in read_jsonl(lines):
             if isinstance(record, RowProblem):
                 raise _error(path, record)
             where = f"{path}, line {line:,}"
-            has_label = columns.label_column in record
-            if not (has_label or columns.label_optional) or not all(name in record for name in columns.text_columns):
-                columns.check(list(record), where)
-            texts = [record[name] for name in columns.text_columns]
+            keys.check(record, where)
+            texts = [record.get(name) for name in columns.text_columns]
             for name, text in zip(columns.text_columns, texts, strict=True):
                 if text is not None and (problem := text_problem(text, name)):
                     raise DataError(f"{where}: {problem}.", "Put text in quotes, correct the escape sequence, or name another column.")
-            yield (*texts, labels.convert(record[columns.label_column], line) if has_label else None, line)
+            groups = [json_group(record.get(name), f"{where}, column {name!r}") for name in columns.grouped]
+            yield (*texts, *groups, labels.convert(record.get(columns.label_column), line), line)
+    keys.check_end()
+
+
+class _RequiredKeys:
+    """Checks that the objects of a file have the keys that are read: each of them, or at least one where a value may be missing."""
+
+    def __init__(self, path: Path, columns: SourceColumns) -> None:
+        self.path = path
+        self.columns = columns
+        texts_and_label = {*columns.text_columns, *([] if columns.label_optional else [columns.label_column])}
+        self.everywhere = set() if columns.incomplete else texts_and_label
+        self.unseen = texts_and_label | set(columns.grouped)
+        self.present: dict[str, None] = {}
+
+    def check(self, record: dict[str, Any], where: str) -> None:
+        if not self.everywhere <= record.keys():
+            self.columns.check(list(record), where)
+        if self.unseen:
+            self.unseen -= record.keys()
+            self.present |= dict.fromkeys(record)
+
+    def check_end(self) -> None:
+        if self.unseen and self.present:
+            self.columns.check(list(self.present), str(self.path))
 
 
 def _error(path: Path, problem: RowProblem) -> DataError:

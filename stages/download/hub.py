@@ -58,7 +58,7 @@ class Hub:
         """
         if split not in self.data:
             problem = f"data.splits: {self.label} has no split {split!r}{nearest(split, self.data)}."
-            raise DataError(problem, f"It has {listed(self.data)}. Slices are allowed: 'train[90%:]'.")
+            raise DataError(problem, f"It has {listed(self.data)}. Divide one with data.split, or name a slice: 'train[90%:]'.")
         data, name = self.data[split], f"{self.label}, split {split}"
         names = columns.names(columns.check(data.column_names, name))
         feature = data.features.get(columns.label_column)

@@ -1,20 +1,105 @@
 """Writes ``data/raw`` from the staged splits: complete rows, labels as ids, at most ``data.max_rows``."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from stages.download.labels import LabelEncoder, unknown_label
-from stages.download.slices import Slice
 from stages.download.source import LABEL, POSITION, SourceColumns, rebatch
-from stages.download.staging import INDEX, StagedSplit
+from stages.download.staging import INDEX, Selection, StagedSplit
 from tuneline.errors import DataError
-from tuneline.files.schemas import UNLABELLED, raw_schema, write_batches
+from tuneline.files.schemas import UNLABELLED, LabelSchema, raw_schema, write_batches
+from tuneline.readers.rows import listed
+
+MANY = 1_000
+"""More distinct labels than this, and in more than half of the rows, mean that the wrong column was named."""
+
+
+@dataclass(frozen=True)
+class LabelEncoder:
+    """Converts the labels of the source to ids.
+
+    Attributes:
+        labels: The label schema of ``data/raw``.
+        written: How the source writes each class: by its name, or by its id where only ``data.label_names`` names the classes.
+    """
+
+    labels: LabelSchema
+    written: tuple[str, ...]
+
+    @classmethod
+    def regression(cls) -> Self:
+        """Return the encoder of a regression."""
+        return cls(LabelSchema(None), ())
+
+    @classmethod
+    def classification(cls, staged: Mapping[str, StagedSplit], train: Selection, given: Sequence[str] | None) -> Self:
+        """Return the encoder of a classification: with the given names, else those of the source, else the sorted ones of train.
+
+        Args:
+            staged: The splits of the source.
+            train: The rows of the train split.
+            given: ``data.label_names``.
+
+        Raises:
+            DataError: The train split has fewer than two classes, or nearly as many as rows.
+        """
+        observed = _observed(train.batches(staged))
+        declared = next((staged[part.source].label_names for part in train.slices), None)
+        names = tuple(given or declared or sorted_names(observed))
+        ids = tuple(str(position) for position in range(len(names)))
+        written = ids if given and not observed <= set(names) and observed <= set(ids) else names
+        return cls(LabelSchema(names), written)
+
+    def ids(self, batch: pa.RecordBatch, labelled: bool) -> pa.Array:
+        """Return the labels of a batch for ``data/raw``, int64 or float32: null where missing, -1 in a split without any labels.
+
+        The id of an unknown label is -1, too.
+        """
+        if not labelled:
+            return pa.array([UNLABELLED] * batch.num_rows, self.labels.type)
+        values = batch[LABEL]
+        if self.labels.is_regression:
+            return values.cast(pa.float32(), safe=False)
+        ids = pc.index_in(values, value_set=pa.array(self.written, pa.string()))
+        return pc.if_else(pc.is_null(values), None, pc.fill_null(ids, UNLABELLED)).cast(pa.int64())
+
+
+def _observed(train: Iterable[tuple[StagedSplit, pa.RecordBatch]]) -> set[str]:
+    observed: set[str] = set()
+    rows = 0
+    for split, batch in train:
+        observed.update(pc.unique(batch[LABEL].drop_null()).to_pylist())
+        rows += batch.num_rows
+        if len(observed) > MANY and 2 * len(observed) > rows:
+            raise DataError(
+                f"{split.name}: {len(observed):,} distinct labels in {rows:,} rows.",
+                "Check that data.label_column names the label column; to predict numbers, set data.task to regression.",
+            )
+    if len(observed) < 2:
+        only = f"only the label {observed.pop()!r}" if observed else "no label"
+        raise DataError(
+            f"The train split has {only}.", "A classification needs at least two classes; check data.splits and data.label_column."
+        )
+    return observed
+
+
+def sorted_names(names: set[str]) -> tuple[str, ...]:
+    """Sort class names: as numbers where all are whole numbers ('2' before '10'), else as text."""
+    if all(name.removeprefix("-").isdecimal() and name.isascii() for name in names):
+        return tuple(sorted(names, key=int))
+    return tuple(sorted(names))
+
+
+def unknown_label(where: str, name: str, encoder: LabelEncoder) -> DataError:
+    """Return the error for a label that is not a class."""
+    hint = "Correct it; if the train split lacks this class, list all classes in data.label_names."
+    return DataError(f"{where}: label {name!r} is not one of {listed(encoder.written)}.", hint)
 
 
 def sample_rows(rows: int, at_most: int | None, seed: int) -> NDArray[np.int64]:
@@ -40,8 +125,8 @@ class RawWriter:
     drop_incomplete: bool
     left_out: int = 0
 
-    def write(self, path: Path, staged: Mapping[str, StagedSplit], slices: Sequence[Slice], at_most: int | None, seed: int) -> int:
-        """Write the rows of some slices and return their number.
+    def write(self, path: Path, staged: Mapping[str, StagedSplit], selection: Selection, at_most: int | None, seed: int) -> int:
+        """Write the rows of a split and return their number.
 
         Every row is checked, also those that are not drawn: a run on few rows finds the same errors as a run on all.
 
@@ -49,28 +134,26 @@ class RawWriter:
             DataError: A row has no text, no label or an unknown label; or no row is left.
         """
         schema = raw_schema(self.columns.text_columns, self.encoder.labels)
-        chosen = sample_rows(sum(part.stop - part.start for part in slices), at_most, seed)
-        rows = write_batches(path, schema, rebatch(self._batches(staged, slices, chosen, schema), schema))
+        chosen = sample_rows(selection.rows, at_most, seed)
+        rows = write_batches(path, schema, rebatch(self._batches(selection.batches(staged), chosen, schema), schema))
         if rows == 0:
-            raise DataError(
-                f"The {path.stem} split has no complete row left.", "Fill in its texts and labels, or name another split in data.splits."
-            )
+            hint = "Fill in its texts and labels, name another split in data.splits, or raise its fraction in data.split."
+            raise DataError(f"The {path.stem} split has no complete row left.", hint)
         return rows
 
     def _batches(
-        self, staged: Mapping[str, StagedSplit], slices: Sequence[Slice], chosen: NDArray[np.int64], schema: pa.Schema
+        self, batches: Iterator[tuple[StagedSplit, pa.RecordBatch]], chosen: NDArray[np.int64], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         first = 0
-        for part in slices:
-            for batch in staged[part.source].batches(part):
-                complete = self._complete(batch, staged[part.source])
-                raw = self._raw(batch, staged[part.source], schema)
-                start, stop = np.searchsorted(chosen, (first, first + batch.num_rows))
-                keep = np.zeros(batch.num_rows, dtype=bool)
-                keep[chosen[start:stop] - first] = True
-                self.left_out += int((keep & ~complete).sum())
-                yield raw.filter(pa.array(keep & complete))
-                first += batch.num_rows
+        for staged, batch in batches:
+            complete = self._complete(batch, staged)
+            raw = self._raw(batch, staged, schema)
+            start, stop = np.searchsorted(chosen, (first, first + batch.num_rows))
+            keep = np.zeros(batch.num_rows, dtype=bool)
+            keep[chosen[start:stop] - first] = True
+            self.left_out += int((keep & ~complete).sum())
+            yield raw.filter(pa.array(keep & complete))
+            first += batch.num_rows
 
     def _raw(self, batch: pa.RecordBatch, staged: StagedSplit, schema: pa.Schema) -> pa.RecordBatch:
         ids = self.encoder.ids(batch, staged.labelled)

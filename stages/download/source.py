@@ -11,6 +11,7 @@ from tuneline.params import DataParams
 from tuneline.readers.rows import check_columns
 
 LABEL = "label"
+GROUP = "group"
 POSITION = "position"
 
 
@@ -23,16 +24,25 @@ class SourceColumns:
         label_column: Its name.
         regression: Labels are numbers; otherwise they are class names.
         label_optional: The split may have no label column.
+        incomplete: A row of a JSON Lines file may lack the key of a text or label (``data.drop_incomplete``).
+        group_column: ``data.split.by``, in the split of the source that is divided.
     """
 
     text_columns: tuple[str, ...]
     label_column: str
     regression: bool = False
     label_optional: bool = False
+    incomplete: bool = False
+    group_column: str | None = None
+
+    @property
+    def grouped(self) -> list[str]:
+        """The group column, if any."""
+        return [] if self.group_column is None else [self.group_column]
 
     def names(self, has_label: bool) -> list[str]:
-        """Return the text columns, and the label column where the source has it."""
-        return [*self.text_columns, *([self.label_column] if has_label else [])]
+        """Return the text columns, the group column if any, and the label column where the source has it; each once."""
+        return list(dict.fromkeys([*self.text_columns, *self.grouped, *([self.label_column] if has_label else [])]))
 
     def check(self, present: Sequence[str], where: str, hint: str | None = None) -> bool:
         """Check that a source has these columns.
@@ -51,15 +61,20 @@ class SourceColumns:
         required = dict.fromkeys(self.text_columns, "data.text_columns")
         if not self.label_optional or self.label_column in present:
             required[self.label_column] = "data.label_column"
+        required = dict.fromkeys(self.grouped, "data.split.by") | required
         check_columns(present, required, where, hint)
-        return self.label_column in required
+        return self.label_column in present
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of a source's batches: ``text_0``, ``label`` (class name or number; null where missing), ``position``."""
+        """Schema of a source's batches: ``text_0``, ``group`` if asked for, ``label`` (class name or number), ``position``.
+
+        A missing text, group or label is null.
+        """
         text = [pa.field(f"text_{index}", pa.string()) for index in range(len(self.text_columns))]
         label = pa.float64() if self.regression else pa.string()
-        return pa.schema([*text, pa.field(LABEL, label), pa.field(POSITION, pa.int64(), nullable=False)])
+        group = [pa.field(GROUP, pa.string()) for _ in self.grouped]
+        return pa.schema([*text, *group, pa.field(LABEL, label), pa.field(POSITION, pa.int64(), nullable=False)])
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,24 @@
-"""Temporary Parquet copies of the source's splits: row counts and label names must be known before the first row is written."""
+"""Temporary Parquet copies of the source's splits, and the selection of rows from them.
 
-from collections.abc import Iterator
+Row counts, label names and the division by ``data.split`` must be known before the first row is written.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from stages.download.slices import Slice
-from stages.download.source import LABEL, SourceColumns, SourceSplit, rebatch
+from stages.download.source import GROUP, LABEL, SourceColumns, SourceSplit, rebatch
 from tuneline.errors import DataError
 from tuneline.files.schemas import ROW_GROUP, UNLABELLED, write_batches
+from tuneline.params import Params
+from tuneline.paths import SPLITS
 
 INDEX = "idx"
 SHOWN = 1_000_000
@@ -46,6 +53,63 @@ class StagedSplit:
                 table = file.read_row_group(group)
                 start, stop = max(part.start - first, 0), min(part.stop - first, table.num_rows)
                 yield from table.slice(start, stop - start).to_batches()
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The rows of one split of the pipeline.
+
+    Attributes:
+        slices: Slices of the source's splits, in the order of their rows.
+        members: Mask of the rows of the slices that are in the split; ``None`` for all.
+    """
+
+    slices: list[Slice]
+    members: NDArray[np.bool_] | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(part.stop - part.start for part in self.slices) if self.members is None else int(self.members.sum())
+
+    def batches(self, staged: Mapping[str, StagedSplit]) -> Iterator[tuple[StagedSplit, pa.RecordBatch]]:
+        """Yield the rows, each batch with the split of the source that it comes from."""
+        first = 0
+        for part in self.slices:
+            for batch in staged[part.source].batches(part):
+                last = first + batch.num_rows
+                yield staged[part.source], batch if self.members is None else batch.filter(pa.array(self.members[first:last]))
+                first = last
+
+
+@dataclass(frozen=True)
+class Division:
+    """The splits that ``data.split`` makes of the train split's slices.
+
+    Attributes:
+        selections: The rows of train and of each split that is taken from it.
+        ungrouped: Rows without a value in ``data.split.by``.
+    """
+
+    selections: dict[str, Selection]
+    ungrouped: int = 0
+
+
+def divide(params: Params, slices: list[Slice], staged: Mapping[str, StagedSplit]) -> Division:
+    """Divide the rows of the train split's slices as ``data.split`` asks; without it they are all train."""
+    split, whole = params.data.split, Selection(slices)
+    if split is None:
+        return Division({"train": whole})
+    from tuneline.splitting import assign_splits, hashes, row_hashes
+
+    rows, labels, ungrouped = [], [], 0
+    for _, batch in whole.batches(staged):
+        groups = batch[GROUP] if split.by is not None else None
+        ungrouped += groups.null_count if groups is not None else 0
+        rows.append(row_hashes(batch.columns[: len(params.data.text_columns)], groups, params.seed))
+        labels.append(np.zeros(batch.num_rows, np.uint64) if params.data.task == "regression" else hashes(batch[LABEL]))
+    parts = assign_splits(np.concatenate(rows), np.concatenate(labels), split)
+    return Division({name: Selection(slices, parts == SPLITS.index(name)) for name in ("train", *params.data.divided)}, ungrouped)
 
 
 def stage_split(split: SourceSplit, columns: SourceColumns, path: Path) -> StagedSplit:

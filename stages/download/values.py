@@ -39,6 +39,41 @@ def label_values(values: pa.Array, regression: bool, where: Where) -> pa.Array:
     return _numbers(values, where) if regression else _names(values, where)
 
 
+def group_values(values: pa.Array, where: Where) -> pa.Array:
+    """Convert the values of ``data.split.by`` to text, white space dropped; missing ones are null.
+
+    Args:
+        values: Values of any type. ``7``, ``7.0`` and ``"7"`` are the same group.
+        where: Returns the place of a row for messages.
+
+    Raises:
+        DataError: The values are lists or objects.
+    """
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
+        hint = "Name a column of text, numbers or dates in data.split.by."
+        raise DataError(f"{where(0)}: values of type {values.type} cannot be groups.", hint)
+    texts = values.cast(pa.string())
+    if pa.types.is_floating(values.type):
+        texts = pc.replace_substring_regex(pc.if_else(pc.is_nan(values), None, texts), r"\.0$", "")
+    trimmed = pc.utf8_trim_whitespace(texts)
+    return pc.if_else(pc.equal(trimmed, ""), None, trimmed)
+
+
+def json_group(value: Any, where: str) -> str | None:
+    """Convert one value of ``data.split.by`` in a JSON Lines file to text, as ``group_values`` does.
+
+    Raises:
+        DataError: It is a list or an object.
+    """
+    if isinstance(value, (list, dict)):
+        raise DataError(f"{where}: {json_type(value)} cannot be a group.", "Name a key of text or numbers in data.split.by.")
+    if value is None or value != value:  # NaN differs from itself  # noqa: PLR0124
+        return None
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip() or None
+
+
 def is_text(type_: pa.DataType) -> bool:
     """Return whether an Arrow type is text."""
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))

@@ -47,7 +47,7 @@ class Params(Section):
         if self.train.keep == "best" and self.evaluate.split == "validation":
             raise ValueError(
                 "train.keep: 'best' chooses on the validation split, and evaluate.split reports on it; keep the last, "
-                "or report on test and cut validation off train (data.splits.validation: 'train[90%:]')"
+                "or report on test and take validation from train (data.split: {validation: 0.1, test: 0})"
             )
         int8 = self.compare.int8
         if "int8" in self.export.precisions and not self.export.int8.reduce_range and int8.required and not int8.allow_saturation:

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from tuneline.params.section import Section
 
 Task = Literal["classification", "regression"]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
 class SampleParams(Section):
@@ -56,6 +57,27 @@ class Splits(Section):
     test: str
 
 
+class SplitParams(Section):
+    """``data.split``: divide the rows of ``data.splits.train`` (``tuneline/splitting.py``). Train keeps the rest."""
+
+    validation: Fraction = 0.1
+    """Fraction of the rows; 0: the split is read from ``data.splits.validation``."""
+    test: Fraction = 0.1
+    """Fraction of the rows; 0: the split is read from ``data.splits.test``."""
+    by: str | None = None
+    """Column of a customer, document, ...: all rows with the same value go to the same split. A row without a value is on its own."""
+    stratify: bool = True
+    """Give every split the same fraction of each class. ``false``: a row's split never changes, whatever rows are added."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.validation + self.test >= 1:
+            raise ValueError(f"test: {self.test} and validation: {self.validation} leave nothing for train; their sum must be below 1")
+        if self.validation + self.test == 0:
+            raise ValueError("test: 0 and validation: 0 divide nothing; set data.split to null")
+        return self
+
+
 class DataParams(Section):
     """``data``: source, columns and task."""
 
@@ -67,6 +89,8 @@ class DataParams(Section):
     revision: str | None
     """hub: a commit, tag or branch. ``data/raw/source.json`` records the commit."""
     splits: Splits
+    split: SplitParams | None
+    """Divide one split of the source. ``null``: the source has three splits, or ``splits`` slices them."""
     text_columns: Annotated[list[str], Field(min_length=1, max_length=2)]
     label_column: str
     label_names: list[str] | None
@@ -97,10 +121,31 @@ class DataParams(Section):
             raise ValueError(f"label_column: {self.label_column!r} is also a text column")
         if reserved := {"labels", "idx"} & set(self.text_columns):
             raise ValueError(f"text_columns: {reserved.pop()!r} is a column that the pipeline adds; rename the column of the source")
-        missing = [name for name in (*self.text_columns, self.label_column) if name not in (self.files.columns or [name])]
+        by = [self.split.by] if self.split and self.split.by else []
+        missing = [name for name in (*self.text_columns, self.label_column, *by) if name not in (self.files.columns or [name])]
         if missing and self.source == "files":
-            raise ValueError(f"files.columns: {missing[0]!r} is missing, and text_columns or label_column requires it")
+            raise ValueError(f"files.columns: {missing[0]!r} is missing, and text_columns, label_column or split.by requires it")
         return self
+
+    @model_validator(mode="after")
+    def _consistent_split(self) -> Self:
+        for name in self.divided:
+            if (source := getattr(self.splits, name)) != name:
+                raise ValueError(
+                    f"splits.{name}: {source!r} contradicts split.{name}, which takes {getattr(self.split, name):.0%} of splits.train; "
+                    f"set split.{name} to 0, or splits.{name} to its default, {name}"
+                )
+        return self
+
+    @property
+    def divided(self) -> list[str]:
+        """The splits that ``split`` takes from ``splits.train``: their own entries in ``splits`` are not read."""
+        return [name for name in ("validation", "test") if self.split is not None and getattr(self.split, name) > 0]
+
+    @property
+    def source_specs(self) -> dict[str, str]:
+        """The entries of ``splits`` that are read, by split."""
+        return {name: spec for name, spec in self.splits.model_dump().items() if name not in self.divided}
 
     @model_validator(mode="after")
     def _consistent_names(self) -> Self:

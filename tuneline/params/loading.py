@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -77,7 +77,7 @@ def describe(problem: ErrorDetails) -> str:
 def _suggestion(key: str) -> str:
     """Search the same section first, then all sections: a key may be in the wrong one."""
     section, _, name = key.rpartition(".")
-    keys = list(known_keys())
+    keys = list(known_keys(optional=True))
     siblings = [key for key in keys if key.rpartition(".")[0] == section]
     for candidates in (siblings, keys):
         names = {key.rpartition(".")[2]: key for key in candidates}
@@ -86,10 +86,17 @@ def _suggestion(key: str) -> str:
     return f"; known keys are {', '.join(key.rpartition('.')[2] for key in siblings)}"
 
 
-def known_keys(section: type[BaseModel] = Params, prefix: str = "") -> Iterator[str]:
-    """Yield all dotted keys, of sections and of their parameters, in the order of the file."""
+def known_keys(section: type[BaseModel] = Params, prefix: str = "", optional: bool = False) -> Iterator[str]:
+    """Yield all dotted keys, of sections and of their parameters, in the order of the file.
+
+    Args:
+        section: The section to start from.
+        prefix: What its keys begin with.
+        optional: Include the keys of sections that may be null.
+    """
     for name, field in section.model_fields.items():
         key = f"{prefix}{field.alias or name}"
         yield key
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from known_keys(field.annotation, f"{key}.")
+        for type_ in (field.annotation, *(get_args(field.annotation) if optional else ())):
+            if isinstance(type_, type) and issubclass(type_, BaseModel):
+                yield from known_keys(type_, f"{key}.", optional)

@@ -46,7 +46,6 @@ class DelimitedReader:
 
     Attributes:
         names: Column names.
-        header: The header line as it is written, where the lines keep it.
         hint: What to do about a column that is missing.
     """
 
@@ -65,14 +64,12 @@ class DelimitedReader:
             quoting=csv.QUOTE_NONE if dialect.literal else csv.QUOTE_MINIMAL,
             strict=True,
         )
-        self.header = ""
         if dialect.columns is not None:
             self.names = list(dialect.columns)
             self.hint = f"{lines.options.columns} has {listed(dialect.columns)}."
         else:
             self.names = self._read_header()
             self.hint = self._describe_header()
-            self.header = lines.take_raw().lstrip("\r\n")
 
     def __iter__(self) -> Iterator[tuple[int, list[str] | RowProblem]]:
         """Yield each record's first line number and its fields, or its problem. Empty lines are skipped.
@@ -92,8 +89,6 @@ class DelimitedReader:
                         yield line, fields
                     elif fields:
                         yield line, self._header_again(line) if fields == names else self._ragged(line, fields)
-                    else:
-                        lines.clear()
                     line = lines.number + 1
             except csv.Error as error:
                 yield line, lines.take_problem() or self._unreadable(line, str(error))

@@ -19,8 +19,6 @@ def read_jsonl(lines: Lines) -> Iterator[tuple[int, dict[str, Any] | RowProblem]
             yield lines.number, lines.take_problem() or {}
         elif not line.isspace():
             yield lines.number, _parse(line, lines.number)
-        else:
-            lines.clear()
 
 
 def _parse(line: str, number: int) -> dict[str, Any] | RowProblem:

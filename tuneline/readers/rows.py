@@ -8,6 +8,9 @@ from typing import Any
 
 from tuneline.errors import DataError
 
+ENDINGS = tuple(kind + packed for kind in (".csv", ".tsv", ".jsonl", ".parquet") for packed in ("", ".gz"))
+"""Endings of the files that ``data.source: files`` reads."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowProblem:

@@ -30,7 +30,6 @@ class Lines:
         strict: As in ``open_text``.
         number: How many lines were read so far.
         problem: The latest line that is too long or not text; the reader of rows takes it with ``take_problem``.
-        raw: The lines that were read since the last ``clear``, where ``keep_raw`` asks for them.
         size: Bytes of the file on disk; ``None`` where unknown.
         position: Returns how many of these bytes were read.
     """
@@ -43,7 +42,6 @@ class Lines:
         encoding: str = "utf-8",
         options: OptionNames = PARAMETERS,
         strict: bool = True,
-        keep_raw: bool = False,
         size: int | None = None,
         position: Callable[[], int] | None = None,
     ) -> None:
@@ -53,7 +51,6 @@ class Lines:
         self.strict = strict
         self.number = 0
         self.problem: RowProblem | None = None
-        self.raw: list[str] | None = [] if keep_raw else None
         self.size = size
         self.position = position
         self._text = text
@@ -65,13 +62,11 @@ class Lines:
         Raises:
             DataError: The file cannot be read any further.
         """
-        readline, raw, strict, longest = self._text.readline, self.raw, self.strict, LONGEST_LINE
+        readline, strict, longest = self._text.readline, self.strict, LONGEST_LINE
         try:
             with explained(self.name):
                 while line := readline(longest):
                     self.number += 1
-                    if raw is not None:
-                        raw.append(line)
                     if strict and not line.isascii():
                         self.problem = self.decoding_problem(line, self.number) or self.problem
                     if len(line) == longest and not line.endswith(LINE_ENDS):
@@ -85,17 +80,6 @@ class Lines:
         """Return the problem of the lines since the last call, if any."""
         problem, self.problem = self.problem, None
         return problem
-
-    def clear(self) -> None:
-        """Forget the raw lines."""
-        if self.raw is not None:
-            self.raw.clear()
-
-    def take_raw(self) -> str:
-        """Return the raw lines since the last call as one string."""
-        text = "".join(self.raw or ())
-        self.clear()
-        return text
 
     def decoding_problem(self, text: str, line: int) -> RowProblem | None:
         """Return the problem of a text with bytes that are not in this encoding: the decoder passed them on as lone surrogates.
@@ -124,9 +108,7 @@ class Lines:
 
 
 @contextmanager
-def open_text(
-    path: Path | None, encoding: str, options: OptionNames = PARAMETERS, *, strict: bool = True, keep_raw: bool = False
-) -> Iterator[Lines]:
+def open_text(path: Path | None, encoding: str, options: OptionNames = PARAMETERS, *, strict: bool = True) -> Iterator[Lines]:
     """Open a text file for reading line by line. A byte order mark is dropped.
 
     Args:
@@ -137,7 +119,6 @@ def open_text(
             name does, a binary file, a row with bytes outside the encoding in any column, a second header line. Otherwise gzip
             is recognised by its content, bytes outside the encoding become lone surrogates (see ``Lines.decoding_problem``),
             and a line like the header is a row.
-        keep_raw: Keep lines for ``take_raw``.
 
     Raises:
         DataError: The file cannot be read, is a damaged gzip file, or is in another encoding; with ``strict``, also a binary file.
@@ -154,7 +135,7 @@ def open_text(
         stack.callback(text.detach)  # otherwise garbage collection would close standard input
         size = path.stat().st_size if path is not None and is_file else None
         position = raw.tell if is_file else None
-        yield Lines(text, name, encoding=plain, options=options, strict=strict, keep_raw=keep_raw, size=size, position=position)
+        yield Lines(text, name, encoding=plain, options=options, strict=strict, size=size, position=position)
 
 
 @contextmanager

@@ -84,6 +84,7 @@ CASES: dict[str, dict[str, Any]] = {
     "pinned": {"data": {"path": "someone/reviews", "revision": "v1"}, **REPORT_VALIDATION},
     "sliced": {"data": {"path": "someone/reviews", "splits": {"train": "train[:80%]", "validation": "train[80%:]", "test": "validation"}}},
     "one of two configurations": {"data": {"path": "someone/two", "name": "second", "splits": ONE_SPLIT}},
+    "divided": {"data": {"path": "someone/two", "name": "first", "split": {"validation": 0.3, "test": 0.3}}},
     "gaps left out": {"data": {"path": "someone/gaps", "splits": ONE_SPLIT, "drop_incomplete": True}},
     "plain numbers for classes": {"data": {"path": "someone/lines", "splits": ONE_SPLIT, "label_names": ["no", "yes"]}},
     "numbers to predict": {"data": {"path": "someone/scores", "splits": ONE_SPLIT, "task": "regression"}},
@@ -95,6 +96,7 @@ CASES: dict[str, dict[str, Any]] = {
     "no such configuration": {"data": {"path": "someone/two", "name": "third"}},
     "no configuration named": {"data": {"path": "someone/two"}},
     "no such split": {"data": {"path": "someone/lines"}},
+    "no such group": {"data": {"path": "someone/lines", "split": {"by": "customer"}}},
     "no such column": {"data": {"path": "someone/reviews", "text_columns": ["texts"]}, **REPORT_VALIDATION},
     "numbers for texts": {"data": {"path": "someone/images", "splits": ONE_SPLIT}},
     "an unlabelled split to report on": {"data": {"path": "someone/reviews"}},
@@ -110,7 +112,8 @@ SAYS = {
     "no such revision": "data.revision: someone/reviews has no branch, tag or commit 'v2'.",
     "no such configuration": "data.name: someone/two third: BuilderConfig 'third' not found. Available: ['first', 'second']",
     "no configuration named": "data.name: someone/two: Config name is missing.",
-    "no such split": "data.splits: someone/lines has no split 'validation'.\n  It has 'train'. Slices are allowed: 'train[90%:]'.",
+    "no such split": "data.splits: someone/lines has no split 'validation'.\n  It has 'train'. Divide one with data.split,",
+    "no such group": "someone/lines, split train: no column 'customer' (data.split.by).",
     "no such column": "someone/reviews, split train: no column 'texts' (data.text_columns); the nearest is 'text'.",
     "numbers for texts": "someone/images, split train: column 'text' holds int64, not text.",
     "an unlabelled split to report on": "someone/reviews, split test has no labels (all are -1 or missing), but the test ",
@@ -184,6 +187,12 @@ def test_an_unlabelled_split_that_is_not_reported_has_minus_one_in_every_row(out
 def test_slices_cut_the_data_set(said: dict[str, Any], out: Path):
     assert said["sliced"] == {"train": 8, "validation": 2, "test": 10}
     assert pq.read_table(out / "sliced/validation.parquet")["idx"].to_pylist() == [8, 9]
+
+
+def test_data_set_with_one_split_is_divided(said: dict[str, Any], out: Path):
+    assert said["divided"] == pytest.approx({"train": 4, "validation": 3, "test": 3}, abs=2)
+    rows = [row for split in said["divided"] for row in pq.read_table(out / f"divided/{split}.parquet")["idx"].to_pylist()]
+    assert sorted(rows) == list(range(10))
 
 
 def test_rows_without_label_are_left_out_on_demand(said: dict[str, Any], out: Path):

@@ -6,9 +6,8 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from stages.download.sample import Sample
+from stages.download.sample import QUEUES, Sample, Ticket, normalised, write_tickets
 from stages.download.source import SourceColumns
-from stages.download.tickets.generator import QUEUES, Ticket, normalised, write_tickets
 from tests.params import params
 
 SPLITS = ("train", "validation", "test")

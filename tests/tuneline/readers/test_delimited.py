@@ -15,7 +15,7 @@ CSV = Dialect(",", literal=False)
 
 
 def lines_of(text, strict=True):
-    return Lines(io.StringIO(text, newline=""), "file", keep_raw=True, strict=strict)
+    return Lines(io.StringIO(text, newline=""), "file", strict=strict)
 
 
 def test_problem_is_yielded_with_its_line_and_reading_continues():
@@ -57,10 +57,6 @@ def test_row_equal_to_the_header_is_a_problem_only_where_reading_is_strict():
     assert list(DelimitedReader(lines_of(content, strict=False), CSV)) == [(2, ["1", "a"]), (3, ["id", "text"])]
 
 
-def test_header_is_kept_as_it_is_written_without_empty_lines_before_it():
-    assert DelimitedReader(lines_of('\n\r\n"id",text\r\n1,a\n'), CSV).header == '"id",text\r\n'
-
-
 def test_bad_byte_stays_in_its_field_where_reading_is_not_strict():
     assert list(DelimitedReader(lines_of("id,text\n1,\udce9\n", strict=False), CSV)) == [(2, ["1", "\udce9"])]
 
@@ -76,14 +72,3 @@ def test_over_long_line_is_a_problem_and_reading_continues(monkeypatch):
     (line, problem), last = DelimitedReader(lines_of("id,text\n1," + "x" * 100 + "\n2,b\n"), CSV)
     assert (line, problem.message) == (2, "longer than 20 characters")
     assert last == (3, ["2", "b"])
-
-
-@given(lines=st.lists(st.text(st.sampled_from('ab"\n\r,é'), max_size=10), min_size=1, max_size=10))
-def test_raw_records_joined_are_the_file_without_its_empty_lines(lines):
-    def not_empty(text):
-        return [line for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n") if line]
-
-    content = "\n".join(lines) + "\n"
-    source = lines_of("id,text\n" + content)
-    raw = "".join(source.take_raw() for _ in DelimitedReader(source, CSV))
-    assert not_empty(raw + source.take_raw()) == not_empty(content)

@@ -165,16 +165,6 @@ def test_size_and_position_count_the_bytes_on_disk(tmp_path):
         assert lines.position() == len(PACKED)
 
 
-def test_raw_lines_are_kept_until_they_are_taken(tmp_path):
-    with open_text(written(tmp_path, "a.csv", b"a\r\nb\nc\n"), "utf-8", keep_raw=True) as lines:
-        iterator = iter(lines)
-        next(iterator)
-        next(iterator)
-        assert lines.take_raw() == "a\r\nb\n"
-        next(iterator)
-        assert lines.take_raw() == "c\n"
-
-
 def test_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match=r"a\.csv cannot be read: No such file"):
         read(tmp_path / "a.csv")

@@ -76,7 +76,7 @@ def check_source(root: Path, params: Params) -> CheckResult:
     if params.data.source != "files":
         return ok(f"data.source: {params.data.source}")
     folder = root / SOURCE / (params.data.path or "")
-    specs = params.data.splits.model_dump().values()
+    specs = params.data.source_specs.values()
     names = sorted({name for spec in specs for name in re.findall(r"(?:^|\+)\s*(\w+)", spec)})
     files = [path.name for path in folder.glob("*")] if folder.is_dir() else []
     missing = [name for name in names if not any(file.startswith(f"{name}.") and not file.endswith(".dvc") for file in files)]

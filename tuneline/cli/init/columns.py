@@ -117,8 +117,8 @@ class Profile:
 
     @property
     def classes(self) -> list[str]:
-        """The distinct values, most frequent first; without ``-1`` in a column of numbers."""
-        return [value for value, _ in self.values.most_common() if not (self.is_numeric and value in UNLABELLED)]
+        """The distinct values, most frequent first."""
+        return [value for value, _ in self.values.most_common()]
 
     @property
     def is_unlabelled(self) -> bool:

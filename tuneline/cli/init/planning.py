@@ -1,43 +1,41 @@
 """The plan of ``tuneline init``: everything that it will write, known before anything is written."""
 
 import itertools
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+
 from tuneline.cli.init.columns import Decision, Profile, Task, decide, profile
 from tuneline.cli.init.layout import Layout, detect_layout
+from tuneline.cli.init.placement import Placement, by_split, files_in, place
 from tuneline.cli.init.rows import Row, RowFile, open_rows
-from tuneline.cli.init.splitting import assign, keys_of
 from tuneline.errors import DataError
-from tuneline.paths import SOURCE, SPLITS
+from tuneline.params.data import SplitParams
+from tuneline.paths import SPLITS
 from tuneline.readers.rows import check_columns
+from tuneline.splitting import assign_splits, hashes, row_hashes
 
-FRACTIONS = {"validation": 0.1, "test": 0.1}
-"""Fractions of the train file for the splits that have no file of their own."""
-ALIASES = {"train": "train|training", "validation": "validation|valid|val|dev", "test": "test"}
 PREVIEW_ROWS = 5
+BATCH = 10_000
+"""Rows that are hashed at a time."""
 
 
 @dataclass(frozen=True)
 class UserChoices:
-    """What the user chose on the command line."""
+    """What the user chose on the command line, and the current ``seed`` and ``data.split`` of ``params.yaml``."""
 
     text: tuple[str, ...] = ()
     label: str | None = None
     task: Task | None = None
     header: bool | None = None
+    by: str | None = None
+    name: str | None = None
     seed: int = 42
-
-
-@dataclass(frozen=True)
-class SplitFile:
-    """A source file, and the split of each of its rows (``None`` for a row that is left out)."""
-
-    file: RowFile
-    parts: Sequence[str | None]
+    split: SplitParams = field(default_factory=SplitParams)
 
 
 @dataclass(frozen=True)
@@ -46,32 +44,26 @@ class Plan:
 
     Attributes:
         layout: Layout of every file.
+        placement: The files under ``data/source/``.
         decision: Text columns, label column and task.
+        split: ``data.split``: how ``download`` divides the train file; ``None`` if every split has a file.
         profiles: Statistics of the columns of the train file.
         columns, first: Columns and first rows of the train file.
-        files: The source files with the split of each row.
         classes: Rows per class of each split; one class ``""`` in a regression.
+        incomplete: Number of rows without text or label.
         notes: Messages for the user.
     """
 
     layout: Layout
+    placement: Placement
     decision: Decision
+    split: SplitParams | None
     profiles: Sequence[Profile]
     columns: Sequence[str]
     first: Sequence[Row]
-    files: Sequence[SplitFile]
     classes: Mapping[str, Counter[str]]
-    notes: list[str] = field(default_factory=list)
-
-    def target(self, folder: Path, split: str) -> Path:
-        """Return the file of a split."""
-        return folder / f"{split}{self.layout.suffix}"
-
-    def write(self, folder: Path) -> None:
-        """Write the splits into an empty folder."""
-        for source in self.files:
-            targets = {split: self.target(folder, split) for split in SPLITS if split in set(source.parts)}
-            source.file.divide(source.parts, targets)
+    incomplete: int
+    notes: list[str]
 
 
 def plan(paths: Sequence[Path], choices: UserChoices) -> Plan:
@@ -80,37 +72,20 @@ def plan(paths: Sequence[Path], choices: UserChoices) -> Plan:
     Raises:
         DataError: The files cannot be used, or the user has to choose something; the hint names the option.
     """
-    sources = {split: open_rows(path, layout) for split, (path, layout) in with_layouts(by_split(paths), choices.header).items()}
+    files = by_split(files_in(paths))
+    sources = {split: open_rows(path, layout) for split, (path, layout) in with_layouts(files, choices.header).items()}
     train = sources["train"]
     profiles = profile(train.columns, train.rows())
     if not profiles or profiles[0].rows == 0:
         raise DataError(f"{train.path} has no rows.", "Add rows, or name another file.")
     decision = decide(profiles, choices.text, choices.label, choices.task)
     notes: list[str] = []
-    files, classes = assign_rows(sources, decision, choices.seed, notes)
+    labelled = {split: file for split, file in sources.items() if split == "train" or _is_labelled(file, decision, notes)}
+    placement = place({split: file.path for split, file in labelled.items()}, train.layout, choices.name)
+    split = plan_split([name for name in SPLITS if name not in labelled], train, choices)
+    classes, incomplete = count_classes(labelled, decision, split, choices.seed)
     first = list(itertools.islice(train.rows(), PREVIEW_ROWS))
-    return Plan(train.layout, decision, profiles, train.columns, first, files, classes, notes)
-
-
-def by_split(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return the file of each split: a single file is train; several files have the split in their names.
-
-    Raises:
-        DataError: A name has no split, two files have the same split, or none is train.
-    """
-    if len(paths) == 1:
-        return {"train": paths[0]}
-    found: dict[str, Path] = {}
-    for path in paths:
-        words = re.split(r"[^a-z]+", path.name.lower())
-        splits = [split for split, names in ALIASES.items() if any(re.fullmatch(names, word) for word in words)]
-        if len(splits) != 1 or splits[0] in found:
-            problem = "belongs to the same split as another file" if len(splits) == 1 else "the split is not clear from the name"
-            raise DataError(f"{path}: {problem}.", "Name the files after the splits: train.csv, validation.csv, test.csv.")
-        found[splits[0]] = path
-    if "train" not in found:
-        raise DataError("No file is named train.", "Name the files after the splits: train.csv, validation.csv, test.csv.")
-    return {split: found[split] for split in SPLITS if split in found}
+    return Plan(train.layout, placement, decision, split, profiles, train.columns, first, classes, incomplete, notes)
 
 
 def with_layouts(files: Mapping[str, Path], header: bool | None) -> dict[str, tuple[Path, Layout]]:
@@ -131,34 +106,6 @@ def with_layouts(files: Mapping[str, Path], header: bool | None) -> dict[str, tu
     return {split: (files[split], layouts[split]) for split in files}
 
 
-def assign_rows(
-    sources: Mapping[str, RowFile], decision: Decision, seed: int, notes: list[str]
-) -> tuple[list[SplitFile], dict[str, Counter[str]]]:
-    """Assign every row to the split of its file; splits without a file get fractions of train.
-
-    Returns:
-        The files with the split of each row, and the rows per class of each split.
-    """
-    labelled = {split: file for split, file in sources.items() if split == "train" or _is_labelled(file, decision, notes)}
-    fractions = {split: fraction for split, fraction in FRACTIONS.items() if split not in labelled}
-    classes: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}
-    files = []
-    for split, file in labelled.items():
-        text, label = _positions(file, decision)
-        keys = keys_of(file.rows(), text, label, seed, decision.task == "regression")
-        parts = assign(keys, fractions) if split == "train" else [None if key is None else split for key in keys.texts]
-        for key, part in zip(keys.texts, parts, strict=True):
-            if key is not None and part is not None:
-                classes[part][keys.labels[key]] += 1
-        if keys.left_out:
-            notes.append(f"{file.path}: {keys.left_out:,} rows without text or label are left out.")
-        files.append(SplitFile(file, parts))
-    if fractions:
-        taken = " and ".join(fractions)
-        notes.append(f"{taken} taken from {sources['train'].path.name}, 10 % each, stratified by label; no text is in two splits.")
-    return files, classes
-
-
 def _is_labelled(file: RowFile, decision: Decision, notes: list[str]) -> bool:
     if decision.label_column in file.columns:
         label = file.columns.index(decision.label_column)
@@ -168,24 +115,76 @@ def _is_labelled(file: RowFile, decision: Decision, notes: list[str]) -> bool:
     return False
 
 
-def _positions(file: RowFile, decision: Decision) -> tuple[list[int], int]:
-    check_columns(file.columns, dict.fromkeys(decision.text_columns, "--text") | {decision.label_column: "--label"}, str(file.path))
-    return [file.columns.index(name) for name in decision.text_columns], file.columns.index(decision.label_column)
+def plan_split(without_file: Sequence[str], train: RowFile, choices: UserChoices) -> SplitParams | None:
+    """Return how the train file is divided: the current fractions and mode of ``data.split`` are kept.
 
-
-def folder_name(paths: Sequence[Path]) -> str:
-    """Return a name for the folder: that of a single file, else that of the folder of the files."""
-    stem = paths[0].name.split(".")[0] if len(paths) == 1 else paths[0].resolve().parent.name
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-")
-    return name or "mine"
-
-
-def source_folder(name: str) -> Path:
-    """Return ``data/source/NAME``.
+    Args:
+        without_file: The splits without a file of their own.
+        train: The train file.
+        choices: The user's choices.
 
     Raises:
-        DataError: The name is not a plain folder name.
+        DataError: ``--by`` is not a column, or nothing is divided.
     """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
-        raise DataError(f"--name {name!r} is not a folder name.", "Use letters, digits, '_', '-' and '.'.")
-    return SOURCE / name
+    if choices.by is not None:
+        check_columns(train.columns, {choices.by: "--by"}, str(train.path))
+    if not without_file:
+        if choices.by is not None:
+            raise DataError("--by divides a file, but every split has a file of its own.", "Leave out --by, or name fewer files.")
+        return None
+    usual, now = SplitParams(), choices.split
+    fractions = {name: (getattr(now, name) or getattr(usual, name)) if name in without_file else 0.0 for name in ("validation", "test")}
+    by = choices.by or (now.by if now.by in train.columns else None)
+    return SplitParams(**fractions, by=by, stratify=now.stratify)
+
+
+def count_classes(
+    files: Mapping[str, RowFile], decision: Decision, split: SplitParams | None, seed: int
+) -> tuple[dict[str, Counter[str]], int]:
+    """Return the complete rows per class of each split, as the stage ``download`` will divide them, and the number of the others."""
+    classes: dict[str, Counter[str]] = {name: Counter() for name in SPLITS}
+    incomplete = 0
+    for name, file in files.items():
+        rows, strata, labels = [], [], []
+        for texts, group, label in _batches(file, decision, split.by if split and name == "train" else None):
+            labels += _labels(texts, label, decision.task == "regression")
+            rows.append(row_hashes(texts, group, seed))
+            strata.append(hashes(label) if decision.task == "classification" else np.zeros(len(label), np.uint64))
+        parts = np.full(len(labels), SPLITS.index(name))
+        if split is not None and name == "train":
+            parts = assign_splits(np.concatenate(rows), np.concatenate(strata), split)
+        for value, part in zip(labels, parts.tolist(), strict=True):
+            if value is not None:
+                classes[SPLITS[part]][value] += 1
+        incomplete += labels.count(None)
+    return classes, incomplete
+
+
+def _batches(
+    file: RowFile, decision: Decision, by: str | None
+) -> Iterator[tuple[list[pa.StringArray], pa.StringArray | None, pa.StringArray]]:
+    """Yield the text columns, the groups if any, and the labels, without white space around groups and labels."""
+    check_columns(file.columns, dict.fromkeys(decision.text_columns, "--text") | {decision.label_column: "--label"}, str(file.path))
+    texts = [file.columns.index(name) for name in decision.text_columns]
+    label, group = file.columns.index(decision.label_column), file.columns.index(by) if by else None
+    source = file.rows()
+    while rows := list(itertools.islice(source, BATCH)):
+        cells = list(zip(*rows, strict=True))
+        yield (
+            [pa.array(cells[text], pa.string()) for text in texts],
+            None if group is None else _stripped(cells[group]),
+            _stripped(cells[label]),
+        )
+
+
+def _stripped(cells: Sequence[str | None]) -> pa.StringArray:
+    return pa.array([(cell or "").strip() or None for cell in cells], pa.string())
+
+
+def _labels(texts: list[pa.StringArray], labels: pa.StringArray, regression: bool) -> list[str | None]:
+    """Return the class of each row, ``""`` in a regression; ``None`` for a row without text or label."""
+    columns = zip(*(column.to_pylist() for column in texts), strict=True)
+    return [
+        None if label is None or None in text or not any(part.strip() for part in text) else "" if regression else label
+        for text, label in zip(columns, labels.to_pylist(), strict=True)
+    ]

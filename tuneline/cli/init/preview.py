@@ -1,7 +1,6 @@
 """Output of ``tuneline init``: the plan before it is written, and the next steps after."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -17,15 +16,15 @@ TOKENS_PER_WORD = 1.4
 """WordPiece tokens per English word, roughly."""
 
 
-def show_plan(plan: Plan, folder: Path, changes: Mapping[str, tuple[Any, Any]], params: Params) -> None:
+def show_plan(plan: Plan, changes: Mapping[str, tuple[Any, Any]], params: Params) -> None:
     """Print first rows, decisions, splits, warnings and changed parameters."""
     console = Console()
     console.print(first_rows(plan))
     for reason in plan.decision.reasons:
         console.print(Text(f"  {reason}"))
-    console.print(Text(f"  files: {layout_text(plan)}\n"))
-    console.print(splits_table(plan, folder))
-    for note in [*plan.notes, *warnings(plan, params)]:
+    console.print(Text(f"  format: {layout_text(plan)}\n"))
+    console.print(splits_table(plan))
+    for note in [*plan.notes, *split_notes(plan), *warnings(plan, params)]:
         console.print(Text(f"  {note}"))
     console.print(Text("\nparams.yaml" + ("" if changes else ": nothing to change")))
     for key, (old, new) in changes.items():
@@ -44,14 +43,15 @@ def first_rows(plan: Plan) -> Table:
     return table
 
 
-def splits_table(plan: Plan, folder: Path) -> Table:
-    """Return the files that will be written, with their rows and classes."""
+def splits_table(plan: Plan) -> Table:
+    """Return the rows and classes of each split, as the stage ``download`` will write them, and its file if it has one."""
     table = Table(show_header=False, box=None)
     for split in SPLITS:
         classes = plan.classes[split]
+        file = str(plan.placement.file(split)) if split in plan.placement.specs else ""
         fractions = ", ".join(f"{name} {count / classes.total():.0%}" for name, count in classes.most_common(6) if name)
         more = f", and {len(classes) - 6} more" if len(classes) > 6 else ""
-        table.add_row(Text(str(plan.target(folder, split))), Text(f"{classes.total():,} rows"), Text(fractions + more))
+        table.add_row(Text(split), Text(f"{classes.total():,} rows"), Text(file), Text(fractions + more))
     return table
 
 
@@ -66,10 +66,24 @@ def layout_text(plan: Plan) -> str:
     return f"{delimiter}, {quotes}, {header}, {layout.encoding}"
 
 
+def split_notes(plan: Plan) -> list[str]:
+    """Return how the train file is divided, and which rows are left out."""
+    notes = []
+    if plan.split is not None:
+        taken = " and ".join(f"{name} ({getattr(plan.split, name):.0%})" for name in SPLITS[1:] if getattr(plan.split, name))
+        kept = f"all rows of a {plan.split.by!r} are" if plan.split.by else "equal texts are"
+        notes.append(f"{taken} taken from {plan.placement.file('train').name} by the stage download (data.split); {kept} in one split.")
+    if plan.incomplete:
+        notes.append(f"{plan.incomplete:,} rows without text or label are left out (data.drop_incomplete).")
+    return notes
+
+
 def warnings(plan: Plan, params: Params) -> list[str]:
     """Return warnings: what would stop the pipeline, or give a poor model."""
-    messages = []
+    messages = [f"{target} is replaced: its content differs." for target in plan.placement.replaced]
     classes, tokenize = plan.classes, params.tokenize
+    if "-1" in classes["train"]:
+        messages.append("! -1 is a class like the others. If it means that a label is missing, empty these cells.")
     least = params.validate_.rows.min
     if few := [split for split in SPLITS if classes[split].total() < least]:
         messages.append(f"! {' and '.join(few)}: fewer than {least} rows (validate.rows.min), so the data checks will fail.")
@@ -86,14 +100,20 @@ def warnings(plan: Plan, params: Params) -> list[str]:
     return messages
 
 
-def show_next_steps(folder: Path) -> None:
-    """Print what was written and what to do next."""
+def show_next_steps(plan: Plan, written: bool) -> None:
+    """Print what was written and what to do next.
+
+    Args:
+        plan: The plan.
+        written: ``params.yaml`` was changed.
+    """
+    changed = [*(["params.yaml"] if written else []), *map(str, plan.placement.copies)]
     Console().print(
         Text(
-            f"\nWritten: params.yaml and {folder}/\n"
+            f"\nWritten: {', '.join(changed) or 'nothing, all is there already'}\n"
             "Next:\n"
             "  dvc repro             run the pipeline\n"
-            f"  dvc add {folder}\n"
+            f"  dvc add {plan.placement.tracked}\n"
             "                        version the data with DVC\n"
             "  docs/your-data.md     columns, splits, pretrained checkpoints"
         ),

@@ -30,12 +30,11 @@ class _Representer(RoundTripRepresenter):
 _Representer.add_representer(type(None), _Representer.represent_none)
 
 
-def plan_params(plan: Plan, name: str, metric: str) -> dict[str, Any]:
+def plan_params(plan: Plan, metric: str) -> dict[str, Any]:
     """Return the parameters for a plan, by dotted key.
 
     Args:
         plan: The plan.
-        name: The folder under ``data/source/``.
         metric: The current ``train.metric``, which stays if it suits the task.
     """
     layout, regression = plan.layout, plan.decision.task == "regression"
@@ -44,12 +43,14 @@ def plan_params(plan: Plan, name: str, metric: str) -> dict[str, Any]:
     task: Task = "regression" if regression else "classification"
     suitable = {metric.name for metric in metrics_for(task) if metric.validated}
     delimited = layout.kind == "delimited"
+    drop_incomplete = {"data.drop_incomplete": True} if plan.incomplete else {}
     return {
         "data.source": "files",
-        "data.path": name,
+        "data.path": plan.placement.data_path,
         "data.name": None,
         "data.revision": None,
-        "data.splits": {split: split for split in SPLITS},
+        "data.splits": {split: plan.placement.specs.get(split, split) for split in SPLITS},
+        "data.split": None if plan.split is None else plan.split.model_dump(),
         "data.text_columns": list(plan.decision.text_columns),
         "data.label_column": plan.decision.label_column,
         "data.label_names": None,
@@ -58,6 +59,7 @@ def plan_params(plan: Plan, name: str, metric: str) -> dict[str, Any]:
         "data.files.quoting": layout.quoting if delimited and layout.quoting != usual["quoting"] else None,
         "data.files.columns": list(plan.columns) if delimited and not layout.header else None,
         "data.files.encoding": "utf-8" if layout.kind == "parquet" else layout.encoding.removesuffix("-sig"),
+        **drop_incomplete,
         "evaluate.behaviour": None,  # its templates are for the classes of another task
         "train.metric": metric if metric in suitable else primary_metric(task).name,
     }
@@ -86,8 +88,6 @@ def changed(path: Path, required: Changes) -> str:
         *sections, last = key.split(".")
         section = values
         for name in sections:
-            if not isinstance(section.get(name), dict):
-                section[name] = CommentedMap()
             section = section[name]
         section[last] = _inline(value)
     text = io.StringIO()
@@ -109,8 +109,8 @@ def _get(values: Any, key: str) -> Any:
 
 
 def _inline(value: Any) -> Any:
-    if not isinstance(value, list):
+    if not isinstance(value, (list, dict)):
         return value
-    sequence = CommentedSeq(value)
-    sequence.fa.set_flow_style()
-    return sequence
+    collection = CommentedMap(value) if isinstance(value, dict) else CommentedSeq(value)
+    collection.fa.set_flow_style()
+    return collection

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from stages.download.tickets.generator import QUEUES as QUEUE_NAMES
+from stages.download.sample import QUEUES as QUEUE_NAMES
 from stages.evaluate.behaviour.cases import Case, SplitTexts, apply_change, build_cases, negate, spaced, typo
 from stages.evaluate.behaviour.suite import AnyTest, Append, Prepend, Replace, read_suite
 from tests.conftest import ROOT

@@ -64,9 +64,12 @@ def test_the_task_follows_from_the_labels(label, task):
     assert decided(["text", "label"], rows_of(sentence, label)).task == task
 
 
-def test_minus_one_is_not_a_class():
-    profiles = profile(["label"], [("0",), ("1",), ("-1",)])
-    assert sorted(profiles[0].classes) == ["0", "1"]
+def test_minus_one_is_a_class_where_other_rows_have_other_labels():
+    """As in the stage download: a file of sentiments -1, 0 and 1 must not lose the negative ones."""
+    (mixed,) = profile(["label"], [("0",), ("1",), ("-1",)])
+    assert sorted(mixed.classes) == ["-1", "0", "1"]
+    assert not mixed.is_unlabelled
+    assert profile(["label"], [("-1",), ("",)])[0].is_unlabelled
 
 
 def test_choices_of_the_user_override_the_detection():

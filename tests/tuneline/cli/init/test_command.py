@@ -1,6 +1,7 @@
 import csv
 import gzip
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from stages.download.__main__ import main as download
 from tuneline.cli import app
+from tuneline.params.data import SplitParams
 from tuneline.params.loading import load_params
 
 runner = CliRunner(env={"COLUMNS": "200"})
@@ -18,20 +20,129 @@ def init(*words):
     return runner.invoke(app, ["init", *map(str, words)])
 
 
-def read(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+def downloaded():
+    """Run the stage and return the numbers of the rows of each split."""
+    download()
+    return {split: pq.read_table(f"data/raw/{split}.parquet")["idx"].to_pylist() for split in ("train", "validation", "test")}
 
 
-def test_one_file_gives_three_splits_and_its_parameters(project, tickets):
+def contents(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_one_file_gives_parameters_that_divide_it_and_a_copy(project, tickets):
     done = init(tickets, "--force")
     assert done.exit_code == 0, done.output
     data = load_params().data
     assert (data.source, data.path, data.text_columns, data.label_column) == ("files", "tickets", ["text"], "label")
-    splits = {split: read(project / f"data/source/tickets/{split}.csv") for split in ("train", "validation", "test")}
-    assert {split: len(rows) for split, rows in splits.items()} == {"train": 32, "validation": 4, "test": 4}
-    assert sorted(int(row["id"]) for rows in splits.values() for row in rows) == list(range(40))
-    assert {row["label"] for row in splits["test"]} == {"delivery", "damage"}
+    assert (data.splits.train, data.split, data.drop_incomplete) == ("all", SplitParams(), False)
+    assert contents(project / "data/source") == {"tickets/all.csv": tickets.read_bytes()}
+
+
+def test_shown_numbers_of_rows_are_those_of_the_download_stage(project, tickets):
+    tickets.write_text(tickets.read_text() + "".join(f"{row},text without a label {row},\n" for row in range(7)))
+    output = init(tickets, "--force", "--by", "text").output
+    shown = {split: int(re.search(rf"{split} +(\d+) rows", output)[1]) for split in ("train", "validation", "test")}
+    assert shown == {split: len(rows) for split, rows in downloaded().items()}
+    assert sum(shown.values()) == 40
+    assert "7 rows without text or label are left out (data.drop_incomplete)" in output
+    assert load_params().data.split.by == "text"
+
+
+def test_second_run_changes_nothing_and_asks_nothing(project, tickets):
+    assert init(tickets, "--force").exit_code == 0
+    params = (project / "params.yaml").read_bytes()
+    done = init(tickets)
+    assert done.exit_code == 0, done.output
+    assert "nothing, all is there already" in done.output
+    assert (project / "params.yaml").read_bytes() == params
+
+
+def test_fractions_that_the_user_set_are_kept(project, tickets):
+    init(tickets, "--force")
+    text = (project / "params.yaml").read_text()
+    (project / "params.yaml").write_text(text.replace("{validation: 0.1, test: 0.1, by: null", "{validation: 0.2, test: 0.1, by: id"))
+    assert init(tickets, "--force").exit_code == 0
+    assert load_params().data.split == SplitParams(validation=0.2, by="id")
+
+
+def test_file_under_data_source_is_used_in_place(project, tickets):
+    folder = project / "data/source/mine"
+    folder.mkdir(parents=True)
+    tickets.replace(folder / "export.csv")
+    before = contents(project / "data")
+    done = init(folder / "export.csv", "--force")
+    assert done.exit_code == 0, done.output
+    assert contents(project / "data") == before
+    assert (load_params().data.path, load_params().data.splits.train) == ("mine", "export")
+    assert sum(map(len, downloaded().values())) == 40
+
+
+@pytest.mark.parametrize("name", ["all.csv", "train.csv", "mine.csv", "data of may.csv"])
+@pytest.mark.parametrize("options", [[], ["--name", "mine"]])
+def test_originals_in_the_target_folder_are_kept(project, tickets, name, options):
+    """A command that replaced the folder deleted the originals that were in it."""
+    folder = project / "data/source/mine"
+    folder.mkdir(parents=True)
+    tickets.replace(folder / name)
+    (folder / "notes.txt").write_text("kept")
+    before = contents(folder)
+    for _ in range(2):
+        assert init(folder / name, "--force", *options).exit_code == 0
+        after = contents(folder)
+        assert {path: after.get(path) for path in before} == before
+        assert sum(map(len, downloaded().values())) == 40
+
+
+def test_copy_of_an_older_export_is_replaced_after_a_question(project, tickets, monkeypatch):
+    init(tickets, "--force")
+    tickets.write_text(tickets.read_text() + "40,a new ticket,damage\n")
+    monkeypatch.setattr("tuneline.cli.init.command.sys", Terminal)
+    done = runner.invoke(app, ["init", str(tickets)], input="\n")
+    assert done.exit_code == 1
+    assert "data/source/tickets/all.csv is replaced: its content differs" in done.output
+    assert len((project / "data/source/tickets/all.csv").read_text().splitlines()) == 41
+    assert runner.invoke(app, ["init", str(tickets)], input="y\n").exit_code == 0
+    assert (project / "data/source/tickets/all.csv").read_bytes() == tickets.read_bytes()
+
+
+def test_second_file_for_the_same_split_is_refused(project, tickets):
+    init(tickets, "--force")
+    as_json(project / "tickets.jsonl")
+    done = init(project / "tickets.jsonl", "--force")
+    assert done.exit_code == 1
+    assert "data/source/tickets has 'all.csv' too" in done.output
+    assert set(contents(project / "data/source")) == {"tickets/all.csv"}
+
+
+def test_copy_that_cannot_be_written_leaves_the_parameters(project, tickets, monkeypatch):
+    before = (project / "params.yaml").read_bytes()
+
+    def full(source, target):
+        target.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tuneline.cli.init.placement.shutil.copyfile", full)
+    done = init(tickets, "--force")
+    assert done.exit_code == 1
+    assert "data/source/tickets/all.csv cannot be written: No space left on device" in done.output
+    assert (project / "params.yaml").read_bytes() == before
+    assert contents(project / "data") == {}
+
+
+@pytest.mark.parametrize("at", ["shutil.copyfile", "Path.replace"])
+def test_interrupted_copy_leaves_no_part_and_the_next_run_completes_it(project, tickets, monkeypatch, at):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    before = (project / "params.yaml").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(f"tuneline.cli.init.placement.{at}", interrupted)
+        assert init(tickets, "--force").exit_code == 130
+    assert contents(project / "data") == {}
+    assert (project / "params.yaml").read_bytes() == before
+    assert init(tickets, "--force").exit_code == 0
+    assert contents(project / "data/source") == {"tickets/all.csv": tickets.read_bytes()}
 
 
 def test_first_rows_and_decisions_are_shown(tickets):
@@ -55,7 +166,7 @@ def test_files_are_written_only_after_a_yes(project, tickets, monkeypatch):
     assert runner.invoke(app, ["init", str(tickets)], input="n\n").exit_code == 1
     assert not (project / "data").exists()
     assert runner.invoke(app, ["init", str(tickets)], input="y\n").exit_code == 0
-    assert (project / "data/source/tickets/train.csv").exists()
+    assert (project / "data/source/tickets/all.csv").exists()
 
 
 class Terminal:
@@ -65,25 +176,17 @@ class Terminal:
             return True
 
 
-def test_existing_folder_is_kept_by_default(project, tickets, monkeypatch):
-    assert init(tickets, "--force").exit_code == 0
-    before = (project / "data/source/tickets/train.csv").stat().st_mtime_ns
-    monkeypatch.setattr("tuneline.cli.init.command.sys", Terminal)
-    done = runner.invoke(app, ["init", str(tickets)], input="\n")
-    assert done.exit_code == 1
-    assert "which already exists" in done.output
-    assert (project / "data/source/tickets/train.csv").stat().st_mtime_ns == before
-
-
 def test_files_named_after_splits_are_kept_and_a_missing_split_is_taken_from_train(project, tickets):
     lines = tickets.read_text().splitlines(keepends=True)
     (project / "my-train.csv").write_text(lines[0] + "".join(lines[1:36]))
     (project / "my-test.csv").write_text(lines[0] + "".join(lines[36:]))
     done = init(project / "my-train.csv", project / "my-test.csv", "--force", "--name", "mine")
     assert done.exit_code == 0, done.output
-    assert "validation taken from my-train.csv" in done.output
-    assert len(read(project / "data/source/mine/test.csv")) == 5
-    assert len(read(project / "data/source/mine/validation.csv")) + len(read(project / "data/source/mine/train.csv")) == 35
+    assert "validation (10%) taken from train.csv" in done.output
+    assert load_params().data.split == SplitParams(test=0)
+    rows = downloaded()
+    assert len(rows["test"]) == 5
+    assert len(rows["train"]) + len(rows["validation"]) == 35
 
 
 def test_test_file_without_labels_is_left_out_with_a_note(project, tickets):
@@ -92,7 +195,8 @@ def test_test_file_without_labels_is_left_out_with_a_note(project, tickets):
     done = init(project / "train.csv", project / "test.csv", "--force", "--name", "mine")
     assert done.exit_code == 0, done.output
     assert "test.csv has no labels" in done.output
-    assert len(read(project / "data/source/mine/test.csv")) == 4
+    assert set(contents(project / "data/source")) == {"mine/all.csv"}
+    assert len(downloaded()["test"]) == pytest.approx(4, abs=1)
 
 
 def test_numeric_labels_give_a_regression_with_a_suitable_metric(project):
@@ -119,6 +223,13 @@ def test_problems_of_later_stages_are_shown_as_warnings(project):
     assert "tokenize.max_length is 128" in output
 
 
+def test_minus_one_among_the_labels_is_pointed_out(project):
+    (project / "a.csv").write_text("text,label\n" + "".join(f"some words {n},{n % 3 - 1}\n" for n in range(90)))
+    done = init(project / "a.csv", "--force")
+    assert "-1 is a class like the others" in done.output
+    assert sum(map(len, downloaded().values())) == 90
+
+
 def test_markup_in_a_text_is_shown_literally(project):
     (project / "a.csv").write_text("text,label\n" + "".join(f"[red]warm[/red] words {n},{n % 2}\n" for n in range(30)))
     assert "[red]warm[/red] words 0" in init(project / "a.csv", "--force").output
@@ -128,7 +239,9 @@ def test_markup_in_a_text_is_shown_literally(project):
     ("words", "message"),
     [
         (["missing.csv"], "missing.csv does not exist"),
-        (["."], ". is a folder"),
+        (["empty"], "empty has no file with one of the suffixes"),
+        (["tickets.csv", "--by", "customer"], "no column 'customer' (--by)"),
+        (["my-train.csv", "my-validation.csv", "my-test.csv", "--by", "id"], "every split has a file of its own"),
         (["tickets.csv", "--label", "queue"], "There is no column 'queue'"),
         (["tickets.csv", "--name", "../elsewhere"], "is not a folder name"),
         (["tickets.csv", "tickets.csv"], "the split is not clear from the name"),
@@ -137,6 +250,9 @@ def test_markup_in_a_text_is_shown_literally(project):
 )
 def test_error_is_one_message_and_nothing_is_written(project, tickets, words, message):
     (project / "binary.csv").write_bytes(bytes(range(256)) * 20)
+    (project / "empty").mkdir()
+    for split in ("train", "validation", "test"):
+        (project / f"my-{split}.csv").write_bytes(tickets.read_bytes())
     done = init(*words, "--force")
     assert done.exit_code == 1
     assert message in done.output
@@ -177,6 +293,7 @@ def test_download_stage_reads_every_row_of_the_written_files(project, name):
     done = init(project / name, "--force")
     assert done.exit_code == 0, done.output
     download()
+    assert (project / name).read_bytes() in contents(project / "data/source").values()
     (column,) = load_params().data.text_columns
     texts = [text for split in ("train", "validation", "test") for text in pq.read_table(f"data/raw/{split}.parquet")[column].to_pylist()]
     assert sorted(texts) == sorted(text for text, _ in ROWS)
@@ -184,9 +301,10 @@ def test_download_stage_reads_every_row_of_the_written_files(project, name):
 
 @pytest.mark.real_data
 def test_mrpc_is_recognised_and_copied_unchanged(project, shared):
-    done = init(*sorted((shared / "data/mrpc").glob("*.tsv")), "--force")
+    done = init(shared / "data/mrpc", "--force")
     assert done.exit_code == 0, done.output
     data = load_params().data
+    assert data.split is None
     assert (data.text_columns, data.label_column, data.files.quoting) == (["#1 String", "#2 String"], "Quality", None)
     for split in ("train", "validation", "test"):
         assert (project / f"data/source/mrpc/{split}.tsv").read_bytes() == (shared / f"data/mrpc/{split}.tsv").read_bytes()

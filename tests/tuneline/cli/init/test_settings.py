@@ -17,10 +17,9 @@ def test_equal_values_keep_the_file_identical(project):
     assert differing(project / "params.yaml", {"data.source": "sample"}) == {}
 
 
-def test_missing_key_is_added(tmp_path):
-    path = tmp_path / "params.yaml"
-    path.write_text("model:\n  config: {model_type: bert}\n")
-    assert "delimiter: ;" in changed(path, {"data.files.delimiter": ";"})
+def test_section_that_was_null_is_written_in_one_line(project):
+    text = changed(project / "params.yaml", {"data.split": {"validation": 0.1, "test": 0.2, "by": None, "stratify": True}})
+    assert "  split: {validation: 0.1, test: 0.2, by: null, stratify: true} #" in text
 
 
 def test_names_that_look_like_yaml_are_quoted(project):

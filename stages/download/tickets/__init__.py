@@ -1,1 +1,0 @@
-"""The embedded sample: support tickets, written from phrases that live here."""
