@@ -83,7 +83,7 @@ class Flip(Record):
 
     row: int
     """Row number in the reported split."""
-    text: Mapping[str, str]
+    text: Mapping[str, str | None]
     """By column."""
     label: str | Number
     trained: Prediction
