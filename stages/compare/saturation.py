@@ -9,7 +9,6 @@ give 64,770, and the model's predictions go wrong without an error. Arm processo
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from tuneline.batches import Batch
 from tuneline.onnx.session import run_outputs
+from tuneline.records import comparison as records
 
 LARGEST_SUM = 32_767
 LARGEST_ACTIVATION = 255
@@ -60,9 +60,9 @@ class Saturation:
         """Fraction of the computed sums that exceed 16 bits."""
         return self.saturated / self.sums if self.sums else 0.0
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> records.Saturation:
         """Return the entry for ``comparison.json``."""
-        return {"possible": self.possible, "largest_sum": self.largest_sum, "sums": self.sums, "saturated": self.saturated}
+        return records.Saturation(possible=self.possible, largest_sum=self.largest_sum, sums=self.sums, saturated=self.saturated)
 
     def violation(self) -> str:
         """Return the message for a model that may not saturate."""

@@ -8,7 +8,6 @@ Writes ``data/raw/{train,validation,test}.parquet`` (the text columns, ``labels`
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from stages.download.labels import LabelEncoder
 from stages.download.raw import RawWriter
@@ -16,10 +15,11 @@ from stages.download.slices import Slice, refuse_overlaps, resolve, source_split
 from stages.download.source import Source, SourceColumns, open_source
 from stages.download.staging import StagedSplit, stage_split
 from tuneline.errors import DataError
-from tuneline.files import replace_directory, write_json
+from tuneline.files import replace_directory
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.paths import RAW, SPLITS, split_file
+from tuneline.records.source import RawSource, SplitSource
 from tuneline.stage import run_stage
 
 STAGING = "staging"
@@ -46,10 +46,11 @@ def download(params: Params, source: Source, folder: Path) -> dict[str, int]:
     refuse_overlaps(slices)
     for split in labelled_splits(params):
         refuse_unlabelled(split, slices[split], staged)
-    rows, record = write_splits(params, staged, slices, folder)
+    splits, label_names = write_splits(params, staged, slices, folder)
     shutil.rmtree(folder / STAGING)
-    write_json(folder / "source.json", {"source": params.data.source, **source.provenance(), **record})
-    return rows
+    values = {"source": params.data.source, **source.provenance(), "splits": splits, "label_names": label_names}
+    RawSource.model_validate(values).write(folder / "source.json")
+    return {name: split.rows for name, split in splits.items()}
 
 
 def labelled_splits(params: Params) -> list[str]:
@@ -92,22 +93,21 @@ def refuse_unlabelled(split: str, slices: Sequence[Slice], staged: Mapping[str, 
 
 def write_splits(
     params: Params, staged: Mapping[str, StagedSplit], slices: Mapping[str, list[Slice]], folder: Path
-) -> tuple[dict[str, int], dict[str, Any]]:
+) -> tuple[dict[str, SplitSource], tuple[str, ...] | None]:
     """Write the three Parquet files.
 
     Returns:
-        Rows per split, and what ``source.json`` records about them.
+        Origin of each split, and the class names.
     """
     data = params.data
     regression = data.task == "regression"
     encoder = LabelEncoder.regression() if regression else LabelEncoder.classification(staged, slices["train"], data.label_names)
-    rows: dict[str, int] = {}
-    record: dict[str, Any] = {}
+    splits: dict[str, SplitSource] = {}
     for position, split in enumerate(SPLITS):
         writer = RawWriter(source_columns(params), encoder, data.drop_incomplete)
-        rows[split] = writer.write(split_file(folder, split), staged, slices[split], data.max_rows, params.seed + position)
-        record[split] = {"from": getattr(data.splits, split), "rows": rows[split], "left_out": writer.left_out}
-    return rows, {"splits": record, "label_names": encoder.labels.names}
+        rows = writer.write(split_file(folder, split), staged, slices[split], data.max_rows, params.seed + position)
+        splits[split] = SplitSource(specification=getattr(data.splits, split), rows=rows, left_out=writer.left_out)
+    return splits, encoder.labels.names
 
 
 def main() -> dict[str, float]:
