@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from stages.compare.comparison import Comparison, Logits, Reference, compare_logits, violations_of
 from stages.compare.report import Violations, write_report
-from stages.compare.saturation import Saturation, check_saturation
+from stages.compare.saturation import check_saturation
 from tuneline.batches import TokenizedSplit, length_sorted_batches
 from tuneline.errors import DataError, GateError
 from tuneline.files import replace_directory, write_json
@@ -27,6 +27,7 @@ from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.params import CompareParams
 from tuneline.params.loading import load_params
 from tuneline.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, TOKENIZED, split_file
+from tuneline.records.comparison import Saturation
 from tuneline.records.metrics import Metrics
 from tuneline.stage import require, run_stage
 

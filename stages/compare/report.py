@@ -40,7 +40,7 @@ def write_report(
         precision: ModelComparison.model_validate(
             {
                 **comparison.metrics,
-                "saturation": comparison.saturation and comparison.saturation.record(),
+                "saturation": comparison.saturation,
                 "faults": violations[precision],
                 "required": params.compare.tolerance(precision).required,
                 "published": precision in published,

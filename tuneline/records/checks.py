@@ -7,6 +7,9 @@ from pydantic import Field
 
 from tuneline.records.record import Record
 
+Severity = Literal["error", "warning"]
+Status = Literal["passed", "failed", "crashed"]
+
 
 class Violation(Record):
     """A row that violates a check."""
@@ -29,8 +32,8 @@ class CheckEntry(Record):
     split: str
     table: str = Field(alias="of")
     """Kind of the checked table: ``columns``, ``raw``, ``tokenized`` or ``between``."""
-    severity: Literal["error", "warning"]
-    status: Literal["passed", "failed", "crashed"]
+    severity: Severity
+    status: Status
     title: str
     """What is checked, as a sentence."""
     found: str
