@@ -12,6 +12,7 @@ from rich.text import Text
 
 from tuneline.errors import StageError
 from tuneline.metrics import METRIC_TABLE
+from tuneline.records.metrics import Metrics
 from tuneline.repo.history import CLASSIFIER, EVALUATED, Lock, changed_by_machine, commit_of, lock_at, read_lock, registered
 
 EVALUATED_TITLES = {
@@ -68,7 +69,8 @@ def show(console: Console, root: Path = Path()) -> None:
     if not metrics.exists():
         raise StageError(f"{metrics} is missing: the pipeline has not run here yet.", "Run `make run` or `dvc repro`.")
     lock = read_lock(root)
-    console.print(quality_table(_read(metrics), _read(root / "metrics/compare.json"), reported_split(lock)))
+    compared = Metrics.read_if_exists(root / "metrics/compare.json")
+    console.print(quality_table(Metrics.read(metrics).values, compared.values if compared else {}, reported_split(lock)))
     _print_facts(console, {**provenance(root, lock), **existing_paths(root)})
 
 

@@ -77,7 +77,7 @@ class Record(BaseModel):
         try:
             return cls.parse(path.read_bytes(), path, hint)
         except FileNotFoundError:
-            raise DataError(f"{path} is missing.", hint or cls._hint()) from None
+            raise DataError(f"{path} is missing.", hint or cls._hint(path)) from None
 
     @classmethod
     def read_if_exists(cls, path: Path, hint: str | None = None) -> Self | None:
@@ -113,10 +113,10 @@ class Record(BaseModel):
         except ValidationError as error:
             first, *others = error.errors(include_url=False)
             more = f" (and {len(others)} more)" if others else ""
-            raise DataError(f"{source}: {_describe(first)}{more}.", hint or cls._hint()) from None
+            raise DataError(f"{source}: {_describe(first)}{more}.", hint or cls._hint(source)) from None
 
     @classmethod
-    def _hint(cls) -> str | None:
+    def _hint(cls, source: Path | str) -> str | None:  # noqa: ARG003 - for subclasses
         return f"Write it again: `dvc repro -f {cls.written_by}`." if cls.written_by else None
 
     @model_validator(mode="wrap")

@@ -2,7 +2,6 @@
 
 import csv
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +34,3 @@ def read_columns(path: Path, suffix: str | None = None) -> Columns | None:
     except (OSError, ValueError):
         return None
     return dict(zip(header, values.T, strict=True)) if rows else None
-
-
-def numbers(values: Mapping[str, Any] | None) -> dict[str, float]:
-    """Return the numeric values of a JSON object."""
-    return {key: value for key, value in (values or {}).items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
