@@ -9,8 +9,8 @@ from flows.promotion.reference import PROFILE, fetch_profile
 from flows.promotion.registry import Registry, Version
 from flows.runs.locks import locked
 from flows.runs.pipeline import Pipeline, PipelineFiles
-from flows.scoring.drift import Profile
 from tuneline.files import replace_directory
+from tuneline.records.profile import Profile
 
 KEPT = 3
 """Number of fetched models that are kept."""
@@ -53,9 +53,7 @@ def fetch_model(registry: Registry, version: Version, pipeline: Pipeline) -> Dep
         folder.touch()
         for old in sorted((path for path in models.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
-    profile = folder / PROFILE.name
-    values = json.loads(profile.read_text(encoding="utf-8")) if profile.exists() else None
-    return DeployedModel(version, folder / "model", None if values is None else Profile.of(values))
+    return DeployedModel(version, folder / "model", Profile.read_if_exists(folder / PROFILE.name))
 
 
 def _fetch(registry: Registry, version: Version, pipeline: Pipeline, folder: Path) -> None:

@@ -66,6 +66,11 @@ class Profile(Record):
     """Class names; ``None`` for a regression."""
     splits: Mapping[str, SplitProfile]
 
+    @property
+    def train(self) -> SplitProfile:
+        """Profile of the data that a model was trained on."""
+        return self.splits["train"]
+
     def write(self, path: Path) -> None:
         """Write the file in one line: indented, most of it would be line breaks."""
         with replace_file(path) as partial:
