@@ -27,6 +27,12 @@ def _consistent(distribution: Distribution) -> Distribution:
     return distribution
 
 
+def _with_train(splits: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "train" not in splits:
+        raise ValueError("train is missing")
+    return splits
+
+
 Histogram = Annotated[Distribution, BeforeValidator(_with_tuples), AfterValidator(_consistent)]
 
 
@@ -64,7 +70,7 @@ class Profile(Record):
     """Version of the format: distributions of another version have other bins."""
     labels: Sequence[str] | None
     """Class names; ``None`` for a regression."""
-    splits: Mapping[str, SplitProfile]
+    splits: Annotated[Mapping[str, SplitProfile], AfterValidator(_with_train)]
 
     @property
     def train(self) -> SplitProfile:
