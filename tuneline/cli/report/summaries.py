@@ -26,7 +26,7 @@ class ChecksSummary:
     def read(cls, root: Path) -> Self | None:
         """Summarize ``reports/checks/checks.json``; ``None`` if it is missing or invalid."""
         record = Checks.read_if_valid(root / CHECKS / "checks.json")
-        return record and cls(list(record.checks), (root / CHECKS / "index.html").is_file())
+        return cls(list(record.checks), (root / CHECKS / "index.html").is_file()) if record else None
 
     @property
     def total(self) -> int:
