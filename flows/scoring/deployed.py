@@ -1,6 +1,5 @@
 """The model in production, on this machine: fetched once per version from DVC's cache or remote."""
 
-import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from flows.promotion.registry import Registry, Version
 from flows.runs.locks import locked
 from flows.runs.pipeline import Pipeline, PipelineFiles
 from tuneline.files import replace_directory
+from tuneline.records.export import EXPORT_RECORD, UsageRecord
 from tuneline.records.profile import Profile
 
 KEPT = 3
@@ -33,7 +33,7 @@ class DeployedModel:
     @property
     def text_columns(self) -> list[str]:
         """Names of the columns that it reads."""
-        return list(json.loads((self.folder / "export.json").read_text(encoding="utf-8"))["text_columns"])
+        return list(UsageRecord.read(self.folder / EXPORT_RECORD).text_columns)
 
 
 def fetch_model(registry: Registry, version: Version, pipeline: Pipeline) -> DeployedModel:

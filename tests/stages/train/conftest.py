@@ -60,7 +60,7 @@ def trained(project, accelerated) -> Callable[[Params], TrainingResult]:
 
     def run(params: Params) -> TrainingResult:
         _forget()
-        accelerator: Accelerator = create_accelerator(params.train)
+        accelerator: Accelerator = create_accelerator(params)
         return train(params, read_inputs(params.train), accelerator, Interruption())
 
     return run

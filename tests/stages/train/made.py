@@ -9,8 +9,9 @@ from ruamel.yaml import YAML
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from tests.params import complete
 from tuneline.files.schemas import LabelSchema, tokenized_schema, write_table
-from tuneline.params import Params
+from tuneline.params import Params, RunParams
 from tuneline.params.loading import parse_params
 
 NAMES = ("billing", "delivery", "technical")
@@ -31,7 +32,6 @@ TRAIN: dict[str, Any] = {
     "micro_batch_size": 4,
     "learning_rate": 5e-3,
     "log_every_steps": 1,
-    "trackers": [],
 }
 
 
@@ -68,8 +68,10 @@ def write_data(project: Path, rows: int = 60, labels: LabelSchema = CLASSES) -> 
 
 
 def settings(model: dict[str, Any] | None = None, **train: Any) -> dict[str, Any]:
-    """What ``params.yaml`` holds."""
-    return {"seed": 3, "model": {"config": {**MODEL, **(model or {})}}, "train": {**TRAIN, **train}}
+    """Return the values of ``params.yaml``: of ``model.config``, and of the sections ``train`` and ``run``."""
+    given = {**TRAIN, **train}
+    run = {key: given.pop(key) for key in RunParams.model_fields.keys() & given}
+    return complete({"seed": 3, "model": {"config": {**MODEL, **(model or {})}}, "train": given, "run": {"trackers": [], **run}})
 
 
 def params(model: dict[str, Any] | None = None, **train: Any) -> Params:

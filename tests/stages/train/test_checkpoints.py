@@ -80,7 +80,7 @@ def test_checkpoints_without_an_interval_are_not_written(stopped):
 
 
 def test_training_lock_excludes_a_second_training(project, accelerated, monkeypatch):
-    accelerator = create_accelerator(made.params().train)
+    accelerator = create_accelerator(made.params())
     monkeypatch.setattr(checkpoints, "LOCK_TIMEOUT", 0.3)
     with (
         training_lock(accelerator),

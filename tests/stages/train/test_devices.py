@@ -14,7 +14,7 @@ def project_alone(tmp_path, monkeypatch, accelerated):
 def test_fp16_on_a_cpu_is_refused(project_alone):
     """accelerate would take it and compute in float32."""
     with pytest.raises(ParamsError, match="fp16 needs a GPU; this run is on the CPU"):
-        create_accelerator(made.params(mixed_precision="fp16").train)
+        create_accelerator(made.params(mixed_precision="fp16"))
 
 
 def test_bf16_on_a_gpu_without_bf16_is_refused(monkeypatch):
@@ -31,7 +31,7 @@ def test_fp8_is_refused(project_alone):
 
 def test_the_launch_configuration_sets_the_precision_unless_the_parameters_do(project_alone, monkeypatch):
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
-    accelerator = create_accelerator(made.params().train)
+    accelerator = create_accelerator(made.params())
     assert accelerator.mixed_precision == "bf16"
     assert "bf16, 1 process" in describe_devices(accelerator)
 

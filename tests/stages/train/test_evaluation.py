@@ -45,7 +45,7 @@ def prediction(project, accelerated):
     """Predicts the validation split with a new model, in batches of a size."""
     params = made.params()
     inputs = read_inputs(params.train)
-    accelerator = create_accelerator(params.train)
+    accelerator = create_accelerator(params)
     torch.manual_seed(0)
     model = build_model(params.model, inputs.labels, inputs.tokenizer)
     loader = BatchLoader(inputs.validation, inputs.pad_token_id, accelerator.device)

@@ -53,7 +53,7 @@ def test_batch_loss_is_the_mean_over_its_examples(project, accelerated):
     from stages.train.state import set_up
 
     params = made.params(made.WITHOUT_DROPOUT, micro_batch_size=1)
-    state = set_up(params, read_inputs(params.train), create_accelerator(params.train), Interruption(), 1)
+    state = set_up(params, read_inputs(params.train), create_accelerator(params), Interruption(), 1)
     rows = state.sampler.epoch(0)[0]
     with torch.no_grad():
         logits = state.model(**state.train_loader.inputs(rows)).logits

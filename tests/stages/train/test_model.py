@@ -13,7 +13,7 @@ LABELS = LabelSchema(made.NAMES)
 
 
 def build(labels=LABELS, checkpoint=None, **config):
-    return build_model(ModelParams(checkpoint=checkpoint, config=config or dict(made.MODEL)), labels, made.tokenizer())
+    return build_model(ModelParams(checkpoint=checkpoint, revision=None, config=config or dict(made.MODEL)), labels, made.tokenizer())
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ def test_tracker_that_is_not_installed_is_refused(monkeypatch):
     """accelerate goes on without it, and nobody would know why there are no curves."""
     monkeypatch.setattr(training_logger, "find_spec", lambda name: None if name == "tensorboard" else name)
     check_trackers(["dvclive"])
-    with pytest.raises(ParamsError, match=r"train\.trackers: tensorboard is not installed"):
+    with pytest.raises(ParamsError, match=r"run\.trackers: tensorboard is not installed"):
         check_trackers(["dvclive", "tensorboard"])
 
 

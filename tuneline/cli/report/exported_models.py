@@ -6,16 +6,16 @@ Latency is measured while the report is written, because it is a property of the
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tuneline.cli.report.reading import read_json
-from tuneline.files import write_json
 from tuneline.paths import COMPARISON, ONNX, TIMING, TOKENIZED, split_file
 from tuneline.records.comparison import Comparison, Flip, Flips, ModelComparison
+from tuneline.records.export import EXPORT_RECORD, UsageRecord
+from tuneline.records.record import Record
 
 MAX_FLIPS = 10
 LATENCY_FILE = TIMING / "latency.json"
@@ -45,12 +45,12 @@ class Latency:
     rows_per_second: float
 
 
-@dataclass(frozen=True)
-class Latencies:
-    """All measurements, and the number of threads of ONNX Runtime."""
+class Latencies(Record):
+    """All measurements on this machine: ``reports/timing/latency.json``."""
 
     threads: int
-    measured: list[Latency]
+    """Threads of ONNX Runtime."""
+    measured: Sequence[Latency]
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ def read_exported_models(root: Path, latencies: Latencies | None) -> ExportedMod
     if comparison is None:
         return None
     flips = Flips.read_if_valid(root / COMPARISON / "flips.json")
-    exports = (read_json(root / ONNX / "export.json") or {}).get("models") or {}
-    sizes = {precision: model.get("bytes") for precision, model in exports.items()}
+    record = UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
+    sizes = {precision: model.bytes for precision, model in record.models.items()} if record else {}
     models = [
         ExportedModel(
             precision,
@@ -117,20 +117,20 @@ def measure_latency(root: Path, split: str) -> Latencies | None:
     from tuneline.batches import TokenizedSplit
     from tuneline.onnx.session import OnnxClassifier, threads
 
-    record = read_json(root / ONNX / "export.json")
+    record = UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
     path = split_file(root / TOKENIZED, split)
-    if record is None or not record.get("models") or not path.is_file():
+    if record is None or not record.models or not path.is_file():
         return None
     data = TokenizedSplit.read(path)
     rows = np.linspace(0, len(data) - 1, min(MAX_ROWS, len(data))).astype(np.int64)
     measured = []
-    for precision, model in record["models"].items():
-        classifier = OnnxClassifier(root / ONNX / model["file"])
+    for precision, model in record.models.items():
+        classifier = OnnxClassifier(root / ONNX / model.file)
         for size in BATCH_SIZES:
-            batches = [data.pad(part, record["pad_token_id"]) for part in split_into_batches(rows, size)]
+            batches = [data.pad(part, record.pad_token_id) for part in split_into_batches(rows, size)]
             measured.append(summarize(precision, size, list(time_calls(classifier.logits, batches))))
-    latencies = Latencies(threads(), measured)
-    write_json(root / LATENCY_FILE, asdict(latencies))
+    latencies = Latencies(threads=threads(), measured=measured)
+    latencies.write(root / LATENCY_FILE)
     return latencies
 
 
@@ -164,8 +164,8 @@ def summarize(precision: str, size: int, calls: list[tuple[int, float]]) -> Late
 
 def read_latency(root: Path) -> Latencies | None:
     """Return the last measurement; ``None`` if there is none or the models are newer."""
-    path, export = root / LATENCY_FILE, root / ONNX / "export.json"
-    record = read_json(path)
-    if record is None or not export.exists() or os.path.getmtime(path) < os.path.getmtime(export):  # noqa: PTH204 - two of a kind
+    path, export = root / LATENCY_FILE, root / ONNX / EXPORT_RECORD
+    latencies = Latencies.read_if_valid(path)
+    if latencies is None or not export.exists() or os.path.getmtime(path) < os.path.getmtime(export):  # noqa: PTH204 - two of a kind
         return None
-    return Latencies(record["threads"], [Latency(**entry) for entry in record["measured"]])
+    return latencies

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuneline.cli.report.reading import read_json
 from tuneline.paths import ONNX, RAW, TIMING
+from tuneline.records.export import EXPORT_RECORD, ExportRecord
 from tuneline.records.metrics import Metrics
 from tuneline.records.source import RawSource
 from tuneline.repo.history import CLASSIFIER, Commit, Lock, commit_of, git, registered
@@ -60,7 +60,7 @@ def read_provenance(root: Path, lock: Lock) -> Provenance:
     """Read git, ``dvc.lock``, ``export.json``, ``source.json`` and ``reports/timing/``."""
     version = lock.out(CLASSIFIER)
     commit = commit_of(root, version) if version else None
-    record = read_json(root / ONNX / "export.json") or {}
+    record = ExportRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
     source = RawSource.read_if_valid(root / RAW / "source.json")
     timing = {stage: Metrics.read_values(root / TIMING / f"{stage}.json") for stage in STAGES}
     return Provenance(
@@ -71,7 +71,7 @@ def read_provenance(root: Path, lock: Lock) -> Provenance:
         {path: md5 for path in OUTS if (md5 := lock.out(path))},
         {key: json.dumps(value, ensure_ascii=False) for key, value in sorted(lock.params().items())},
         lock.code(),
-        record.get("provenance", {}).get("libraries", {}),
+        record.provenance.libraries if record else {},
         source.facts if source else {},
         {stage: measured for stage, measured in timing.items() if measured},
     )

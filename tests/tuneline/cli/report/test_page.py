@@ -1,4 +1,3 @@
-import json
 import re
 import shutil
 from html.parser import HTMLParser
@@ -6,6 +5,7 @@ from html.parser import HTMLParser
 import pytest
 from typer.testing import CliRunner
 
+from tests.records import export_record
 from tests.tuneline.finished_project import HOSTILE, FinishedProject
 from tuneline.cli import app
 from tuneline.cli.report import page
@@ -238,5 +238,5 @@ def test_latency_of_older_models_is_not_shown(project):
         {"threads": 2, "measured": [{"precision": "fp32", "batch_size": 1, "p50_ms": 1.25, "p95_ms": 2.0, "rows_per_second": 800.0}]},
     )
     assert "1.2 ms" in write_page()
-    (project.root / "models/onnx/export.json").write_text(json.dumps({"models": {}}))
+    export_record({}).write(project.root / "models/onnx/export.json")
     assert "1.2 ms" not in write_page()

@@ -6,9 +6,9 @@ from pathlib import Path
 from markupsafe import Markup
 
 from tuneline.cli.report.figures import evaluation, training
+from tuneline.cli.report.figures.columns import Columns, read_columns
 from tuneline.cli.report.headline import Headline
 from tuneline.cli.report.predictions import Predictions
-from tuneline.cli.report.reading import Columns, read_columns
 from tuneline.metrics import METRIC_TABLE
 from tuneline.paths import METRICS, PLOTS
 from tuneline.records.metrics import Metrics

@@ -1,23 +1,12 @@
-"""Read the JSON, CSV and TSV files that the stages write. A missing or invalid file gives ``None``."""
+"""Read the CSV and TSV files of ``plots/``."""
 
 import csv
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Columns = dict[str, NDArray[np.float64]]
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Return a JSON object; ``None`` if the file is missing or holds something else."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def read_columns(path: Path, suffix: str | None = None) -> Columns | None:
