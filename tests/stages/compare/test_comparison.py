@@ -24,7 +24,7 @@ def test_equal_logits_have_no_differences():
     assert metrics.items() >= {**same, "accuracy": 0.75, "accuracy_drop": 0, "accuracy_drop_low": 0, "accuracy_drop_high": 0}.items()
 
 
-def test_flip_lowers_agreement_and_accuracy_only_where_it_is_wrong():
+def test_flip_lowers_agreement_and_a_wrong_flip_lowers_accuracy():
     exported = TRAINED.copy()
     exported[0] = [0, 4]  # right before
     exported[3] = [1, 0]  # wrong before
@@ -83,7 +83,7 @@ def test_each_exceeded_tolerance_is_a_violation_that_names_rows():
     ]
 
 
-def test_value_equal_to_its_tolerance_is_no_violation():
+def test_value_equal_to_its_tolerance_passes():
     exported = TRAINED.copy()
     exported[1] = [0, 2]
     assert not violations_of(compared(exported), tolerance(max_abs_diff=2, min_agreement=0.75, max_metric_drop=0.25), "accuracy")

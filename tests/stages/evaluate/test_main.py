@@ -9,7 +9,7 @@ import pytest
 
 from stages.evaluate import __main__ as evaluate
 from tests.params import change_params
-from tests.stages.evaluate.made import write_project
+from tests.stages.evaluate.project import write_project
 from tuneline.errors import DataError, GateError, ParamsError, StageError
 from tuneline.files.schemas import LabelSchema, write_table
 

@@ -41,7 +41,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_the_folder_is_complete(candidates):
+def test_export_writes_every_model_and_the_tokenizer(candidates):
     assert set(contents(candidates)) == FILES
 
 
@@ -51,7 +51,7 @@ def test_export_is_deterministic(candidates):
     assert contents(candidates) == before
 
 
-def test_no_file_contains_a_path_of_the_machine(candidates, project):
+def test_exported_files_contain_no_path_of_the_machine(candidates, project):
     for name, content in contents(candidates).items():
         assert str(project).encode() not in content, name
         assert str(ROOT).encode() not in content, name
@@ -85,7 +85,7 @@ def test_metadata_of_each_model_is_the_record(candidates, record):
         assert json.loads(metadata["provenance"]) == values["provenance"]
 
 
-def test_a_missing_classifier_is_an_error_that_names_the_stage(tmp_path, monkeypatch):
+def test_missing_classifier_is_an_error_that_names_the_stage(tmp_path, monkeypatch):
     write_params(tmp_path)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StageError, match="dvc repro train"):

@@ -127,12 +127,12 @@ def test_calibration_rows_are_sampled_from_train_with_the_seed(rows):
     assert drawn != ids(QuantizationRows(rows.train, rows.validation, 0, seed=2).calibration(20))
 
 
-def test_a_small_split_is_used_completely(rows):
+def test_calibration_uses_every_row_of_a_small_split(rows):
     assert sum(map(len, ids(rows.calibration(10_000)))) == 60
     assert len(rows.selection()) == 30
 
 
-def test_the_number_of_selection_rows_is_limited(rows, monkeypatch):
+def test_method_selection_reads_a_limited_number_of_rows(rows, monkeypatch):
     monkeypatch.setattr(precisions, "SELECTION_ROWS", 7)
     chosen = rows.selection()
     assert len(chosen) == 7

@@ -11,7 +11,7 @@ from stages.tokenize import __main__ as tokenize
 from tests.conftest import ROOT
 from tests.hub import LoopbackHub
 from tests.params import change_params, write_params
-from tests.stages.tokenize.made import sentences, write_raw, write_splits
+from tests.stages.tokenize.raw_splits import sentences, write_raw, write_splits
 from tuneline.errors import DataError, ParamsError, StageError
 from tuneline.files.schemas import ROW_GROUP, LabelSchema, read_labels, write_table
 from tuneline.paths import SPLITS

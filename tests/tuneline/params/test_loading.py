@@ -19,7 +19,7 @@ def values():
     return complete({})
 
 
-def test_the_projects_own_params_yaml_is_valid(root):
+def test_params_yaml_of_the_project_is_valid(root):
     assert load_params(root / "params.yaml").data.source == "sample"
 
 

@@ -1,4 +1,4 @@
-"""Small made-up things to train on: rows whose class is one of their tokens, and a model of a few thousand weights."""
+"""A task that a model of a few thousand weights learns in seconds: the class of a row is one of its tokens."""
 
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def table(rows: int, seed: int, labels: LabelSchema = CLASSES) -> pa.Table:
-    """Rows of 6 to 17 tokens; three of them name the class, or say how large the number is."""
+    """Return rows of 6 to 17 tokens; three of them name the class, or determine the regression target."""
     random = np.random.default_rng(seed)
     classes = random.integers(len(NAMES), size=rows)
     ids = []
@@ -60,7 +60,7 @@ def table(rows: int, seed: int, labels: LabelSchema = CLASSES) -> pa.Table:
 
 
 def write_data(project: Path, rows: int = 60, labels: LabelSchema = CLASSES) -> None:
-    """Fills ``data/tokenized``: 60 rows in batches of 8 leave a last batch of 4."""
+    """Write ``data/tokenized``. The default, 60 rows in batches of 8, leaves a last batch of 4."""
     folder = project / "data/tokenized"
     tokenizer().save_pretrained(folder / "tokenizer")
     for seed, (split, count) in enumerate({"train": rows, "validation": 21, "test": 21}.items()):
