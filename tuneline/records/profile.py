@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from tuneline.drift import Distribution
+from tuneline.errors import DataError
 from tuneline.files import replace_file
 from tuneline.records.record import Number, Record
 from tuneline.text import Keys
@@ -25,12 +26,6 @@ def _consistent(distribution: Distribution) -> Distribution:
     if len(distribution.counts) != len(distribution.edges) + 1:
         raise ValueError(f"{len(distribution.edges)} edges need one more count")
     return distribution
-
-
-def _with_train(splits: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "train" not in splits:
-        raise ValueError("train is missing")
-    return splits
 
 
 Histogram = Annotated[Distribution, BeforeValidator(_with_tuples), AfterValidator(_consistent)]
@@ -70,11 +65,18 @@ class Profile(Record):
     """Version of the format: distributions of another version have other bins."""
     labels: Sequence[str] | None
     """Class names; ``None`` for a regression."""
-    splits: Annotated[Mapping[str, SplitProfile], AfterValidator(_with_train)]
+    splits: Mapping[str, SplitProfile]
+    """Profiles by name, of the splits that have the columns they should have."""
 
     @property
     def train(self) -> SplitProfile:
-        """Profile of the data that a model was trained on."""
+        """Profile of the data that a model was trained on.
+
+        Raises:
+            DataError: The data checks could not read the split; no model was trained on it.
+        """
+        if "train" not in self.splits:
+            raise DataError("profile.json: splits.train: missing.", self._hint("profile.json"))
         return self.splits["train"]
 
     def write(self, path: Path) -> None:
