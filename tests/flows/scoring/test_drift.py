@@ -90,4 +90,4 @@ def test_regression_predictions_drift():
 @pytest.mark.parametrize("values", [{}, {"version": 99}, {"version": 1, "labels": None, "splits": {}}])
 def test_profile_of_another_version_is_refused(values):
     with pytest.raises(DataError, match=r"profile\.json"):
-        Profile.parse(json.dumps(values), "profile.json").train.rows
+        RowCounts.empty(Profile.parse(json.dumps(values), "profile.json"))
