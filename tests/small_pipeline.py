@@ -89,7 +89,7 @@ def write_pipeline(folder: Path, regression: bool = False, changes: dict[str, An
         names = ("input_ids", "attention_mask", "token_type_ids")
         table = pa.table({**{name: encoded[name] for name in names}, LABELS: answers}, schema=tokenized_schema(True, labels))
         write_table(table, folder / f"data/tokenized/{split}.parquet")
-    (folder / "data/raw/source.json").write_text(json.dumps({"source": "sample"}))
+    (folder / "data/raw/source.json").write_text(json.dumps({"source": "sample", "splits": {}, "label_names": labels.names}))
     model = tiny_model("bert", labels.outputs, len(tokenizer), labels.names)
     save_tokenizer(tokenizer, MAX_LENGTH, folder / "models/classifier")
     model.save_pretrained(folder / "models/classifier")

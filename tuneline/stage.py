@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from tuneline.errors import StageError
-from tuneline.files import write_json
 from tuneline.paths import TIMING
+from tuneline.records.metrics import Metrics
 from tuneline.records.provenance import provenance_file, stage_provenance
 
 # Set here, before the libraries are imported, because they read these variables at import.
@@ -56,7 +56,7 @@ def write_timing(name: str, seconds: float, measurements: Measurements) -> None:
     """Write and print time and memory of a run. The file is not a DVC out, because it differs between runs on the same inputs."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts kilobytes
     timing = {"seconds": round(seconds, 2), "peak_memory_mb": round(peak, 1), **measurements}
-    write_json(TIMING / f"{name}.json", timing)
+    Metrics.of(timing).write(TIMING / f"{name}.json")
     print(f"{name}: " + ", ".join(f"{key} {value:,.6g}" for key, value in timing.items()))
 
 

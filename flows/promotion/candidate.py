@@ -17,10 +17,12 @@ from flows.promotion.gate import Measurements, Predictions
 from flows.promotion.registry import Registry, Version
 from flows.runs.pipeline import ArtifactError, Pipeline, PipelineFiles
 from flows.runs.processes import ProgramError
+from flows.runs.results import read_metrics
 from flows.scoring.deployed import fetch_model
 from tuneline.errors import DataError
 from tuneline.files.schemas import LabelSchema
-from tuneline.paths import CHECKS, METRICS, PARAMS, PREDICTIONS, RAW, TOKENIZED, split_file
+from tuneline.paths import CHECKS, PARAMS, PREDICTIONS, RAW, TOKENIZED, split_file
+from tuneline.records.checks import Checks
 
 
 @dataclass(frozen=True)
@@ -46,20 +48,16 @@ class Candidate:
         values = YAML(typ="safe", pure=True).load(self.root / PARAMS) or {}
         return str(values.get("evaluate", {}).get("split", "test"))
 
-    def json(self, path: Path) -> dict[str, Any]:
-        """Read a JSON file of the checkout; empty if it is missing."""
-        file = self.root / path
-        return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
-
 
 def measure(candidate: Candidate, pipeline: Pipeline) -> Measurements:
     """Collect the values that the policy limits. A value that cannot be had is ``None``, which the gate does not accept."""
-    compared = candidate.json(METRICS / "compare.json")
+    compared = read_metrics(candidate.root, "compare")
+    checks = Checks.read_if_exists(candidate.root / CHECKS / "checks.json")
     files = list((candidate.root / candidate.model).parent.glob("model.onnx*"))
     return Measurements(
         agreement=compared.get("fp32_agreement"),
         max_abs_diff=compared.get("fp32_max_abs_diff"),
-        checks_passed=candidate.json(CHECKS / "checks.json").get("passed"),
+        checks_passed=checks.passed if checks else None,
         megabytes=sum(file.stat().st_size for file in files) / 2**20 if files else None,
         latency_ms=_latency(candidate, pipeline),
     )

@@ -1,14 +1,15 @@
 """The result of a run: a commit with ``dvc.lock``, metrics and parameters, on a branch ``runs/<date>-<run name>``."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 
 from flows.runs.checkout import Checkout
 from flows.runs.repository import Repository, dvc_config
 from tuneline.metrics import METRIC_TABLE
 from tuneline.paths import METRICS
+from tuneline.records.metrics import Metrics
 
 TRAILER = "Prefect-Run"
 HEADLINE = tuple(metric.name for metric in METRIC_TABLE.values() if metric.resampled)
@@ -97,11 +98,11 @@ def _free_branch(repository: Repository, branch: str, run_id: str) -> str:
 
 def metrics_summary(checkout: Checkout) -> str:
     """Return the headline metrics in one line."""
-    metrics = read_metrics(checkout, "evaluate")
+    metrics = read_metrics(checkout.path, "evaluate")
     return ", ".join(f"{name} {metrics[name]:.4g}" for name in HEADLINE if name in metrics) or "no metrics"
 
 
-def read_metrics(checkout: Checkout, stage: str) -> dict[str, float]:
+def read_metrics(root: Path, stage: str) -> Mapping[str, float]:
     """Read ``metrics/STAGE.json``; empty if the pipeline has none."""
-    path = checkout.path / METRICS / f"{stage}.json"
-    return dict(json.loads(path.read_text())) if path.exists() else {}
+    metrics = Metrics.read_if_exists(root / METRICS / f"{stage}.json")
+    return metrics.values if metrics else {}

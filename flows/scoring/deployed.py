@@ -1,6 +1,5 @@
 """The model in production, on this machine: fetched once per version from DVC's cache or remote."""
 
-import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +8,9 @@ from flows.promotion.reference import PROFILE, fetch_profile
 from flows.promotion.registry import Registry, Version
 from flows.runs.pipeline import Pipeline, PipelineFiles
 from flows.runs.repository import locked
-from flows.scoring.drift import Profile
 from tuneline.files import replace_directory
 from tuneline.records.export import EXPORT_RECORD, UsageRecord
+from tuneline.records.profile import Profile
 
 KEPT = 3
 """Number of fetched models that are kept."""
@@ -54,9 +53,7 @@ def fetch_model(registry: Registry, version: Version, pipeline: Pipeline) -> Dep
         folder.touch()
         for old in sorted((path for path in models.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
-    profile = folder / PROFILE.name
-    values = json.loads(profile.read_text(encoding="utf-8")) if profile.exists() else None
-    return DeployedModel(version, folder / "model", None if values is None else Profile.of(values))
+    return DeployedModel(version, folder / "model", Profile.read_if_exists(folder / PROFILE.name))
 
 
 def _fetch(registry: Registry, version: Version, pipeline: Pipeline, folder: Path) -> None:

@@ -15,54 +15,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flows.settings import DriftLimits
-from tuneline.drift import Counts, Distribution, bin_counts, kolmogorov_smirnov, population_stability
-from tuneline.errors import DataError
-from tuneline.text import Keys, VocabularyCounts, normalized, words
-
-VERSION = 1
-"""Version of the profile's format."""
-
-
-@dataclass(frozen=True)
-class Profile:
-    """Profile of a train split.
-
-    Attributes:
-        names: Class names; ``None`` for a regression.
-        labels: Distribution of class ids or numbers; ``None`` for a split without labels.
-        characters: Distribution of the texts' lengths.
-        words: Keys of the most frequent words.
-        known: Share of all words that are among the most frequent; ``None`` for a profile without words.
-    """
-
-    names: tuple[str, ...] | None
-    labels: Distribution | None
-    characters: Distribution
-    words: Keys
-    known: float | None
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any], split: str = "train") -> Self:
-        """Parse the content of ``reports/checks/profile.json``.
-
-        Raises:
-            DataError: Another version of the pipeline wrote it.
-        """
-        try:
-            if values["version"] != VERSION:
-                raise ValueError(f"version {values['version']}")
-            one = values["splits"][split]
-            common = one.get("words", {"hashes": [], "known": None})
-            hashes = np.array([int(word, 16) for word in common["hashes"]], dtype=np.uint64)
-            names = None if values["labels"] is None else tuple(values["labels"])
-            labels = None if one["labels"] is None else _distribution(one["labels"])
-            return cls(names, labels, _distribution(one["characters"]), hashes, common["known"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"reports/checks/profile.json is not a profile that this version reads: {error!r}.") from None
-
-
-def _distribution(values: Mapping[str, Any]) -> Distribution:
-    return Distribution(tuple(map(float, values["edges"])), tuple(map(int, values["counts"])))
+from tuneline.drift import Counts, bin_counts, kolmogorov_smirnov, population_stability
+from tuneline.records.profile import Profile
+from tuneline.text import VocabularyCounts, normalized, words
 
 
 @dataclass(frozen=True)
@@ -84,8 +39,9 @@ class RowCounts:
     @classmethod
     def empty(cls, profile: Profile) -> Self:
         """Return the counts of no rows."""
-        labels = np.zeros(len(profile.labels.counts) if profile.labels else 0, dtype=np.int64)
-        return cls(labels, np.zeros(len(profile.characters.counts), dtype=np.int64), 0, 0)
+        train = profile.train
+        labels = np.zeros(len(train.labels.counts) if train.labels else 0, dtype=np.int64)
+        return cls(labels, np.zeros(len(train.characters.counts), dtype=np.int64), 0, 0)
 
     @classmethod
     def of(cls, profile: Profile, texts: Sequence[pa.StringArray], predicted: pa.Array) -> Self:
@@ -97,8 +53,8 @@ class RowCounts:
             predicted: Label names or numbers.
         """
         lengths = np.sum([pc.utf8_length(column).to_numpy(zero_copy_only=False) for column in texts], axis=0)
-        total, known = _count_words(profile, texts) if len(profile.words) else (0, 0)
-        return cls(_count_labels(profile, predicted), bin_counts(lengths, np.array(profile.characters.edges)), total, known)
+        total, known = _count_words(profile, texts) if profile.train.words.hashes else (0, 0)
+        return cls(_count_labels(profile, predicted), bin_counts(lengths, np.array(profile.train.characters.edges)), total, known)
 
     @property
     def rows(self) -> int:
@@ -125,17 +81,18 @@ class RowCounts:
 def _count_words(profile: Profile, texts: Sequence[pa.StringArray]) -> tuple[int, int]:
     """Return the number of words, and of those that were common in training."""
     counted = VocabularyCounts.of(words([normalized(column) for column in texts]))
-    return counted.total, counted.occurrences(profile.words)
+    return counted.total, counted.occurrences(profile.train.words.keys)
 
 
 def _count_labels(profile: Profile, predicted: pa.Array) -> Counts:
-    if profile.labels is None:
+    labels = profile.train.labels
+    if labels is None:
         return np.zeros(0, dtype=np.int64)
     values: NDArray[Any] = predicted.to_numpy(zero_copy_only=False)
-    if profile.names is not None:
-        ids = pc.index_in(predicted, pa.array(profile.names))
+    if profile.labels is not None:
+        ids = pc.index_in(predicted, pa.array(profile.labels))
         values = ids.drop_null().to_numpy(zero_copy_only=False)
-    return bin_counts(values, np.array(profile.labels.edges))
+    return bin_counts(values, np.array(labels.edges))
 
 
 @dataclass(frozen=True)
@@ -159,19 +116,20 @@ class DriftMeasure:
 
 def measure(profile: Profile, counts: RowCounts, limits: DriftLimits) -> list[DriftMeasure]:
     """Compare scored rows with the train split."""
-    lengths = (counts.characters, np.array(profile.characters.counts))
+    train = profile.train
+    lengths = (counts.characters, np.array(train.characters.counts))
     distances = [
         ("length of texts, PSI", population_stability(*lengths), limits.max_psi),
         ("length of texts, KS", kolmogorov_smirnov(*lengths), limits.max_ks),
     ]
-    if profile.labels is not None and counts.labels.sum():
-        labels = population_stability(counts.labels, np.array(profile.labels.counts))
+    if train.labels is not None and counts.labels.sum():
+        labels = population_stability(counts.labels, np.array(train.labels.counts))
         distances.append(("predicted labels, PSI", labels, limits.max_psi))
     measures = [
         DriftMeasure(name, value, p_value, limit, value > limit and p_value < limits.significance)
         for name, (value, p_value), limit in distances
     ]
-    if profile.known and counts.words:
-        share, limit = counts.words_known / counts.words / profile.known, limits.min_known_words
+    if train.words.known and counts.words:
+        share, limit = counts.words_known / counts.words / train.words.known, limits.min_known_words
         measures.append(DriftMeasure("share of common words, of that in training", share, None, limit, share < limit))
     return measures

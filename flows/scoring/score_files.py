@@ -57,7 +57,7 @@ def _write_scored(raw: Path, target: Path, model: DeployedModel, incoming: Incom
     with replace_file(target) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
         for batch in file.iter_batches():
             if counts is not None and model.profile is not None:
-                predicted = batch["label" if model.profile.names is not None else "prediction"]
+                predicted = batch["label" if model.profile.labels is not None else "prediction"]
                 counts += RowCounts.of(model.profile, [batch[name] for name in texts], predicted)
             writer.write_batch(batch.select(kept))
             rows += batch.num_rows

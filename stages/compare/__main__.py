@@ -18,15 +18,17 @@ import pyarrow.parquet as pq
 
 from stages.compare.comparison import Comparison, Logits, Reference, compare_logits, violations_of
 from stages.compare.report import Violations, write_report
-from stages.compare.saturation import Saturation, check_saturation
+from stages.compare.saturation import check_saturation
 from tuneline.batches import TokenizedSplit, length_sorted_batches
 from tuneline.errors import DataError, GateError
-from tuneline.files import replace_directory, write_metrics
+from tuneline.files import replace_directory
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.params import CompareParams
 from tuneline.params.loading import load_params
 from tuneline.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, TOKENIZED, split_file
+from tuneline.records.comparison import Saturation
 from tuneline.records.export import EXPORT_RECORD, ExportRecord, ModelRecord
+from tuneline.records.metrics import Metrics
 from tuneline.stage import require, run_stage
 
 SATURATION_ROWS = 64
@@ -147,7 +149,7 @@ def main() -> dict[str, float]:
     }
     comparisons, violations = compare(params.compare, exported, saturation_of(record, split), reference, params.seed)
     published, stopping = select_published(violations, params.compare)
-    write_metrics(METRICS / "compare.json", metrics_of(comparisons, reference, published))
+    Metrics.of(metrics_of(comparisons, reference, published)).write(METRICS / "compare.json")
     write_report(params, comparisons, violations, reference, published)
     if stopping:
         stop_pipeline(stopping)

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.compare.saturation import Saturation
+from stages.compare.saturation import violation_of
 from tuneline.curves import calibration, calibration_error, probabilities
 from tuneline.files.schemas import LabelSchema
 from tuneline.metrics import Metric, primary_metric
 from tuneline.params.export import Int8Tolerance, Tolerance
+from tuneline.records.comparison import Saturation
 from tuneline.scores import compute_metric, predictions_of, task_of
 from tuneline.stats import Interval, accuracy_drop_interval, paired_difference
 
@@ -135,7 +136,7 @@ def violations_of(comparison: Comparison, tolerance: Tolerance, metric: str) -> 
         violations.append(f"{metric} drops by {drop:.3g}, more than max_metric_drop {tolerance.max_metric_drop:g}")
     saturation_allowed = isinstance(tolerance, Int8Tolerance) and tolerance.allow_saturation
     if comparison.saturation and comparison.saturation.possible and not saturation_allowed:
-        violations.append(comparison.saturation.violation())
+        violations.append(violation_of(comparison.saturation))
     return violations
 
 

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from stages.compare.comparison import Comparison, Logits, Reference
 from tuneline.curves import probabilities
-from tuneline.files import DIGITS, replace_directory, write_json
+from tuneline.files import replace_directory
 from tuneline.params import Params
 from tuneline.paths import COMPARISON, RAW, split_file
+from tuneline.records import comparison as records
+from tuneline.records.comparison import Flip, Flips, ModelComparison, Prediction
 from tuneline.stage import require
 
 LIMIT = 100
@@ -35,36 +37,34 @@ def write_report(
         published: Precisions that are published.
     """
     models = {
-        precision: {
-            **_rounded(comparison.metrics),
-            **({"saturation": comparison.saturation.record()} if comparison.saturation else {}),
-            "faults": list(violations[precision]),
-            "required": params.compare.tolerance(precision).required,
-            "published": precision in published,
-        }
+        precision: ModelComparison.model_validate(
+            {
+                **comparison.metrics,
+                "saturation": comparison.saturation,
+                "faults": violations[precision],
+                "required": params.compare.tolerance(precision).required,
+                "published": precision in published,
+            }
+        )
         for precision, comparison in comparisons.items()
     }
     raw = require(split_file(RAW, params.evaluate.split), "download")
     flips = {
         precision: describe_flips(comparison, reference, raw, params.data.text_columns) for precision, comparison in comparisons.items()
     }
-    report = {
-        "split": params.evaluate.split,
-        "rows": len(reference.labels),
-        "metric": reference.metric.name,
-        "trained": _rounded(reference.quality(reference.logits)),
-        "models": models,
-    }
+    report = records.Comparison(
+        split=params.evaluate.split,
+        rows=len(reference.labels),
+        metric=reference.metric.name,
+        trained=reference.quality(reference.logits),
+        models=models,
+    )
     with replace_directory(COMPARISON) as folder:
-        write_json(folder / "comparison.json", report)
-        write_json(folder / "flips.json", flips)
+        report.write(folder / "comparison.json")
+        Flips.model_validate(flips).write(folder / "flips.json")
 
 
-def _rounded(metrics: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(value, DIGITS) for name, value in metrics.items()}
-
-
-def describe_flips(comparison: Comparison, reference: Reference, raw: Path, text_columns: Sequence[str]) -> list[dict[str, Any]]:
+def describe_flips(comparison: Comparison, reference: Reference, raw: Path, text_columns: Sequence[str]) -> list[Flip]:
     """Return one entry for each flipped row, the largest difference first, at most ``LIMIT``.
 
     Args:
@@ -76,14 +76,14 @@ def describe_flips(comparison: Comparison, reference: Reference, raw: Path, text
     positions = comparison.flipped[:LIMIT]
     texts = read_rows(raw, positions, text_columns)
     return [
-        {
-            "row": int(position),
-            "text": text,
-            "label": _label(reference, position),
-            "trained": _prediction(reference, reference.logits, position),
-            "exported": _prediction(reference, comparison.logits, position),
-            "difference": round(float(comparison.difference[position]), DIGITS),
-        }
+        Flip(
+            row=int(position),
+            text=text,
+            label=_label(reference, position),
+            trained=_prediction(reference, reference.logits, position),
+            exported=_prediction(reference, comparison.logits, position),
+            difference=float(comparison.difference[position]),
+        )
         for position, text in zip(positions, texts, strict=True)
     ]
 
@@ -105,13 +105,13 @@ def read_rows(path: Path, positions: NDArray[np.int64], columns: Sequence[str]) 
 
 def _label(reference: Reference, position: int) -> str | float:
     names = reference.label_schema.names
-    return round(float(reference.labels[position]), DIGITS) if names is None else names[reference.labels[position]]
+    return float(reference.labels[position]) if names is None else names[reference.labels[position]]
 
 
-def _prediction(reference: Reference, logits: Logits, position: int) -> dict[str, Any]:
+def _prediction(reference: Reference, logits: Logits, position: int) -> Prediction:
     names = reference.label_schema.names
     if names is None:
-        return {"prediction": round(float(logits[position, 0]), DIGITS)}
+        return Prediction(prediction=float(logits[position, 0]))
     (probability,) = probabilities(logits[position : position + 1])
     best = int(probability.argmax())
-    return {"prediction": names[best], "probability": round(float(probability[best]), DIGITS)}
+    return Prediction(prediction=names[best], probability=float(probability[best]))

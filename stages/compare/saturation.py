@@ -9,7 +9,6 @@ give 64,770, and the model's predictions go wrong without an error. Arm processo
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from tuneline.batches import Batch
 from tuneline.onnx.session import run_outputs
+from tuneline.records.comparison import Saturation
 
 LARGEST_SUM = 32_767
 LARGEST_ACTIVATION = 255
@@ -36,43 +36,6 @@ class IntegerProduct:
     weights: NDArray[np.int8]
 
 
-@dataclass(frozen=True)
-class Saturation:
-    """Result of the saturation check: if sums of two products can exceed 16 bits, and how many did.
-
-    Attributes:
-        largest_sum: Largest magnitude that the sum of two products can have, for any activations.
-        sums: Sums of two products that were computed on the rows; 0 where none can saturate.
-        saturated: Those of them that exceed 16 bits.
-    """
-
-    largest_sum: int
-    sums: int = 0
-    saturated: int = 0
-
-    @property
-    def possible(self) -> bool:
-        """True if some activations make a sum exceed 16 bits."""
-        return self.largest_sum > LARGEST_SUM
-
-    @property
-    def share(self) -> float:
-        """Fraction of the computed sums that exceed 16 bits."""
-        return self.saturated / self.sums if self.sums else 0.0
-
-    def record(self) -> dict[str, Any]:
-        """Return the entry for ``comparison.json``."""
-        return {"possible": self.possible, "largest_sum": self.largest_sum, "sums": self.sums, "saturated": self.saturated}
-
-    def violation(self) -> str:
-        """Return the message for a model that may not saturate."""
-        return (
-            f"two of its products add up to {self.largest_sum:,}, more than 16 bits hold ({LARGEST_SUM:,}): on a processor without VNNI "
-            f"its predictions can be wrong (here {self.saturated:,} of {self.sums:,} sums would be clipped); set export.int8.reduce_range: "
-            "true, or accept it with compare.int8.allow_saturation: true"
-        )
-
-
 def check_saturation(path: Path, batches: Iterable[Batch]) -> Saturation:
     """Bound the products of a quantized model; where the bound does not exclude saturation, count it.
 
@@ -87,7 +50,7 @@ def check_saturation(path: Path, batches: Iterable[Batch]) -> Saturation:
     products = integer_products(model.graph)
     largest = max((largest_pair_sum(product.weights) for product in products), default=0)
     if largest <= LARGEST_SUM:
-        return Saturation(largest)
+        return Saturation(possible=False, largest_sum=largest, sums=0, saturated=0)
     sums = saturated = 0
     for batch in batches:
         activations = run_outputs(model, [product.activations for product in products], batch)
@@ -95,7 +58,16 @@ def check_saturation(path: Path, batches: Iterable[Batch]) -> Saturation:
             rows = values.reshape(-1, values.shape[-1])
             sums += len(rows) * ((product.weights.shape[0] + 1) // 2) * product.weights.shape[1]
             saturated += count_saturated(rows, product.weights)
-    return Saturation(largest, sums, saturated)
+    return Saturation(possible=True, largest_sum=largest, sums=sums, saturated=saturated)
+
+
+def violation_of(saturation: Saturation) -> str:
+    """Return the message for a model that may not saturate."""
+    return (
+        f"two of its products add up to {saturation.largest_sum:,}, more than 16 bits hold ({LARGEST_SUM:,}): on a processor without VNNI "
+        f"its predictions can be wrong (here {saturation.saturated:,} of {saturation.sums:,} sums would be clipped); set "
+        "export.int8.reduce_range: true, or accept it with compare.int8.allow_saturation: true"
+    )
 
 
 def largest_pair_sum(weights: NDArray[np.int8]) -> int:

@@ -8,17 +8,17 @@ Writes ``data/raw/{train,validation,test}.parquet`` (the text columns, ``labels`
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from stages.download.raw import LabelEncoder, RawWriter
 from stages.download.slices import refuse_overlaps, resolve, source_splits
 from stages.download.source import Source, SourceColumns, open_source
 from stages.download.staging import Selection, StagedSplit, divide, stage_split
 from tuneline.errors import DataError
-from tuneline.files import replace_directory, write_json
+from tuneline.files import replace_directory
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.paths import RAW, SPLITS, split_file
+from tuneline.records.source import RawSource, SplitSource
 from tuneline.stage import run_stage
 
 STAGING = "staging"
@@ -47,12 +47,13 @@ def download(params: Params, source: Source, folder: Path) -> dict[str, int]:
     selections = {split: Selection(parts) for split, parts in slices.items()} | division.selections
     for split in labelled_splits(params):
         refuse_unlabelled(split, selections[split], staged)
-    rows, record = write_splits(params, staged, selections, folder)
-    if params.data.split is not None:
-        record["split"] = {**params.data.split.model_dump(), "seed": params.seed, "rows_without_group": division.ungrouped}
+    splits, label_names = write_splits(params, staged, selections, folder)
     shutil.rmtree(folder / STAGING)
-    write_json(folder / "source.json", {"source": params.data.source, **source.provenance(), **record})
-    return rows
+    values = {"source": params.data.source, **source.provenance(), "splits": splits, "label_names": label_names}
+    if params.data.split is not None:
+        values["split"] = {**params.data.split.model_dump(), "seed": params.seed, "rows_without_group": division.ungrouped}
+    RawSource.model_validate(values).write(folder / "source.json")
+    return {name: split.rows for name, split in splits.items()}
 
 
 def labelled_splits(params: Params) -> list[str]:
@@ -103,22 +104,22 @@ def refuse_unlabelled(split: str, selection: Selection, staged: Mapping[str, Sta
 
 def write_splits(
     params: Params, staged: Mapping[str, StagedSplit], selections: Mapping[str, Selection], folder: Path
-) -> tuple[dict[str, int], dict[str, Any]]:
+) -> tuple[dict[str, SplitSource], tuple[str, ...] | None]:
     """Write the three Parquet files.
 
     Returns:
-        Rows per split, and what ``source.json`` records about them.
+        Origin of each split, and the class names.
     """
     data = params.data
     regression = data.task == "regression"
     encoder = LabelEncoder.regression() if regression else LabelEncoder.classification(staged, selections["train"], data.label_names)
-    rows: dict[str, int] = {}
-    record: dict[str, Any] = {}
+    splits: dict[str, SplitSource] = {}
     for position, split in enumerate(SPLITS):
         writer = RawWriter(source_columns(params), encoder, data.drop_incomplete)
-        rows[split] = writer.write(split_file(folder, split), staged, selections[split], data.max_rows, params.seed + position)
-        record[split] = {"from": data.source_specs.get(split, data.splits.train), "rows": rows[split], "left_out": writer.left_out}
-    return rows, {"splits": record, "label_names": encoder.labels.names}
+        rows = writer.write(split_file(folder, split), staged, selections[split], data.max_rows, params.seed + position)
+        specification = data.source_specs.get(split, data.splits.train)
+        splits[split] = SplitSource(specification=specification, rows=rows, left_out=writer.left_out)
+    return splits, encoder.labels.names
 
 
 def main() -> dict[str, float]:

@@ -8,7 +8,7 @@ Writes: ``reports/predictions.parquet``, ``reports/slices.json``, ``reports/beha
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,12 +25,14 @@ from stages.evaluate.tables import predictions_table, read_origin, read_split, r
 from tuneline.batches import TokenizedSplit
 from tuneline.curves import calibration, calibration_error, probabilities, ranking_metrics
 from tuneline.errors import GateError
-from tuneline.files import replace_directory, replace_file, write_json, write_metrics
+from tuneline.files import replace_directory, replace_file
 from tuneline.files.schemas import LABELS, write_table
 from tuneline.metrics import primary_metric
 from tuneline.params import EvaluateParams
 from tuneline.params.loading import load_params
 from tuneline.paths import CLASSIFIER, METRICS, PLOTS, PREDICTIONS, RAW, REPORTS, TOKENIZED, split_file
+from tuneline.records.evaluation import Behaviour, BehaviourResult, Slices
+from tuneline.records.metrics import Metrics
 from tuneline.scores import averaging, loss_of, predictions_of, task_of
 from tuneline.stage import Measurements, require, run_stage
 
@@ -59,8 +61,8 @@ def run(params: EvaluateParams, split: TokenizedSplit, train_labels: NDArray[Any
     return metrics | baseline_metrics(train_labels, split.labels, split.label_schema, average)
 
 
-def slice_split(params: EvaluateParams, split: TokenizedSplit, texts: Sequence[Sequence[str]], logits: Logits) -> dict[str, Any]:
-    """Return the metrics by slice, for ``reports/slices.json``.
+def slice_split(params: EvaluateParams, split: TokenizedSplit, texts: Sequence[Sequence[str]], logits: Logits) -> Slices:
+    """Return the metrics by slice.
 
     Args:
         params: The section ``evaluate``.
@@ -98,31 +100,29 @@ def main() -> Measurements:
     behaviour = _test_behaviour(suite, SplitTexts(texts, split.labels, split.label_schema), classifier, settings.batch_size)
     slices = slice_split(settings, split, texts, logits)
     metrics = run(settings, split, train_labels, logits) | pass_rates(behaviour)
-    if slices["worst"] is not None:
-        metrics[f"worst_slice_{slices['metric']}"] = slices["worst"][slices["metric"]]
-    write_outs(split, logits, slices, behaviour, metrics)
+    if slices.worst is not None:
+        metrics[f"worst_slice_{slices.metric}"] = slices.value(slices.worst)
+    write_outs(split, logits, slices, behaviour, Metrics.of(metrics))
     if violations := violations_of(behaviour):
         message = "\n  ".join(["the model fails behaviour tests:", *violations])
         raise GateError(message, f"Failed cases are in {REPORTS / 'behaviour.json'}.")
     return {"predicting_seconds": round(seconds, 2), "rows_per_second": round(len(split) / seconds, 1)}
 
 
-def _test_behaviour(suite: Suite | None, split: SplitTexts, classifier: "Classifier", batch_size: int) -> list[dict[str, Any]]:
+def _test_behaviour(suite: Suite | None, split: SplitTexts, classifier: "Classifier", batch_size: int) -> list[BehaviourResult]:
     return [] if suite is None else run_suite(suite, split, lambda texts: classifier.logits_of_texts(texts, batch_size))
 
 
-def write_outs(
-    split: TokenizedSplit, logits: Logits, slices: Mapping[str, Any], behaviour: Sequence[Mapping[str, Any]], metrics: Mapping[str, float]
-) -> None:
+def write_outs(split: TokenizedSplit, logits: Logits, slices: Slices, behaviour: Sequence[BehaviourResult], metrics: Metrics) -> None:
     """Write every out of the stage."""
     with replace_file(PREDICTIONS) as partial:
         write_table(predictions_table(split, logits), partial)
-    write_json(REPORTS / "slices.json", slices)
-    write_json(REPORTS / "behaviour.json", {"tests": list(behaviour)})
+    slices.write(REPORTS / "slices.json")
+    Behaviour(tests=behaviour).write(REPORTS / "behaviour.json")
     with replace_directory(PLOTS / "evaluation") as partial:
         write_plots(partial, logits, split.labels, split.label_schema)
         write_slices_plot(partial, slices)
-    write_metrics(METRICS / "evaluate.json", metrics)
+    metrics.write(METRICS / "evaluate.json")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Files of ``plots/evaluation/``, for the templates that dvc.yaml gives them."""
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tuneline.curves import Columns, calibration, precision_recall_curve, probabilities, roc_curve
 from tuneline.files.schemas import LabelSchema
+from tuneline.records.evaluation import Slices
 
 SCATTERED = 2_000
 """Most points of a scatter plot, evenly spaced rows."""
@@ -48,9 +49,9 @@ def write_class_plots(folder: Path, logits: NDArray[np.float32], labels: NDArray
     write_columns(folder / "calibration.csv", calibration(probability, labels))
 
 
-def write_slices_plot(folder: Path, report: Mapping[str, Any]) -> None:
+def write_slices_plot(folder: Path, report: Slices) -> None:
     """Write the score of each slice."""
-    rows = [(f"{one['by']}: {one['slice']}", f"{one[report['metric']]:.6g}", one["rows"]) for one in report["slices"]]
+    rows = [(f"{one.by}: {one.name}", f"{report.value(one):.6g}", one.rows) for one in report.slices]
     write_rows(folder / "slices.csv", ("slice", "score", "rows"), rows)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.files import DIGITS
 from tuneline.files.schemas import LabelSchema
 from tuneline.metrics import METRIC_TABLE, Averaging, primary_metric
+from tuneline.records.evaluation import SliceMetrics, Slices
 from tuneline.scores import compute_metric, predictions_of, task_of
 from tuneline.stats import LEVEL, metric_interval
 
@@ -85,7 +85,7 @@ def source_slices(specification: str, positions: NDArray[np.int64]) -> Iterator[
 
 def score_slices(
     slices: Sequence[Slice], logits: NDArray[np.float32], labels: NDArray[Any], label_schema: LabelSchema, average: Averaging
-) -> list[dict[str, Any]]:
+) -> list[SliceMetrics]:
     """Return the metrics of each slice, the primary metric with its interval.
 
     Args:
@@ -99,7 +99,7 @@ def score_slices(
     return [_score(one, labels[one.rows], predictions[one.rows], label_schema, average) for one in slices]
 
 
-def _score(one: Slice, labels: NDArray[Any], predictions: NDArray[Any], label_schema: LabelSchema, average: Averaging) -> dict[str, Any]:
+def _score(one: Slice, labels: NDArray[Any], predictions: NDArray[Any], label_schema: LabelSchema, average: Averaging) -> SliceMetrics:
     primary = primary_metric(task_of(label_schema))
     estimate = metric_interval(primary, labels, predictions, average=average)
     if estimate is None:
@@ -109,21 +109,21 @@ def _score(one: Slice, labels: NDArray[Any], predictions: NDArray[Any], label_sc
         metrics["mse"] = compute_metric(METRIC_TABLE["mse"], labels, predictions)
     elif one.by != "label":  # F1 is meaningless where all rows have the same label
         metrics["f1"] = compute_metric(METRIC_TABLE["f1"], labels, predictions, average)
-    return {"by": one.by, "slice": one.name, "rows": len(labels), **{name: round(value, DIGITS) for name, value in metrics.items()}}
+    return SliceMetrics.model_validate({"by": one.by, "slice": one.name, "rows": len(labels), **metrics})
 
 
-def slices_report(scored: Sequence[dict[str, Any]], metric: str) -> dict[str, Any]:
-    """Return the content of ``reports/slices.json``: every slice, the smallest one, and the worst one.
+def slices_report(scored: Sequence[SliceMetrics], metric: str) -> Slices:
+    """Return every slice, the smallest one, and the worst one.
 
     Args:
         scored: Result of ``score_slices``.
         metric: Primary metric, by which the worst slice of at least ``ENOUGH_ROWS`` rows is chosen.
     """
-    large = [one for one in scored if one["rows"] >= ENOUGH_ROWS]
-    return {
-        "metric": metric,
-        "level": LEVEL,
-        "smallest": min(scored, key=lambda one: one["rows"], default=None),
-        "worst": min(large, key=lambda one: one[metric], default=None),
-        "slices": list(scored),
-    }
+    large = [one for one in scored if one.rows >= ENOUGH_ROWS]
+    return Slices(
+        metric=metric,
+        level=LEVEL,
+        smallest=min(scored, key=lambda one: one.rows, default=None),
+        worst=min(large, key=lambda one: one.metrics[metric], default=None),
+        slices=scored,
+    )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tuneline.batches import TokenizedSplit
 from tuneline.errors import DataError
 from tuneline.files.schemas import UNLABELLED, LabelSchema
+from tuneline.records.source import RawSource
 from tuneline.scores import predictions_of
 
 
@@ -59,12 +60,11 @@ def read_origin(path: Path, source: Path, split: str) -> tuple[str, NDArray[np.i
 
     Args:
         path: The raw split.
-        source: ``data/raw/source.json``; if it has no entry, the specification is empty.
+        source: ``data/raw/source.json``; without it, the specification is empty.
         split: Name of the split.
     """
-    source_record = json.loads(source.read_text(encoding="utf-8")) if source.is_file() else {}
-    specification = source_record.get("splits", {}).get(split, {}).get("from", "")
-    return specification, pq.read_table(path, columns=["idx"])["idx"].to_numpy()
+    record = RawSource.read_if_exists(source)
+    return record.splits[split].specification if record else "", pq.read_table(path, columns=["idx"])["idx"].to_numpy()
 
 
 def predictions_table(split: TokenizedSplit, logits: NDArray[np.float32]) -> pa.Table:

@@ -12,6 +12,7 @@ from tuneline.params import Params
 from tuneline.paths import RAW, SPLITS, split_file
 from tuneline.records.export import FORMAT, DataRecord, ExportRecord, ModelProvenance, TokenizerRecord
 from tuneline.records.provenance import StageProvenance, file_hash, provenance_file, stage_provenance
+from tuneline.records.source import RawSource
 from tuneline.stage import require
 
 EARLIER_STAGES = ("download", "tokenize", "train")
@@ -60,9 +61,8 @@ def label_names(config: Mapping[str, Any]) -> list[str]:
 
 def data_record(folder: Path) -> DataRecord:
     """Return the source of the raw splits in a folder, and the SHA-256 of each."""
-    source = folder / "source.json"
     sha256 = {split: file_hash(split_file(folder, split)) for split in SPLITS}
-    return DataRecord(source=_read_json(source) if source.exists() else None, sha256=sha256)
+    return DataRecord(source=RawSource.read_if_exists(folder / "source.json"), sha256=sha256)
 
 
 def model_provenance() -> ModelProvenance:

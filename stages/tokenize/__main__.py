@@ -17,11 +17,13 @@ from tqdm import tqdm
 
 from stages.tokenize.rows import RawSplit
 from tuneline.architectures import has_token_type_ids, token_limit
-from tuneline.files import replace_directory, write_json, write_metrics
+from tuneline.files import replace_directory
 from tuneline.files.schemas import LABELS, tokenized_schema, write_batches
 from tuneline.params import ModelParams, TokenizeParams
 from tuneline.params.loading import load_params
 from tuneline.paths import METRICS, RAW, SPLITS, TOKENIZED, TOKENIZER, split_file
+from tuneline.records.metrics import Metrics
+from tuneline.records.source import TokenizedSource, TokenizerSource
 from tuneline.stage import Measurements, require, run_stage
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ def run(params: TokenizeParams, model: ModelParams, text_columns: Sequence[str],
     for split, encoder in encoders.items():
         tokenize_split(encoder, sources[split], split_file(target, split))
     save_tokenizer(tokenizer, params.max_length, target / TOKENIZER.name)
-    write_json(target / "source.json", {"tokenizer": tokenizer_source(params)})
+    TokenizedSource(tokenizer=tokenizer_source(params)).write(target / "source.json")
     return {split: encoder.counts for split, encoder in encoders.items()}
 
 
@@ -73,13 +75,13 @@ def pin_revision(params: TokenizeParams) -> TokenizeParams:
     return params.model_copy(update={"revision": resolve_commit(params.tokenizer, params.revision)})
 
 
-def tokenizer_source(params: TokenizeParams) -> dict[str, str | None]:
-    """Return the origin of the tokenizer for ``data/tokenized/source.json``. A folder's path is left out: it depends on the machine."""
+def tokenizer_source(params: TokenizeParams) -> TokenizerSource:
+    """Return the origin of the tokenizer."""
     if params.tokenizer is None:
-        return {"from": "the train split"}
+        return TokenizerSource(origin="the train split")
     if params.revision is None:
-        return {"from": "a folder"}
-    return {"from": "hub", "name": params.tokenizer, "commit": params.revision}
+        return TokenizerSource(origin="a folder")
+    return TokenizerSource(origin="hub", name=params.tokenizer, commit=params.revision)
 
 
 def build_tokenizer(params: TokenizeParams, model: ModelParams, train: RawSplit) -> "PreTrainedTokenizerFast":
@@ -133,7 +135,7 @@ def main() -> Measurements:
     seconds = time.perf_counter() - started
     total = sum(counts.values(), start=type(counts["train"])())
     by_split = {name: value for split, count in counts.items() for name, value in count.metrics(f"{split}_").items()}
-    write_metrics(METRICS / "tokenize.json", {**total.metrics(), **by_split})
+    Metrics.of({**total.metrics(), **by_split}).write(METRICS / "tokenize.json")
     return {"rows_per_second": round(total.rows / seconds), "tokens_per_second": round(total.tokens / seconds)}
 
 

@@ -20,9 +20,9 @@ from stages.train.interruption import EXIT_CODE, Interruption, TrainingInterrupt
 from stages.train.loop import train
 from stages.train.publishing import publish_curves, publish_model, resource_usage, training_metrics
 from stages.train.state import TrainingResult
-from tuneline.files import write_metrics
 from tuneline.params.loading import load_params
 from tuneline.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER
+from tuneline.records.metrics import Metrics
 from tuneline.stage import Measurements, run_stage
 
 
@@ -53,7 +53,7 @@ def publish(result: TrainingResult) -> None:
     if state.accelerator.is_main_process:
         publish_model(result.model, result.weights, TOKENIZER, CLASSIFIER)
         publish_curves(state.progress, state.params.metric, PLOTS / "training")
-        write_metrics(METRICS / "train.json", training_metrics(state.progress, state.params.metric))
+        Metrics.of(training_metrics(state.progress, state.params.metric)).write(METRICS / "train.json")
         clear_note()
     state.checkpoints.remove_all()
 

@@ -10,13 +10,17 @@ which training depends on. docs/data-checks.md explains every check.
 from typing import TYPE_CHECKING
 
 from tuneline.errors import GateError
-from tuneline.files import replace_directory, write_metrics
+from tuneline.files import replace_directory
 from tuneline.params.loading import load_params
 from tuneline.paths import CHECKS, METRICS, RAW, REFERENCE_PROFILE, SPLITS, TOKENIZED, split_file
+from tuneline.records.metrics import Metrics
+from tuneline.records.profile import Profile
 from tuneline.stage import require, run_stage
 
 if TYPE_CHECKING:
     from stages.validate.results import CheckResults
+
+FETCH_REFERENCE = "Fetch it again (`python -m flows.promotion.reference`), or remove the file."
 
 
 def main() -> dict[str, float]:
@@ -26,19 +30,18 @@ def main() -> dict[str, float]:
         require(split_file(RAW, split), "download")
         require(split_file(TOKENIZED, split), "tokenize")
 
-    from stages.validate.profile import Profile  # importing Great Expectations takes seconds
-    from stages.validate.report import write_report
+    from stages.validate.report import write_report  # importing Great Expectations takes seconds
     from stages.validate.results import check_tables
     from stages.validate.tables import DataFolders, derive_tables
 
-    promoted = Profile.read(REFERENCE_PROFILE) if REFERENCE_PROFILE.exists() else None
+    promoted = Profile.read_if_exists(REFERENCE_PROFILE, FETCH_REFERENCE)
     metrics = METRICS / "validate.json"
     metrics.unlink(missing_ok=True)
     results = check_tables(derive_tables(params, DataFolders(RAW, TOKENIZED), promoted))
     with replace_directory(CHECKS) as folder:
         write_report(folder, results)
     stop_on_errors(results)
-    write_metrics(metrics, {**results.metrics, "warnings": len(results.warnings)})
+    Metrics.of({**results.metrics, "warnings": len(results.warnings)}).write(metrics)
     return {"expectations": len(results.results), "warnings": len(results.warnings)}
 
 

@@ -6,7 +6,6 @@ same data.
 """
 
 import copy
-import json
 from pathlib import Path
 
 from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
@@ -15,7 +14,6 @@ from great_expectations.render.view.view import DefaultJinjaPageView
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader
 
 from stages.validate.results import CheckResults
-from tuneline.files import write_json
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -26,8 +24,8 @@ def write_report(folder: Path, results: CheckResults) -> None:
     Training depends on ``passed``, which is written if there is no error. Its content never changes, so that changed measurements on
     unchanged data do not cause a new training.
     """
-    write_json(folder / "checks.json", results.to_json())
-    (folder / "profile.json").write_text(json.dumps(results.profile.to_json()) + "\n", encoding="utf-8")
+    results.record().write(folder / "checks.json")
+    results.profile.write(folder / "profile.json")
     (folder / "data_docs").mkdir()
     view = OfflinePageView()
     for suite in results.suites:

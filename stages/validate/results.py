@@ -1,19 +1,20 @@
 """Results of all checks: their status, their measurements in words, violating rows, and metrics."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
 
 from stages.validate.checks import CHECKS, Check
-from stages.validate.profile import Profile
 from stages.validate.runner import Outcome, read_outcomes, run_suites
 from stages.validate.tables import DerivedData
-from stages.validate.violations import Excerpts, Violation, worst_violations
+from stages.validate.violations import Excerpts, worst_violations
 from tuneline.params import ValidateParams
 from tuneline.params.validate import AtLeast, AtMost, Drift, RowCount, Rule
 from tuneline.paths import SPLITS
+from tuneline.records.checks import CheckEntry, Checks, Severity, Status, Violation
+from tuneline.records.profile import Profile
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class CheckResult:
     """
 
     outcome: Outcome
-    severity: str
-    status: str
+    severity: Severity
+    status: Status
     found: str
     allowed: str
     worst: tuple[Violation, ...]
@@ -51,25 +52,25 @@ class CheckResult:
         """True if it ends the stage: a failed check of severity ``error``, or any check that crashed."""
         return self.status == "crashed" or (self.status == "failed" and self.severity == "error")
 
-    def to_json(self) -> dict[str, Any]:
+    def entry(self) -> CheckEntry:
         """Return its entry in ``checks.json``."""
         outcome = self.outcome
-        return {
-            "check": outcome.check,
-            "split": self.split,
-            "of": outcome.table.kind,
-            "severity": self.severity,
-            "status": self.status,
-            "title": self.check.title,
-            "found": self.found,
-            "allowed": self.allowed,
-            "rows": outcome.rows,
-            "failing": outcome.failing,
-            "observed": outcome.observed,
-            "expectation": {"type": outcome.type, **outcome.arguments},
-            "worst": [asdict(violation) for violation in self.worst],
-            "advice": self.check.hint if self.status != "passed" else None,
-        }
+        return CheckEntry(
+            check=outcome.check,
+            split=self.split,
+            table=outcome.table.kind,
+            severity=self.severity,
+            status=self.status,
+            title=self.check.title,
+            found=self.found,
+            allowed=self.allowed,
+            rows=outcome.rows,
+            failing=outcome.failing,
+            observed=outcome.observed,
+            expectation={"type": outcome.type, **outcome.arguments},
+            worst=self.worst,
+            advice=self.check.hint if self.status != "passed" else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -104,16 +105,16 @@ class CheckResults:
         run = {result.outcome.check for result in self.results}
         return [key for key in CHECKS if key not in run]
 
-    def to_json(self) -> dict[str, Any]:
+    def record(self) -> Checks:
         """Return the content of ``checks.json``."""
-        return {
-            "passed": not self.errors,
-            "errors": len(self.errors),
-            "warnings": len(self.warnings),
-            "figures": self.metrics,
-            "not_run": self.not_run,
-            "checks": [result.to_json() for result in self.results],
-        }
+        return Checks(
+            passed=not self.errors,
+            errors=len(self.errors),
+            warnings=len(self.warnings),
+            metrics=self.metrics,
+            not_run=self.not_run,
+            checks=[result.entry() for result in self.results],
+        )
 
 
 def check_tables(data: DerivedData) -> CheckResults:
@@ -124,12 +125,12 @@ def check_tables(data: DerivedData) -> CheckResults:
     results = [_result(outcome, data.params.validate_, excerpts) for outcome in outcomes]
     order = list(CHECKS)
     results.sort(key=lambda result: order.index(result.outcome.check))
-    return CheckResults(results, measurements(outcomes), suites, Profile(data.labels.names, data.profiles))
+    return CheckResults(results, measurements(outcomes), suites, Profile(version=1, labels=data.labels.names, splits=data.profiles))
 
 
 def _result(outcome: Outcome, params: ValidateParams, excerpts: Excerpts) -> CheckResult:
     rule: Rule = getattr(params, outcome.check)
-    status = "crashed" if outcome.crashed else "passed" if outcome.passed else "failed"
+    status: Status = "crashed" if outcome.crashed else "passed" if outcome.passed else "failed"
     has_rows = outcome.rows is not None or "total" in outcome.arguments
     worst = tuple(worst_violations(outcome, excerpts)) if status == "failed" and has_rows else ()
     return CheckResult(outcome, rule.severity, status, _found(outcome, rule), _allowed(outcome, rule), worst)

@@ -14,7 +14,7 @@ from great_expectations.expectations.expectation import Expectation
 from stages.validate.builders import Facts, RawFacts, Reference, TokenizedFacts
 from stages.validate.checks import TableKind, expectations
 from stages.validate.copies import copy_columns
-from stages.validate.profile import Profile, SplitProfile, length_limits
+from stages.validate.profile import labels_as, length_limits, profile_split
 from stages.validate.raw import RawSplit, read_raw
 from stages.validate.tokenized import tokenized_columns
 from stages.validate.tokenizer import Vocabulary, decoding_matches
@@ -22,6 +22,7 @@ from tuneline.errors import DataError
 from tuneline.files.schemas import LabelSchema, raw_schema, read_labels, tokenized_schema
 from tuneline.params import Params
 from tuneline.paths import SPLITS, TOKENIZER, split_file
+from tuneline.records.profile import Profile, SplitProfile
 from tuneline.text import VocabularyCounts
 
 
@@ -101,7 +102,7 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     actual = {split: folders.schemas(split) for split in SPLITS}
     readable = {kind: [split for split in SPLITS if described(expected[kind]) == described(actual[split][kind])] for kind in expected}
     raw = {split: read_raw(split_file(folders.raw, split), params.data.text_columns) for split in readable["raw"]}
-    profiles = {split: SplitProfile.of(split_data, labels) for split, split_data in raw.items()}
+    profiles = {split: profile_split(split_data, labels) for split, split_data in raw.items()}
     data = DerivedData(params, folders, labels, raw, profiles, promoted, [])
     for split in SPLITS:
         frame = schema_frame({kind: (expected[kind], actual[split][kind]) for kind in expected})
@@ -142,7 +143,7 @@ def _raw_table(data: DerivedData, split: str) -> Table:
         may_be_unlabelled=may_be_unlabelled,
         lengths=length_limits(train.characters) if train else None,
         train=Reference(train.labels, train.characters) if train and split != "train" else None,
-        promoted=Reference(promoted.labels_as(labels, split), promoted.splits[split].characters)
+        promoted=Reference(labels_as(promoted, labels, split), promoted.splits[split].characters)
         if promoted and split in promoted.splits
         else None,
     )
@@ -182,7 +183,7 @@ def between_frame(split: RawSplit, train: VocabularyCounts | None, promoted: Spl
         columns["vocabulary_overlap"] = split.vocabulary.coverage(train.hashes)
     if promoted is not None:
         columns["promoted_rows"] = len(split.frame) / max(promoted.rows, 1)
-        columns["promoted_vocabulary"] = split.vocabulary.coverage(promoted.words) / max(promoted.coverage, 1e-9)
+        columns["promoted_vocabulary"] = split.vocabulary.coverage(promoted.words.keys) / max(promoted.words.known, 1e-9)
     return pd.DataFrame([columns])
 
 

@@ -3,7 +3,6 @@
 import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +15,13 @@ from stages.validate.rows import take_rows
 from stages.validate.runner import Outcome
 from stages.validate.tables import Table
 from tuneline.paths import split_file
+from tuneline.records.checks import Violation
 
 MAX_ROWS = 5
 """Violating rows that are reported per expectation."""
 MAX_CHARACTERS = 120
 """Characters of an excerpt."""
 UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\uffff\U00010000-\U0010ffff]|[\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-
-
-@dataclass(frozen=True)
-class Violation:
-    """A row that violates a check; the attributes are keys in ``checks.json``.
-
-    Attributes:
-        number: Row number in its split.
-        values: The checked values, by column.
-        texts: Excerpts of its texts, by column.
-        like: The row that it repeats, for checks of repeated rows.
-    """
-
-    number: int
-    values: Mapping[str, Any]
-    texts: Mapping[str, str]
-    like: str | None
 
 
 class Excerpts:
@@ -100,7 +83,8 @@ def worst_violations(outcome: Outcome, excerpts: Excerpts) -> Iterator[Violation
     for position in positions[np.argsort(-excess[positions], kind="stable")][:MAX_ROWS]:
         row = int(frame["row"].iloc[position])
         values = {name: _json_value(frame[name].iloc[position]) for name in _shown_columns(outcome)}
-        yield Violation(row, values, excerpts.texts(outcome.table, row), excerpts.repeated_row(outcome, position))
+        like = excerpts.repeated_row(outcome, position)
+        yield Violation(number=row, values=values, texts=excerpts.texts(outcome.table, row), like=like)
 
 
 def excess_of_rows(frame: pd.DataFrame, arguments: Mapping[str, Any]) -> NDArray[np.float64]:

@@ -79,7 +79,7 @@ def test_failing_stage_fails_the_run_with_its_error(run, served, toy):
     assert "train" not in tasks, "the pipeline stops before training"
     assert branches(toy) == []
     (kept,) = [path for path in toy.state.iterdir() if path.is_dir()]
-    assert json.loads((kept / "reports" / "checks" / "checks.json").read_text()) == {"passed": False, "checks": []}
+    assert json.loads((kept / "reports" / "checks" / "checks.json").read_text())["passed"] is False
 
 
 def test_failed_download_is_retried(run, served, tmp_path):

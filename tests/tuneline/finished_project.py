@@ -87,7 +87,7 @@ class FinishedProject:
         table = pa.table({**columns, "labels": self.labels, "idx": np.arange(self.rows)}, schema=schema)
         (self.root / "data/raw").mkdir(parents=True, exist_ok=True)
         write_table(table, self.root / "data/raw/test.parquet")
-        self.write("data/raw/source.json", {"source": "sample", "rows": self.rows, "splits": {}})
+        self.write("data/raw/source.json", {"source": "sample", "rows": self.rows, "splits": {}, "label_names": self.label_schema.names})
 
     def evaluate(self, skill: float, seed: int) -> None:
         noise = np.random.default_rng(seed).normal(size=(self.rows, self.label_schema.outputs))
@@ -119,9 +119,11 @@ class FinishedProject:
     def checks(self) -> None:
         passed = {"check": "rows", "split": "test", "of": "tokenized", "severity": "error", "status": "passed", "title": "Enough rows."}
         passed |= {"found": "120", "allowed": "at least 20", "advice": None}
+        passed |= {"rows": None, "failing": None, "observed": 120, "expectation": {"type": "expect_table_row_count"}, "worst": []}
         failed = {**passed, "check": "near_duplicates", "severity": "warning", "status": "failed", "title": "No row is almost another."}
         failed |= {"found": "4 of 120 rows", "allowed": "0 %", "advice": "Leave one of them out."}
-        self.write("reports/checks/checks.json", {"passed": True, "checks": [passed, failed]})
+        head = {"passed": True, "errors": 0, "warnings": 1, "figures": {"test_rows": 120}, "not_run": []}
+        self.write("reports/checks/checks.json", {**head, "checks": [passed, failed]})
         (self.root / "reports/checks/index.html").write_text("<!doctype html>")
 
     def slices(self) -> None:
@@ -134,12 +136,14 @@ class FinishedProject:
         self.write("reports/slices.json", {"metric": metric, "level": 0.95, "smallest": slices[2], "worst": slices[1], "slices": slices})
         failure = {"before": {"texts": ["a", HOSTILE], "prediction": "billing"}, "after": {"texts": ["b", HOSTILE], "prediction": "damage"}}
         test = {"name": "a typing mistake", "kind": "invariance", "cases": 100, "passed": 97, "min_pass_rate": None, "failures": [failure]}
+        test |= {"pass_rate": 0.97, "low": 0.91, "high": 0.99}
         few = {
             **test,
             "name": "no case at all",
             "kind": "minimum_functionality",
             "cases": 0,
             "passed": 0,
+            "pass_rate": None,
             "min_pass_rate": 0.9,
             "failures": [],
         }
@@ -147,7 +151,9 @@ class FinishedProject:
 
     def compare(self) -> None:
         metric = "accuracy" if self.label_schema.names else "pearson"
-        close = {"max_abs_diff": 2e-6, "agreement": 1.0, "flips": 0, f"{metric}_drop": 0.0, metric: 0.8, "faults": [], "published": True}
+        drop = {f"{metric}_drop": 0.0, f"{metric}_drop_low": 0.0, f"{metric}_drop_high": 0.0, metric: 0.8}
+        close = {"max_abs_diff": 2e-6, "mean_abs_diff": 1e-6, "agreement": 1.0, "flips": 0, **drop, "faults": []}
+        close |= {"required": False, "published": True}
         far = {
             **close,
             "max_abs_diff": 0.4,

@@ -1,9 +1,8 @@
 """``tuneline show``: the latest result of the pipeline: metrics, commit and paths."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,6 +11,7 @@ from rich.text import Text
 
 from tuneline.errors import StageError
 from tuneline.metrics import METRIC_TABLE
+from tuneline.records.metrics import Metrics
 from tuneline.repo import CLASSIFIER, EVALUATED, Lock, changed_by_machine, commit_of, lock_at, read_lock, registered
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def show(console: Console, root: Path = Path()) -> None:
     if not metrics.exists():
         raise StageError(f"{metrics} is missing: the pipeline has not run here yet.", "Run `make run` or `dvc repro`.")
     lock = read_lock(root)
-    console.print(quality_table(_read(metrics), _read(root / "metrics/compare.json"), reported_split(lock)))
+    compared = Metrics.read_if_exists(root / "metrics/compare.json")
+    console.print(quality_table(Metrics.read(metrics).values, compared.values if compared else {}, reported_split(lock)))
     _print_facts(console, {**provenance(root, lock), **existing_paths(root)})
 
 
@@ -166,7 +167,3 @@ def export_facts(record: "ExportRecord") -> dict[str, str]:
 def _print_facts(console: Console, facts: Mapping[str, str]) -> None:
     for name, value in facts.items():
         console.print(Text(f"{name:>12}  {value}"))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

@@ -1,15 +1,11 @@
 """Atomic writes: a file or folder is written beside its target and renamed, so that no reader ever sees a part of it."""
 
 import json
-import math
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-DIGITS = 6
-"""Digits after the decimal point in files of metrics."""
 
 
 @contextmanager
@@ -64,18 +60,6 @@ def write_json(path: Path, value: Any) -> None:
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     with replace_file(path) as partial:
         partial.write_text(text + "\n", encoding="utf-8")
-
-
-def write_metrics(path: Path, metrics: Mapping[str, float]) -> None:
-    """Write metrics for ``dvc metrics``: one flat JSON object of numbers with ``DIGITS`` digits after the decimal point.
-
-    Raises:
-        ValueError: A metric is NaN or infinite. The message names it.
-    """
-    for name, value in metrics.items():
-        if not math.isfinite(value):
-            raise ValueError(f"metric {name!r} is {value}: {path} would not be valid JSON")
-    write_json(path, {name: value if isinstance(value, int) else round(float(value), DIGITS) for name, value in metrics.items()})
 
 
 def _partial_path(target: Path) -> Path:

@@ -10,6 +10,7 @@ from pydantic import model_validator
 
 from tuneline.records.provenance import StageProvenance, parameters_hash
 from tuneline.records.record import OMITTED, Number, Record
+from tuneline.records.source import RawSource
 
 EXPORT_RECORD = "export.json"
 """Name of the file in a folder of models."""
@@ -69,7 +70,7 @@ class UsageRecord(Record):
 class DataRecord(Record):
     """The raw splits: ``data/raw/source.json``, and the SHA-256 of each split."""
 
-    source: Mapping[str, Any] | None
+    source: RawSource | None
     sha256: Mapping[str, str]
 
 

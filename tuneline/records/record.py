@@ -20,7 +20,10 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from tuneline.errors import DataError
-from tuneline.files import DIGITS, write_json
+from tuneline.files import write_json
+
+DIGITS = 6
+"""Digits after the decimal point of a ``Number``."""
 
 
 def _rounded(value: Any, validate: Any) -> float:
@@ -74,7 +77,7 @@ class Record(BaseModel):
         try:
             return cls.parse(path.read_bytes(), path, hint)
         except FileNotFoundError:
-            raise DataError(f"{path} is missing.", hint or cls._hint()) from None
+            raise DataError(f"{path} is missing.", hint or cls._hint(path)) from None
 
     @classmethod
     def read_if_exists(cls, path: Path, hint: str | None = None) -> Self | None:
@@ -84,6 +87,14 @@ class Record(BaseModel):
             DataError: The file is invalid.
         """
         return cls.read(path, hint) if path.exists() else None
+
+    @classmethod
+    def read_if_valid(cls, path: Path) -> Self | None:
+        """Read the file for a page that shows what there is; ``None`` if it is missing or invalid."""
+        try:
+            return cls.read(path)
+        except (DataError, OSError):
+            return None
 
     @classmethod
     def parse(cls, content: bytes | str, source: Path | str, hint: str | None = None) -> Self:
@@ -100,11 +111,12 @@ class Record(BaseModel):
         try:
             return cls.model_validate_json(content)
         except ValidationError as error:
-            messages = "; ".join(_describe(problem) for problem in error.errors(include_url=False))
-            raise DataError(f"{source}: {messages}.", hint or cls._hint()) from None
+            first, *others = error.errors(include_url=False)
+            more = f" (and {len(others)} more)" if others else ""
+            raise DataError(f"{source}: {_describe(first)}{more}.", hint or cls._hint(source)) from None
 
     @classmethod
-    def _hint(cls) -> str | None:
+    def _hint(cls, source: Path | str) -> str | None:  # noqa: ARG003 - for subclasses
         return f"Write it again: `dvc repro -f {cls.written_by}`." if cls.written_by else None
 
     @model_validator(mode="wrap")

@@ -1,11 +1,14 @@
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from flows.scoring.drift import Profile, RowCounts, measure
+from flows.scoring.drift import RowCounts, measure
 from flows.settings import DriftLimits
 from tuneline.drift import Distribution
 from tuneline.errors import DataError
+from tuneline.records.profile import Profile
 from tuneline.text import VocabularyCounts, normalized, words
 
 NAMES = ["billing", "parcel", "login", "other"]
@@ -17,21 +20,17 @@ def texts(rows: int, length: int, seed: int, vocabulary: str = "w") -> list[str]
     return [" ".join(f"{vocabulary}{word}" for word in draw.integers(0, 50, length)) for length in draw.poisson(length, rows) + 1]
 
 
-def as_json(distribution: Distribution) -> dict:
-    return {"edges": list(distribution.edges), "counts": list(distribution.counts)}
-
-
 @pytest.fixture
 def profile() -> Profile:
     known = texts(2000, 20, 0)
     hashes = [f"{value:016x}" for value in VocabularyCounts.of(words([normalized(pa.array(known))])).hashes.tolist()]
     train = {
         "rows": 2000,
-        "labels": as_json(Distribution.of_classes(np.arange(2000) % 4, 4)),
-        "characters": as_json(Distribution.of_numbers(np.array([len(text) for text in known]))),
-        "words": {"hashes": hashes, "counts": [1] * len(hashes), "known": 1.0},
+        "labels": Distribution.of_classes(np.arange(2000) % 4, 4),
+        "characters": Distribution.of_numbers(np.array([len(text) for text in known])),
+        "words": {"hashes": hashes, "known": 1.0},
     }
-    return Profile.of({"version": 1, "labels": NAMES, "splits": {"train": train}})
+    return Profile.model_validate({"version": 1, "labels": NAMES, "splits": {"train": train}})
 
 
 def seen(profile: Profile, rows: list[str], labels: list[str] | None = None) -> RowCounts:
@@ -77,8 +76,13 @@ def test_no_drift_in_100_samples_of_the_same_source(profile):
 
 
 def test_regression_predictions_drift():
-    train = {"rows": 3, "labels": {"edges": [0.0, 1.0], "counts": [10, 10, 10]}, "characters": {"edges": [5.0], "counts": [15, 15]}}
-    profile = Profile.of({"version": 1, "labels": None, "splits": {"train": train}})
+    train = {
+        "rows": 30,
+        "labels": Distribution((0.0, 1.0), (10, 10, 10)),
+        "characters": Distribution((5.0,), (15, 15)),
+        "words": {"hashes": [], "known": 0.0},
+    }
+    profile = Profile.model_validate({"version": 1, "labels": None, "splits": {"train": train}})
     new = RowCounts.of(profile, [pa.array(["abc"] * 200)], pa.array([2.0] * 200))
     assert "predicted labels, PSI" in drifted(profile, new)
 
@@ -86,4 +90,4 @@ def test_regression_predictions_drift():
 @pytest.mark.parametrize("values", [{}, {"version": 99}, {"version": 1, "labels": None, "splits": {}}])
 def test_profile_of_another_version_is_refused(values):
     with pytest.raises(DataError, match=r"profile\.json"):
-        Profile.of(values)
+        RowCounts.empty(Profile.parse(json.dumps(values), "profile.json"))

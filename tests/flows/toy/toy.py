@@ -79,7 +79,8 @@ def tokenize() -> None:
 
 def validate() -> None:
     failed = PARAMS["validate"]["fails"]
-    write("reports/checks/checks.json", {"passed": not failed, "checks": []})
+    summary = {"passed": not failed, "errors": int(failed), "warnings": 0, "figures": {}, "not_run": [], "checks": []}
+    write("reports/checks/checks.json", summary)
     if failed:
         sys.exit("validate: column labels: 3 rows hold a label that has no name")
     raw = read_table("data/raw/train.parquet")
@@ -89,6 +90,7 @@ def validate() -> None:
         "rows": len(lengths),
         "labels": {"edges": [0.0, 1.0, 2.0], "counts": [raw["labels"].count(queue) for queue in range(4)]},
         "characters": {"edges": [float(edge) for edge in edges], "counts": [lengths.count(length) for length in sorted(set(lengths))]},
+        "words": {"hashes": [], "known": 0.0},
     }
     write("reports/checks/profile.json", {"version": 1, "labels": QUEUES, "splits": {"train": profile}})
     promoted, ratio = Path("data/reference/profile.json"), {}
@@ -143,7 +145,7 @@ def export() -> None:
     from onnx import TensorProto, helper, numpy_helper, save_model
 
     from stages.export.record import embed, tokenizer_record
-    from tests.records import export_record
+    from tuneline.records.export import FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord
 
     words = json.loads(Path("models/classifier/model.json").read_text())["words"]
     table = np.zeros((WORDS + 4, 4), dtype=np.float32)
@@ -166,7 +168,20 @@ def export() -> None:
     write("models/onnx/config.json", {"id2label": dict(enumerate(QUEUES)), "model_type": "toy", "pad_token_id": 0})
     write("models/onnx/tokenizer_config.json", {"pad_token": "[PAD]", "unk_token": "[UNK]"})
     shutil.copyfile("data/tokenized/tokenizer/tokenizer.json", folder / "tokenizer.json")
-    record = export_record({"fp32": {}}, labels=list(QUEUES), text_columns=["text"], max_length=16, tokenizer=tokenizer_record(folder))
+    record = ExportRecord(
+        format=FORMAT,
+        task="classification",
+        labels=QUEUES,
+        text_columns=["text"],
+        max_length=16,
+        pad_token_id=0,
+        tokenizer=tokenizer_record(folder),
+        architecture="toy",
+        opset=20,
+        inputs=["input_ids"],
+        models={"fp32": ModelRecord(file="model.onnx", bytes=0, sha256={})},
+        provenance=ModelProvenance(data=DataRecord(source=None, sha256={}), stages={}),
+    )
     embed(model, record)  # by the real stage, because `tuneline predict` must read it
     save_model(model, folder / "model.onnx")
     record.write(folder / "export.json")

@@ -7,6 +7,7 @@ from stages.compare import report
 from stages.compare.comparison import Reference, compare_logits
 from stages.compare.report import describe_flips, read_rows
 from tuneline.files.schemas import LabelSchema
+from tuneline.records.comparison import Prediction
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def compared(reference, exported):
 def test_flip_has_text_label_and_both_predictions(raw):
     reference = Reference(np.array([0, 1]), LabelSchema(("no", "yes")), np.array([[0, 5], [0, 2]], dtype=np.float32))
     (flip,) = describe_flips(compared(reference, [[0, 5], [1, 0]]), reference, raw, ["text"])
-    assert flip == {
+    assert flip.model_dump() == {
         "row": 1,
         "text": {"text": "text 1"},
         "label": "yes",
@@ -42,11 +43,11 @@ def test_flip_has_text_label_and_both_predictions(raw):
 def test_flip_of_a_regression_has_numbers(raw):
     reference = Reference(np.array([0, 1], np.float32), LabelSchema(None), np.array([[0], [1]], dtype=np.float32))
     (flip,) = describe_flips(compared(reference, [[0], [1.5]]), reference, raw, ["text"])
-    assert (flip["label"], flip["trained"], flip["exported"]) == (1.0, {"prediction": 1.0}, {"prediction": 1.5})
+    assert (flip.label, flip.trained, flip.exported) == (1.0, Prediction(prediction=1.0), Prediction(prediction=1.5))
 
 
 def test_flips_are_limited_to_the_largest_differences(raw, monkeypatch):
     monkeypatch.setattr(report, "LIMIT", 2)
     reference = Reference(np.zeros(20, np.int64), LabelSchema(("no", "yes")), np.tile(np.array([1, 0], np.float32), (20, 1)))
     exported = np.stack([np.zeros(20), 1 + np.arange(20)], axis=1)
-    assert [flip["row"] for flip in describe_flips(compared(reference, exported), reference, raw, ["text"])] == [19, 18]
+    assert [flip.row for flip in describe_flips(compared(reference, exported), reference, raw, ["text"])] == [19, 18]

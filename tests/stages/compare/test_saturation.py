@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from onnx import TensorProto, helper, numpy_helper
 
-from stages.compare.saturation import LARGEST_SUM, check_saturation, count_saturated, integer_products, largest_pair_sum
+from stages.compare.saturation import LARGEST_SUM, check_saturation, count_saturated, integer_products, largest_pair_sum, violation_of
 from stages.export.graph import to_onnx
 from stages.export.precisions import to_dynamic_int8, to_static_int8
 from tests.small_pipeline import tiny_model
@@ -106,7 +106,7 @@ def test_products_of_8_bits_are_counted_on_rows(quantize, batch, tmp_path):
         rows = values.reshape(-1, values.shape[-1])
         wrong += (clipped_product(rows, product.weights) != exact_product(rows, product.weights)).any()
     assert bool(wrong) == bool(saturation.saturated)
-    assert "export.int8.reduce_range: true" in saturation.violation()
+    assert "export.int8.reduce_range: true" in violation_of(saturation)
 
 
 def test_product_of_an_unknown_form_is_an_error():

@@ -208,10 +208,13 @@ def test_slices_cover_the_split(project, metric):
         assert whole == pytest.approx(metrics()["accuracy"], abs=1e-5)
 
 
+SOURCE = {"source": "hub", "splits": {"test": {"from": "old+new[:15]", "rows": 45, "left_out": 0}}, "label_names": None}
+
+
 def test_rows_from_two_source_splits_are_sliced_by_source(project):
     raw = pq.read_table("data/raw/test.parquet")
     write_table(raw.set_column(3, raw.field(3), pa.array([*range(30), *range(15)], pa.int64())), project / "data/raw/test.parquet")
-    Path("data/raw/source.json").write_text(json.dumps({"splits": {"test": {"from": "old+new[:15]"}}}))
+    Path("data/raw/source.json").write_text(json.dumps(SOURCE))
     evaluate.main()
     report = json.loads(Path("reports/slices.json").read_text())
     assert {one["slice"]: one["rows"] for one in report["slices"] if one["by"] == "source"} == {"old": 30, "new": 15}

@@ -16,6 +16,7 @@ from stages.evaluate.slices import (
     source_slices,
 )
 from tuneline.files.schemas import LabelSchema
+from tuneline.records.evaluation import SliceMetrics
 
 PAIR, NUMBER = LabelSchema(("no", "yes")), LabelSchema(None)
 
@@ -77,24 +78,23 @@ def test_slice_is_scored_on_its_own_rows():
     logits = np.array([[2, 0], [0, 2], [0, 2], [2, 0]], dtype=np.float32)
     labels = np.array([0, 1, 0, 0])
     scored = score_slices([Slice("length", "x", np.array([0, 1])), Slice("length", "y", np.array([2, 3]))], logits, labels, PAIR, "binary")
-    assert [(one["slice"], one["rows"], one["accuracy"], one["f1"]) for one in scored] == [("x", 2, 1.0, 1.0), ("y", 2, 0.5, 0.0)]
-    assert scored[1]["low"] < 0.5 < scored[1]["high"]
+    assert [(one.name, one.rows, one.metrics["accuracy"], one.metrics["f1"]) for one in scored] == [("x", 2, 1.0, 1.0), ("y", 2, 0.5, 0.0)]
+    assert scored[1].low < 0.5 < scored[1].high
 
 
 @pytest.mark.parametrize("rows", [1, 2, 30])
 def test_slice_of_a_regression_has_correlation_and_error(rows):
     logits = np.arange(rows, dtype=np.float32)[:, None]
     (one,) = score_slices([Slice("length", "x", np.arange(rows))], logits, logits[:, 0] + 1, NUMBER, "macro")
-    assert one["mse"] == 1.0
-    assert -1 <= one["low"] <= one["pearson"] <= one["high"] <= 1
+    assert one.metrics["mse"] == 1.0
+    assert -1 <= one.low <= one.metrics["pearson"] <= one.high <= 1
 
 
 def test_slices_report_has_the_smallest_and_the_worst_slice():
     scored = [
-        {"slice": "tiny", "rows": ENOUGH_ROWS - 1, "accuracy": 0.0},
-        {"slice": "weak", "rows": ENOUGH_ROWS, "accuracy": 0.4},
-        {"slice": "good", "rows": 500, "accuracy": 0.9},
+        SliceMetrics.model_validate({"by": "length", "slice": name, "rows": rows, "accuracy": accuracy, "low": 0.0, "high": 1.0})
+        for name, rows, accuracy in (("tiny", ENOUGH_ROWS - 1, 0.0), ("weak", ENOUGH_ROWS, 0.4), ("good", 500, 0.9))
     ]
     report = slices_report(scored, "accuracy")
-    assert (report["smallest"]["slice"], report["worst"]["slice"]) == ("tiny", "weak")
-    assert slices_report(scored[:1], "accuracy")["worst"] is None
+    assert (report.smallest.name, report.worst.name) == ("tiny", "weak")
+    assert slices_report(scored[:1], "accuracy").worst is None

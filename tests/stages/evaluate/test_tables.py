@@ -30,6 +30,6 @@ def test_missing_column_is_named(raw):
 def test_read_origin_reads_source_json(raw, tmp_path):
     source = tmp_path / "source.json"
     assert read_origin(raw, source, "test")[0] == ""
-    source.write_text(json.dumps({"splits": {"test": {"from": "a+b", "rows": 2}}}))
+    source.write_text(json.dumps({"source": "hub", "splits": {"test": {"from": "a+b", "rows": 2, "left_out": 0}}, "label_names": None}))
     specification, positions = read_origin(raw, source, "test")
     assert (specification, positions.tolist()) == ("a+b", [0, 1])

@@ -79,12 +79,12 @@ def test_embed_replaces_the_metadata_of_the_model():
     }
 
 
-@pytest.mark.parametrize("source", [None, {"source": "hub", "revision": "abc"}])
+@pytest.mark.parametrize("source", [None, {"source": "hub", "revision": "abc", "splits": {}, "label_names": None}])
 def test_data_record_has_the_source_and_a_hash_of_each_split(tmp_path, source):
     for position, split in enumerate(SPLITS):
         pq.write_table(pa.table({"a": [position]}), tmp_path / f"{split}.parquet")
     if source:
         (tmp_path / "source.json").write_text(json.dumps(source))
     record = data_record(tmp_path)
-    assert record.source == source
+    assert (record.source and record.source.model_dump()) == source
     assert len({*record.sha256.values()}) == 3

@@ -11,6 +11,7 @@ import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from stages.validate.tables import DataFolders
+from tests.params import params
 from tuneline.files.schemas import LabelSchema, raw_schema, tokenized_schema, write_table
 from tuneline.params import Params
 from tuneline.paths import SPLITS
@@ -107,7 +108,7 @@ def sentence(rng: random.Random, words: Sequence[str] = WORDS, shortest: int = 8
 def params_for(columns: Sequence[str], task: str = "classification") -> Params:
     """Return the default parameters for these columns."""
     data = {"text_columns": list(columns), "task": task}
-    return Params.model_validate({"data": data, "tokenize": {"max_length": 64}, "model": {"config": {"model_type": "bert"}}})
+    return params(data=data, tokenize={"max_length": 64}, model={"checkpoint": None, "config": {"model_type": "bert"}})
 
 
 def good_data(seed: int = 7) -> Data:

@@ -1,17 +1,15 @@
 """Each check detects its own violation: a change of valid data must fail exactly the check of the same name."""
 
-import dataclasses
 import random
 
-import numpy as np
 import pytest
 
 from stages.validate.checks import CHECKS
-from stages.validate.profile import Profile
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import FOREIGN, WORDS, Data, sentence
 from tuneline.drift import Distribution
 from tuneline.params import ValidateParams
+from tuneline.records.profile import Profile, Words
 
 
 def failed_checks(results) -> set[str]:
@@ -223,11 +221,11 @@ def promoted_lengths(profile: Profile) -> None:
 
 
 def promoted_vocabulary(profile: Profile) -> None:
-    change(profile, "validation", words=np.arange(500, dtype=np.uint64))
+    change(profile, "validation", words=Words(hashes=[f"{value:016x}" for value in range(500)], known=1.0))
 
 
 def change(profile: Profile, split: str, **changes) -> None:
-    profile.splits[split] = dataclasses.replace(profile.splits[split], **changes)
+    profile.splits[split] = profile.splits[split].model_copy(update=changes)
 
 
 PROMOTED_VIOLATIONS = [promoted_rows, promoted_labels, promoted_lengths, promoted_vocabulary]
@@ -243,7 +241,7 @@ def test_change_from_promoted_data_fails_its_own_check_only(violate, data, check
 def promoted(data, tmp_path_factory):
     """Return the profile of the valid data itself."""
     derived = derive_tables(data.params, data.write(tmp_path_factory.mktemp("promoted") / "data"), None)
-    return Profile(derived.labels.names, dict(derived.profiles))
+    return Profile(version=1, labels=derived.labels.names, splits=dict(derived.profiles))
 
 
 def test_data_equal_to_promoted_data_passes(data, check, promoted):

@@ -1,29 +1,33 @@
-import json
-
 import pytest
 
-from stages.validate.profile import Profile
+from stages.validate.__main__ import FETCH_REFERENCE
+from stages.validate.profile import labels_as
 from stages.validate.tables import derive_tables
 from tuneline.drift import Distribution
 from tuneline.errors import DataError
 from tuneline.files.schemas import LabelSchema
+from tuneline.records.profile import Profile
 
 
 @pytest.fixture
 def profile(data, tmp_path) -> Profile:
     derived = derive_tables(data.params, data.write(tmp_path / "data"), None)
-    return Profile(derived.labels.names, derived.profiles)
+    return Profile(version=1, labels=derived.labels.names, splits=derived.profiles)
 
 
 def written(profile: Profile, folder):
     path = folder / "profile.json"
-    path.write_text(json.dumps(profile.to_json()))
+    profile.write(path)
     return path
 
 
 def test_profile_round_trips_through_json(profile, tmp_path):
     path = written(profile, tmp_path)
-    assert Profile.read(path).to_json() == profile.to_json()
+    again = Profile.read(path)
+    assert again.train.characters == profile.train.characters
+    assert again.train.words.keys.tolist() == profile.train.words.keys.tolist()
+    again.write(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
 
 
 def test_profile_contains_no_text_of_the_data(profile, data, tmp_path):
@@ -37,12 +41,12 @@ def test_labels_are_compared_by_name_and_not_by_id(profile):
     before = profile.splits["train"].labels
     assert before == Distribution((0.0, 1.0), (98, 98, 4)) or sum(before.counts) == 200
     no, yes, perhaps = before.counts
-    assert profile.labels_as(LabelSchema(("perhaps", "no", "yes")), "train") == Distribution((0.0, 1.0), (perhaps, no, yes))
-    assert profile.labels_as(LabelSchema(("yes", "new")), "train") == Distribution((0.0, 1.0), (yes, 0, no + perhaps))
+    assert labels_as(profile, LabelSchema(("perhaps", "no", "yes")), "train") == Distribution((0.0, 1.0), (perhaps, no, yes))
+    assert labels_as(profile, LabelSchema(("yes", "new")), "train") == Distribution((0.0, 1.0), (yes, 0, no + perhaps))
 
 
 def test_labels_of_another_task_are_not_compared(profile):
-    assert profile.labels_as(LabelSchema(None), "train") is None
+    assert labels_as(profile, LabelSchema(None), "train") is None
 
 
 @pytest.mark.parametrize(
@@ -59,6 +63,6 @@ def test_labels_of_another_task_are_not_compared(profile):
 def test_invalid_profile_is_refused_with_a_hint(text, tmp_path):
     path = tmp_path / "profile.json"
     path.write_text(text)
-    with pytest.raises(DataError, match=r"profile\.json is not a profile") as error:
-        Profile.read(path)
+    with pytest.raises(DataError, match=r"profile\.json: ") as error:
+        Profile.read(path, FETCH_REFERENCE)
     assert "python -m flows.promotion.reference" in str(error.value)

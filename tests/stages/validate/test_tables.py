@@ -3,7 +3,7 @@ import html
 import pyarrow as pa
 import pytest
 
-from stages.validate.profile import SplitProfile
+from stages.validate.profile import profile_split
 from stages.validate.raw import read_raw
 from stages.validate.results import check_tables
 from stages.validate.tables import between_frame, derive_tables, described, schema_frame
@@ -49,9 +49,9 @@ def test_each_split_has_a_table_of_each_kind(data, tmp_path):
 def test_split_is_compared_with_train_and_with_the_promoted_data(data, tmp_path):
     folders = data.write(tmp_path / "data")
     train, test = (read_raw(folders.raw / f"{split}.parquet", data.columns) for split in ("train", "test"))
-    [same] = between_frame(train, train.vocabulary, SplitProfile.of(train, data.labels)).to_dict("records")
+    [same] = between_frame(train, train.vocabulary, profile_split(train, data.labels)).to_dict("records")
     assert same == {"row": 0, "vocabulary_overlap": 1.0, "promoted_rows": 1.0, "promoted_vocabulary": pytest.approx(1.0)}
-    [other] = between_frame(test, None, SplitProfile.of(train, data.labels)).to_dict("records")
+    [other] = between_frame(test, None, profile_split(train, data.labels)).to_dict("records")
     assert other["promoted_rows"] == len(test.frame) / len(train.frame)
     assert "vocabulary_overlap" not in other
 

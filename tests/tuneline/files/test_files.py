@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from tuneline.files import replace_directory, replace_file, write_json, write_metrics
+from tuneline.files import replace_directory, replace_file, write_json
 
 
 class Broken(Exception):
@@ -76,19 +76,6 @@ def test_replace_directory_applies_the_umask(tmp_path, mask, mode):
         "model.safetensors": mode,
         "tokenizer.json": mode,
     }
-
-
-def test_write_metrics_rounds_floats_and_keeps_integers(tmp_path):
-    path = tmp_path / "metrics" / "evaluate.json"
-    write_metrics(path, {"rows": 408, "accuracy": 2 / 3})
-    assert path.read_text() == '{\n  "rows": 408,\n  "accuracy": 0.666667\n}\n'
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_write_metrics_refuses_nan_and_infinity_by_name(tmp_path, value):
-    with pytest.raises(ValueError, match="'loss' is"):
-        write_metrics(tmp_path / "train.json", {"loss": value})
-    assert not list(tmp_path.iterdir())
 
 
 def test_write_json_refuses_nan(tmp_path):

@@ -4,16 +4,15 @@ Latency is measured while the report is written, because it is a property of the
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from tuneline.cli.report.reading import read_json
-from tuneline.files import write_json
 from tuneline.onnx import latency
 from tuneline.paths import COMPARISON, ONNX, TIMING, TOKENIZED, split_file
+from tuneline.records.comparison import Comparison, Flip, Flips, ModelComparison
 from tuneline.records.export import EXPORT_RECORD, UsageRecord
+from tuneline.records.record import Record
 
 MAX_FLIPS = 10
 LATENCY_FILE = TIMING / "latency.json"
@@ -29,12 +28,12 @@ class ModelLatency(latency.Latency):
     precision: str
 
 
-@dataclass(frozen=True)
-class Latencies:
-    """All measurements, and the number of threads of ONNX Runtime."""
+class Latencies(Record):
+    """All measurements on this machine: ``reports/timing/latency.json``."""
 
     threads: int
-    measured: list[ModelLatency]
+    """Threads of ONNX Runtime."""
+    measured: Sequence[ModelLatency]
 
 
 @dataclass(frozen=True)
@@ -43,26 +42,17 @@ class ExportedModel:
 
     Attributes:
         precision: Its precision, such as ``int8``.
-        metrics: Its entry in ``reports/compare/comparison.json``.
-        violations: What is outside its tolerance.
-        published: True if it is in ``models/onnx``.
+        comparison: Comparison with the trained model.
         megabytes: Size of its file; ``None`` if it is not published.
         latencies: Measurements by batch size.
         flips: Rows on which its prediction differs from the trained model's.
     """
 
     precision: str
-    metrics: Mapping[str, Any]
-    violations: Sequence[str]
-    published: bool
+    comparison: ModelComparison
     megabytes: float | None
     latencies: Sequence[ModelLatency]
-    flips: Sequence[Mapping[str, Any]]
-
-    def drop_interval(self, metric: str) -> tuple[float, float] | None:
-        """Return the ends of the 95 % interval of the drop of a metric."""
-        low, high = self.metrics.get(f"{metric}_drop_low"), self.metrics.get(f"{metric}_drop_high")
-        return None if low is None or high is None else (low, high)
+    flips: Sequence[Flip]
 
 
 @dataclass(frozen=True)
@@ -70,47 +60,35 @@ class ExportedModels:
     """All exported models beside the trained one.
 
     Attributes:
-        metric: Name of the compared metric.
-        rows: Number of compared rows.
-        trained: Metrics of the trained model.
+        comparison: Comparison of all models.
         models: The exported models.
         threads: Threads of the latency measurement; ``None`` without one.
     """
 
-    metric: str
-    rows: int
-    trained: Mapping[str, float]
+    comparison: Comparison
     models: list[ExportedModel]
     threads: int | None
 
 
 def read_exported_models(root: Path, latencies: Latencies | None) -> ExportedModels | None:
     """Join the files of the stages ``compare`` and ``export`` with the latencies; ``None`` before the first comparison."""
-    comparison = read_json(root / COMPARISON / "comparison.json")
+    comparison = Comparison.read_if_valid(root / COMPARISON / "comparison.json")
     if comparison is None:
         return None
-    flips = read_json(root / COMPARISON / "flips.json") or {}
+    flips = Flips.read_if_valid(root / COMPARISON / "flips.json")
     record = UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
     sizes = {precision: model.bytes for precision, model in record.models.items()} if record else {}
     models = [
         ExportedModel(
             precision,
-            metrics,
-            metrics.get("faults", []),
-            bool(metrics.get("published")),
+            one,
             sizes[precision] / 2**20 if sizes.get(precision) else None,
             [latency for latency in (latencies.measured if latencies else []) if latency.precision == precision],
-            (flips.get(precision) or [])[:MAX_FLIPS],
+            flips.of(precision)[:MAX_FLIPS] if flips else (),
         )
-        for precision, metrics in comparison.get("models", {}).items()
+        for precision, one in comparison.models.items()
     ]
-    return ExportedModels(
-        str(comparison.get("metric", "accuracy")),
-        int(comparison.get("rows", 0)),
-        comparison.get("trained", {}),
-        models,
-        latencies.threads if latencies else None,
-    )
+    return ExportedModels(comparison, models, latencies.threads if latencies else None)
 
 
 def measure_latency(root: Path, split: str) -> Latencies | None:
@@ -133,15 +111,15 @@ def measure_latency(root: Path, split: str) -> Latencies | None:
         for size in BATCH_SIZES:
             one = latency.measure_latency(classifier, data, size, record.pad_token_id, SECONDS)
             measured.append(ModelLatency(**asdict(one), precision=precision))
-    latencies = Latencies(threads(), measured)
-    write_json(root / LATENCY_FILE, asdict(latencies))
+    latencies = Latencies(threads=threads(), measured=measured)
+    latencies.write(root / LATENCY_FILE)
     return latencies
 
 
 def read_latency(root: Path) -> Latencies | None:
     """Return the last measurement; ``None`` if there is none or the models are newer."""
     path, export = root / LATENCY_FILE, root / ONNX / EXPORT_RECORD
-    record = read_json(path)
-    if record is None or not export.exists() or os.path.getmtime(path) < os.path.getmtime(export):  # noqa: PTH204 - two of a kind
+    latencies = Latencies.read_if_valid(path)
+    if latencies is None or not export.exists() or os.path.getmtime(path) < os.path.getmtime(export):  # noqa: PTH204 - two of a kind
         return None
-    return Latencies(record["threads"], [ModelLatency(**entry) for entry in record["measured"]])
+    return latencies

@@ -7,17 +7,17 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tuneline.cli.report.checks import Checks, read_checks
 from tuneline.cli.report.exported_models import ExportedModels, Latencies, read_exported_models
 from tuneline.cli.report.figures import draw_figures
 from tuneline.cli.report.headline import Headline, headline
 from tuneline.cli.report.predictions import Confusion, ModelError, Predictions, compute_confusion, largest_errors
 from tuneline.cli.report.provenance import Provenance, read_provenance
-from tuneline.cli.report.reading import numbers, read_json
-from tuneline.cli.report.slices import BehaviourTest, Slices, read_behaviour, read_slices
+from tuneline.cli.report.summaries import ChecksSummary, SlicesSummary
 from tuneline.files import replace_file
 from tuneline.metrics import METRIC_TABLE
-from tuneline.paths import METRICS, PREDICTIONS, RAW, split_file
+from tuneline.paths import METRICS, PREDICTIONS, RAW, REPORTS, split_file
+from tuneline.records.evaluation import Behaviour
+from tuneline.records.metrics import Metrics
 from tuneline.repo import PreviousResult, find_previous, read_lock
 
 PAGE = Path("reports/index.html")
@@ -49,17 +49,17 @@ class Report:
 
     title: str
     split: str
-    metrics: dict[str, float]
-    training: dict[str, float]
+    metrics: Mapping[str, float]
+    training: Mapping[str, float]
     params: Mapping[str, Any]
     headline: Headline | None
     previous: PreviousResult | None
     confusion: Confusion | None
     errors: list[ModelError]
     is_regression: bool
-    slices: Slices | None
-    behaviour: list[BehaviourTest]
-    checks: Checks | None
+    slices: SlicesSummary | None
+    behaviour: Behaviour | None
+    checks: ChecksSummary | None
     exported: ExportedModels | None
     provenance: Provenance
     figures: dict[str, Markup]
@@ -95,7 +95,7 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
     """
     lock = read_lock(root)
     params = lock.params()
-    metrics = numbers(read_json(root / METRICS / "evaluate.json"))
+    metrics = Metrics.read_values(root / METRICS / "evaluate.json")
     split = str(params.get("evaluate.split", "test"))
     predictions = Predictions.read(root / PREDICTIONS)
     previous = find_previous(root, metrics, reference) if metrics else None
@@ -107,16 +107,16 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
         title=title(params),
         split=split,
         metrics=metrics,
-        training=numbers(read_json(root / METRICS / "train.json")),
+        training=Metrics.read_values(root / METRICS / "train.json"),
         params=params,
         headline=top,
         previous=previous,
         confusion=compute_confusion(predictions) if predictions is not None and predictions.names else None,
         errors=largest_errors(predictions, raw, columns) if predictions is not None else [],
         is_regression=params.get("data.task") == "regression",
-        slices=read_slices(root),
-        behaviour=read_behaviour(root),
-        checks=read_checks(root),
+        slices=SlicesSummary.read(root),
+        behaviour=Behaviour.read_if_valid(root / REPORTS / "behaviour.json"),
+        checks=ChecksSummary.read(root),
         exported=read_exported_models(root, latencies),
         provenance=read_provenance(root, lock),
         figures=draw_figures(root, lock, top, predictions),

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuneline.cli.report.reading import numbers, read_json
 from tuneline.paths import ONNX, RAW, TIMING
 from tuneline.records.export import EXPORT_RECORD, ExportRecord
+from tuneline.records.metrics import Metrics
+from tuneline.records.source import RawSource
 from tuneline.repo import CLASSIFIER, Commit, Lock, commit_of, git, registered
 
 OUTS = ("data/raw", "data/tokenized", CLASSIFIER, "models/onnx")
@@ -60,8 +61,8 @@ def read_provenance(root: Path, lock: Lock) -> Provenance:
     version = lock.out(CLASSIFIER)
     commit = commit_of(root, version) if version else None
     record = ExportRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
-    source = read_json(root / RAW / "source.json") or {}
-    timing = {stage: numbers(read_json(root / TIMING / f"{stage}.json")) for stage in STAGES}
+    source = RawSource.read_if_valid(root / RAW / "source.json")
+    timing = {stage: Metrics.read_values(root / TIMING / f"{stage}.json") for stage in STAGES}
     return Provenance(
         commit,
         git(root, "log", "-1", "--format=%h"),
@@ -71,7 +72,7 @@ def read_provenance(root: Path, lock: Lock) -> Provenance:
         {key: json.dumps(value, ensure_ascii=False) for key, value in sorted(lock.params().items())},
         lock.code(),
         record.provenance.libraries if record else {},
-        {key: value for key, value in source.items() if not isinstance(value, (dict, list))},
+        source.facts if source else {},
         {stage: measured for stage, measured in timing.items() if measured},
     )
 

@@ -28,41 +28,41 @@ def run(rows, model, **test):
 
 def test_invariance_passes_if_the_prediction_does_not_change():
     entry = run(ROWS, by_words, kind="invariance", change="upper_case")
-    assert (entry["cases"], entry["passed"]) == (3, 2)
-    assert entry["failures"] == [
+    assert (entry.cases, entry.passed) == (3, 2)
+    assert [failure.model_dump() for failure in entry.failures] == [
         {
             "before": {"texts": ["the parcel is late"], "prediction": "delivery"},
             "after": {"texts": ["THE PARCEL IS LATE"], "prediction": "billing"},
         }
     ]
-    assert run(ROWS, by_words, kind="invariance", change={"append": "thanks"})["pass_rate"] == 1.0
+    assert run(ROWS, by_words, kind="invariance", change={"append": "thanks"}).pass_rate == 1.0
 
 
 def test_direction_passes_if_the_probability_moves_that_way():
     more = {"kind": "direction", "change": {"append": "parcel"}, "label": "delivery"}
-    assert run(ROWS, by_words, **more, moves="up")["pass_rate"] == 1.0
-    assert run(ROWS, by_words, **more, moves="down")["pass_rate"] == 0.0
-    assert run(ROWS, by_words, **more, moves="down", tolerance=0.3)["passed"] == 3
-    assert run(ROWS, by_words, **more, moves="down", tolerance=0.2)["passed"] == 1
+    assert run(ROWS, by_words, **more, moves="up").pass_rate == 1.0
+    assert run(ROWS, by_words, **more, moves="down").pass_rate == 0.0
+    assert run(ROWS, by_words, **more, moves="down", tolerance=0.3).passed == 3
+    assert run(ROWS, by_words, **more, moves="down", tolerance=0.2).passed == 1
 
 
 def test_minimum_functionality_passes_if_the_prediction_is_right():
     test = {"kind": "minimum_functionality", "templates": [["{x} is wrong"]], "fill": {"x": ["invoice", "parcel", "lamp"]}}
     entry = run(ROWS, by_words, **test, expect="delivery")
-    assert (entry["cases"], entry["passed"]) == (3, 0)
-    assert [failure["after"]["prediction"] for failure in entry["failures"]] == ["billing"] * 3
+    assert (entry.cases, entry.passed) == (3, 0)
+    assert [failure.after.prediction for failure in entry.failures] == ["billing"] * 3
     entry = run(ROWS, lambda texts: by_words([(text.lower(),) for (text,) in texts]), **test, expect="delivery")
-    assert entry["passed"] == 1
+    assert entry.passed == 1
 
 
 def test_regression_tests_have_tolerances_and_ranges():
     longer = {"kind": "invariance", "change": {"append": "xx"}}
-    assert run(NUMBERS, by_length, **longer, tolerance=2.0)["passed"] == 0
-    assert run(NUMBERS, by_length, **longer, tolerance=3.0)["passed"] == 3
-    assert run(NUMBERS, by_length, kind="direction", change={"append": "xx"}, moves="up")["passed"] == 3
-    assert run(NUMBERS, by_length, kind="minimum_functionality", expect={"low": 18.0, "high": 18.0})["passed"] == 2
+    assert run(NUMBERS, by_length, **longer, tolerance=2.0).passed == 0
+    assert run(NUMBERS, by_length, **longer, tolerance=3.0).passed == 3
+    assert run(NUMBERS, by_length, kind="direction", change={"append": "xx"}, moves="up").passed == 3
+    assert run(NUMBERS, by_length, kind="minimum_functionality", expect={"low": 18.0, "high": 18.0}).passed == 2
     entry = run(NUMBERS, by_length, kind="minimum_functionality", expect={"low": 0.0, "high": 1.0})
-    assert entry["failures"][0]["after"]["prediction"] == 20.0
+    assert entry.failures[0].after.prediction == 20.0
 
 
 def test_all_behaviour_tests_share_one_model_call():
@@ -84,22 +84,22 @@ def test_all_behaviour_tests_share_one_model_call():
     )
     entries = run_suite(suite, ROWS, model)
     assert calls == [1 + 6 + 1]
-    assert [(entry["cases"], entry["passed"]) for entry in entries] == [(1, 1), (0, 0), (3, 2), (1, 1)]
-    assert (entries[1]["pass_rate"], entries[1]["low"], entries[1]["high"]) == (None, 0.0, 1.0)
+    assert [(entry.cases, entry.passed) for entry in entries] == [(1, 1), (0, 0), (3, 2), (1, 1)]
+    assert (entries[1].pass_rate, entries[1].low, entries[1].high) == (None, 0.0, 1.0)
     assert pass_rates(entries) == {"invariance_pass_rate": pytest.approx(2 / 3), "minimum_functionality_pass_rate": 1.0}
 
 
 def test_behaviour_test_without_cases_has_no_pass_rate():
     entry = run(ROWS, by_words, kind="invariance", change={"replace": {"unheard": "of"}})
-    assert entry["cases"] == 0
+    assert entry.cases == 0
     assert pass_rates([entry]) == {}
 
 
 def test_failures_are_limited_and_their_texts_cut():
     rows = SplitTexts(([f"parcel {'x' * 1000} {row}" for row in range(20)],), np.zeros(20, dtype=np.int64), QUEUES)
     entry = run(rows, by_words, kind="minimum_functionality", expect="billing")
-    assert len(entry["failures"]) == SHOWN
-    assert all(len(failure["after"]["texts"][0]) <= 300 for failure in entry["failures"])
+    assert len(entry.failures) == SHOWN
+    assert all(len(failure.after.texts[0]) <= 300 for failure in entry.failures)
 
 
 def test_pass_rate_below_its_minimum_is_a_violation():

@@ -31,7 +31,8 @@ def test_base_model_and_data_set_from_the_hub_are_linked(project):
         **{"data.source": "hub", "data.path": "nyu-mll/glue", "data.name": "mrpc", "model.checkpoint": "google-bert/bert-base-uncased"}
     )
     project.lock(seed=1)
-    project.write("data/raw/source.json", {"source": "hub", "path": "nyu-mll/glue", "commit": "abc123"})
+    source = {"source": "hub", "path": "nyu-mll/glue", "commit": "abc123", "splits": {}, "label_names": None}
+    project.write("data/raw/source.json", source)
     data = card().data
     assert data.datasets == ["nyu-mll/glue"]
     assert data.base_model == "google-bert/bert-base-uncased"

@@ -6,11 +6,12 @@ from pathlib import Path
 from markupsafe import Markup
 
 from tuneline.cli.report.figures import evaluation, training
+from tuneline.cli.report.figures.columns import Columns, read_columns
 from tuneline.cli.report.headline import Headline
 from tuneline.cli.report.predictions import Predictions
-from tuneline.cli.report.reading import Columns, numbers, read_columns, read_json
 from tuneline.metrics import METRIC_TABLE
 from tuneline.paths import METRICS, PLOTS
+from tuneline.records.metrics import Metrics
 from tuneline.repo import Lock, PreviousResult
 
 CURVES: dict[str, Callable[[Columns, Columns | None], str]] = {
@@ -41,7 +42,7 @@ def _draw_training(root: Path, lock: Lock, previous: PreviousResult | None) -> d
         return {}
     validation = read_columns(root / PLOTS / "training/validation.tsv")
     keeps_best = lock.params().get("train.keep", "best") == "best"
-    best_step = numbers(read_json(root / METRICS / "train.json")).get("best_step") if keeps_best else None
+    best_step = Metrics.read_values(root / METRICS / "train.json").get("best_step") if keeps_best else None
     figures = {"loss": training.loss(curve, validation, best_step, _read_previous(previous, path)), "rate": training.learning_rate(curve)}
     if "gradient_norm" in curve:
         figures["norm"] = training.gradient_norm(curve)

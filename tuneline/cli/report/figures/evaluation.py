@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tuneline.cli.report.figures.columns import Columns
 from tuneline.cli.report.figures.svg import BAD, DASHED, FIRST, GRID, MUTED, SECOND, canvas, to_svg, unit_square
 from tuneline.cli.report.headline import Headline
 from tuneline.cli.report.predictions import Predictions
-from tuneline.cli.report.reading import Columns
 from tuneline.stats import Estimate
 
 if TYPE_CHECKING:

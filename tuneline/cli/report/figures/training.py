@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from tuneline.cli.report.figures.columns import Columns
 from tuneline.cli.report.figures.svg import BAD, DASHED, FIRST, MUTED, SECOND, canvas, to_svg
-from tuneline.cli.report.reading import Columns
 from tuneline.metrics import METRIC_TABLE
 
 SMOOTH_FROM = 40

@@ -1,24 +1,12 @@
-"""Read the JSON, CSV and TSV files that the stages write. A missing or invalid file gives ``None``."""
+"""Read the CSV and TSV files of ``plots/``."""
 
 import csv
-import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Columns = dict[str, NDArray[np.float64]]
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Return a JSON object; ``None`` if the file is missing or holds something else."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def read_columns(path: Path, suffix: str | None = None) -> Columns | None:
@@ -35,8 +23,3 @@ def read_columns(path: Path, suffix: str | None = None) -> Columns | None:
     except (OSError, ValueError):
         return None
     return dict(zip(header, values.T, strict=True)) if rows else None
-
-
-def numbers(values: Mapping[str, Any] | None) -> dict[str, float]:
-    """Return the numeric values of a JSON object."""
-    return {key: value for key, value in (values or {}).items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
