@@ -1,5 +1,6 @@
 """The entry point that all stages share: no telemetry, readable errors, exit codes, and a record of time and memory."""
 
+import gc
 import os
 import resource
 import sys
@@ -44,6 +45,7 @@ def run_stage(name: str, main: Callable[[], Measurements | None]) -> NoReturn:
         sys.exit(130)
     if int(os.environ.get("RANK", "0")) == 0:  # only one process of a distributed stage writes the timing
         write_timing(name, time.perf_counter() - started, measurements or {})
+    gc.freeze()  # else Python searches all objects of torch and transformers for garbage while it exits: a second or two
     sys.exit(0)
 
 
