@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tuneline.files.schemas import LABELS, LabelSchema, read_table
+from tuneline.files.schemas import LABELS, LabelSchema, numpy_values, read_table
 
 Batch = dict[str, NDArray[np.int64]]
 
@@ -74,9 +74,9 @@ class TokenizedSplit(TokenizedRows):
         table = read_table(path)
         names = [name for name in table.column_names if name != LABELS]
         columns = {name: _combine_chunks(table[name]) for name in names}
-        offsets = columns["input_ids"].offsets.to_numpy().astype(np.int64)
-        values = {name: column.values.to_numpy() for name, column in columns.items()}
-        return cls(values, offsets, table[LABELS].to_numpy(), LabelSchema.of(table.schema))
+        offsets = numpy_values(columns["input_ids"].offsets).astype(np.int64)
+        values = {name: numpy_values(column.values) for name, column in columns.items()}
+        return cls(values, offsets, numpy_values(table[LABELS]), LabelSchema.of(table.schema))
 
     def take(self, rows: NDArray[np.int64]) -> Self:
         """Return a split of some rows, in the given order."""

@@ -22,7 +22,7 @@ from stages.compare.saturation import Saturation, check_saturation
 from tuneline.batches import TokenizedSplit, length_sorted_batches
 from tuneline.errors import DataError, GateError
 from tuneline.files import replace_directory, write_json, write_metrics
-from tuneline.files.schemas import read_table
+from tuneline.files.schemas import numpy_values, read_table
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.params import CompareParams
 from tuneline.params.loading import load_params
@@ -77,10 +77,10 @@ def read_logits(path: Path, rows: int) -> Logits:
         DataError: The file does not have exactly one prediction for each row.
     """
     table = read_table(path, ["idx", "logits"])
-    idx = table["idx"].to_numpy()
+    idx = numpy_values(table["idx"])
     if not np.array_equal(np.sort(idx), np.arange(rows)):
         raise DataError(f"{path} has not exactly one prediction for each of the {rows} rows.", "Run `dvc repro evaluate`.")
-    logits = table["logits"].combine_chunks().flatten().to_numpy().reshape(rows, -1).astype(np.float32, copy=False)
+    logits = numpy_values(table["logits"].combine_chunks().flatten()).reshape(rows, -1).astype(np.float32, copy=False)
     return np.asarray(logits[np.argsort(idx)])
 
 
