@@ -15,6 +15,8 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 comma := ,
 space := $() $()
 export UV_FIND_LINKS ?= $(subst $(space),$(comma),$(strip $(PIP_FIND_LINKS)))
+# Compiled once, by the set-up: with PYTHONDONTWRITEBYTECODE set, each stage would compile its thousands of modules on each run.
+export UV_COMPILE_BYTECODE ?= 1
 export DO_NOT_TRACK := 1
 
 .PHONY: help

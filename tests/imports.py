@@ -13,16 +13,16 @@ def imported_files(module: str, root: Path, packages: tuple[str, ...]) -> set[Pa
     Returns:
         Paths relative to ``root``.
     """
-    found: set[Path] = set()
+    files: set[Path] = set()
     waiting = [module]
     while waiting:
         name = waiting.pop()
         for path in _files_of(name, root):
-            if path in found:
+            if path in files:
                 continue
-            found.add(path)
+            files.add(path)
             waiting += [used for used in _imports(root / path, _package(path)) if used.split(".")[0] in packages]
-    return found
+    return files
 
 
 def _package(path: Path) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from tests.conftest import ROOT
+from tests.params import change_params
 
 
 class Project:
@@ -60,15 +61,7 @@ class Project:
 
     def set_params(self, changes: dict[str, Any]) -> None:
         """Change values in ``params.yaml`` by dotted key."""
-        yaml = YAML()
-        values = yaml.load(self.folder / "params.yaml")
-        for key, value in changes.items():
-            *sections, last = key.split(".")
-            section = values
-            for name in sections:
-                section = section[name]
-            section[last] = value
-        yaml.dump(values, self.folder / "params.yaml")
+        change_params(self.folder, changes)
 
     def lock(self) -> dict[str, Any]:
         """Return the stages of ``dvc.lock``."""

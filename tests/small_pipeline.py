@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from ruamel.yaml import YAML
 
-from tests.conftest import ROOT
+from tests.params import change_params, write_params
 from tuneline.batches import TokenizedSplit, length_sorted_batches
 from tuneline.files.schemas import LABELS, LabelSchema, raw_schema, tokenized_schema, write_table
+from tuneline.records.provenance import StageProvenance, provenance_file
 
 QUEUES = ("billing", "delivery", "returns")
 MAX_LENGTH = 24
@@ -114,27 +114,12 @@ def _predict(folder: Path, model: Any) -> None:
     table = pa.table({"idx": np.arange(len(split)), "label": split.labels, "logits": list(logits), "prediction": predictions})
     (folder / "reports").mkdir()
     pq.write_table(table, folder / "reports/predictions.parquet")
-    (folder / "metrics").mkdir()
-    (folder / "metrics/evaluate.json").write_text(json.dumps({"accuracy": 0.5, "rows": len(split)}))
 
 
 def _write_settings(folder: Path, changes: dict[str, Any]) -> None:
-    """Puts this project's parameters and graph there, and its code."""
-    (folder / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
+    """Write the parameters, and the provenance of the earlier stages."""
+    write_params(folder)
     change_params(folder, {"tokenize.max_length": MAX_LENGTH, **changes})
-    (folder / "dvc.yaml").write_bytes((ROOT / "dvc.yaml").read_bytes())
-    for package in ("stages", "tuneline"):
-        (folder / package).symlink_to(ROOT / package)
-
-
-def change_params(folder: Path, changes: dict[str, Any]) -> None:
-    """Change values in ``params.yaml`` by dotted key."""
-    yaml = YAML()
-    values = yaml.load(folder / "params.yaml")
-    for key, value in changes.items():
-        *sections, last = key.split(".")
-        section = values
-        for name in sections:
-            section = section[name]
-        section[last] = value
-    yaml.dump(values, folder / "params.yaml")
+    record = StageProvenance(parameters={"seed": 42}, code="c" * 64, libraries={"torch": "2.13.0"})
+    for stage in ("download", "tokenize", "train"):
+        record.write(folder / provenance_file(stage))

@@ -1,4 +1,4 @@
-"""What is installed is what pyproject.toml asks for, pinned, from wherever the reader's own registry is."""
+"""requirements.txt pins what pyproject.toml requires, for any registry."""
 
 import re
 import subprocess
@@ -21,28 +21,28 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-@pytest.mark.parametrize("wanted", DIRECT, ids=lambda wanted: wanted.name)
+@pytest.mark.parametrize("required", DIRECT, ids=lambda required: required.name)
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
-def test_every_direct_dependency_is_pinned_to_one_admitted_version(wanted, python):
+def test_direct_dependency_is_pinned_to_one_allowed_version(required, python):
     environment = {**default_environment(), "python_version": python, "python_full_version": f"{python}.9", "sys_platform": "linux"}
-    pins = [pin for pin in PINNED if normal(pin.name) == normal(wanted.name) and (pin.marker is None or pin.marker.evaluate(environment))]
+    pins = [pin for pin in PINNED if normal(pin.name) == normal(required.name) and (pin.marker is None or pin.marker.evaluate(environment))]
     assert len(pins) == 1
     version = str(pins[0].specifier).removeprefix("==")
-    assert wanted.specifier.contains(version)
+    assert required.specifier.contains(version)
 
 
-def test_the_lock_names_no_registry_and_no_build_of_torch():
+def test_requirements_name_no_registry_and_no_torch_build():
     assert not re.search(r"https?://|--(extra-)?index-url|--find-links|file:", LOCK)
     assert "+cpu" not in LOCK
     assert not {"nvidia-cublas", "cuda-toolkit", "triton"} & {pin.name for pin in PINNED}
 
 
-def test_every_pin_is_exact():
+def test_requirements_are_pinned_exactly():
     assert all(str(pin.specifier).startswith("==") for pin in PINNED)
 
 
 def modules(package: str) -> list[str]:
-    """Every module of a package, without the commands of ``tuneline.cli``, whose functions import what they need."""
+    """Return every module of a package, without ``tuneline.cli``, whose functions import what they need."""
     paths = [path.relative_to(ROOT) for path in (ROOT / package).rglob("*.py")]
     names = (".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths)
     return sorted(name for name in names if not name.startswith("tuneline.cli"))
@@ -55,8 +55,8 @@ def modules(package: str) -> list[str]:
         ("flows", {"torch", "transformers", "datasets", "great_expectations", "stages", "pandas", "scipy", "sklearn"}),
     ],
 )
-def test_importing_the_core_and_the_flows_loads_no_heavy_library(package, excluded):
-    """They start for every scheduled run and every prediction: torch and transformers take seconds and hundreds of megabytes."""
+def test_import_of_core_and_flows_loads_no_heavy_library(package, excluded):
+    """Scheduled runs and predictions import them, and torch and transformers take seconds and hundreds of megabytes."""
     script = f"import sys, importlib\nfor name in {modules(package)}: importlib.import_module(name)\nprint(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not excluded & set(done.stdout.split())

@@ -18,7 +18,7 @@ class Architecture:
         padded_positions: True if position ids start after the padding id, so that it takes fewer tokens than it has positions.
         after_attention: Module of a layer that directly follows attention, for models whose classifier reads the first token
             only. It takes only tensors of shape ``(batch, tokens, hidden)`` and, like all modules after it, treats every
-            token independently. tests/stages/train/test_first_token.py compares each with the unchanged layer.
+            token independently. tests/stages/train/test_model.py compares each with the unchanged layer.
         tokenizer_class: Name of the tokenizer class in ``tokenizer_config.json`` of its checkpoints. ``AutoTokenizer`` selects the
             same class, but imports torch, which takes seconds and 300 MB.
     """

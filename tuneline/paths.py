@@ -21,6 +21,7 @@ CHECKS = REPORTS / "checks"
 COMPARISON = REPORTS / "compare"
 PREDICTIONS = REPORTS / "predictions.parquet"
 TIMING = REPORTS / "timing"
+PROVENANCE = REPORTS / "provenance"
 
 SPLITS = ("train", "validation", "test")
 

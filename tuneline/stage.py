@@ -1,17 +1,18 @@
-"""The entry point that all stages share: no telemetry, readable errors, exit codes, and a record of time and memory."""
+"""The entry point that all stages share: no telemetry, readable errors, exit codes, provenance, and a record of time and memory."""
 
 import gc
 import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from tuneline.errors import StageError
 from tuneline.files import write_json
 from tuneline.paths import TIMING
+from tuneline.records.provenance import provenance_file, stage_provenance
 
 # Set here, before the libraries are imported, because they read these variables at import.
 QUIET = {
@@ -27,23 +28,27 @@ for _name, _value in QUIET.items():
 Measurements = Mapping[str, float]
 
 
-def run_stage(name: str, main: Callable[[], Measurements | None]) -> NoReturn:
+def run_stage(name: str, main: Callable[[], Measurements | None], libraries: Sequence[str] = ()) -> NoReturn:
     """Run a stage and exit the process: status 0 after success, 1 after a ``StageError``, 130 after an interrupt.
 
     Args:
         name: Name of the stage. Its timing is written to ``reports/timing/NAME.json``.
         main: Does the stage's work. It may return measurements (such as rows per second), which are added to the timing.
+        libraries: For a stage whose provenance is an out: names of the libraries that its other outs depend on.
     """
     started = time.perf_counter()
+    writes_records = int(os.environ.get("RANK", "0")) == 0  # one process of a distributed stage
     try:
         measurements = main()
+        if libraries and writes_records:
+            stage_provenance(name, libraries).write(provenance_file(name))
     except StageError as error:
         print(f"{name}: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         print(f"{name}: interrupted; no partial outputs are left. `dvc repro` resumes from here.", file=sys.stderr)
         sys.exit(130)
-    if int(os.environ.get("RANK", "0")) == 0:  # only one process of a distributed stage writes the timing
+    if writes_records:
         write_timing(name, time.perf_counter() - started, measurements or {})
     gc.freeze()  # else Python searches all objects of torch and transformers for garbage while it exits: a second or two
     sys.exit(0)

@@ -44,7 +44,7 @@ def ours(options: argparse.Namespace, first_token_only: bool = True) -> dict[str
     meter = Meter(options.clock)
     os.chdir(options.folder)
     with metered(meter, options), timed() as seconds, contextlib.redirect_stdout(None):
-        result = loop.train(params, inputs, create_accelerator(params.train), Interruption())
+        result = loop.train(params, inputs, create_accelerator(params), Interruption())
     state = result.state
     measurements = {**meter.rates(), "seconds": seconds[0], "steps": state.progress.step}
     measurements |= score(state.accelerator.unwrap_model(state.model), inputs.validation)

@@ -11,6 +11,7 @@ from flows.runs.locks import locked
 from flows.runs.pipeline import Pipeline, PipelineFiles
 from flows.scoring.drift import Profile
 from tuneline.files import replace_directory
+from tuneline.records.export import EXPORT_RECORD, UsageRecord
 
 KEPT = 3
 """Number of fetched models that are kept."""
@@ -33,7 +34,7 @@ class DeployedModel:
     @property
     def text_columns(self) -> list[str]:
         """Names of the columns that it reads."""
-        return list(json.loads((self.folder / "export.json").read_text(encoding="utf-8"))["text_columns"])
+        return list(UsageRecord.read(self.folder / EXPORT_RECORD).text_columns)
 
 
 def fetch_model(registry: Registry, version: Version, pipeline: Pipeline) -> DeployedModel:

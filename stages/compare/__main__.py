@@ -6,13 +6,12 @@ Writes, in this order: ``metrics/compare.json``, ``reports/compare/{comparison,f
 A model outside its tolerance is never published. It stops the pipeline, unless ``compare.PRECISION.required`` is false.
 """
 
-import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -21,15 +20,15 @@ from stages.compare.report import Violations, write_report
 from stages.compare.saturation import Saturation, check_saturation
 from tuneline.batches import TokenizedSplit, length_sorted_batches
 from tuneline.errors import DataError, GateError
-from tuneline.files import replace_directory, write_json, write_metrics
+from tuneline.files import replace_directory, write_metrics
 from tuneline.files.schemas import numpy_values, read_table
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.params import CompareParams
 from tuneline.params.loading import load_params
 from tuneline.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, TOKENIZED, split_file
+from tuneline.records.export import EXPORT_RECORD, ExportRecord, ModelRecord
 from tuneline.stage import require, run_stage
 
-Record = Mapping[str, Any]
 SATURATION_ROWS = 64
 """Most rows of the reported split on which saturated products are counted."""
 
@@ -58,13 +57,13 @@ def compare(
     return comparisons, violations
 
 
-def saturation_of(record: Record, split: TokenizedSplit) -> dict[str, Saturation]:
+def saturation_of(record: ExportRecord, split: TokenizedSplit) -> dict[str, Saturation]:
     """Check the products of the int8 model for saturation, if it was exported."""
-    if "int8" not in record["models"]:
+    if "int8" not in record.models:
         return {}
     rows = split.take(np.arange(min(SATURATION_ROWS, len(split))))
-    batches = (rows.pad(batch, record["pad_token_id"]) for batch in length_sorted_batches(rows.lengths, 16))
-    return {"int8": check_saturation(CANDIDATES / record["models"]["int8"]["file"], batches)}
+    batches = (rows.pad(batch, record.pad_token_id) for batch in length_sorted_batches(rows.lengths, 16))
+    return {"int8": check_saturation(CANDIDATES / record.models["int8"].file, batches)}
 
 
 def read_logits(path: Path, rows: int) -> Logits:
@@ -95,15 +94,22 @@ def metrics_of(comparisons: Mapping[str, Comparison], reference: Reference, publ
     return metrics
 
 
-def publish(record: Record, passed: Sequence[str]) -> None:
-    """Fill ``models/onnx`` with the models that passed, and with every file of the candidates' folder that is not a model."""
-    models = record["models"]
-    excluded = {file for precision in models if precision not in passed for file in models[precision]["sha256"]}
+def publish(record: ExportRecord, metrics: Mapping[str, Mapping[str, float]], split: str) -> None:
+    """Fill ``models/onnx`` with the models that passed, and with every file of the candidates' folder that is not a model.
+
+    Args:
+        record: Record of the candidates.
+        metrics: Metrics of the models that passed, by precision; the published record has them.
+        split: The reported split, on which they were computed.
+    """
+    models = record.models
+    excluded = {file for precision in models if precision not in metrics for file in models[precision].sha256}
+    published = {precision: ModelRecord(**{**dict(models[precision]), "metrics": metrics[precision]}) for precision in metrics}
     with replace_directory(ONNX) as folder:
         for path in sorted(CANDIDATES.iterdir()):
             if path.name not in excluded:
                 shutil.copyfile(path, folder / path.name)
-        write_json(folder / "export.json", {**record, "models": {precision: models[precision] for precision in passed}})
+        record.model_copy(update={"models": published, "split": split}).write(folder / EXPORT_RECORD)
 
 
 def select_published(violations: Violations, params: CompareParams) -> tuple[list[str], list[str]]:
@@ -132,14 +138,12 @@ def stop_pipeline(violations: Sequence[str]) -> NoReturn:
 def main() -> dict[str, float]:
     """Compare the exported models with the trained model, write metrics and report, and publish."""
     params = load_params()
-    record: Record = json.loads(require(CANDIDATES / "export.json", "export").read_text(encoding="utf-8"))
+    record = ExportRecord.read(require(CANDIDATES / EXPORT_RECORD, "export"))
     split = TokenizedSplit.read(require(split_file(TOKENIZED, params.evaluate.split), "tokenize"))
     reference = Reference(split.labels, split.label_schema, read_logits(require(PREDICTIONS, "evaluate"), len(split)))
     exported = {
-        precision: logits_of(
-            OnnxClassifier(CANDIDATES / model["file"]), split, record["pad_token_id"], params.compare.batch_size, precision
-        )
-        for precision, model in record["models"].items()
+        precision: logits_of(OnnxClassifier(CANDIDATES / model.file), split, record.pad_token_id, params.compare.batch_size, precision)
+        for precision, model in record.models.items()
     }
     comparisons, violations = compare(params.compare, exported, saturation_of(record, split), reference, params.seed)
     published, stopping = select_published(violations, params.compare)
@@ -149,7 +153,7 @@ def main() -> dict[str, float]:
         stop_pipeline(stopping)
     for precision in sorted(set(comparisons) - set(published)):
         print(f"compare: {precision} is not published: {'; '.join(violations[precision])}", file=sys.stderr)
-    publish(record, published)
+    publish(record, {precision: reference.quality(exported[precision]) for precision in published}, params.evaluate.split)
     return {"rows": len(split)}
 
 

@@ -120,4 +120,4 @@ def main() -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    run_stage("download", main)
+    run_stage("download", main, libraries=("datasets", "pyarrow"))

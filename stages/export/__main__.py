@@ -1,7 +1,6 @@
 """Convert the trained classifier to ONNX models.
 
-Reads: ``models/classifier``; ``data/tokenized`` to calibrate int8; ``data/raw`` to record its hashes; ``metrics/evaluate.json`` to
-record the metrics.
+Reads: ``models/classifier``; ``data/tokenized`` to calibrate int8; ``data/raw`` to record its hashes; ``reports/provenance/``.
 Computes: one model per precision in ``export.precisions``.
 Writes: ``models/candidates/``: the models; ``export.json``, which records how to use the models and where they come from; and the
 tokenizer, so that the folder can be deployed alone. The stage ``compare`` checks that their predictions are those of the trained
@@ -20,12 +19,14 @@ import pyarrow.parquet as pq
 from stages.export.graph import to_onnx
 from stages.export.model_files import save_model
 from stages.export.precisions import QuantizationRows, to_fp16, to_int8
-from stages.export.record import embed, file_hash, provenance_record, usage_record
-from tuneline.files import replace_directory, write_json
+from stages.export.record import embed, new_record
+from tuneline.files import replace_directory
 from tuneline.files.schemas import LABELS
 from tuneline.params import ExportParams
 from tuneline.params.loading import load_params
 from tuneline.paths import CANDIDATES, CLASSIFIER, TOKENIZED, split_file
+from tuneline.records.export import EXPORT_RECORD, ExportRecord, ModelRecord
+from tuneline.records.provenance import file_hash
 from tuneline.stage import Measurements, require, run_stage
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def load_classifier(folder: Path) -> "PreTrainedModel":
     return model
 
 
-def write_models(exported: Mapping[str, ExportedModel], record: Mapping[str, Any], classifier: Path, folder: Path) -> dict[str, float]:
+def write_models(exported: Mapping[str, ExportedModel], record: ExportRecord, classifier: Path, folder: Path) -> dict[str, float]:
     """Write the models with the record in their metadata, ``export.json``, and the tokenizer.
 
     Returns:
@@ -94,17 +95,17 @@ def write_models(exported: Mapping[str, ExportedModel], record: Mapping[str, Any
     """
     for name in COPIED_FILES:
         shutil.copyfile(require(classifier / name, "train"), folder / name)
-    models: dict[str, Any] = {}
+    models = {}
     for precision, model in exported.items():
         quantization = {"quantization": model.quantization} if model.quantization else {}
-        embed(model.graph, {**record, "precision": precision, **quantization})
+        embed(model.graph, record, precision=precision, **quantization)
         files = save_model(model.graph, folder / FILES[precision])
         hashes = {file.name: file_hash(file) for file in files}
         size = sum(file.stat().st_size for file in files)
-        models[precision] = {"file": files[0].name, "bytes": size, "sha256": hashes, **model.quantization}
+        models[precision] = ModelRecord(file=files[0].name, bytes=size, sha256=hashes, **model.quantization)
     inputs = [value.name for value in exported["fp32"].graph.graph.input]
-    write_json(folder / "export.json", {**record, "inputs": inputs, "models": models})
-    return {f"{precision}_mb": round(model["bytes"] / 2**20, 2) for precision, model in models.items()}
+    record.model_copy(update={"inputs": inputs, "models": models}).write(folder / EXPORT_RECORD)
+    return {f"{precision}_mb": round(model.bytes / 2**20, 2) for precision, model in models.items()}
 
 
 def main() -> Measurements:
@@ -112,10 +113,9 @@ def main() -> Measurements:
     params = load_params()
     require(CLASSIFIER / "config.json", "train")
     splits = {split: require(split_file(TOKENIZED, split), "tokenize") for split in ("train", "validation")}
-    record = usage_record(CLASSIFIER, params.data.text_columns, params.tokenize.max_length)
-    record |= {"opset": params.export.opset, "provenance": provenance_record(params)}
+    record = new_record(CLASSIFIER, params)
     columns = [name for name in pq.read_schema(splits["train"]).names if name != LABELS]
-    rows = QuantizationRows(splits["train"], splits["validation"], record["pad_token_id"], params.seed)
+    rows = QuantizationRows(splits["train"], splits["validation"], record.pad_token_id, params.seed)
     exported = export(load_classifier(CLASSIFIER), columns, params.export, rows)
     with replace_directory(CANDIDATES) as folder:
         return write_models(exported, record, CLASSIFIER, folder)

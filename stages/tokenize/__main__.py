@@ -138,4 +138,4 @@ def main() -> Measurements:
 
 
 if __name__ == "__main__":
-    run_stage("tokenize", main)
+    run_stage("tokenize", main, libraries=("pyarrow", "tokenizers", "transformers"))

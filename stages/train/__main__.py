@@ -34,7 +34,7 @@ def main() -> Measurements:
     """
     params = load_params()
     inputs = read_inputs(params.train)
-    accelerator = create_accelerator(params.train)
+    accelerator = create_accelerator(params)
     check_processes(params.train.launch, accelerator.num_processes)
     with Interruption() as interruption:
         try:
@@ -86,4 +86,4 @@ def _exit_without_cleanup(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    run_stage("train", main)
+    run_stage("train", main, libraries=("accelerate", "numpy", "peft", "safetensors", "torch", "transformers"))

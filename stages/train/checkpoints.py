@@ -30,10 +30,6 @@ MARKER = "complete.json"
 LOCK = CHECKPOINTS / ".lock"
 LOCK_TIMEOUT = 30.0
 """Seconds. A killed run may leave a child process that is still saving."""
-NEUTRAL_PARAMS = frozenset(
-    {"launch", "checkpoint_every_steps", "checkpoint_every_minutes", "checkpoint_every_epochs", "keep_checkpoints", "trackers"}
-)
-"""Keys of ``train`` that do not change the trained model. dvc.yaml does not list them among the stage's params either."""
 _PROGRESS = "progress.json"
 _CODE = ("stages/train/**/*.py", "tuneline/batches.py", "tuneline/files/schemas.py", "tuneline/metrics.py")
 _LIBRARIES = ("torch", "transformers", "accelerate", "peft", "numpy", "safetensors")
@@ -52,7 +48,7 @@ def run_identity(params: Params, accelerator: Accelerator, data: Iterable[Path])
     return {
         "seed": params.seed,
         "model": params.model.model_dump(mode="json"),
-        "train": params.train.model_dump(mode="json", exclude=set(NEUTRAL_PARAMS)),
+        "train": params.train.model_dump(mode="json", exclude={"launch"}),  # what it sets up is named below
         "data": {str(path): _hash_files([path]) for path in data},
         "code": _hash_files(code),
         "libraries": {name: version(name) for name in _LIBRARIES},

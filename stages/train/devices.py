@@ -17,13 +17,13 @@ from torch import nn
 
 from stages.train.training_logger import LIVE, check_trackers
 from tuneline.errors import ParamsError, StageError
-from tuneline.params import TrainParams
+from tuneline.params import Params
 from tuneline.params.loading import read_yaml
 
 LAUNCH = Path("conf/accelerate")
 
 
-def create_accelerator(params: TrainParams) -> Accelerator:
+def create_accelerator(params: Params) -> Accelerator:
     """Create the accelerator from the launch configuration, and check what it set up.
 
     The training loop steps the schedule. With accelerate's default (``step_scheduler_with_optimizer=True``) it would be
@@ -32,19 +32,19 @@ def create_accelerator(params: TrainParams) -> Accelerator:
     Raises:
         ParamsError: The device does not support the precision, or a tracker is not installed.
     """
-    check_trackers(params.trackers)
+    check_trackers(params.run.trackers)
     try:
         accelerator = Accelerator(
-            mixed_precision=params.mixed_precision,
+            mixed_precision=params.train.mixed_precision,
             step_scheduler_with_optimizer=False,
-            log_with=list(params.trackers) or None,
+            log_with=list(params.run.trackers) or None,
             project_dir=LIVE,
         )
     except ValueError as error:
         raise ParamsError(f"train.mixed_precision: {error}", "'no' works on every device.") from None
     check_precision(accelerator.mixed_precision, accelerator.device)
     enable_fsdp_on_cpu(accelerator)
-    if accelerator.device.type == "cuda" and params.tf32:
+    if accelerator.device.type == "cuda" and params.train.tf32:
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
     return accelerator

@@ -207,8 +207,8 @@ def evaluate(state: TrainState) -> bool:
 def _checkpoint_due(state: TrainState) -> bool:
     """Return True after the configured number of steps, epochs or minutes."""
     time_elapsed = state.coordinator.checkpoint_time_elapsed()  # first: every process must ask equally often
-    params, step = state.params, state.progress.step
+    run, step = state.run, state.progress.step
     if step == 0:
         return False
-    intervals = [params.checkpoint_every_steps, (params.checkpoint_every_epochs or 0) * state.sampler.batches_per_epoch]
+    intervals = [run.checkpoint_every_steps, (run.checkpoint_every_epochs or 0) * state.sampler.batches_per_epoch]
     return time_elapsed or any(interval and step % interval == 0 for interval in intervals)

@@ -22,7 +22,7 @@ from stages.train.progress import Progress
 from stages.train.training_logger import TrainingLogger
 from tuneline.errors import DataError
 from tuneline.files import write_json
-from tuneline.params import Params, TrainParams
+from tuneline.params import Params, RunParams, TrainParams
 from tuneline.paths import CHECKPOINTS
 
 
@@ -32,6 +32,7 @@ class TrainState:
 
     Attributes:
         params: Section ``train``.
+        run: Section ``run``.
         micro_batch_size: Current size; it may be smaller than the parameter after running out of memory.
         model: Model prepared by the accelerator, like ``optimizer`` and ``schedule``.
         total_steps: Optimizer steps of the whole run.
@@ -40,6 +41,7 @@ class TrainState:
 
     accelerator: Accelerator
     params: TrainParams
+    run: RunParams
     micro_batch_size: int
     model: nn.Module
     optimizer: Optimizer
@@ -99,6 +101,7 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
     return TrainState(
         accelerator=accelerator,
         params=settings,
+        run=params.run,
         micro_batch_size=micro_batch_size,
         model=prepared,
         optimizer=optimizer,
@@ -110,7 +113,7 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
         total_steps=steps,
         first_token_only=first_token_only,
         checkpoints=_open_checkpoints(params, accelerator, micro_batch_size),
-        coordinator=Coordinator(accelerator, interruption, settings.checkpoint_every_minutes),
+        coordinator=Coordinator(accelerator, interruption, params.run.checkpoint_every_minutes),
         logger=TrainingLogger(accelerator, inputs.train.lengths, micro_batch_size, settings.metric),
     )
 
@@ -123,7 +126,7 @@ def _open_checkpoints(params: Params, accelerator: Accelerator, micro_batch_size
         key = [run_key(identity)]
         write_json(CHECKPOINTS / key[0] / "run.json", identity)
     broadcast_object_list(key)
-    return Checkpoints(accelerator, CHECKPOINTS / key[0], params.train.keep_checkpoints)
+    return Checkpoints(accelerator, CHECKPOINTS / key[0], params.run.keep_checkpoints)
 
 
 def resume(state: TrainState) -> None:

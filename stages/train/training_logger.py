@@ -33,7 +33,7 @@ def check_trackers(names: Sequence[str]) -> None:
     """
     for name in names:
         if find_spec(name) is None:
-            raise ParamsError(f"train.trackers: {name} is not installed.", f"pip install {name}, or remove it from train.trackers.")
+            raise ParamsError(f"run.trackers: {name} is not installed.", f"pip install {name}, or remove it from run.trackers.")
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Throughput:
 class TrainingLogger:
     """Logger of the main process: a progress bar on a terminal, otherwise a line every few seconds; and live curves.
 
-    Curves go to the trackers named in ``train.trackers``. A resumed run rewrites them from its checkpoint, so that each step
+    Curves go to the trackers named in ``run.trackers``. A resumed run rewrites them from its checkpoint, so that each step
     is logged once.
 
     Args:

@@ -1,4 +1,4 @@
-"""The example workflow for pull requests does what docs/compare-commits.md says, run here as CI would run it."""
+"""The example workflow for pull requests in docs/compare-commits.md, run as CI runs it."""
 
 import os
 import subprocess
@@ -24,12 +24,12 @@ def job(workflow):
 
 
 def step(job, name) -> dict:
-    return next(one for one in job["steps"] if one.get("name") == name)
+    return next(entry for entry in job["steps"] if entry.get("name") == name)
 
 
 @pytest.fixture(scope="module")
 def proposed(tmp_path_factory, homes):
-    """Two commits, as a pull request has them: `base`, and one with another learning rate."""
+    """A pull request: the commit `base`, and a commit with another learning rate."""
     root = tmp_path_factory.mktemp("proposed")
     project = FinishedProject(root)
     subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=root, check=True)
@@ -44,7 +44,7 @@ def proposed(tmp_path_factory, homes):
     return project
 
 
-def test_the_compare_step_writes_both_tables_and_the_page(job, proposed):
+def test_compare_workflow_writes_both_tables_and_the_report(job, proposed):
     summary = proposed.root / "summary.md"
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
@@ -63,20 +63,20 @@ def test_the_compare_step_writes_both_tables_and_the_page(job, proposed):
     assert "clearly better" in (proposed.root / "reports/index.html").read_text()
 
 
-def test_names_that_others_choose_never_become_part_of_a_command(job):
-    """A branch may be called `$(curl ...)`: expressions stand in `env`, not in `run`."""
-    for one in job["steps"]:
-        assert "${{" not in one.get("run", "")
+def test_compare_workflow_passes_branch_names_by_environment_only(job):
+    """A branch may be called `$(curl ...)`: expressions are allowed in `env`, not in `run`."""
+    for entry in job["steps"]:
+        assert "${{" not in entry.get("run", "")
 
 
-def test_the_whole_history_is_checked_out(job):
+def test_compare_workflow_checks_out_the_whole_history(job):
     assert job["steps"][0]["with"]["fetch-depth"] == 0
 
 
-def test_it_may_write_comments_and_nothing_else(workflow):
+def test_compare_workflow_may_write_comments_only(workflow):
     assert workflow["permissions"] == {"contents": "read", "pull-requests": "write"}
 
 
-def test_it_runs_on_pull_requests_without_the_base_repositorys_secrets(workflow):
-    """`pull_request_target` would run a stranger's code with them."""
+def test_compare_workflow_runs_without_the_secrets_of_the_base_repository(workflow):
+    """`pull_request_target` would run code of a stranger with these secrets."""
     assert workflow["on"] == "pull_request"

@@ -1,11 +1,11 @@
-"""The notebook runs as it stands, in a kernel of its own."""
+"""The notebook runs unchanged in a Jupyter kernel."""
 
 import nbclient
 import nbformat
 import pytest
 
 from tests.conftest import ROOT
-from tests.stages.train import made
+from tests.stages.train import tiny_task
 from tests.stages.train.conftest import fill
 
 NOTEBOOK = ROOT / "docs/notebook.ipynb"
@@ -13,9 +13,9 @@ NOTEBOOK = ROOT / "docs/notebook.ipynb"
 
 @pytest.fixture
 def project(tmp_path):
-    """A project with little to train on. Its notebooks lie one folder down, as in the repository."""
-    made.write_data(tmp_path / "source")
-    made.write_params(fill(tmp_path, tmp_path / "source"), metric="accuracy")
+    """A project with a small training set, and a folder ``docs`` in which the notebook runs."""
+    tiny_task.write_data(tmp_path / "source")
+    tiny_task.write_params(fill(tmp_path, tmp_path / "source"), metric="accuracy")
     (tmp_path / "docs").mkdir()
     return tmp_path
 
@@ -24,7 +24,7 @@ def printed(cell):
     return "".join(output.get("text", "") for output in cell.outputs)
 
 
-def test_it_trains_shows_curves_and_leaves_the_line_alone(project, monkeypatch):
+def test_notebook_trains_and_shows_curves_without_changing_the_project(project, monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     before = {path for path in project.rglob("*") if path.is_file()}
     notebook = nbformat.read(NOTEBOOK, as_version=4)
@@ -36,7 +36,7 @@ def test_it_trains_shows_curves_and_leaves_the_line_alone(project, monkeypatch):
     assert {path for path in project.rglob("*") if path.is_file()} - before <= {project / "checkpoints/.lock"}
 
 
-def test_it_is_kept_without_what_it_printed():
-    """Outputs would show in every diff."""
+def test_notebook_is_committed_without_outputs():
+    """Outputs would change in every diff."""
     cells = [cell for cell in nbformat.read(NOTEBOOK, as_version=4).cells if cell.cell_type == "code"]
     assert all(not cell.outputs and cell.execution_count is None for cell in cells)

@@ -69,12 +69,12 @@ def test_report_show_and_predict_read_the_outs(project):
     assert project.status() == ""
 
 
-def test_second_run_runs_no_stage(project):
+def test_second_pipeline_run_executes_no_stage(project):
     assert stages_run(project.run("dvc", "repro").stdout) == []
     assert project.status() == ""
 
 
-def test_forced_run_writes_identical_bytes(project):
+def test_forced_pipeline_run_writes_identical_bytes(project):
     before = project.lock()
     assert stages_run(project.run("dvc", "repro", "--force").stdout) == STAGES
     for stage, entry in project.lock().items():

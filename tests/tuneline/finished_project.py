@@ -15,6 +15,7 @@ from stages.evaluate.plots import write_plots
 from stages.evaluate.scoring import baseline_metrics
 from stages.evaluate.tables import predictions_table
 from tests.project import GIT_IDENTITY
+from tests.records import export_record
 from tuneline.batches import TokenizedSplit
 from tuneline.curves import calibration, calibration_error, probabilities, ranking_metrics
 from tuneline.files.schemas import LabelSchema, raw_schema, write_table
@@ -167,11 +168,10 @@ class FinishedProject:
         self.write("reports/compare/comparison.json", {**head, "models": {"fp32": close, "int8": far}})
         self.write("reports/compare/flips.json", {"fp32": [], "int8": [flip]})
         self.write("metrics/compare.json", {"fp32_agreement": 1.0, "int8_agreement": 0.9})
-        models = {"fp32": {"file": "model.onnx", "bytes": 2**21, "sha256": {"model.onnx": "0" * 64}}}
-        provenance = {"libraries": {"torch": "2.13.0"}, "metrics": {"split": "test", metric: 0.8}}
         labels = list(self.label_schema.names) if self.label_schema.names else None
-        record = {"format": 1, "task": self.params["data.task"], "labels": labels, "text_columns": self.params["data.text_columns"]}
-        self.write("models/onnx/export.json", {**record, "max_length": 128, "pad_token_id": 0, "models": models, "provenance": provenance})
+        usage = {"task": self.params["data.task"], "labels": labels, "text_columns": self.params["data.text_columns"]}
+        record = export_record({"fp32": {"metrics": {metric: 0.8}}}, **usage, split="test")
+        record.write(self.root / "models/onnx/export.json")
 
     def lock(self, seed: int) -> None:
         """Write ``dvc.lock``, and the outs to DVC's cache."""

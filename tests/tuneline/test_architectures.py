@@ -18,7 +18,7 @@ def test_other_architectures_have_no_token_type_ids(model_type):
     assert not has_token_type_ids({"model_type": model_type})
 
 
-def test_a_configuration_can_switch_token_type_ids_off():
+def test_token_type_ids_can_be_disabled_in_the_configuration():
     assert has_token_type_ids({"model_type": "bert", "type_vocab_size": 2})
     assert not has_token_type_ids({"model_type": "bert", "type_vocab_size": 1})
 
@@ -47,6 +47,6 @@ def test_direct_tokenizers_are_the_classes_that_the_auto_class_selects(name):
     assert issubclass(getattr(transformers, name), transformers.PreTrainedTokenizerFast)
 
 
-def test_importing_the_table_imports_neither_torch_nor_transformers():
+def test_import_of_architectures_loads_neither_torch_nor_transformers():
     code = "import sys, tuneline.architectures; sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

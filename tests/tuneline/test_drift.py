@@ -50,24 +50,24 @@ def test_ks_distance_on_percentiles_is_close_to_the_exact_one():
 
 
 @pytest.mark.parametrize("rows", [30, 300, 3000])
-def test_p_value_is_uniform_enough_without_a_change(rows):
+def test_p_value_without_drift_is_rarely_significant(rows):
     """Without a change p is below 0.05 about once in 20 samples."""
     rng = np.random.default_rng(rows)
     reference = Distribution.of_numbers(rng.exponential(size=20_000))
-    found = []
+    significant = []
     for _ in range(400):
         bins = merge_bins(counts_of(rng.exponential(size=rows), reference), np.array(reference.counts))
-        found.append(stability_p_value(stability_index(*bins), *bins) < 0.05)
-    assert 0.004 < np.mean(found) < 0.1
+        significant.append(stability_p_value(stability_index(*bins), *bins) < 0.05)
+    assert 0.004 < np.mean(significant) < 0.1
 
 
 @settings(deadline=None)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300))
 def test_distribution_counts_every_number_once(values):
-    found = Distribution.of_numbers(np.array(values))
-    assert sum(found.counts) == len(values)
-    assert len(found.counts) == len(found.edges) + 1
-    assert stability_index(np.array(found.counts), np.array(found.counts)) == 0
+    distribution = Distribution.of_numbers(np.array(values))
+    assert sum(distribution.counts) == len(values)
+    assert len(distribution.counts) == len(distribution.edges) + 1
+    assert stability_index(np.array(distribution.counts), np.array(distribution.counts)) == 0
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=120))
@@ -78,6 +78,6 @@ def test_merged_bins_keep_all_rows(counts):
     assert here.tolist() == there.tolist()
 
 
-def test_each_class_has_a_bin():
+def test_label_distribution_has_a_bin_for_each_class():
     assert Distribution.of_classes(np.array([0, 2, 2, 1]), 3) == Distribution((0.0, 1.0), (1, 1, 2))
     assert Distribution.of_classes(np.array([0, 0]), 1) == Distribution((), (2,))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.tokenize.wordpiece import train_wordpiece
-from tests.stages.tokenize.made import WORDS, sentences
+from tests.stages.tokenize.raw_splits import WORDS, sentences
 from tuneline import encoding
 from tuneline.encoding import Counts, Encoder, encode_rows
 from tuneline.files.schemas import LabelSchema, tokenized_schema
@@ -46,7 +46,7 @@ def test_encoded_rows_equal_those_of_transformers(wordpiece, rows, max_length, p
 
 @settings(max_examples=60, deadline=None)
 @given(rows=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5), max_length=st.integers(5, 40))
-def test_counts_equal_those_of_the_rows(wordpiece, rows, max_length):
+def test_token_counts_equal_those_of_the_rows(wordpiece, rows, max_length):
     encoded_rows, counts = encoded(wordpiece, max_length, *map(list, zip(*rows, strict=True)))
     whole = wordpiece(*map(list, zip(*rows, strict=True)))["input_ids"]
     text_tokens = [token for row in encoded_rows for token in row["input_ids"] if token not in (2, 3)]
@@ -112,13 +112,13 @@ def test_row_groups_do_not_depend_on_input_batches(wordpiece, sizes, monkeypatch
     starts = np.cumsum([0, *sizes])
     rows = (batch(texts[start:stop]).cast(batch(texts).schema) for start, stop in itertools.pairwise(starts))
     encoder = Encoder(wordpiece, 16, pairs=False)
-    made = list(encode_rows(encoder, rows, ["subject"], tokenized_schema(True, LABELS)))
-    assert [len(group) for group in made] == [8, 8, 8, 1]
+    batches = list(encode_rows(encoder, rows, ["subject"], tokenized_schema(True, LABELS)))
+    assert [len(batch) for batch in batches] == [8, 8, 8, 1]
     together, _ = encoded(wordpiece, 16, texts)
-    assert pa.Table.from_batches(made).to_pylist() == together
+    assert pa.Table.from_batches(batches).to_pylist() == together
 
 
-def test_no_rows_give_no_batches(wordpiece):
+def test_encoder_yields_no_batch_without_rows(wordpiece):
     encoder = Encoder(wordpiece, 16, pairs=False)
     assert list(encode_rows(encoder, iter([]), ["subject"], tokenized_schema(True, LABELS))) == []
     assert encoder.counts.metrics()["truncation_rate"] == 0.0
@@ -139,7 +139,7 @@ def test_encoder_does_not_change_the_tokenizer(wordpiece):
     assert wordpiece.backend_tokenizer.to_str() == before
 
 
-def test_counts_can_be_added():
+def test_token_counts_of_batches_can_be_added():
     total = Counts(1, 10, 2, 1, 1, 10) + Counts(3, 12, 6, 0, 0, 5)
     assert total == Counts(4, 22, 8, 1, 1, 10)
     assert total.metrics("train_") == {

@@ -43,7 +43,7 @@ def test_interrupted_stage_prints_how_to_resume(capsys):
     assert "dvc repro" in capsys.readouterr().err
 
 
-def test_other_errors_keep_their_traceback():
+def test_unexpected_error_keeps_its_traceback():
     with pytest.raises(ZeroDivisionError):
         run_stage("tokenize", lambda: 1 / 0)
 

@@ -51,9 +51,9 @@ def test_order_of_two_texts_changes_ordered_keys_only():
 
 
 def test_words_consist_of_letters_and_digits_between_boundaries():
-    found = words([normalized(pa.array(["It's late: 3 days!", "?!"])), normalized(pa.array(["", "né"]))])
+    runs = words([normalized(pa.array(["It's late: 3 days!", "?!"])), normalized(pa.array(["", "né"]))])
     b = BOUNDARY
-    assert found.to_pylist() == [[b, "it", "s", "late", "3", "days", b, "", b], [b, "?!", b, "né", b]]
+    assert runs.to_pylist() == [[b, "it", "s", "late", "3", "days", b, "", b], [b, "?!", b, "né", b]]
 
 
 @pytest.mark.parametrize(("text", "count"), [("tab\tand\r\nlines", 0), ("bell\x07", 1), ("\x00\x1b", 2), ("c1 \x85\x9f", 2), ("é ü 😀", 0)])
@@ -78,9 +78,9 @@ def test_broken_encoding_is_distinguished_from_accents(text, broken):
 @given(st.text(alphabet="ab1é -,.!\t\n\u3000", max_size=20))
 def test_words_are_runs_of_letters_and_digits(text):
     expected = re.findall(r"[^\W_]+", text.casefold()) or None
-    (found,) = words([normalized(pa.array([text], pa.string()))]).to_pylist()
-    assert expected is None or found == [BOUNDARY, *expected, BOUNDARY]
-    assert found[0] == found[-1] == BOUNDARY
+    (runs,) = words([normalized(pa.array([text], pa.string()))]).to_pylist()
+    assert expected is None or runs == [BOUNDARY, *expected, BOUNDARY]
+    assert runs[0] == runs[-1] == BOUNDARY
 
 
 @given(st.text(alphabet="ab \t\n\r\u00a0\u3000", max_size=12))

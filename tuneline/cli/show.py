@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,6 +13,9 @@ from rich.text import Text
 from tuneline.errors import StageError
 from tuneline.metrics import METRIC_TABLE
 from tuneline.repo.history import CLASSIFIER, EVALUATED, Lock, changed_by_machine, commit_of, lock_at, read_lock, registered
+
+if TYPE_CHECKING:
+    from tuneline.records.export import ExportRecord
 
 EVALUATED_TITLES = {
     **{metric.name: metric.title for metric in METRIC_TABLE.values()},
@@ -132,32 +135,32 @@ def show_export(console: Console, folder: Path) -> None:
     Raises:
         StageError: The folder has no ``export.json``.
     """
-    record = _read(folder / "export.json")
-    if not record:
+    from tuneline.records.export import EXPORT_RECORD, ExportRecord  # without a folder, `show` starts faster
+
+    path = folder / EXPORT_RECORD
+    if not path.exists():
         raise StageError(
             f"{folder} has no export.json: it is not a folder of models that Tuneline exported.", "For example: tuneline show models/onnx"
         )
-    made = record.get("provenance", {})
-    metrics = {key: value for key, value in made.get("metrics", {}).items() if key != "split"}
-    console.print(quality_table(metrics, {}, str(made.get("metrics", {}).get("split", "the reported split"))))
-    _print_facts(console, export_facts(record, made))
+    record = ExportRecord.read(path, f"`git log -- {path}` names the commit whose Tuneline reads it, or export the model again.")
+    for precision, model in record.models.items():
+        if model.metrics:
+            console.print(quality_table(model.metrics, {}, f"{record.split}, {precision}"))
+    _print_facts(console, export_facts(record))
 
 
-def export_facts(record: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, str]:
+def export_facts(record: "ExportRecord") -> dict[str, str]:
     """Return the most important entries of ``export.json``."""
-    models = record.get("models", {})
-    parameters = made.get("parameters", {})
-    facts = {
-        "task": f"{record.get('task')}: {', '.join(record.get('text_columns', []))} -> "
-        f"{', '.join(record.get('labels') or []) or 'a number'}",
-        "reads": f"at most {record.get('max_length')} tokens, {record.get('architecture')}",
-        **{f"{name}": f"{model['file']}, {model['bytes'] / 2**20:.1f} MB" for name, model in models.items()},
-        "data": ", ".join(f"{split} {sha[:12]}" for split, sha in made.get("data", {}).get("sha256", {}).items()),
-        "parameters": str(parameters.get("sha256", ""))[:12],
-        "code": str(made.get("code", {}).get("sha256", ""))[:12],
-        "libraries": ", ".join(f"{name} {version}" for name, version in made.get("libraries", {}).items()),
+    made = record.provenance
+    return {
+        "task": f"{record.task}: {', '.join(record.text_columns)} -> {', '.join(record.labels or []) or 'a number'}",
+        "reads": f"at most {record.max_length} tokens, {record.architecture}",
+        **{precision: f"{model.file}, {model.bytes / 2**20:.1f} MB" for precision, model in record.models.items()},
+        "data": ", ".join(f"{split} {sha[:12]}" for split, sha in made.data.sha256.items()),
+        "parameters": made.parameters_hash[:12],
+        "code": ", ".join(f"{name} {stage.code[:12]}" for name, stage in made.stages.items()),
+        "libraries": ", ".join(f"{name} {version}" for name, version in made.libraries.items()),
     }
-    return {name: value for name, value in facts.items() if value}
 
 
 def _print_facts(console: Console, facts: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ from tuneline.params.evaluate import EvaluateParams
 from tuneline.params.export import CompareParams, ExportParams
 from tuneline.params.model import ModelParams
 from tuneline.params.section import Section
-from tuneline.params.train import TrainParams
+from tuneline.params.train import RunParams, TrainParams
 from tuneline.params.validate import ValidateParams
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "ExportParams",
     "ModelParams",
     "Params",
+    "RunParams",
     "TokenizeParams",
     "TrainParams",
     "ValidateParams",
@@ -28,15 +29,16 @@ __all__ = [
 class Params(Section):
     """All parameters of ``params.yaml``. Read it with ``tuneline.params.loading.load_params``."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 42
-    data: DataParams = DataParams()
-    tokenize: TokenizeParams = TokenizeParams()
+    seed: Annotated[int, Field(ge=0, lt=2**32)]
+    data: DataParams
+    tokenize: TokenizeParams
     model: ModelParams
-    validate_: ValidateParams = Field(ValidateParams(), alias="validate")
-    train: TrainParams = TrainParams()
-    evaluate: EvaluateParams = EvaluateParams()
-    export: ExportParams = ExportParams()
-    compare: CompareParams = CompareParams()
+    validate_: ValidateParams = Field(alias="validate")
+    train: TrainParams
+    run: RunParams
+    evaluate: EvaluateParams
+    export: ExportParams
+    compare: CompareParams
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -12,23 +12,23 @@ Task = Literal["classification", "regression"]
 class SampleParams(Section):
     """``data.sample``: the built-in generator of support tickets."""
 
-    rows: Annotated[int, Field(ge=100)] = 10_000
+    rows: Annotated[int, Field(ge=100)]
     """Number of tickets, divided 8 : 1 : 1 into train, validation and test."""
-    mislabelled: Annotated[float, Field(ge=0, lt=1)] = 0.03
+    mislabelled: Annotated[float, Field(ge=0, lt=1)]
     """Fraction of the tickets of each split that have a wrong label."""
 
 
 class FilesParams(Section):
     """``data.files``: format of the files under ``data/source/``."""
 
-    delimiter: str | None = None
+    delimiter: str | None
     """One character. ``null``: comma for .csv, tab for .tsv."""
-    quoting: Literal["standard", "literal"] | None = None
+    quoting: Literal["standard", "literal"] | None
     """``standard``: a quoted field may contain delimiters and newlines. ``literal``: a quote is an ordinary character.
     ``null``: standard for .csv, literal for .tsv."""
-    columns: list[str] | None = None
+    columns: list[str] | None
     """Column names of CSV and TSV files without a header. ``null``: the first line is the header."""
-    encoding: str = "utf-8"
+    encoding: str
     """Encoding of CSV, TSV and JSONL files. A byte order mark is dropped."""
 
     @model_validator(mode="after")
@@ -51,33 +51,33 @@ def _first_duplicate(names: list[str]) -> str | None:
 class Splits(Section):
     """``data.splits``: split of the source that each split is taken from, in the slice syntax of the datasets library."""
 
-    train: str = "train"
-    validation: str = "validation"
-    test: str = "test"
+    train: str
+    validation: str
+    test: str
 
 
 class DataParams(Section):
     """``data``: source, columns and task."""
 
-    source: Literal["sample", "files", "hub"] = "sample"
-    path: str | None = None
+    source: Literal["sample", "files", "hub"]
+    path: str | None
     """hub: id of the data set. files: a folder under ``data/source/``; ``null`` for that folder itself."""
-    name: str | None = None
+    name: str | None
     """hub: the configuration, for example ``mrpc``."""
-    revision: str | None = None
+    revision: str | None
     """hub: a commit, tag or branch. ``data/raw/source.json`` records the commit."""
-    splits: Splits = Splits()
-    text_columns: Annotated[list[str], Field(min_length=1, max_length=2)] = ["subject", "body"]
-    label_column: str = "queue"
-    label_names: list[str] | None = None
+    splits: Splits
+    text_columns: Annotated[list[str], Field(min_length=1, max_length=2)]
+    label_column: str
+    label_names: list[str] | None
     """Class names in the order of their ids. ``null``: the order of the source if it has one, else sorted."""
-    task: Task = "classification"
-    max_rows: Annotated[int, Field(ge=1)] | None = None
+    task: Task
+    max_rows: Annotated[int, Field(ge=1)] | None
     """Maximal number of rows of each split, sampled with ``seed``."""
-    drop_incomplete: bool = False
+    drop_incomplete: bool
     """Drop rows without text or without a label, and report their number. ``false``: such a row is an error."""
-    sample: SampleParams = SampleParams()
-    files: FilesParams = FilesParams()
+    sample: SampleParams
+    files: FilesParams
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -119,11 +119,11 @@ class DataParams(Section):
 class TokenizeParams(Section):
     """``tokenize``."""
 
-    tokenizer: str | None = None
+    tokenizer: str | None
     """Name of a checkpoint on the hub, or a folder. ``null``: train a WordPiece tokenizer on the train split."""
-    revision: str | None = None
+    revision: str | None
     """Commit, tag or branch on the hub. ``data/tokenized/source.json`` records the commit."""
-    vocab_size: Annotated[int, Field(ge=100)] = 4000
+    vocab_size: Annotated[int, Field(ge=100)]
     """Maximal vocabulary size of a tokenizer trained on the train split."""
-    max_length: Annotated[int, Field(ge=4)] = 128
+    max_length: Annotated[int, Field(ge=4)]
     """Maximal tokens of a row, special tokens included. Longer texts are truncated."""

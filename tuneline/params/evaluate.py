@@ -12,13 +12,13 @@ Split = Literal["train", "validation", "test"]
 class EvaluateParams(Section):
     """``evaluate``."""
 
-    split: Split = "test"
+    split: Split
     """The reported split."""
-    metrics: list[str] | None = None
+    metrics: list[str] | None
     """Names or paths of metrics for ``evaluate.load``. ``null``: the project's own metrics, which need no network."""
-    f1: Literal["binary", "macro"] | None = None
+    f1: Literal["binary", "macro"] | None
     """Averaging of F1. ``null``: binary with two classes, macro with more."""
-    batch_size: Annotated[int, Field(ge=1)] = 64
+    batch_size: Annotated[int, Field(ge=1)]
     """Rows per batch."""
-    behaviour: Annotated[str, Field(pattern=r"^[\w-]+$")] | None = "tickets"
+    behaviour: Annotated[str, Field(pattern=r"^[\w-]+$")] | None
     """Behavioural tests, from ``conf/behaviour/NAME.yaml``. ``null``: none."""

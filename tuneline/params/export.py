@@ -12,12 +12,12 @@ Precision = Literal["fp32", "fp16", "int8"]
 class Int8Params(Section):
     """``export.int8``."""
 
-    method: Literal["dynamic", "static", "best"] = "best"
+    method: Literal["dynamic", "static", "best"]
     """``dynamic``: ranges of activations are computed for each batch. ``static``: they are computed once, on calibration rows.
     ``best``: the method whose logits are closer to those of fp32 on the validation split."""
-    calibration_rows: Annotated[int, Field(ge=1)] = 256
+    calibration_rows: Annotated[int, Field(ge=1)]
     """Number of calibration rows of ``static``, sampled from the train split with ``seed``."""
-    reduce_range: bool = True
+    reduce_range: bool
     """Weights of 7 bits, which give the same products on every processor. With 8 bits, products saturate on x86 processors
     without VNNI instructions, and predictions are wrong without an error: set ``false`` only if every server has VNNI."""
 
@@ -25,11 +25,11 @@ class Int8Params(Section):
 class ExportParams(Section):
     """``export``."""
 
-    opset: Annotated[int, Field(ge=18, le=23)] = 20
+    opset: Annotated[int, Field(ge=18, le=23)]
     """Version of the ONNX operator set. The exporter supports 18 and later."""
-    precisions: Annotated[list[Precision], Field(min_length=1)] = ["fp32", "int8"]
+    precisions: Annotated[list[Precision], Field(min_length=1)]
     """Precisions to export. fp32 is required, because the others are converted from it."""
-    int8: Int8Params = Int8Params()
+    int8: Int8Params
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -43,33 +43,33 @@ class ExportParams(Section):
 class Tolerance(Section):
     """How far an exported model may differ from the trained one on the reported split."""
 
-    max_abs_diff: Annotated[float, Field(gt=0)] | None = None
+    max_abs_diff: Annotated[float, Field(gt=0)] | None
     """Maximal absolute difference of any logit. ``null``: not checked."""
-    min_agreement: Rate = 1.0
+    min_agreement: Rate
     """Minimal fraction of rows with the same prediction."""
-    max_metric_drop: Annotated[float, Field(ge=0)] = 0.0
+    max_metric_drop: Annotated[float, Field(ge=0)]
     """Maximal decrease of accuracy (classification) or Pearson's r (regression)."""
-    required: bool = True
+    required: bool
     """True if the pipeline stops when the model fails. ``false``: it continues without publishing the model."""
 
 
 class Int8Tolerance(Tolerance):
     """Tolerances of int8, whose products may depend on the processor."""
 
-    allow_saturation: bool = False
+    allow_saturation: bool
     """Publish a model whose 8-bit products can exceed 16 bits (``export.int8.reduce_range: false``)."""
 
 
 class CompareParams(Section):
     """``compare``: tolerances by precision."""
 
-    batch_size: Annotated[int, Field(ge=1)] = 64
+    batch_size: Annotated[int, Field(ge=1)]
     """Rows per batch of ONNX Runtime."""
-    close: Annotated[float, Field(gt=0)] = 0.05
+    close: Annotated[float, Field(gt=0)]
     """Regression: two predictions agree if they differ by at most this fraction of the labels' standard deviation."""
-    fp32: Tolerance = Tolerance(max_abs_diff=1e-3, min_agreement=0.9999, max_metric_drop=1e-4)
-    fp16: Tolerance = Tolerance(max_abs_diff=0.05, min_agreement=0.99, max_metric_drop=0.005)
-    int8: Int8Tolerance = Int8Tolerance(min_agreement=0.97, max_metric_drop=0.02)
+    fp32: Tolerance
+    fp16: Tolerance
+    int8: Int8Tolerance
 
     def tolerance(self, precision: str) -> Tolerance:
         """Return the tolerance of one precision."""

@@ -67,7 +67,7 @@ def describe(problem: ErrorDetails) -> str:
     if problem["type"] == "extra_forbidden":
         return f"{key}: unknown key{_suggestion(key)}"
     if problem["type"] == "missing":
-        return f"{key}: missing"
+        return f"{key}: missing; copy it from conf/base.yaml"
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "value_error":  # validators of a section name the key themselves, relative to the section
         return f"{key}.{message}" if key else message

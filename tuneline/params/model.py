@@ -2,7 +2,7 @@
 
 from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from tuneline.params.section import Section
 
@@ -10,11 +10,11 @@ from tuneline.params.section import Section
 class ModelParams(Section):
     """Section ``model``: the checkpoint to fine-tune, or the configuration of a new model."""
 
-    checkpoint: str | None = None
+    checkpoint: str | None
     """Name on the Hugging Face Hub, or a folder. ``null``: train from scratch, with ``config``."""
-    revision: str | None = None
+    revision: str | None
     """Commit, tag or branch of the checkpoint on the hub."""
-    config: dict[str, Any] = Field(default_factory=dict)
+    config: dict[str, Any]
     """Keys of the transformers configuration; ``model_type`` selects its class. Vocabulary size, label names and padding id
     come from the data. With a checkpoint: overrides of its configuration, for example dropout."""
 

@@ -47,82 +47,73 @@ class LoraParams(Section):
 class TrainParams(Section):
     """Section ``train``."""
 
-    launch: str = "cpu"
+    launch: str
     """Launch configuration: ``conf/accelerate/NAME.yaml``."""
 
-    epochs: Positive | None = 5
-    max_steps: Positive | None = None
+    epochs: Positive | None
+    max_steps: Positive | None
     """Number of optimizer steps. Set either ``epochs`` or ``max_steps``, and the other to ``null``."""
-    global_batch_size: Positive = 32
+    global_batch_size: Positive
     """Examples in one optimizer step, over all processes."""
-    micro_batch_size: Positive = 32
+    micro_batch_size: Positive
     """Examples in one forward pass of one process. Gradient accumulation follows from ``global_batch_size`` and the number of
     processes."""
-    bucket_window: Positive = 50
+    bucket_window: Positive
     """Maximum number of batches of ``global_batch_size`` examples that are sorted by length together, which reduces padding.
     1: random order without length bucketing."""
 
-    optimizer: Literal["adamw", "adam", "adafactor", "sgd"] = "adamw"
-    learning_rate: PositiveFloat = 7e-4
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    optimizer: Literal["adamw", "adam", "adafactor", "sgd"]
+    learning_rate: PositiveFloat
+    weight_decay: Annotated[float, Field(ge=0)]
     """Weight decay factor of matrices; biases and norms do not decay."""
-    betas: Annotated[list[Fraction], Field(min_length=2, max_length=2)] = [0.9, 0.999]
+    betas: Annotated[list[Fraction], Field(min_length=2, max_length=2)]
     """Moment decay rates of Adam and AdamW."""
-    epsilon: PositiveFloat = 1e-8
+    epsilon: PositiveFloat
     """Denominator offset of Adam and AdamW."""
-    momentum: Fraction = 0.9
+    momentum: Fraction
     """Momentum of SGD."""
-    max_grad_norm: PositiveFloat | None = 1.0
+    max_grad_norm: PositiveFloat | None
     """Norm to which larger gradients are clipped. ``null``: no clipping."""
-    schedule: Schedule = "linear"
+    schedule: Schedule
     """Learning rate schedule: a value of ``transformers.SchedulerType``."""
-    schedule_options: dict[str, Any] = Field(default_factory=dict)
+    schedule_options: dict[str, Any]
     """Keyword arguments of the schedule's function in ``transformers.optimization``, for example ``{num_cycles: 2}``."""
-    warmup_ratio: Fraction | None = 0.1
+    warmup_ratio: Fraction | None
     """Warmup as a share of all optimizer steps."""
-    warmup_steps: Annotated[int, Field(ge=0)] | None = None
+    warmup_steps: Annotated[int, Field(ge=0)] | None
     """Optimizer steps of the warmup. Set at most one of ``warmup_ratio`` and ``warmup_steps``."""
 
-    label_smoothing: Fraction = 0.0
-    class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None = None
+    label_smoothing: Fraction
+    class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None
     """``balanced``: every class has the same total weight. Or a weight by class name; classes not named weigh 1."""
-    freeze: list[str] = []
+    freeze: list[str]
     """Names of modules that are not trained, for example ``[embeddings, encoder.layer.0]``."""
-    lora: LoraParams | None = None
+    lora: LoraParams | None
 
-    mixed_precision: Literal["no", "fp16", "bf16"] | None = None
+    mixed_precision: Literal["no", "fp16", "bf16"] | None
     """``null``: the precision of the launch configuration."""
-    tf32: bool = True
+    tf32: bool
     """Multiply float32 matrices in TF32 on CUDA."""
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: bool
     """Recompute activations in the backward pass: less memory, about a third more time."""
-    first_token_only: bool = True
+    first_token_only: bool
     """Compute the last layer for the first token only, where the model type's classifier reads no other: the same logits and
     gradients with less work. ``false``: compute the whole layer."""
-    compile: str | None = None
+    compile: str | None
     """Backend of ``torch.compile``, for example ``inductor``. ``null``: do not compile."""
 
-    evaluate_every_steps: Positive | None = None
+    evaluate_every_steps: Positive | None
     """Optimizer steps between evaluations. ``null``: one evaluation at the end of each epoch."""
-    evaluation_batch_size: Positive = 64
+    evaluation_batch_size: Positive
     """Examples in one forward pass of one process on the validation split."""
-    keep: Literal["best", "last"] = "best"
+    keep: Literal["best", "last"]
     """Weights to publish: the best by ``metric`` on the validation split, or the last."""
-    metric: str = "accuracy"
+    metric: str
     """Validation metric that determines the best weights. Higher is better for accuracy, f1, matthews_correlation, pearson and
     spearmanr; lower is better for loss and mse."""
-    early_stopping: EarlyStopping | None = None
-    log_every_steps: Positive = 10
+    early_stopping: EarlyStopping | None
+    log_every_steps: Positive
     """Optimizer steps between rows of the training curve; the loss of a row is the mean since the previous row."""
-
-    # These parameters do not change the trained model, so dvc.yaml does not list them: a change does not rerun the stage.
-    checkpoint_every_steps: Positive | None = 100
-    checkpoint_every_minutes: PositiveFloat | None = None
-    checkpoint_every_epochs: Positive | None = None
-    keep_checkpoints: Positive = 2
-    """Number of last checkpoints kept during a run, in addition to the best."""
-    trackers: list[Literal["dvclive", "tensorboard"]] = ["dvclive"]
-    """Trackers of live curves, in ``reports/live/``."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -135,3 +126,16 @@ class TrainParams(Section):
         if self.lora is not None and self.freeze:
             raise ValueError("freeze: with lora everything but the adapters and the head is frozen already; leave it empty")
         return self
+
+
+class RunParams(Section):
+    """Section ``run``: how a training is saved and watched. It changes no out, so no stage runs again after a change."""
+
+    checkpoint_every_steps: Positive | None
+    """Optimizer steps between checkpoints. A training that was killed resumes from the last one."""
+    checkpoint_every_minutes: PositiveFloat | None
+    checkpoint_every_epochs: Positive | None
+    keep_checkpoints: Positive
+    """Number of last checkpoints kept during a run, in addition to the best."""
+    trackers: list[Literal["dvclive", "tensorboard"]]
+    """Trackers of live curves, in ``reports/live/``."""

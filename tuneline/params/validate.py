@@ -69,39 +69,39 @@ class Drift(Rule):
 class ValidateParams(Section):
     """Parameters of every data check, by the key of the check."""
 
-    columns: Rule = Rule(severity="error")
-    rows: RowCount = RowCount(severity="error", min=20)
-    missing_values: AtMost = AtMost(severity="error", max=0.0)
-    blank_text: AtMost = AtMost(severity="error", max=0.0)
-    control_characters: AtMost = AtMost(severity="warning", max=0.0)
-    broken_encoding: AtMost = AtMost(severity="error", max=0.01)
-    length_outliers: AtMost = AtMost(severity="warning", max=0.01)
-    label_set: AtMost = AtMost(severity="error", max=0.0)
-    absent_classes: Rule = Rule(severity="error")
-    class_balance: AtMost = AtMost(severity="warning", max=0.9)
-    conflicting_labels: AtMost = AtMost(severity="error", max=0.02)
-    duplicates: AtMost = AtMost(severity="warning", max=0.05)
-    leakage: AtMost = AtMost(severity="error", max=0.02)
-    near_duplicates: NearDuplicates = NearDuplicates(severity="warning", max=0.1, similarity=0.8, rows=5000)
+    columns: Rule
+    rows: RowCount
+    missing_values: AtMost
+    blank_text: AtMost
+    control_characters: AtMost
+    broken_encoding: AtMost
+    length_outliers: AtMost
+    label_set: AtMost
+    absent_classes: Rule
+    class_balance: AtMost
+    conflicting_labels: AtMost
+    duplicates: AtMost
+    leakage: AtMost
+    near_duplicates: NearDuplicates
 
-    row_count: Rule = Rule(severity="error")
-    ids_in_vocabulary: AtMost = AtMost(severity="error", max=0.0)
-    special_tokens: AtMost = AtMost(severity="error", max=0.0)
-    max_length: AtMost = AtMost(severity="error", max=0.0)
-    column_lengths: AtMost = AtMost(severity="error", max=0.0)
-    attention_mask: AtMost = AtMost(severity="error", max=0.0)
-    token_type_ids: AtMost = AtMost(severity="error", max=0.0)
-    token_labels: AtMost = AtMost(severity="error", max=0.0)
-    empty_rows: AtMost = AtMost(severity="error", max=0.0)
-    unknown_rate: AtMost = AtMost(severity="error", max=0.05)
-    truncation_rate: AtMost = AtMost(severity="error", max=0.2)
-    decoded_text: DecodedText = DecodedText(severity="error", max=0.05, rows=200)
+    row_count: Rule
+    ids_in_vocabulary: AtMost
+    special_tokens: AtMost
+    max_length: AtMost
+    column_lengths: AtMost
+    attention_mask: AtMost
+    token_type_ids: AtMost
+    token_labels: AtMost
+    empty_rows: AtMost
+    unknown_rate: AtMost
+    truncation_rate: AtMost
+    decoded_text: DecodedText
 
-    label_drift: Drift = Drift(severity="warning", max_psi=0.25, max_ks=0.2, significance=0.001)
-    length_drift: Drift = Drift(severity="warning", max_psi=0.25, max_ks=0.2, significance=0.001)
-    vocabulary_overlap: AtLeast = AtLeast(severity="warning", min=0.7)
+    label_drift: Drift
+    length_drift: Drift
+    vocabulary_overlap: AtLeast
 
-    promoted_rows: AtLeast = AtLeast(severity="warning", min=0.5)
-    promoted_labels: Drift = Drift(severity="warning", max_psi=0.25, max_ks=0.2, significance=0.001)
-    promoted_lengths: Drift = Drift(severity="warning", max_psi=0.25, max_ks=0.2, significance=0.001)
-    promoted_vocabulary: AtLeast = AtLeast(severity="warning", min=0.7)
+    promoted_rows: AtLeast
+    promoted_labels: Drift
+    promoted_lengths: Drift
+    promoted_vocabulary: AtLeast

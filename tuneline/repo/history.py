@@ -65,11 +65,12 @@ class Lock:
         return next((out["md5"] for stage in self.stages.values() for out in stage.get("outs", []) if out["path"] == path), None)
 
     def params(self) -> dict[str, Any]:
-        """Return the parameters of all stages, by dotted key."""
+        """Return the parameters of all stages by dotted key, also where a stage lists a whole section."""
+        listed = [item for stage in self.stages.values() for values in stage.get("params", {}).values() for item in values.items()]
         params = {}
-        for stage in self.stages.values():
-            for values in stage.get("params", {}).values():
-                params.update(values)
+        for key, value in listed:
+            is_section = isinstance(value, dict) and "." not in key
+            params.update({f"{key}.{name}": entry for name, entry in value.items()} if is_section else {key: value})
         return params
 
     def outs(self) -> dict[str, str]:

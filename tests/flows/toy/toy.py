@@ -142,7 +142,8 @@ def export() -> None:
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper, save_model
 
-    from stages.export.record import embed, usage_record
+    from stages.export.record import embed, tokenizer_record
+    from tests.records import export_record
 
     words = json.loads(Path("models/classifier/model.json").read_text())["words"]
     table = np.zeros((WORDS + 4, 4), dtype=np.float32)
@@ -165,10 +166,10 @@ def export() -> None:
     write("models/onnx/config.json", {"id2label": dict(enumerate(QUEUES)), "model_type": "toy", "pad_token_id": 0})
     write("models/onnx/tokenizer_config.json", {"pad_token": "[PAD]", "unk_token": "[UNK]"})
     shutil.copyfile("data/tokenized/tokenizer/tokenizer.json", folder / "tokenizer.json")
-    record = usage_record(folder, ["text"], 16)  # from the real stage, because `tuneline predict` must read it
-    embed(model, record)
+    record = export_record({"fp32": {}}, labels=list(QUEUES), text_columns=["text"], max_length=16, tokenizer=tokenizer_record(folder))
+    embed(model, record)  # by the real stage, because `tuneline predict` must read it
     save_model(model, folder / "model.onnx")
-    write("models/onnx/export.json", {**record, "models": {"fp32": {"file": "model.onnx"}}})
+    record.write(folder / "export.json")
 
 
 def compare() -> None:

@@ -2,12 +2,16 @@ import numpy as np
 import pytest
 
 from stages.compare.comparison import Reference, compare_logits, rows_named, violations_of
+from tests.params import params
 from tuneline.files.schemas import LabelSchema
-from tuneline.params.export import Tolerance
 
 CLASSES, SCORE = LabelSchema(("a", "b")), LabelSchema(None)
 TRAINED = np.array([[2, 0], [2, 0], [0, 2], [0, 2]], dtype=np.float32)
 REFERENCE = Reference(np.array([0, 0, 1, 0]), CLASSES, TRAINED)  # the trained model is wrong in row 3
+
+
+def tolerance(**limits):
+    return params(compare={"fp32": limits}).compare.fp32
 
 
 def compared(exported, reference=REFERENCE, close=0.05):
@@ -20,7 +24,7 @@ def test_equal_logits_have_no_differences():
     assert metrics.items() >= {**same, "accuracy": 0.75, "accuracy_drop": 0, "accuracy_drop_low": 0, "accuracy_drop_high": 0}.items()
 
 
-def test_flip_lowers_agreement_and_accuracy_only_where_it_is_wrong():
+def test_flip_lowers_agreement_and_a_wrong_flip_lowers_accuracy():
     exported = TRAINED.copy()
     exported[0] = [0, 4]  # right before
     exported[3] = [1, 0]  # wrong before
@@ -52,7 +56,8 @@ def test_logits_that_are_not_finite_violate_any_tolerance(wrong):
     exported[0, 1] = wrong  # a 0 there would be the right prediction
     result = compared(exported)
     assert all(np.isfinite(value) for value in result.metrics.values())
-    assert violations_of(result, Tolerance(min_agreement=0.0, max_metric_drop=1.0), "accuracy") == ["no finite logits for row 0"]
+    widest = tolerance(max_abs_diff=None, min_agreement=0.0, max_metric_drop=1.0)
+    assert violations_of(result, widest, "accuracy") == ["no finite logits for row 0"]
     assert result.flipped.tolist() == [0]
 
 
@@ -70,7 +75,7 @@ def test_regression_predictions_agree_within_a_fraction_of_the_standard_deviatio
 def test_each_exceeded_tolerance_is_a_violation_that_names_rows():
     exported = TRAINED.copy()
     exported[1] = [0, 1]
-    violations = violations_of(compared(exported), Tolerance(max_abs_diff=0.5, min_agreement=0.9, max_metric_drop=0.1), "accuracy")
+    violations = violations_of(compared(exported), tolerance(max_abs_diff=0.5, min_agreement=0.9, max_metric_drop=0.1), "accuracy")
     assert violations == [
         "a logit of row 1 differs by 2, more than max_abs_diff 0.5",
         "agreement is 0.75, less than min_agreement 0.9: it flips row 1",
@@ -78,10 +83,10 @@ def test_each_exceeded_tolerance_is_a_violation_that_names_rows():
     ]
 
 
-def test_value_equal_to_its_tolerance_is_no_violation():
+def test_value_equal_to_its_tolerance_passes():
     exported = TRAINED.copy()
     exported[1] = [0, 2]
-    assert not violations_of(compared(exported), Tolerance(max_abs_diff=2, min_agreement=0.75, max_metric_drop=0.25), "accuracy")
+    assert not violations_of(compared(exported), tolerance(max_abs_diff=2, min_agreement=0.75, max_metric_drop=0.25), "accuracy")
 
 
 def test_rows_named_lists_the_ten_worst_rows():

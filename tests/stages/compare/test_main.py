@@ -13,8 +13,10 @@ from onnx import numpy_helper
 import stages.export.__main__
 from stages.compare.__main__ import main
 from tests.conftest import ROOT
-from tests.small_pipeline import change_params, write_pipeline
+from tests.params import change_params
+from tests.small_pipeline import write_pipeline
 from tuneline.errors import DataError, GateError
+from tuneline.records.export import ExportRecord
 
 GENEROUS = {"compare.int8.min_agreement": 0.8, "compare.int8.max_metric_drop": 0.2}
 
@@ -75,7 +77,7 @@ def test_models_that_agree_with_the_trained_model_are_published_unchanged(projec
     main()
     names = {path.name for path in (project / "models/candidates").iterdir()}
     assert published(project) == names
-    for name in names:
+    for name in names - {"export.json"}:
         assert (project / "models/onnx" / name).read_bytes() == (project / "models/candidates" / name).read_bytes()
     result = metrics(project)
     assert result["fp32_max_abs_diff"] < 1e-5
@@ -83,6 +85,17 @@ def test_models_that_agree_with_the_trained_model_are_published_unchanged(projec
     assert 0.8 <= result["int8_agreement"] <= 1
     assert result[f"int8_{metric}_drop_low"] <= result[f"int8_{metric}_drop"] <= result[f"int8_{metric}_drop_high"]
     assert result["fp32_published"] == result["int8_published"] == 1
+
+
+def test_published_record_has_the_metrics_of_each_model(project, metric):
+    main()
+    metrics = json.loads((project / "metrics/compare.json").read_text())
+    candidates, published = (ExportRecord.read(project / f"models/{folder}/export.json") for folder in ("candidates", "onnx"))
+    assert published.split == "test"
+    assert {name: model.metrics[metric] for name, model in published.models.items()} == {
+        name: metrics[f"{name}_{metric}"] for name in published.models
+    }
+    assert published.provenance == candidates.provenance
 
 
 def test_second_run_writes_the_same_bytes(project):

@@ -53,7 +53,7 @@ def test_every_clipped_product_of_8_bits_is_counted_and_within_the_bound(pair):
 
 
 @pytest.mark.parametrize(("weights", "largest"), [([127, 127], 64_770), ([-128, -128], 65_280), ([127, -128], 32_640), ([64, 64], 32_640)])
-def test_the_bound_is_reached_by_the_largest_activations_of_one_sign(weights, largest):
+def test_saturation_bound_is_reached_by_the_largest_activations_of_one_sign(weights, largest):
     assert largest_pair_sum(np.array([[value] for value in weights], np.int8)) == largest
 
 
@@ -85,7 +85,7 @@ def linear_layers(graph):
     return [node for node in graph.node if node.op_type in {"MatMul", "Gemm"} and node.input[1] in constants]
 
 
-def test_no_product_of_the_default_model_can_saturate(graph, quantize, batch, tmp_path):
+def test_default_model_has_no_product_that_can_saturate(graph, quantize, batch, tmp_path):
     model = quantize(reduce_range=True)
     assert len(integer_products(model.graph)) == len(linear_layers(graph.graph)) > 10
     onnx.save(model, path := tmp_path / "model.onnx")

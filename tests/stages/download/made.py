@@ -1,13 +1,14 @@
 """Small files and parameters for the tests of the sources."""
 
 import gzip
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from tests import params
 
 Content = str | bytes | list[dict[str, Any]] | None
 
@@ -36,7 +37,6 @@ def parquet(rows: list[dict[str, Any]]) -> bytes:
 
 
 def write_params(data: Mapping[str, Any], **sections: Any) -> None:
-    """Writes ``params.yaml`` for files with the columns text and label. JSON is YAML, too."""
+    """Writes ``params.yaml`` for files with the columns text and label."""
     values = {"source": "files", "text_columns": ["text"], "label_column": "label", **data}
-    params = {"data": values, "model": {"config": {"model_type": "bert"}}, **sections}
-    Path("params.yaml").write_text(json.dumps(params), encoding="utf-8")
+    params.write_params(Path(), data=values, **sections)

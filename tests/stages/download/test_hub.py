@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.hub import LoopbackHub
+from tests.params import complete, write_params
 from tests.stages.download.made import parquet
 
 ASKED = {"source": "hub", "text_columns": ["text"], "label_column": "label"}
@@ -124,9 +125,7 @@ SAYS = {
 def run_cases(folder: Path, cases: dict[str, dict[str, Any]], env: dict[str, str]) -> dict[str, Any]:
     """Runs the stage on each case in one process, and gives back the rows it wrote or the error it gave."""
     folder.mkdir(exist_ok=True)
-    values = {
-        name: {"model": {"config": {"model_type": "bert"}}, **case, "data": {**ASKED, **case["data"]}} for name, case in cases.items()
-    }
+    values = {name: complete({**case, "data": {**ASKED, **case["data"]}}) for name, case in cases.items()}
     (folder / "cases.json").write_text(json.dumps(values))
     env = {**env, "PYTHONPATH": str(ROOT), "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
     ended = subprocess.run([sys.executable, "-c", RUN_CASES], cwd=folder, env=env, capture_output=True, text=True, check=False)
@@ -222,7 +221,7 @@ def test_without_network_a_pinned_data_set_comes_from_the_cache_and_no_other_ver
 @pytest.mark.real_data
 def test_mrpc_comes_through_the_hub_by_the_command(shared: Path, tmp_path: Path):
     data = {"source": "hub", "path": "nyu-mll/glue", "name": "mrpc", "text_columns": ["sentence1", "sentence2"], "label_column": "label"}
-    (tmp_path / "params.yaml").write_text(json.dumps({"data": data, "model": {"config": {"model_type": "bert"}}}))
+    write_params(tmp_path, data=data)
     with LoopbackHub(tmp_path / "hub") as hub:
         hub.add("datasets", "nyu-mll/glue", shared / "hub/datasets/nyu-mll/glue")
         env = {**hub.env(tmp_path / "home"), "PYTHONPATH": str(ROOT)}

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from stages.download.sample import Sample
 from stages.download.source import SourceColumns
 from stages.download.tickets.generator import QUEUES, Ticket, normalised, write_tickets
-from tuneline.params.data import SampleParams
+from tests.params import params
 
 SPLITS = ("train", "validation", "test")
 
@@ -17,7 +17,7 @@ SPLITS = ("train", "validation", "test")
 @pytest.fixture(scope="module")
 def tickets() -> dict[str, list[Ticket]]:
     """The default sample, by split."""
-    sample = Sample(SampleParams(), seed=42)
+    sample = Sample(params().data.sample, seed=42)
     wanted = SourceColumns(("subject", "body"), "queue")
     return {
         split: [Ticket(*list(row.values())[:3]) for batch in sample.read(split, wanted).batches for row in batch.to_pylist()]

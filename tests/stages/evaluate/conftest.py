@@ -1,6 +1,6 @@
 import pytest
 
-from tests.stages.evaluate.made import write_project
+from tests.stages.evaluate.project import write_project
 from tuneline.files.schemas import LabelSchema
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from stages.evaluate.classifier import Classifier
-from tests.stages.evaluate.made import QUEUES
+from tests.stages.evaluate.project import QUEUES
 from tuneline.batches import TokenizedSplit
 from tuneline.errors import DataError, StageError
 from tuneline.files.schemas import LabelSchema

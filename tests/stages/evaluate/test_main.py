@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.evaluate import __main__ as evaluate
-from tests.stages.evaluate.made import write_project
+from tests.params import change_params
+from tests.stages.evaluate.project import write_project
 from tuneline.errors import DataError, GateError, ParamsError, StageError
 from tuneline.files.schemas import LabelSchema, write_table
 
@@ -92,9 +93,7 @@ def test_second_run_writes_the_same_bytes(project):
 
 
 def test_evaluate_split_selects_the_reported_split(project):
-    (project / "params.yaml").write_text(
-        (project / "params.yaml").read_text().replace("split: test", "split: validation") + "train: {keep: last}\n"
-    )
+    change_params(project, {"evaluate.split": "validation", "train.keep": "last"})
     evaluate.main()
     table = pq.read_table("reports/predictions.parquet")
     assert table["label"].to_pylist() == pq.read_table("data/tokenized/validation.parquet")["labels"].to_pylist()
@@ -141,9 +140,7 @@ def test_missing_input_names_the_stage_that_writes_it(project, missing, stage):
 def test_failure_leaves_earlier_outs(project):
     evaluate.main()
     before = outs(project)
-    (project / "params.yaml").write_text(
-        (project / "params.yaml").read_text().replace("split: test", "split: test, metrics: [no-such-metric]")
-    )
+    change_params(project, {"evaluate.metrics": ["no-such-metric"]})
     with pytest.raises(StageError, match="no-such-metric"):
         evaluate.main()
     assert outs(project) == before
@@ -164,7 +161,7 @@ tests:
 def behave(project, suite=BEHAVIOUR):
     (project / "conf/behaviour").mkdir(parents=True)
     (project / "conf/behaviour/own.yaml").write_text(suite)
-    (project / "params.yaml").write_text((project / "params.yaml").read_text().replace("behaviour: null", "behaviour: own"))
+    change_params(project, {"evaluate.behaviour": "own"})
 
 
 def test_behaviour_tests_are_reported_and_counted(project):

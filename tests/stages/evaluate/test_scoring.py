@@ -90,7 +90,7 @@ def test_score_leaves_no_files_and_needs_no_network(odd_one, tmp_path):
     """Two simultaneous runs share no folder, and the user's cache does not change. The library is imported for custom metrics only."""
     script = """
 import socket, sys
-def refuse(*_): raise AssertionError("asked the network")
+def refuse(*_): raise AssertionError("connected to the network")
 socket.socket.connect = refuse
 import numpy as np
 from stages.evaluate.scoring import score

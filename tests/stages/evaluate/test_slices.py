@@ -26,7 +26,7 @@ def members(slices):
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=80))
-def test_every_row_has_one_length_slice_and_none_is_empty(lengths):
+def test_length_slices_are_not_empty_and_contain_every_row_once(lengths):
     slices = list(length_slices(np.array(lengths)))
     assert sorted(row for one in slices for row in one.rows.tolist()) == list(range(len(lengths)))
     assert all(len(one.rows) for one in slices)
@@ -66,7 +66,7 @@ def test_label_slices_skip_absent_classes():
         ("train[:2]+train[5:]", [0, 1, 5], {}),
         ("test", [0, 1, 2], {}),
         ("", [0, 1], {}),
-        ("a+b", [0, 1, 2], {}),  # b's rows go on where a's end: which is whose cannot be told
+        ("a+b", [0, 1, 2], {}),  # row numbers of b continue those of a, so the source split is ambiguous
     ],
 )
 def test_source_slices_group_rows_by_their_source_split(specification, positions, expected):

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from stages.evaluate.tables import read_origin, read_texts
-from tests.stages.tokenize.made import write_raw
+from tests.stages.tokenize.raw_splits import write_raw
 from tuneline.errors import DataError
 
 

@@ -10,12 +10,11 @@ import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from stages.export.graph import to_onnx
-from stages.export.padding import REAL_TOKENS
 from tests.conftest import ROOT
 from tests.small_pipeline import FAMILIES, tiny_model
+from tests.stages.export.graphs import COLUMNS, batch_of, logits_of, rewritings_of, torch_logits
 from tuneline.errors import StageError
 
-COLUMNS = ["input_ids", "attention_mask", "token_type_ids"]
 WITH_TOKEN_TYPES = {"bert", "albert", "electra", "minilm"}
 SAME_HEAD_AS_BERT = {"albert", "minilm", "electra", "roberta"}
 """Architectures whose regression head exports like BERT's, so that test is marked slow."""
@@ -24,34 +23,6 @@ SHAPES = [(1, 1), (1, 5), (3, 17), (4, 40)]
 
 def columns_of(family):
     return COLUMNS if family in WITH_TOKEN_TYPES else COLUMNS[:2]
-
-
-def batch_of(rows, tokens, padding):
-    """Random ids; every row but the first ends in padding."""
-    generator = np.random.default_rng(rows * tokens)
-    ids = generator.integers(5, 120, (rows, tokens))
-    mask = np.ones_like(ids)
-    for row in range(1, rows):
-        mask[row, tokens - row :] = 0
-    ids[mask == 0] = padding
-    segments = (np.arange(tokens) > tokens // 2).astype(np.int64) * mask
-    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
-
-
-def torch_logits(model, batch, columns):
-    with torch.inference_mode():
-        return model(**{name: torch.from_numpy(batch[name]) for name in columns}).logits.numpy()
-
-
-def rewritings_of(exported):
-    """Return the names of the rewritings that were applied to a graph."""
-    names = {name for node in exported.graph.node for name in node.output}
-    applied = {"first token": any("_first_" in name for name in names), "padding": REAL_TOKENS in names}
-    return {rewriting for rewriting, found in applied.items() if found}
-
-
-def logits_of(session, batch):
-    return session.run(["logits"], {value.name: batch[value.name] for value in session.get_inputs()})[0]
 
 
 FAMILIES_AND_OUTPUTS = [
@@ -76,7 +47,7 @@ def test_exported_logits_equal_torch_logits_at_any_shape(family, outputs):
 
 
 @pytest.mark.parametrize("opset", [18, 23])
-def test_the_opset_is_the_requested_one(opset):
+def test_graph_has_the_requested_opset(opset):
     model = tiny_model("bert", 2)
     exported = to_onnx(model, COLUMNS, opset)
     assert {entry.domain: entry.version for entry in exported.opset_import} == {"": opset}
@@ -85,13 +56,13 @@ def test_the_opset_is_the_requested_one(opset):
     np.testing.assert_allclose(logits_of(session, batch), torch_logits(model, batch, COLUMNS), atol=2e-6)
 
 
-def test_a_graph_that_onnx_runtime_cannot_run_is_an_error():
+def test_graph_that_onnx_runtime_cannot_run_is_an_error():
     """torch writes ModernBERT's rotary embedding at opset 23 in a shape that ONNX Runtime refuses once there are two rows."""
     with pytest.raises(StageError, match=r"(?s)opset 23.*export\.opset"):
         to_onnx(tiny_model("modernbert", 3), COLUMNS[:2], opset=23)
 
 
-def test_the_same_weights_give_the_same_bytes_in_another_process(fp32, tmp_path):
+def test_graph_of_the_same_weights_is_identical_in_another_process(fp32, tmp_path):
     """Names in the graph must not depend on the order of a set or on memory addresses."""
     code = (
         "import sys; from pathlib import Path; from tests.small_pipeline import tiny_model; from stages.export.graph import to_onnx;"
@@ -106,52 +77,16 @@ def test_the_same_weights_give_the_same_bytes_in_another_process(fp32, tmp_path)
     assert (tmp_path / "model.onnx").read_bytes() == fp32.SerializeToString(deterministic=True)
 
 
-def test_the_graph_contains_no_traces_of_the_machine(fp32):
+def test_graph_contains_no_traces_of_the_machine(fp32):
     content = fp32.SerializeToString()
     for trace in (sys.prefix, str(ROOT), "site-packages", "modeling_bert.py", "stack_trace", "torch"):
         assert trace.encode() not in content, trace
 
 
-def test_an_input_that_the_model_ignores_is_removed():
+def test_input_that_the_model_ignores_is_removed():
     """Programs compute all inputs that a model lists, so an input without effect would waste time."""
     exported = to_onnx(tiny_model("deberta-v2", 2), COLUMNS, opset=20)
     assert [value.name for value in exported.graph.input] == COLUMNS[:2]
-
-
-def padded_on_the_left():
-    return {name: values[:, ::-1].copy() for name, values in batch_of(3, 9, padding=0).items()}
-
-
-def padded_in_every_row():
-    return {name: np.pad(values, ((0, 0), (0, 2))) for name, values in batch_of(3, 9, padding=0).items()}
-
-
-def not_padded():
-    return {**batch_of(3, 9, padding=0), "attention_mask": np.ones((3, 9), np.int64)}
-
-
-@pytest.mark.parametrize("padded", [padded_on_the_left, padded_in_every_row, not_padded])
-def test_padding_may_be_on_either_side_or_absent(fp32, padded):
-    session = onnxruntime.InferenceSession(fp32.SerializeToString())
-    np.testing.assert_allclose(logits_of(session, padded()), torch_logits(tiny_model("bert", 3), padded(), COLUMNS), atol=2e-6)
-
-
-def test_a_fully_masked_row_does_not_change_the_other_rows(fp32):
-    session, batch = onnxruntime.InferenceSession(fp32.SerializeToString()), batch_of(3, 9, padding=0)
-    before = logits_of(session, batch)
-    batch["attention_mask"][2] = 0
-    after = logits_of(session, batch)
-    np.testing.assert_allclose(after[:2], before[:2], atol=2e-6)
-    assert np.isfinite(after).all()
-
-
-def test_mean_pooling_keeps_all_tokens():
-    model = tiny_model("modernbert", 3, pooling="mean")
-    exported = to_onnx(model, COLUMNS[:2], opset=20)
-    assert rewritings_of(exported) == {"padding"}
-    batch = batch_of(3, 9, padding=0)
-    session = onnxruntime.InferenceSession(exported.SerializeToString())
-    np.testing.assert_allclose(logits_of(session, batch), torch_logits(model, batch, COLUMNS[:2]), atol=2e-6)
 
 
 class ReadsPadding(torch.nn.Module):
@@ -168,7 +103,7 @@ class ReadsPadding(torch.nn.Module):
         return SequenceClassifierOutput(logits=torch.tanh(self.dense(torch.nn.functional.pad(hidden, (0, 13)))).sum(dim=1))
 
 
-def test_a_model_that_reads_padding_is_not_rewritten():
+def test_model_that_reads_padding_is_not_rewritten():
     """A rewriting that would change the logits is not used."""
     model = ReadsPadding().eval()
     exported = to_onnx(model, COLUMNS[:2], opset=20)

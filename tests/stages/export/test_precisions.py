@@ -7,11 +7,15 @@ import pytest
 from stages.export import precisions
 from stages.export.model_files import save_model, weight_bytes
 from stages.export.precisions import QuantizationRows, mean_difference, to_dynamic_int8, to_fp16, to_int8, to_static_int8
+from tests.params import params
 from tuneline.batches import TokenizedSplit, length_sorted_batches
 from tuneline.onnx.session import OnnxClassifier, logits_of
-from tuneline.params.export import Int8Params
 
 MISSING = Path("no/such/file.parquet")
+
+
+def int8_params(**values):
+    return params(export={"int8": values}).export.int8
 
 
 @pytest.fixture(scope="module")
@@ -97,21 +101,21 @@ def ids(batches):
 
 
 def test_dynamic_quantization_reads_no_data(fp32):
-    _, quantization = to_int8(fp32, Int8Params(method="dynamic"), QuantizationRows(MISSING, MISSING, 0, seed=1))
+    _, quantization = to_int8(fp32, int8_params(method="dynamic"), QuantizationRows(MISSING, MISSING, 0, seed=1))
     assert quantization == {"method": "dynamic", "weight_bits": 7}
 
 
 def test_static_quantization_does_not_read_the_validation_split(fp32, rows):
-    _, quantization = to_int8(fp32, Int8Params(method="static", calibration_rows=8), QuantizationRows(rows.train, MISSING, 0, seed=1))
+    _, quantization = to_int8(fp32, int8_params(method="static", calibration_rows=8), QuantizationRows(rows.train, MISSING, 0, seed=1))
     assert quantization == {"method": "static", "weight_bits": 7}
 
 
 def test_method_best_selects_the_method_closer_to_fp32(fp32, rows, monkeypatch):
-    model, quantization = to_int8(fp32, Int8Params(method="best"), rows)
+    model, quantization = to_int8(fp32, int8_params(method="best"), rows)
     differences = quantization["mean_abs_diff_on_validation"]
     assert quantization["method"] == min(differences, key=differences.get)
     monkeypatch.setattr(precisions, "logit_differences", lambda *_: {"dynamic": 0.2, "static": 0.1})
-    other, quantization = to_int8(fp32, Int8Params(method="best"), rows)
+    other, quantization = to_int8(fp32, int8_params(method="best"), rows)
     assert quantization["method"] == "static"
     assert [node.op_type for node in other.graph.node] != [node.op_type for node in model.graph.node]
 
@@ -123,12 +127,12 @@ def test_calibration_rows_are_sampled_from_train_with_the_seed(rows):
     assert drawn != ids(QuantizationRows(rows.train, rows.validation, 0, seed=2).calibration(20))
 
 
-def test_a_small_split_is_used_completely(rows):
+def test_calibration_uses_every_row_of_a_small_split(rows):
     assert sum(map(len, ids(rows.calibration(10_000)))) == 60
     assert len(rows.selection()) == 30
 
 
-def test_the_number_of_selection_rows_is_limited(rows, monkeypatch):
+def test_method_selection_reads_a_limited_number_of_rows(rows, monkeypatch):
     monkeypatch.setattr(precisions, "SELECTION_ROWS", 7)
     chosen = rows.selection()
     assert len(chosen) == 7

@@ -1,7 +1,7 @@
 import pytest
 
 from stages.tokenize.wordpiece import train_wordpiece
-from tests.stages.tokenize.made import sentences
+from tests.stages.tokenize.raw_splits import sentences
 
 
 @pytest.fixture(scope="session")

@@ -10,31 +10,30 @@ from transformers import AutoTokenizer, BertTokenizer
 from stages.tokenize import __main__ as tokenize
 from tests.conftest import ROOT
 from tests.hub import LoopbackHub
-from tests.stages.tokenize.made import sentences, write_raw, write_splits
+from tests.params import change_params, write_params
+from tests.stages.tokenize.raw_splits import sentences, write_raw, write_splits
 from tuneline.errors import DataError, ParamsError, StageError
 from tuneline.files.schemas import ROW_GROUP, LabelSchema, read_labels, write_table
 from tuneline.paths import SPLITS
 
-PARAMS = """
-data: {text_columns: [subject, body]}
-tokenize: {vocab_size: 300, max_length: 24}
-model: {config: {model_type: bert, max_position_embeddings: 32}}
-"""
+PARAMS = {
+    "tokenize": {"vocab_size": 300, "max_length": 24},
+    "model": {"config": {"model_type": "bert", "max_position_embeddings": 32}},
+}
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project with raw splits and parameters, and nothing else."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "params.yaml").write_text(PARAMS)
+    write_params(tmp_path, **PARAMS)
     write_splits(tmp_path / "data/raw")
     return tmp_path
 
 
-def set_params(project, old, new):
-    text = (project / "params.yaml").read_text()
-    assert old in text
-    (project / "params.yaml").write_text(text.replace(old, new))
+def use_checkpoint(project, folder, max_length):
+    changes = {"tokenize.tokenizer": str(folder), "tokenize.max_length": max_length, "model.checkpoint": str(folder)}
+    change_params(project, changes)
 
 
 def contents(folder):
@@ -81,14 +80,14 @@ def test_tokenized_rows_equal_those_of_transformers_in_order(project):
 
 
 def test_single_texts_have_token_type_zero_only(project):
-    set_params(project, "[subject, body]", "[body]")
+    change_params(project, {"data.text_columns": ["body"]})
     tokenize.main()
     tokenized = pq.read_table("data/tokenized/test.parquet").to_pydict()
     assert {token_type for row in tokenized["token_type_ids"] for token_type in row} == {0}
 
 
 def test_architecture_without_token_types_gets_no_token_type_ids(project):
-    set_params(project, "model_type: bert", "model_type: distilbert")
+    change_params(project, {"model.config.model_type": "distilbert"})
     tokenize.main()
     assert pq.read_schema("data/tokenized/train.parquet").names == ["input_ids", "attention_mask", "labels"]
     assert AutoTokenizer.from_pretrained("data/tokenized/tokenizer").model_input_names == ["input_ids", "attention_mask"]
@@ -106,7 +105,7 @@ def test_stage_is_deterministic_and_does_not_import_torch_or_record_paths(projec
 
 
 def test_tokenizer_of_a_checkpoint_is_used(project, wordpiece_folder):
-    set_params(project, "vocab_size: 300", f"tokenizer: {wordpiece_folder}")
+    change_params(project, {"tokenize.tokenizer": str(wordpiece_folder)})
     tokenize.main()
     ours, theirs = AutoTokenizer.from_pretrained("data/tokenized/tokenizer"), AutoTokenizer.from_pretrained(wordpiece_folder)
     assert type(ours) is type(theirs) is BertTokenizer
@@ -121,7 +120,7 @@ def run_stage(project, **env):
 
 
 def test_hub_checkpoint_is_pinned_to_a_commit_and_then_works_offline(project, wordpiece_folder, tmp_path_factory):
-    set_params(project, "vocab_size: 300", "tokenizer: someone/small-bert, revision: stable")
+    change_params(project, {"tokenize.tokenizer": "someone/small-bert", "tokenize.revision": "stable"})
     home = tmp_path_factory.mktemp("home")
     with LoopbackHub(tmp_path_factory.mktemp("hub")) as hub:
         files = {path.name: path.read_bytes() for path in wordpiece_folder.iterdir()}
@@ -179,22 +178,21 @@ def test_row_groups_do_not_depend_on_those_of_the_raw_split(project):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("length", "message"),
     [
-        ("max_length: 24", "max_length: 33", r"tokenize\.max_length: 33 is more than the 32 tokens"),
-        ("max_length: 24", "max_length: 4", r"tokenize\.max_length: 4 is too short"),
+        (33, r"tokenize\.max_length: 33 is more than the 32 tokens"),
+        (4, r"tokenize\.max_length: 4 is too short"),
     ],
 )
-def test_unsuitable_max_length_is_refused(project, old, new, message):
-    set_params(project, old, new)
+def test_unsuitable_max_length_is_refused(project, length, message):
+    change_params(project, {"tokenize.max_length": length})
     with pytest.raises(ParamsError, match=message):
         tokenize.main()
     assert not (project / "data/tokenized").exists()
 
 
 def test_max_length_above_that_of_the_checkpoint_is_refused(project, wordpiece_folder):
-    set_params(project, "vocab_size: 300, max_length: 24", f"tokenizer: {wordpiece_folder}, max_length: 65")
-    set_params(project, "model: {config", f"model: {{checkpoint: {wordpiece_folder}, config")
+    use_checkpoint(project, wordpiece_folder, max_length=65)
     with pytest.raises(ParamsError, match="more than the 64 tokens"):
         tokenize.main()
 
@@ -240,8 +238,7 @@ def test_mrpc_equals_the_output_of_transformers(project, shared):
         source = pq.read_table(shared / f"hub/datasets/nyu-mll/glue/mrpc/{split}-00000-of-00001.parquet")
         texts = [source[name].to_pylist() for name in ("sentence1", "sentence2")]
         write_raw(project / f"data/raw/{split}.parquet", texts, source["label"].to_pylist())
-    set_params(project, "vocab_size: 300, max_length: 24", f"tokenizer: {folder}, max_length: 50")
-    set_params(project, "model: {config", f"model: {{checkpoint: {folder}, config")
+    use_checkpoint(project, folder, max_length=50)
     tokenize.main()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     truncated = 0

@@ -6,7 +6,7 @@ import pytest
 
 from stages.tokenize.wordpiece import ALPHABET_LIMIT, SPECIAL_TOKENS, alphabet, train_wordpiece
 from tests.conftest import ROOT
-from tests.stages.tokenize.made import sentences
+from tests.stages.tokenize.raw_splits import sentences
 from tuneline.errors import DataError
 
 
@@ -58,7 +58,7 @@ def test_training_on_empty_texts_is_an_error():
 TRAIN = """
 import hashlib
 from stages.tokenize.wordpiece import train_wordpiece
-from tests.stages.tokenize.made import sentences
+from tests.stages.tokenize.raw_splits import sentences
 print(hashlib.sha256(train_wordpiece(lambda: iter([sentences(400, seed=1)]), 400).backend_tokenizer.to_str().encode()).hexdigest())
 """
 

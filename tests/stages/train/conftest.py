@@ -1,4 +1,4 @@
-"""A project to train in, and a fresh accelerate for each run."""
+"""Projects to train in, and an accelerator without state of earlier tests."""
 
 import shutil
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from stages.train.interruption import Interruption
 from stages.train.loop import train
 from stages.train.state import TrainingResult
 from tests.conftest import ROOT
-from tests.stages.train import made
+from tests.stages.train import launcher, tiny_task
 from tuneline.params import Params
 
 
@@ -22,12 +22,12 @@ from tuneline.params import Params
 def data(tmp_path_factory) -> Path:
     """A folder with tokenized splits."""
     folder = tmp_path_factory.mktemp("data")
-    made.write_data(folder)
+    tiny_task.write_data(folder)
     return folder
 
 
 def fill(folder: Path, data: Path) -> Path:
-    """Makes a folder a project that can train."""
+    """Copy tokenized splits and launch configurations into a folder, so that the stage can run there."""
     shutil.copytree(data / "data", folder / "data")
     shutil.copytree(ROOT / "conf/accelerate", folder / "conf/accelerate")
     return folder
@@ -35,32 +35,41 @@ def fill(folder: Path, data: Path) -> Path:
 
 @pytest.fixture
 def project(tmp_path, data, monkeypatch) -> Path:
-    """A folder of its own to train in, and the working directory."""
+    """A project with tokenized splits, as the working directory."""
     monkeypatch.chdir(tmp_path)
     return fill(tmp_path, data)
 
 
 @pytest.fixture
 def accelerated(monkeypatch):
-    """Accelerate keeps its state for the life of a process; a test begins without."""
+    """Reset the state that accelerate keeps for the life of a process."""
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
-    _forget()
+    _reset_accelerate()
     yield
-    _forget()
+    _reset_accelerate()
 
 
-def _forget() -> None:
+def _reset_accelerate() -> None:
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
 
 
 @pytest.fixture
 def trained(project, accelerated) -> Callable[[Params], TrainingResult]:
-    """Trains in this process, without publishing."""
+    """Return a function that trains in this process, without publishing."""
 
     def run(params: Params) -> TrainingResult:
-        _forget()
-        accelerator: Accelerator = create_accelerator(params.train)
+        _reset_accelerate()
+        accelerator: Accelerator = create_accelerator(params)
         return train(params, read_inputs(params.train), accelerator, Interruption())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def tracked_run(tmp_path_factory, data) -> Path:
+    """A project in which the stage has run with both trackers. Only read it."""
+    project = fill(tmp_path_factory.mktemp("tracked"), data)
+    tiny_task.write_params(project, trackers=["dvclive", "tensorboard"])
+    assert launcher.run(project) == [0], launcher.output(project)
+    return project

@@ -16,13 +16,13 @@ LENGTHS = np.random.default_rng(0).integers(3, 60, size=4000)
     epoch=st.integers(0, 3),
 )
 def test_sampler_puts_every_row_in_exactly_one_batch(lengths, batch_size, window, epoch):
-    groups = LengthBucketedSampler(np.array(lengths), batch_size, window, seed=1).epoch(epoch)
-    assert sorted(np.concatenate(groups).tolist()) == list(range(len(lengths)))
-    assert [len(group) for group in groups[:-1]] == [batch_size] * (len(groups) - 1)
-    assert len(groups) == LengthBucketedSampler(np.array(lengths), batch_size, window, seed=1).batches_per_epoch
+    batches = LengthBucketedSampler(np.array(lengths), batch_size, window, seed=1).epoch(epoch)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    assert [len(batch) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
+    assert len(batches) == LengthBucketedSampler(np.array(lengths), batch_size, window, seed=1).batches_per_epoch
 
 
-def test_the_order_is_a_function_of_seed_and_epoch():
+def test_sampler_order_depends_on_seed_and_epoch_only():
     def order(seed, epoch):
         return np.concatenate(LengthBucketedSampler(LENGTHS, 16, 10, seed).epoch(epoch)).tolist()
 
@@ -31,9 +31,9 @@ def test_the_order_is_a_function_of_seed_and_epoch():
     assert order(1, 0) != order(2, 0)
 
 
-def padding(groups):
-    places = sum(len(group) * LENGTHS[group].max() for group in groups)
-    return 1 - LENGTHS.sum() / places
+def padding(batches):
+    positions = sum(len(batch) * LENGTHS[batch].max() for batch in batches)
+    return 1 - LENGTHS.sum() / positions
 
 
 def test_sampler_batches_rows_of_similar_length():
@@ -42,14 +42,14 @@ def test_sampler_batches_rows_of_similar_length():
 
 
 def test_sampler_redraws_batches_every_epoch():
-    """Sorting within windows must not give the same batches again: neighbours of one length are drawn anew."""
-    order = LengthBucketedSampler(LENGTHS, 16, 50, seed=0)
-    first, second = ({tuple(sorted(group)) for group in order.epoch(epoch)} for epoch in (1, 2))
+    """Rows of equal length are shuffled before they are sorted, so that epochs differ."""
+    sampler = LengthBucketedSampler(LENGTHS, 16, 50, seed=0)
+    first, second = ({tuple(sorted(batch)) for batch in sampler.epoch(epoch)} for epoch in (1, 2))
     assert len(first & second) <= 3
 
 
-def test_a_window_goes_from_long_to_short():
-    means = [LENGTHS[group].mean() for group in LengthBucketedSampler(LENGTHS, 16, 50, seed=0).epoch(1)]
+def test_sampler_sorts_each_window_from_long_to_short():
+    means = [LENGTHS[batch].mean() for batch in LengthBucketedSampler(LENGTHS, 16, 50, seed=0).epoch(1)]
     assert len(means) == 250
     for start in range(0, 250, 50):
         assert means[start : start + 50] == sorted(means[start : start + 50], reverse=True)
@@ -58,34 +58,34 @@ def test_a_window_goes_from_long_to_short():
 
 @pytest.mark.parametrize("rows", [16 * 9, 16 * 100])
 def test_sampler_splits_small_data_into_several_windows(rows):
-    means = np.array([LENGTHS[group].mean() for group in LengthBucketedSampler(LENGTHS[:rows], 16, 50, seed=0).epoch(1)])
+    means = np.array([LENGTHS[batch].mean() for batch in LengthBucketedSampler(LENGTHS[:rows], 16, 50, seed=0).epoch(1)])
     assert (np.diff(means) > 0).sum() >= 3
 
 
-def test_the_longest_row_comes_first_so_that_running_out_of_memory_shows_at_once():
+def test_sampler_puts_the_longest_row_first_to_detect_out_of_memory_early():
     assert LENGTHS[LengthBucketedSampler(LENGTHS, 16, 50, seed=0).epoch(0)[0]].max() == LENGTHS.max()
 
 
 def test_sampler_draws_the_smaller_last_batch_at_random():
-    """Its rows weigh more than others; were they always the longest, the model would learn those best."""
-    order = LengthBucketedSampler(np.arange(1, 36), 16, 50, seed=0)
-    last = [set(order.epoch(epoch)[-1].tolist()) for epoch in range(4)]
-    assert all(len(group) == 3 for group in last)
+    """A row of a smaller batch has more weight; if they were always the longest rows, the model would favour them."""
+    sampler = LengthBucketedSampler(np.arange(1, 36), 16, 50, seed=0)
+    last = [set(sampler.epoch(epoch)[-1].tolist()) for epoch in range(4)]
+    assert all(len(batch) == 3 for batch in last)
     assert len(set.union(*last)) > 8
 
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(rows=st.integers(1, 50), micro=st.integers(1, 12), processes=st.integers(1, 5))
 def test_micro_batches_cover_the_batch_and_are_equally_many_per_process(rows, micro, processes):
-    group = np.arange(rows)
-    assert np.concatenate(split_into_micro_batches(group, micro, processes)).tolist() == group.tolist()
-    shares = [shard_batch(group, micro, processes, process) for process in range(processes)]
-    assert len({len(own) for own in shares}) == 1
-    sizes = [len(part) for own in shares for part in own]
+    batch = np.arange(rows)
+    assert np.concatenate(split_into_micro_batches(batch, micro, processes)).tolist() == batch.tolist()
+    shards = [shard_batch(batch, micro, processes, process) for process in range(processes)]
+    assert len({len(shard) for shard in shards}) == 1
+    sizes = [len(micro_batch) for shard in shards for micro_batch in shard]
     assert max(sizes) <= micro
     assert max(sizes) - min(sizes) <= 1
 
 
 @pytest.mark.parametrize(("micro", "processes", "expected"), [(8, 1, [8]), (4, 1, [4, 4]), (1, 2, [1, 1, 1, 1]), (3, 1, [3, 3, 2])])
-def test_accumulation_follows_from_micro_batch_and_processes(micro, processes, expected):
-    assert [len(part) for part in shard_batch(np.arange(8), micro, processes, 0)] == expected
+def test_accumulation_steps_follow_from_micro_batch_and_processes(micro, processes, expected):
+    assert [len(micro_batch) for micro_batch in shard_batch(np.arange(8), micro, processes, 0)] == expected

@@ -3,7 +3,7 @@ import pytest
 from stages.train import checkpoints
 from stages.train.checkpoints import MARKER, find_damage, training_lock, write_marker
 from stages.train.devices import create_accelerator
-from tests.stages.train import made
+from tests.stages.train import tiny_task
 from tuneline.errors import StageError
 
 
@@ -41,25 +41,25 @@ FILES = {"complete.json", "model.safetensors", "optimizer.bin", "progress.json",
 
 @pytest.fixture
 def stopped(project, trained, monkeypatch):
-    """Trains 16 steps with a checkpoint every third, and keeps what would be there after a kill."""
-    return lambda **train: trained(made.params(**train)).state.checkpoints.folder
+    """Return a function that trains 16 steps and returns the checkpoint folder as a kill before publishing would leave it."""
+    return lambda **train: trained(tiny_task.params(**train)).state.checkpoints.folder
 
 
 def names(folder):
     return [path.name for path in sorted(folder.glob("step-*"))]
 
 
-def test_a_checkpoint_holds_the_complete_state(stopped):
+def test_checkpoint_contains_the_complete_training_state(stopped):
     folder = stopped(keep="last", checkpoint_every_steps=16)
     assert {path.name for path in (folder / "step-00000016").iterdir()} == FILES
 
 
-def test_checkpoints_keep_the_last_ones(stopped):
+def test_keep_checkpoints_limits_checkpoints_to_the_newest(stopped):
     assert names(stopped(keep="last", checkpoint_every_steps=3, keep_checkpoints=2)) == ["step-00000012", "step-00000015"]
 
 
-def test_checkpoints_keep_the_best_one_too(stopped):
-    """Each checkpoint that a run may resume from finds the best weights of its time."""
+def test_best_checkpoint_is_kept_besides_the_newest(stopped):
+    """A run that resumes from any checkpoint needs the best weights up to that step."""
     kept = names(
         stopped(keep="best", metric="loss", learning_rate=1e-1, evaluate_every_steps=1, checkpoint_every_steps=3, keep_checkpoints=1)
     )
@@ -67,20 +67,20 @@ def test_checkpoints_keep_the_best_one_too(stopped):
     assert len(kept) == 2
 
 
-def test_checkpoint_interval_in_epochs(stopped):
+def test_checkpoint_every_epochs_writes_at_the_end_of_each_epoch(stopped):
     assert names(stopped(keep="last", checkpoint_every_steps=None, checkpoint_every_epochs=1)) == ["step-00000008", "step-00000016"]
 
 
-def test_checkpoint_interval_in_minutes(stopped):
+def test_checkpoint_every_minutes_writes_after_the_elapsed_time(stopped):
     assert len(names(stopped(keep="last", checkpoint_every_steps=None, checkpoint_every_minutes=1e-9, keep_checkpoints=99))) == 16
 
 
-def test_checkpoints_without_an_interval_are_not_written(stopped):
+def test_checkpoints_are_not_written_without_an_interval(stopped):
     assert names(stopped(keep="last", checkpoint_every_steps=None)) == []
 
 
 def test_training_lock_excludes_a_second_training(project, accelerated, monkeypatch):
-    accelerator = create_accelerator(made.params().train)
+    accelerator = create_accelerator(tiny_task.params())
     monkeypatch.setattr(checkpoints, "LOCK_TIMEOUT", 0.3)
     with (
         training_lock(accelerator),

@@ -1,9 +1,17 @@
 import pytest
 import torch
 
-from stages.train.devices import check_precision, create_accelerator, describe_devices, transformer_layer_class
-from tests.stages.train import made
-from tuneline.errors import ParamsError
+from stages.train.devices import (
+    check_precision,
+    check_processes,
+    create_accelerator,
+    describe_devices,
+    expected_processes,
+    transformer_layer_class,
+)
+from tests.conftest import ROOT
+from tests.stages.train import tiny_task
+from tuneline.errors import ParamsError, StageError
 
 
 @pytest.fixture
@@ -12,9 +20,9 @@ def project_alone(tmp_path, monkeypatch, accelerated):
 
 
 def test_fp16_on_a_cpu_is_refused(project_alone):
-    """accelerate would take it and compute in float32."""
+    """accelerate would accept it and compute in float32."""
     with pytest.raises(ParamsError, match="fp16 needs a GPU; this run is on the CPU"):
-        create_accelerator(made.params(mixed_precision="fp16").train)
+        create_accelerator(tiny_task.params(mixed_precision="fp16"))
 
 
 def test_bf16_on_a_gpu_without_bf16_is_refused(monkeypatch):
@@ -29,9 +37,9 @@ def test_fp8_is_refused(project_alone):
         check_precision("fp8", torch.device("cpu"))
 
 
-def test_the_launch_configuration_sets_the_precision_unless_the_parameters_do(project_alone, monkeypatch):
+def test_launch_configuration_sets_the_precision_by_default(project_alone, monkeypatch):
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
-    accelerator = create_accelerator(made.params().train)
+    accelerator = create_accelerator(tiny_task.params())
     assert accelerator.mixed_precision == "bf16"
     assert "bf16, 1 process" in describe_devices(accelerator)
 
@@ -41,48 +49,51 @@ def losses(outcome):
 
 
 def test_bf16_trains_close_to_float32_and_keeps_float32_weights(trained):
-    plain, half = (trained(made.params(made.WITHOUT_DROPOUT, mixed_precision=precision)) for precision in ("no", "bf16"))
+    plain, half = (trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, mixed_precision=precision)) for precision in ("no", "bf16"))
     assert losses(half) == pytest.approx(losses(plain), abs=0.1)
     assert losses(half) != losses(plain)
     assert {weight.dtype for weight in half.weights.values()} == {torch.float32}
 
 
-def test_gradient_checkpointing_changes_memory_only(trained):
-    """Dropout included: what is computed again draws the same masks again."""
-    assert losses(trained(made.params(gradient_checkpointing=True))) == pytest.approx(losses(trained(made.params())), abs=1e-6)
+def test_gradient_checkpointing_gives_the_same_losses(trained):
+    """Recomputed activations use the same dropout masks."""
+    assert losses(trained(tiny_task.params(gradient_checkpointing=True))) == pytest.approx(losses(trained(tiny_task.params())), abs=1e-6)
 
 
-def test_a_compiled_model_trains_the_same_and_is_saved_plain(trained):
+def test_compiled_model_has_the_same_losses_and_plain_weights(trained):
     """With a backend that traces but generates no code; inductor takes half a minute to compile on a CPU."""
-    plain, compiled = trained(made.params(made.WITHOUT_DROPOUT)), trained(made.params(made.WITHOUT_DROPOUT, compile="aot_eager"))
+    plain, compiled = (
+        trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT)),
+        trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, compile="aot_eager")),
+    )
     assert losses(compiled) == pytest.approx(losses(plain), abs=1e-5)
     assert compiled.weights.keys() == plain.weights.keys()
 
 
 def test_unknown_compile_backend_error_lists_the_available_ones(project, trained):
     with pytest.raises(ParamsError, match=r"train.compile: torch does not have a backend 'inductr'(.|\n)*inductor"):
-        trained(made.params(compile="inductr"))
+        trained(tiny_task.params(compile="inductr"))
 
 
-def test_the_layers_to_shard_are_found_in_the_model():
+def test_fsdp_wraps_the_transformer_layers_of_the_model():
     from stages.train.model import build_model
     from tuneline.files.schemas import LabelSchema
 
-    assert transformer_layer_class(build_model(made.params().model, LabelSchema(made.NAMES), made.tokenizer())) == "BertLayer"
+    assert (
+        transformer_layer_class(build_model(tiny_task.params().model, LabelSchema(tiny_task.NAMES), tiny_task.tokenizer())) == "BertLayer"
+    )
 
 
-def test_startup_summary_has_device_parameters_shapes_and_initial_loss(trained, capsys):
-    trained(made.params())
-    said = capsys.readouterr().out
-    assert "cpu " in said
-    assert "float32, 1 process" in said
-    assert "5,859 of 5,859 parameters are trainable" in said
-    assert "the last layer computes only the first token" in said
-    assert "first micro-batch: input_ids (4, 1" in said
-    assert "a uniform prediction gives ln(3) = 1.0986" in said
-    assert "WARNING" not in said
+def test_process_count_that_differs_from_the_launch_configuration_is_an_error(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    check_processes("multi-gpu", 2)
+    with pytest.raises(StageError, match=r"conf/accelerate/multi-gpu\.yaml requests 2 processes, but 1 is running"):
+        check_processes("multi-gpu", 1)
+    with pytest.raises(StageError, match="requests 1 process, but 2 are running"):
+        check_processes("cpu", 2)
 
 
-def test_startup_summary_warns_of_a_broken_head(trained, capsys):
-    trained(made.params({"initializer_range": 30.0}, max_grad_norm=1.0, epochs=1))
-    assert "WARNING: the initial loss is far higher than that of a uniform prediction" in capsys.readouterr().out
+def test_unknown_launch_error_lists_the_available_ones(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(ParamsError, match=r"conf/accelerate/gpus.yaml does not exist(.|\n)*Choose one of cpu, fsdp"):
+        expected_processes("gpus")

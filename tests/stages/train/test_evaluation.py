@@ -10,23 +10,23 @@ from stages.train.evaluation import predict, restore_file_order, shard_split
 from stages.train.inputs import read_inputs
 from stages.train.interruption import Coordinator, Interruption, TrainingInterrupted
 from stages.train.model import build_model
-from tests.stages.train import made
+from tests.stages.train import tiny_task
 
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=80), batch_size=st.integers(1, 9), processes=st.integers(1, 4))
 def test_shard_split_gives_every_row_to_one_process_and_equally_many_batches(lengths, batch_size, processes):
-    shares = shard_split(np.array(lengths), batch_size, processes)
-    rows = np.concatenate([batch for own in shares for batch in own])
+    shards = shard_split(np.array(lengths), batch_size, processes)
+    rows = np.concatenate([batch for shard in shards for batch in shard])
     assert sorted(rows.tolist()) == list(range(len(lengths)))
-    assert len({len(own) for own in shares}) == 1
-    assert all(len(batch) <= batch_size for own in shares for batch in own)
+    assert len({len(shard) for shard in shards}) == 1
+    assert all(len(batch) <= batch_size for shard in shards for batch in shard)
 
 
 def test_shard_split_batches_rows_of_similar_length():
     lengths = np.random.default_rng(0).integers(3, 60, size=500)
-    places = sum(len(batch) * lengths[batch].max() for batch in shard_split(lengths, 16, 1)[0])
-    assert places / lengths.sum() < 1.03
+    positions = sum(len(batch) * lengths[batch].max() for batch in shard_split(lengths, 16, 1)[0])
+    assert positions / lengths.sum() < 1.03
 
 
 def test_predictions_are_in_file_order():
@@ -42,10 +42,10 @@ def test_prediction_counted_twice_or_missing_is_an_error(rows):
 
 @pytest.fixture
 def prediction(project, accelerated):
-    """Predicts the validation split with a new model, in batches of a size."""
-    params = made.params()
+    """Return a function that predicts the validation split with a new model and a given batch size."""
+    params = tiny_task.params()
     inputs = read_inputs(params.train)
-    accelerator = create_accelerator(params.train)
+    accelerator = create_accelerator(params)
     torch.manual_seed(0)
     model = build_model(params.model, inputs.labels, inputs.tokenizer)
     loader = BatchLoader(inputs.validation, inputs.pad_token_id, accelerator.device)
@@ -58,7 +58,7 @@ def prediction(project, accelerated):
     return run
 
 
-def test_logits_are_those_of_each_row_alone(prediction):
+def test_logits_of_a_batch_equal_those_of_each_row_alone(prediction):
     logits = prediction(5)
     split = prediction.inputs.validation
     prediction.model.eval()

@@ -1,4 +1,4 @@
-"""Thousands of steps: what leaks a little at each of them, or breaks at one kill in ten, shows here."""
+"""Runs of thousands of steps: they show small leaks at each step and failures at one kill in ten."""
 
 import os
 import random
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import psutil
 import pytest
 
-from tests.stages.train import made, runs
+from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.slow]
@@ -27,8 +27,8 @@ MB = 2**20
 
 
 @dataclass
-class Watched:
-    """What a run held, sampled while it ran.
+class ResourceSamples:
+    """Resources of a running process, sampled until it ends.
 
     Attributes:
         memory: Resident bytes.
@@ -43,7 +43,7 @@ class Watched:
     def sample(self, process, folder):
         try:
             memory, files = process.memory_info().rss, process.num_fds()
-        except psutil.Error:  # it ended
+        except psutil.Error:  # the process has ended
             return
         self.memory.append(memory)
         self.files.append(files)
@@ -51,61 +51,61 @@ class Watched:
 
 
 def project(folder):
-    """Gives a folder more rows than the other tests have."""
-    made.write_params(folder, **SETTINGS)
-    made.write_data(folder, rows=ROWS)
+    """Write parameters and more rows than the other tests use."""
+    tiny_task.write_params(folder, **SETTINGS)
+    tiny_task.write_data(folder, rows=ROWS)
     return folder
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory, data):
-    """The outs of a run that nothing disturbed, what it held, and its seconds."""
+    """Folder, resource samples and seconds of an uninterrupted run."""
     folder = project(fill(tmp_path_factory.mktemp("uninterrupted"), data))
-    watched = Watched()
-    [child] = runs.start(folder)
+    samples = ResourceSamples()
+    [child] = launcher.start(folder)
     process = psutil.Process(child.pid)
     seconds = 0.0
     while child.is_alive():
-        watched.sample(process, folder)
+        samples.sample(process, folder)
         child.join(0.1)
         seconds += 0.1
-    assert child.exitcode == 0, runs.output(folder)
-    return folder, watched, seconds
+    assert child.exitcode == 0, launcher.output(folder)
+    return folder, samples, seconds
 
 
-def test_memory_and_open_files_do_not_grow(uninterrupted):
-    _, watched, _ = uninterrupted
-    early, late = (slice(start, start + len(watched.memory) // 5) for start in (len(watched.memory) // 5, -len(watched.memory) // 4))
-    print(f"{max(watched.memory[early]) / MB:.0f} MB early, {max(watched.memory[late]) / MB:.0f} MB late")
-    assert max(watched.memory[late]) - max(watched.memory[early]) < 40 * MB  # the curve itself is among it
-    assert max(watched.files[late]) <= max(watched.files[early])
+def test_long_run_does_not_grow_in_memory_or_open_files(uninterrupted):
+    _, samples, _ = uninterrupted
+    early, late = (slice(start, start + len(samples.memory) // 5) for start in (len(samples.memory) // 5, -len(samples.memory) // 4))
+    print(f"{max(samples.memory[early]) / MB:.0f} MB early, {max(samples.memory[late]) / MB:.0f} MB late")
+    assert max(samples.memory[late]) - max(samples.memory[early]) < 40 * MB  # includes the training curve
+    assert max(samples.files[late]) <= max(samples.files[early])
 
 
-def test_old_checkpoints_are_removed(uninterrupted):
-    """The last two, the best of each of them, and the one that was just written."""
-    _, watched, _ = uninterrupted
-    assert 2 <= max(watched.checkpoints) <= 5
+def test_long_run_removes_old_checkpoints(uninterrupted):
+    """At most the last two, the best one of each, and the one being written."""
+    _, samples, _ = uninterrupted
+    assert 2 <= max(samples.checkpoints) <= 5
 
 
-def test_every_step_is_logged_once_and_something_was_learned(uninterrupted):
+def test_long_run_logs_every_step_once_and_learns(uninterrupted):
     folder, _, _ = uninterrupted
-    assert [row[0] for row in runs.curve(folder)] == list(range(1, STEPS + 1))
-    assert runs.metrics(folder)["best_accuracy"] == 1.0
+    assert [row[0] for row in launcher.curve(folder)] == list(range(1, STEPS + 1))
+    assert launcher.metrics(folder)["best_accuracy"] == 1.0
 
 
 def test_resume_after_many_kills_and_signals_gives_identical_outs(uninterrupted, tmp_path, data):
     whole, _, seconds = uninterrupted
     folder, ends = project(fill(tmp_path, data)), []
     for number in [signal.SIGKILL, signal.SIGTERM] * 8:
-        [child] = runs.start(folder)
+        [child] = launcher.start(folder)
         child.join(random.uniform(0.1, 0.25) * seconds)
         if child.exitcode is None:
             os.kill(child.pid, number)
-        ends += runs.finish([child])
+        ends += launcher.finish([child])
         if ends[-1] == 0:
             break
     if ends[-1] != 0:
-        ends += runs.run(folder)
+        ends += launcher.run(folder)
     print(f"ended with {ends}")
-    assert set(ends) == {-signal.SIGKILL, 75, 0}, runs.output(folder)
-    assert runs.outs(folder) == runs.outs(whole)
+    assert set(ends) == {-signal.SIGKILL, 75, 0}, launcher.output(folder)
+    assert launcher.outs(folder) == launcher.outs(whole)

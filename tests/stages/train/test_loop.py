@@ -6,7 +6,7 @@ import torch
 
 from stages.train import state
 from stages.train.loop import train_batch
-from tests.stages.train import made
+from tests.stages.train import tiny_task
 from tuneline.errors import DataError, ParamsError
 from tuneline.files.schemas import LabelSchema
 
@@ -17,8 +17,8 @@ def losses(outcome):
 
 @pytest.fixture
 def exact(trained):
-    """Trains without dropout, whose masks depend on the batch."""
-    return lambda **train: trained(made.params(made.WITHOUT_DROPOUT, **train))
+    """Return a function that trains without dropout, whose masks depend on the micro-batches."""
+    return lambda **train: trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, **train))
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def test_batch_loss_is_the_mean_over_its_examples(project, accelerated):
     from stages.train.interruption import Interruption
     from stages.train.state import set_up
 
-    params = made.params(made.WITHOUT_DROPOUT, micro_batch_size=1)
-    state = set_up(params, read_inputs(params.train), create_accelerator(params.train), Interruption(), 1)
+    params = tiny_task.params(tiny_task.WITHOUT_DROPOUT, micro_batch_size=1)
+    state = set_up(params, read_inputs(params.train), create_accelerator(params), Interruption(), 1)
     rows = state.sampler.epoch(0)[0]
     with torch.no_grad():
         logits = state.model(**state.train_loader.inputs(rows)).logits
@@ -61,14 +61,14 @@ def test_batch_loss_is_the_mean_over_its_examples(project, accelerated):
     assert train_batch(state, rows).loss == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_gradient_norm_is_logged_before_clipping(exact):
+def test_gradient_norm_is_logged_before_clipping(exact):
     free, clipped = exact(max_grad_norm=None), exact(max_grad_norm=1e-3)
     assert clipped.state.progress.logged[0].gradient_norm == pytest.approx(free.state.progress.logged[0].gradient_norm)
     assert losses(clipped)[-1] != losses(free)[-1]
 
 
-def test_training_learns(project, exact):
-    made.write_data(project, rows=240)
+def test_training_learns_the_synthetic_task(project, exact):
+    tiny_task.write_data(project, rows=240)
     outcome = exact(epochs=12, learning_rate=3e-3, micro_batch_size=8)
     assert outcome.state.progress.best.metric > 0.9
     assert losses(outcome)[-1] < 0.3
@@ -81,44 +81,44 @@ def test_non_finite_loss_error_names_step_and_rows(exact):
 
 
 def test_nan_label_error_names_its_row(project, trained):
-    made.write_data(project, labels=LabelSchema(None))
+    tiny_task.write_data(project, labels=LabelSchema(None))
     path = project / "data/tokenized/train.parquet"
     import pyarrow as pa
 
     from tuneline.files.schemas import write_table
 
-    table = made.table(60, 0, LabelSchema(None))
+    table = tiny_task.table(60, 0, LabelSchema(None))
     values = table["labels"].to_numpy().copy()
     values[17] = math.nan
     write_table(table.set_column(table.column_names.index("labels"), table.schema.field("labels"), pa.array(values)), path)
     with pytest.raises(DataError, match=r"\b17\b"):
-        trained(made.params(metric="mse"))
+        trained(tiny_task.params(metric="mse"))
 
 
 def test_regression_selects_the_best_by_a_lower_is_better_metric(project, trained):
-    made.write_data(project, labels=LabelSchema(None))
-    outcome = trained(made.params(metric="mse", epochs=6))
+    tiny_task.write_data(project, labels=LabelSchema(None))
+    outcome = trained(tiny_task.params(metric="mse", epochs=6))
     rows = outcome.state.progress.evaluated
     assert outcome.state.progress.best.metric == min(row.metric for row in rows)
     assert outcome.model.config.problem_type == "regression"
 
 
-def test_dropout_is_a_function_of_seed_and_step(trained):
-    """Not of what was drawn before: a run that goes on draws the same."""
-    first = trained(made.params())
+def test_dropout_depends_on_seed_and_step_only(trained):
+    """Not on earlier random numbers: a resumed run draws the same masks."""
+    first = trained(tiny_task.params())
     torch.manual_seed(np.random.randint(1 << 30))
     torch.rand(100)
-    assert losses(trained(made.params())) == losses(first)
+    assert losses(trained(tiny_task.params())) == losses(first)
 
 
 def test_training_twice_gives_identical_weights(trained):
-    first, second = trained(made.params()), trained(made.params())
+    first, second = trained(tiny_task.params()), trained(tiny_task.params())
     assert all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
 
 
 @pytest.fixture
 def memory_for(monkeypatch):
-    """Gives a model memory for so many examples."""
+    """Return a function that limits the examples in one forward pass of training, as the memory of a GPU does."""
     build = state.build_model
 
     def limit(examples):
@@ -138,21 +138,21 @@ def memory_for(monkeypatch):
 
 
 def test_out_of_memory_halves_the_micro_batch_and_keeps_the_global_batch(trained, memory_for, capsys):
-    expected = trained(made.params(made.WITHOUT_DROPOUT, micro_batch_size=2))
+    expected = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, micro_batch_size=2))
     memory_for(3)
-    outcome = trained(made.params(made.WITHOUT_DROPOUT, micro_batch_size=8))
+    outcome = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, micro_batch_size=8))
     assert outcome.state.micro_batch_size == 2
     assert losses(outcome) == losses(expected)
     assert outcome.state.progress.step == 16
-    said = capsys.readouterr().out
-    assert "retrying with micro_batch_size 4, global_batch_size is unchanged" in said
-    assert "retrying with micro_batch_size 2, global_batch_size is unchanged" in said
+    output = capsys.readouterr().out
+    assert "retrying with micro_batch_size 4, global_batch_size is unchanged" in output
+    assert "retrying with micro_batch_size 2, global_batch_size is unchanged" in output
 
 
 def test_out_of_memory_with_one_example_has_a_hint(trained, memory_for):
     memory_for(0)
     with pytest.raises(ParamsError, match=r"Out of memory with train.micro_batch_size 1(.|\n)*gradient_checkpointing"):
-        trained(made.params(micro_batch_size=2))
+        trained(tiny_task.params(micro_batch_size=2))
 
 
 def test_other_runtime_errors_are_not_retried(trained, monkeypatch):
@@ -161,4 +161,4 @@ def test_other_runtime_errors_are_not_retried(trained, monkeypatch):
 
     monkeypatch.setattr(state, "build_model", fail)
     with pytest.raises(RuntimeError, match="something else"):
-        trained(made.params())
+        trained(tiny_task.params())

@@ -2,38 +2,41 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages.train.inputs import check_fit, read_inputs
-from stages.train.model import adapt, build_model
-from tests.stages.train import made
+from stages.train.model import adapt, build_model, compute_first_token_only
+from tests.small_pipeline import FAMILIES, SMALL, tiny_model
+from tests.stages.train import tiny_task
+from tuneline.architectures import ARCHITECTURES
 from tuneline.errors import ParamsError
 from tuneline.files.schemas import LabelSchema
 from tuneline.params import ModelParams
 
-LABELS = LabelSchema(made.NAMES)
+LABELS = LabelSchema(tiny_task.NAMES)
 
 
 def build(labels=LABELS, checkpoint=None, **config):
-    return build_model(ModelParams(checkpoint=checkpoint, config=config or dict(made.MODEL)), labels, made.tokenizer())
+    return build_model(
+        ModelParams(checkpoint=checkpoint, revision=None, config=config or dict(tiny_task.MODEL)), labels, tiny_task.tokenizer()
+    )
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    """A trained body with a head for other classes, as a model on the hub has it."""
+    """A checkpoint with a head for other classes, like most checkpoints on a hub."""
     folder = tmp_path_factory.mktemp("checkpoint")
     torch.manual_seed(0)
     build(LabelSchema(("no", "yes"))).save_pretrained(folder)
     return folder
 
 
-def test_a_new_model_takes_vocabulary_padding_and_label_names_from_the_data():
+def test_new_model_takes_vocabulary_padding_and_label_names_from_the_data():
     config = build().config
-    assert (config.vocab_size, config.pad_token_id, config.num_labels) == (len(made.WORDS), 0, 3)
+    assert (config.vocab_size, config.pad_token_id, config.num_labels) == (len(tiny_task.WORDS), 0, 3)
     assert config.id2label == {0: "billing", 1: "delivery", 2: "technical"}
     assert config.label2id == {"billing": 0, "delivery": 1, "technical": 2}
     assert config.problem_type == "single_label_classification"
 
 
-def test_a_regression_has_one_output():
+def test_regression_model_has_one_output():
     config = build(LabelSchema(None)).config
     assert (config.num_labels, config.problem_type) == (1, "regression")
 
@@ -48,12 +51,12 @@ def test_a_regression_has_one_output():
         ({"model_type": "brt"}, r"model.config.model_type: transformers does not have a model type 'brt'"),
     ],
 )
-def test_a_typo_in_the_configuration_is_refused(config, message):
+def test_misspelled_model_config_key_is_refused_with_the_nearest_name(config, message):
     with pytest.raises(ParamsError, match=message):
         build(**config)
 
 
-def test_a_checkpoint_gives_its_body_and_a_new_head(checkpoint, capsys):
+def test_checkpoint_gives_its_body_and_a_new_head(checkpoint, capsys):
     model = build(checkpoint=str(checkpoint), attention_probs_dropout_prob=0.0)
     saved = load_file(checkpoint / "model.safetensors")
     name = "bert.encoder.layer.0.attention.self.query.weight"
@@ -63,17 +66,17 @@ def test_a_checkpoint_gives_its_body_and_a_new_head(checkpoint, capsys):
     assert "new weights: classifier.bias, classifier.weight" in capsys.readouterr().out
 
 
-def test_a_checkpoint_is_trained_in_float32_whatever_it_is_stored_in(checkpoint, tmp_path):
+def test_checkpoint_in_bfloat16_is_trained_in_float32(checkpoint, tmp_path):
     build(checkpoint=str(checkpoint)).bfloat16().save_pretrained(tmp_path)
     assert {parameter.dtype for parameter in build(checkpoint=str(tmp_path)).parameters()} == {torch.float32}
 
 
-def test_overrides_that_change_the_body_are_refused(checkpoint):
+def test_model_config_that_changes_the_body_of_a_checkpoint_is_refused(checkpoint):
     with pytest.raises(ParamsError, match=r"lacks \d+ weights of the model.*bert\."):
         build(checkpoint=str(checkpoint), hidden_size=32)
 
 
-def test_a_missing_checkpoint_is_one_clear_message(tmp_path):
+def test_missing_checkpoint_is_an_error_that_names_the_parameter(tmp_path):
     with pytest.raises(ParamsError, match=r"model.checkpoint: '.*nowhere' could not be loaded"):
         build(checkpoint=str(tmp_path / "nowhere"))
 
@@ -85,41 +88,28 @@ def test_pickled_weights_are_refused(checkpoint, tmp_path):
         build(checkpoint=str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"max_position_embeddings": 8}, r"it has 8 positions, but a row has \d+ tokens(.|\n)*tokenize.max_length to 8"),
-        ({"vocab_size": 20}, r"its highest token id is 19, but the data contain the id 31"),
-    ],
-)
-def test_data_that_do_not_fit_the_model_are_refused(project, config, message):
-    inputs = read_inputs(made.params().train)
-    with pytest.raises(ParamsError, match=message):
-        check_fit(inputs, build(**{**made.MODEL, **config}).config)
-
-
 def adapted(**train):
-    return adapt(build(), made.params(**train).train)
+    return adapt(build(), tiny_task.params(**train).train)
 
 
-def learning(model):
+def trainable(model):
     return {name for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def test_parts_can_be_frozen_by_name():
+def test_freeze_selects_modules_by_name():
     model = adapted(freeze=["embeddings", "encoder.layer.0", "bert.pooler"])
-    assert {name.split(".")[0] for name in learning(model)} == {"bert", "classifier"}
-    assert {name for name in learning(model) if name.startswith("bert.")} == {
+    assert {name.split(".")[0] for name in trainable(model)} == {"bert", "classifier"}
+    assert {name for name in trainable(model) if name.startswith("bert.")} == {
         name for name, _ in model.named_parameters() if name.startswith("bert.encoder.layer.1.")
     }
 
 
-def test_frozen_weights_do_not_change(trained):
+def test_frozen_weights_do_not_change_in_training(trained):
     torch.manual_seed(3)
     before = build().state_dict()
-    after = trained(made.params(freeze=["embeddings"])).weights
-    moved = {name for name in before if not torch.equal(before[name], after[name])}
-    assert moved == {name for name in before if "embeddings" not in name}
+    after = trained(tiny_task.params(freeze=["embeddings"])).weights
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {name for name in before if "embeddings" not in name}
 
 
 @pytest.mark.parametrize(
@@ -134,18 +124,18 @@ def test_freeze_of_unknown_modules_or_everything_is_refused(names, message):
         adapted(freeze=names)
 
 
-def test_lora_trains_adapters_and_the_head_and_leaves_a_plain_model(trained):
+def test_lora_trains_adapters_and_head_and_gives_a_plain_model(trained):
     torch.manual_seed(3)
     before = build().state_dict()
-    outcome = trained(made.params(lora={"rank": 2, "alpha": 4, "target_modules": ["query", "value"]}, epochs=3))
+    outcome = trained(tiny_task.params(lora={"rank": 2, "alpha": 4, "target_modules": ["query", "value"]}, epochs=3))
     assert outcome.weights.keys() == before.keys()
-    moved = {name for name in before if not torch.equal(before[name], outcome.weights[name])}
-    assert moved == {name for name in before if name.endswith(("query.weight", "value.weight")) or name.startswith("classifier.")}
+    changed = {name for name in before if not torch.equal(before[name], outcome.weights[name])}
+    assert changed == {name for name in before if name.endswith(("query.weight", "value.weight")) or name.startswith("classifier.")}
     assert sum(parameter.numel() for parameter in outcome.state.model.parameters() if parameter.requires_grad) < 400
 
 
-def test_merged_adapters_predict_what_the_adapted_model_does(trained):
-    outcome = trained(made.params(lora={"rank": 2, "target_modules": "all-linear"}, keep="last"))
+def test_merged_lora_model_predicts_as_the_adapted_model(trained):
+    outcome = trained(tiny_task.params(lora={"rank": 2, "target_modules": "all-linear"}, keep="last"))
     rows = outcome.state.sampler.epoch(0)[0]
     inputs = outcome.state.train_loader.inputs(rows)
     outcome.state.model.eval()
@@ -154,6 +144,96 @@ def test_merged_adapters_predict_what_the_adapted_model_does(trained):
         assert torch.allclose(outcome.model(**inputs).logits, outcome.state.model(**inputs).logits, atol=1e-6)
 
 
-def test_lora_error_lists_the_linear_layers():
+def test_lora_with_unknown_target_modules_lists_the_linear_layers():
     with pytest.raises(ParamsError, match=r"train.lora.target_modules(.|\n)*Linear layers of this model: .*query"):
         adapted(lora={"rank": 2, "target_modules": ["q_proj"]})
+
+
+FIRST_TOKEN_MODELS = [name for name, architecture in ARCHITECTURES.items() if architecture.after_attention]
+
+
+@pytest.fixture(autouse=True)
+def additional_families(monkeypatch):
+    """Add architectures that can be trained but are not in the tests of the export."""
+    for name in ("camembert", "xlm-roberta"):
+        monkeypatch.setitem(FAMILIES, name, FAMILIES["roberta"])
+    monkeypatch.setitem(FAMILIES, "mpnet", {**SMALL, "pad_token_id": 1})
+
+
+def batch(model):
+    """Return a batch with rows of 9, 5 and 1 tokens."""
+    lengths = torch.tensor([9, 5, 1])
+    mask = (torch.arange(9) < lengths[:, None]).long()
+    ids = torch.randint(5, 100, (3, 9), generator=torch.Generator().manual_seed(1))
+    return {"input_ids": torch.where(mask.bool(), ids, model.config.pad_token_id), "attention_mask": mask}
+
+
+def logits_and_gradients(model, inputs):
+    model.zero_grad()
+    logits = model(**inputs).logits
+    logits.square().sum().backward()
+    return logits.detach(), {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+
+
+@pytest.mark.parametrize("family", FIRST_TOKEN_MODELS)
+def test_first_token_only_keeps_logits_and_gradients(family):
+    model = tiny_model(family, outputs=3)
+    inputs = batch(model)
+    logits, gradients = logits_and_gradients(model, inputs)
+    assert compute_first_token_only(model)
+    fewer, same = logits_and_gradients(model, inputs)
+    assert torch.allclose(fewer, logits, atol=1e-6)
+    assert same.keys() == gradients.keys()
+    largest = max(float(gradient.abs().max()) for gradient in gradients.values())
+    for name, gradient in gradients.items():
+        assert torch.allclose(same[name], gradient, rtol=1e-4, atol=1e-6 * largest), name
+
+
+@pytest.mark.parametrize("family", FIRST_TOKEN_MODELS)
+def test_first_token_only_restricts_only_the_last_layer(family):
+    model = tiny_model(family, outputs=3)
+    shapes = []
+    widths = {"intermediate_size", "hidden_dim"} & set(FAMILIES[family])
+    wide = FAMILIES[family][widths.pop()]
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear) and module.out_features == wide:  # the first layer of the feed-forward block
+            module.register_forward_hook(lambda _, __, output: shapes.append(tuple(output.shape[:2])))
+    compute_first_token_only(model)
+    model(**batch(model))
+    assert shapes == [(3, 9), (3, 1)]
+
+
+@pytest.mark.parametrize("family", ["albert", "modernbert"])
+def test_first_token_only_leaves_unknown_model_types_unchanged(family):
+    model = tiny_model(family, outputs=3)
+    inputs = batch(model)
+    logits, _ = logits_and_gradients(model, inputs)
+    assert not compute_first_token_only(model)
+    assert torch.equal(logits_and_gradients(model, inputs)[0], logits)
+
+
+def test_first_token_only_leaves_a_single_layer_unchanged(monkeypatch):
+    """DeBERTa has a convolution over the tokens after its first layer."""
+    one = {**FAMILIES["deberta-v2"], "num_hidden_layers": 1, "conv_kernel_size": 3, "conv_act": "gelu"}
+    monkeypatch.setitem(FAMILIES, "deberta-v2", one)
+    model = tiny_model("deberta-v2", outputs=3)
+    inputs = batch(model)
+    logits, _ = logits_and_gradients(model, inputs)
+    assert not compute_first_token_only(model)
+    assert torch.equal(logits_and_gradients(model, inputs)[0], logits)
+
+
+def losses(outcome):
+    return [row.loss for row in outcome.state.progress.logged]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"gradient_checkpointing": True}, {"compile": "aot_eager"}, {"lora": {"rank": 2, "target_modules": "all-linear"}}],
+    ids=["plain", "checkpointing", "compiled", "lora"],
+)
+def test_first_token_only_gives_the_same_training_losses(trained, changes):
+    narrow, whole = (trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, first_token_only=only, **changes)) for only in (True, False))
+    assert (narrow.state.first_token_only, whole.state.first_token_only) == (True, False)
+    assert losses(narrow) == pytest.approx(losses(whole), abs=1e-5)
+    assert narrow.weights.keys() == whole.weights.keys()

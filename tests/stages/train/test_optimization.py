@@ -1,21 +1,28 @@
 from typing import get_args
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from torch import nn
+from torch.nn import functional
 from transformers import SchedulerType, get_scheduler
 
 from stages.train.optimization import (
     STEPPED_BY_VALIDATION_LOSS,
+    Loss,
+    balanced_weights,
     build_optimizer,
     build_schedule,
+    class_weights,
     parameter_groups,
     total_steps,
     warmup_steps,
 )
-from tests.stages.train import made
+from tests.stages.train import tiny_task
+from tuneline.batches import TokenizedSplit
 from tuneline.errors import ParamsError
+from tuneline.files.schemas import LabelSchema
 from tuneline.params.train import Schedule
 
 CPU = torch.device("cpu")
@@ -26,7 +33,7 @@ def model():
     return nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Embedding(3, 4))
 
 
-def test_matrices_decay_and_vectors_do_not(model):
+def test_weight_decay_applies_to_matrices_and_not_to_vectors(model):
     decayed, kept = parameter_groups(model, 0.1)
     assert [parameter.ndim for parameter in decayed["params"]] == [2, 2]
     assert [parameter.ndim for parameter in kept["params"]] == [1, 1, 1]
@@ -43,24 +50,24 @@ def test_frozen_parameters_are_in_no_parameter_group(model):
     [("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam), ("sgd", torch.optim.SGD), ("adafactor", transformers.Adafactor)],
 )
 def test_optimizer_is_selected_by_name(model, name, kind):
-    optimizer = build_optimizer(model, made.params(optimizer=name, learning_rate=0.02).train, CPU)
+    optimizer = build_optimizer(model, tiny_task.params(optimizer=name, learning_rate=0.02).train, CPU)
     assert type(optimizer) is kind
     assert {group["lr"] for group in optimizer.param_groups} == {0.02}
 
 
 @pytest.mark.parametrize("name", ["adamw", "adam"])
 def test_adam_runs_fused_where_the_device_has_it(model, name):
-    settings = made.params(optimizer=name, betas=[0.8, 0.9], epsilon=1e-6).train
+    settings = tiny_task.params(optimizer=name, betas=[0.8, 0.9], epsilon=1e-6).train
     assert build_optimizer(model, settings, CPU).defaults["fused"]
     assert not build_optimizer(model, settings, torch.device("meta")).defaults["fused"]
     assert build_optimizer(model, settings, CPU).defaults["betas"] == (0.8, 0.9)
 
 
 @pytest.mark.parametrize(("name", "rate"), [("adamw", 2e-3), ("adam", 2e-3), ("adafactor", 5e-3), ("sgd", 0.05)])
-def test_every_optimizer_descends(trained, name, rate):
-    """On the whole split at once, where each step goes down the loss that is measured."""
+def test_every_optimizer_lowers_the_loss(trained, name, rate):
+    """Each batch is the whole split, so that every step lowers the logged loss."""
     whole = {"global_batch_size": 60, "micro_batch_size": 60, "epochs": 15, "warmup_ratio": 0.0, "weight_decay": 0.0}
-    outcome = trained(made.params(made.WITHOUT_DROPOUT, optimizer=name, learning_rate=rate, **whole))
+    outcome = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, optimizer=name, learning_rate=rate, **whole))
     losses = [row.loss for row in outcome.state.progress.logged]
     assert losses[-1] < losses[0]
 
@@ -77,14 +84,14 @@ def sgd():
     return torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=5e-3)
 
 
-def test_every_schedule_of_transformers_can_be_named():
+def test_schedule_accepts_every_name_of_transformers():
     assert sorted(get_args(Schedule)) == sorted(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_schedule_runs_once_per_optimizer_step(trained, name):
-    """The learning rates are those of the schedule alone, stepped once for each of 16 steps."""
-    outcome = trained(made.params(schedule=name, schedule_options=OPTIONS.get(name, {}), warmup_ratio=0.25))
+    """The learning rates equal those of the bare schedule after one step per optimizer step."""
+    outcome = trained(tiny_task.params(schedule=name, schedule_options=OPTIONS.get(name, {}), warmup_ratio=0.25))
     rates = [row.learning_rate for row in outcome.state.progress.logged]
     if name in STEPPED_BY_VALIDATION_LOSS:
         assert len(set(rates[:8])) == 1, "stepped by the validation loss, after an epoch"
@@ -99,16 +106,16 @@ def test_every_schedule_runs_once_per_optimizer_step(trained, name):
     assert rates == pytest.approx(expected)
 
 
-def test_a_plateau_lowers_the_rate(trained):
+def test_reduce_lr_on_plateau_lowers_the_learning_rate(trained):
     outcome = trained(
-        made.params(schedule="reduce_lr_on_plateau", schedule_options={"patience": 0, "factor": 0.1, "threshold": 10.0}, epochs=4)
+        tiny_task.params(schedule="reduce_lr_on_plateau", schedule_options={"patience": 0, "factor": 0.1, "threshold": 10.0}, epochs=4)
     )
     rates = [row.learning_rate for row in outcome.state.progress.logged]
     assert rates[-1] < rates[0]
 
 
 def test_unknown_schedule_options_are_refused():
-    settings = made.params(schedule="linear", schedule_options={"num_cycles": 2}).train
+    settings = tiny_task.params(schedule="linear", schedule_options={"num_cycles": 2}).train
     with pytest.raises(ParamsError, match=r"train.schedule_options: the schedule 'linear' does not accept .*num_cycles"):
         build_schedule(sgd(), settings, 10)
 
@@ -116,35 +123,68 @@ def test_unknown_schedule_options_are_refused():
 @pytest.mark.parametrize(
     ("given", "steps"), [({"warmup_ratio": 0.1}, 2), ({"warmup_ratio": None, "warmup_steps": 7}, 7), ({"warmup_ratio": None}, 0)]
 )
-def test_warmup_is_a_ratio_or_a_number(given, steps):
-    assert warmup_steps(made.params(**given).train, 16) == steps
+def test_warmup_is_a_ratio_or_a_number_of_steps(given, steps):
+    assert warmup_steps(tiny_task.params(**given).train, 16) == steps
 
 
 def test_total_steps_are_epochs_of_batches_or_max_steps():
-    assert total_steps(made.params(epochs=3).train, 8) == 24
-    assert total_steps(made.params(epochs=None, max_steps=5).train, 8) == 5
+    assert total_steps(tiny_task.params(epochs=3).train, 8) == 24
+    assert total_steps(tiny_task.params(epochs=None, max_steps=5).train, 8) == 5
 
 
 @pytest.mark.parametrize(("steps", "evaluated"), [(5, [5]), (8, [8]), (11, [8, 11])])
-def test_a_number_of_steps_may_end_within_an_epoch(trained, steps, evaluated):
-    outcome = trained(made.params(epochs=None, max_steps=steps))
+def test_max_steps_may_end_the_run_within_an_epoch(trained, steps, evaluated):
+    outcome = trained(tiny_task.params(epochs=None, max_steps=steps))
     assert outcome.state.progress.step == steps
     assert [row.step for row in outcome.state.progress.evaluated] == evaluated
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"warmup_ratio": 0.1, "warmup_steps": 5}, "train.warmup_ratio: give one of"),
-        ({"epochs": 2, "max_steps": 5}, "train.epochs: give one of"),
-        ({"epochs": None}, "train.epochs: give one of"),
-        ({"schedule": "linnear"}, "train.schedule: "),
-        ({"micro_batch_size": 3}, "train.micro_batch_size: 3 does not divide global_batch_size 8"),
-        ({"lora": {"rank": 2}, "freeze": ["embeddings"]}, "train.freeze: with lora"),
-        ({"optimizer": "lion"}, "train.optimizer"),
-        ({"betas": [0.9]}, "train.betas"),
-    ],
-)
-def test_contradictions_are_refused(given, message):
-    with pytest.raises(ParamsError, match=message):
-        made.params(**given)
+LOGITS = torch.tensor([[2.0, 0.5, -1.0], [0.1, 0.2, 0.3], [-1.0, 3.0, 0.0], [0.0, 0.0, 4.0]])
+
+
+LABELS = np.array([0, 2, 1, 1])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("weights", [None, np.array([1.0, 2.0, 0.5], dtype=np.float32)])
+def test_loss_over_total_weight_equals_the_mean_of_torch(smoothing, weights):
+    loss = Loss(regression=False, label_smoothing=smoothing, class_weights=weights)
+    labels = torch.from_numpy(LABELS)
+    ours = loss.per_example(LOGITS, labels).sum() / loss.total_weight(LABELS)
+    expected = functional.cross_entropy(LOGITS, labels, None if weights is None else torch.from_numpy(weights), label_smoothing=smoothing)
+    assert ours.item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_loss_of_bfloat16_logits_is_float32():
+    assert Loss(False).per_example(LOGITS.bfloat16(), torch.from_numpy(LABELS)).dtype == torch.float32
+
+
+def test_regression_loss_is_the_squared_error():
+    loss = Loss(regression=True)
+    errors = loss.per_example(torch.tensor([[1.0], [2.0]]), torch.tensor([0.0, 4.0]))
+    assert errors.tolist() == [1.0, 4.0]
+    assert loss.total_weight(np.array([0.0, 4.0], dtype=np.float32)) == 2
+
+
+def split(labels, names=tiny_task.NAMES):
+    count = len(labels)
+    return TokenizedSplit({"input_ids": np.zeros(count, dtype=np.int32)}, np.arange(count + 1), np.array(labels), LabelSchema(names))
+
+
+def test_balanced_class_weights_give_each_class_the_same_total():
+    counts = np.array([6, 3, 1])
+    weights = balanced_weights(split(np.repeat([0, 1, 2], counts)))
+    assert (weights * counts).tolist() == pytest.approx([10 / 3] * 3)
+
+
+def test_class_weights_are_set_by_name_and_default_to_1():
+    settings = tiny_task.params(class_weights={"technical": 2.5}).train
+    assert class_weights(settings, split([0, 1, 2])).tolist() == [1.0, 1.0, 2.5]
+
+
+def test_class_weights_change_the_trained_model(trained):
+    plain, weighted = (
+        trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT)),
+        trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, class_weights={"billing": 20.0})),
+    )
+    assert plain.state.progress.logged[-1].loss != weighted.state.progress.logged[-1].loss

@@ -1,4 +1,4 @@
-"""Several processes: over gloo, on the CPU, as torchrun would start them."""
+"""Distributed runs on the CPU: two processes over gloo, started as torchrun starts them."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import signal
 import pytest
 from safetensors.numpy import load_file
 
-from tests.stages.train import made, runs
+from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 from tests.stages.train.test_launch import environment
 
@@ -15,44 +15,44 @@ ROWS = 57  # the last batch is one row: one of two processes has an empty micro-
 
 
 def prepared(folder, data, launch, **train):
-    made.write_data(fill(folder, data), rows=ROWS)
+    tiny_task.write_data(fill(folder, data), rows=ROWS)
     settings = {"checkpoint_every_steps": 3, "micro_batch_size": 2, "epochs": 2, **train}
-    made.write_params(folder, made.WITHOUT_DROPOUT, launch=launch, **settings)
+    tiny_task.write_params(folder, tiny_task.WITHOUT_DROPOUT, launch=launch, **settings)
     return folder
 
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory, data):
-    """A run of one process."""
+    """A project trained by one process."""
     project = prepared(tmp_path_factory.mktemp("one"), data, "cpu")
-    assert runs.run(project) == [0], runs.output(project)
+    assert launcher.run(project) == [0], launcher.output(project)
     return project
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory, data):
-    """The same run, shared by two."""
+    """The same run by two processes with replicated parameters (DDP)."""
     project = prepared(tmp_path_factory.mktemp("two"), data, "multi-gpu")
-    assert runs.run(project, 2) == [0, 0], runs.output(project)
+    assert launcher.run(project, 2) == [0, 0], launcher.output(project)
     return project
 
 
 @pytest.fixture(scope="module")
 def sharded(tmp_path_factory, data):
-    """The same run, its parameters shared out over two processes with FSDP."""
+    """The same run by two processes with sharded parameters (FSDP)."""
     project = prepared(tmp_path_factory.mktemp("sharded"), data, "fsdp")
-    assert runs.run(project, 2, FSDP) == [0, 0], runs.output(project)
+    assert launcher.run(project, 2, FSDP) == [0, 0], launcher.output(project)
     return project
 
 
 FSDP = environment("fsdp") | {"ACCELERATE_MIXED_PRECISION": "no"}
-"""As conf/accelerate/fsdp.yaml says, but for the precision: float32 compares to more digits."""
+"""Environment of conf/accelerate/fsdp.yaml in float32, which can be compared to more digits."""
 
 
 @pytest.mark.parametrize("many", ["two", "sharded"])
-def test_the_loss_curve_is_that_of_one_process(one, many, request):
+def test_two_processes_have_the_loss_curve_of_one(one, many, request):
     project = request.getfixturevalue(many)
-    ours, expected = runs.curve(project), runs.curve(one)
+    ours, expected = launcher.curve(project), launcher.curve(one)
     assert len(ours) == 16
     assert [row[0] for row in ours] == [row[0] for row in expected]
     assert [row[1] for row in ours] == pytest.approx([row[1] for row in expected], abs=1e-4)
@@ -60,56 +60,56 @@ def test_the_loss_curve_is_that_of_one_process(one, many, request):
 
 
 @pytest.mark.parametrize("many", ["two", "sharded"])
-def test_the_metrics_are_those_of_one_process(one, many, request):
-    assert runs.metrics(request.getfixturevalue(many)) == pytest.approx(runs.metrics(one), abs=1e-4)
+def test_two_processes_have_the_metrics_of_one(one, many, request):
+    assert launcher.metrics(request.getfixturevalue(many)) == pytest.approx(launcher.metrics(one), abs=1e-4)
 
 
 @pytest.mark.parametrize("many", ["two", "sharded"])
-def test_there_is_one_set_of_files(one, many, request):
+def test_two_processes_write_one_set_of_outs(one, many, request):
     project = request.getfixturevalue(many)
-    assert runs.outs(project).keys() == runs.outs(one).keys()
+    assert launcher.outs(project).keys() == launcher.outs(one).keys()
     weights, expected = (load_file(folder / "models/classifier/model.safetensors") for folder in (project, one))
     assert {name: values.shape for name, values in weights.items()} == {name: values.shape for name, values in expected.items()}
-    assert "step 8: validation" not in runs.output(project, rank=1), "only the main process speaks"
+    assert "step 8: validation" not in launcher.output(project, rank=1), "only the main process logs"
 
 
-def test_fsdp_on_cpu_really_shards(sharded):
-    """accelerate alone would have trained two whole copies on the CPU."""
-    assert "2 processes (FSDP)" in runs.output(sharded)
+def test_fsdp_on_the_cpu_shards_the_parameters(sharded):
+    """accelerate alone would train two whole copies on the CPU."""
+    assert "2 processes (FSDP)" in launcher.output(sharded)
 
 
 @pytest.mark.parametrize(("launch", "env"), [("multi-gpu", {}), ("fsdp", FSDP)])
-def test_resume_of_two_processes_after_sigkill_gives_identical_outs(tmp_path, data, launch, env, request):
+def test_resume_after_sigkill_of_two_processes_gives_identical_outs(tmp_path, data, launch, env, request):
     reference = request.getfixturevalue("two" if launch == "multi-gpu" else "sharded")
     project = prepared(tmp_path, data, launch)
-    children = runs.start(project, 2, env, arrange=runs.death("stages.train.loop.train_batch", 12))
-    assert runs.finish(children) == [-signal.SIGKILL] * 2
-    assert runs.run(project, 2, env) == [0, 0], runs.output(project)
-    assert "resumes from step" in runs.output(project)
-    assert runs.outs(project) == runs.outs(reference)
+    children = launcher.start(project, 2, env, before=launcher.kill_at("stages.train.loop.train_batch", 12))
+    assert launcher.finish(children) == [-signal.SIGKILL] * 2
+    assert launcher.run(project, 2, env) == [0, 0], launcher.output(project)
+    assert "resumes from step" in launcher.output(project)
+    assert launcher.outs(project) == launcher.outs(reference)
 
 
-def test_a_signal_to_one_process_saves_in_both(tmp_path, data, two):
+def test_signal_to_one_process_saves_a_checkpoint_in_both(tmp_path, data, two):
     project = prepared(tmp_path, data, "multi-gpu")
-    children = runs.start(project, 2)
-    runs.wait_for(project / "checkpoints", "step-*")
+    children = launcher.start(project, 2)
+    launcher.wait_for(project / "checkpoints", "step-*")
     os.kill(children[1].pid, signal.SIGTERM)
-    assert runs.finish(children) == [75, 75]
+    assert launcher.finish(children) == [75, 75]
     assert json.loads((project / "reports/interrupted/train.json").read_text())["resumable"]
-    assert runs.run(project, 2) == [0, 0]
-    assert runs.outs(project) == runs.outs(two)
+    assert launcher.run(project, 2) == [0, 0]
+    assert launcher.outs(project) == launcher.outs(two)
 
 
-def test_fewer_processes_than_asked_for_are_an_error(tmp_path, data):
+def test_fewer_processes_than_requested_are_an_error(tmp_path, data):
     project = prepared(tmp_path, data, "multi-gpu")
-    assert runs.run(project, 1) == [1]
-    assert "requests 2 processes, but 1 is running" in runs.output(project)
+    assert launcher.run(project, 1) == [1]
+    assert "requests 2 processes, but 1 is running" in launcher.output(project)
     assert not (project / "models").exists()
 
 
 def test_gradients_are_synchronized_once_per_batch(tmp_path, data):
     """60 rows in batches of 8, one example at a time in each of two processes: 30 micro-batches, 8 batches."""
     project = prepared(tmp_path, data, "multi-gpu", micro_batch_size=1, epochs=1)
-    made.write_data(project, rows=60)
-    assert runs.run(project, 2, arrange=runs.count_reductions) == [0, 0], runs.output(project)
+    tiny_task.write_data(project, rows=60)
+    assert launcher.run(project, 2, before=launcher.count_reductions) == [0, 0], launcher.output(project)
     assert json.loads((project / "counts-0.json").read_text()) == {"micro_batches": 30, "reductions": 8}

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from stages.validate.profile import Profile
-from stages.validate.results import CheckResults, check_tables
+from stages.validate.results import CheckResult, CheckResults, check_tables
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, good_data
 
@@ -22,3 +22,9 @@ def check(tmp_path: Path):
         return check_tables(derive_tables(data.params, data.write(tmp_path / "data"), promoted))
 
     return run
+
+
+def failed_result(results: CheckResults) -> CheckResult:
+    """Return the only result that did not pass."""
+    (result,) = [result for result in results.results if result.status != "passed"]
+    return result

@@ -53,7 +53,7 @@ def test_mrpc_passes_without_warning(shared, tmp_path):
     assert errors_and_warnings(data.tokenize(), tmp_path) == (set(), set())
 
 
-def test_training_on_phrases_and_validating_on_sentences_is_a_warning_only(tmp_path):
+def test_validation_split_of_longer_texts_is_a_warning_only(tmp_path):
     """As in SST-2: phrases of one to many words, some of them twice, and a test split without labels."""
     rng = random.Random(11)
     words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(400)]

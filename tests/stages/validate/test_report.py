@@ -69,7 +69,7 @@ def test_markup_in_texts_is_escaped(pages):
         assert not {"script", "img", "b", "i", "iframe"} & set(page.tags) - ({"i"} if name != "index.html" else set()), name
 
 
-def test_text_cannot_change_the_writing_direction(pages):
+def test_bidirectional_controls_in_texts_are_escaped(pages):
     assert "\\u202egnp.exe" in pages["index.html"].text
     assert not any("\u202e" in page.text for page in pages.values())
 
@@ -91,7 +91,7 @@ def test_pages_load_nothing_from_the_network(folder):
         assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//|@import|url\(", path.read_text(encoding="utf-8")), path
 
 
-def test_page_names_failed_checks_counts_and_hints(pages):
+def test_page_has_failed_checks_with_counts_and_hints(pages):
     text = " ".join(pages["index.html"].text.split())
     assert "control_characters, train: 1 of 200 rows (0.5 %)" in text
     assert "The data can be used for training, 1 warning." in text

@@ -111,7 +111,7 @@ def test_vocabulary_of_a_bert_like_tokenizer_has_type_ids(folder):
     assert vocabulary.has_type_ids
 
 
-def test_vocabulary_without_special_tokens(folder):
+def test_vocabulary_without_special_tokens_has_no_template(folder):
     tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 1}))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     vocabulary = Vocabulary.read(folder(tokenizer, {}), texts=1)

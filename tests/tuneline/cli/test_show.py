@@ -16,7 +16,7 @@ def shown(*words) -> str:
     return done.output
 
 
-def test_a_fresh_clone_is_told_how_to_run_the_line(tmp_path, monkeypatch):
+def test_show_in_a_fresh_clone_says_how_to_run_the_pipeline(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = runner.invoke(app, ["show"])
     assert done.exit_code == 1
@@ -24,7 +24,7 @@ def test_a_fresh_clone_is_told_how_to_run_the_line(tmp_path, monkeypatch):
     assert "make run" in done.output
 
 
-def test_metrics_version_commit_places_and_next_steps_are_shown(project):
+def test_show_prints_metrics_version_commit_paths_and_next_steps(project):
     output = shown()
     assert re.search(r"Accuracy +│ +0\.\d+", output)
     assert re.search(r"ONNX int8: agreement with the trained model +│ +0\.9 ", output)
@@ -35,18 +35,18 @@ def test_metrics_version_commit_places_and_next_steps_are_shown(project):
     assert "dvc exp run -S train.learning_rate=" in output
 
 
-def test_an_uncommitted_result_says_how_to_commit_it(project):
+def test_show_of_an_uncommitted_result_says_how_to_commit_it(project):
     project.lock(seed=2)
     assert "not committed yet: git add params.yaml dvc.lock metrics" in shown()
 
 
-def test_names_in_the_registry_are_shown(project):
+def test_show_prints_the_names_in_the_registry(project):
     project.git("tag", "onnx@v1.0.0")
     project.git("tag", "onnx#production#1")
     assert re.search(r"registry +onnx@v1\.0\.0, onnx#production\n", shown())
 
 
-def test_a_folder_of_exported_models_says_what_it_is_far_from_its_project(project, tmp_path_factory, monkeypatch):
+def test_show_describes_exported_models_outside_their_project(project, tmp_path_factory, monkeypatch):
     (project.root / "models/onnx").rename(tmp_path_factory.mktemp("far") / "onnx")
     monkeypatch.chdir(tmp_path_factory.getbasetemp())
     output = shown(str(next(tmp_path_factory.getbasetemp().glob("far*/onnx"))))
@@ -55,14 +55,14 @@ def test_a_folder_of_exported_models_says_what_it_is_far_from_its_project(projec
     assert "torch 2.13.0" in output
 
 
-def test_a_folder_without_exported_models_is_refused(tmp_path):
+def test_show_refuses_a_folder_without_exported_models(tmp_path):
     done = runner.invoke(app, ["show", str(tmp_path)])
     assert done.exit_code == 1
     assert "not a folder of models that Tuneline exported" in done.output
 
 
 @pytest.mark.parametrize("words", [["show"], ["doctor", "--help"], ["init", "--help"], ["report", "--no-latency"]])
-def test_starting_the_command_imports_neither_torch_nor_transformers(project, words):
+def test_command_start_imports_neither_torch_nor_transformers(project, words):
     code = (
         "import sys\nfrom tuneline.cli import app\napp(sys.argv[1:], standalone_mode=False)\n"
         "heavy = {'torch', 'transformers', 'datasets', 'great_expectations'} & set(sys.modules)\nassert not heavy, heavy\n"
@@ -71,8 +71,8 @@ def test_starting_the_command_imports_neither_torch_nor_transformers(project, wo
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_show_needs_no_arrays(project):
-    """Its start-up is what `make run` and every prompt pay."""
+def test_show_imports_no_numeric_library(project):
+    """`make run` ends with it, and its users wait for its start."""
     code = (
         "import sys\nfrom tuneline.cli import app\napp(['show'], standalone_mode=False)\n"
         "heavy = {'numpy', 'pyarrow', 'matplotlib', 'jinja2', 'pandas', 'onnxruntime'} & set(sys.modules)\nassert not heavy, heavy\n"
@@ -81,7 +81,7 @@ def test_show_needs_no_arrays(project):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_outs_that_only_the_machine_changed_are_explained(project):
+def test_show_explains_outs_that_only_the_machine_changed(project):
     assert "from the committed dvc.lock" not in shown()
     project.lock(seed=2)
     output = shown()
@@ -89,7 +89,7 @@ def test_outs_that_only_the_machine_changed_are_explained(project):
     assert "git checkout dvc.lock metrics && dvc pull" in output
 
 
-def test_outs_that_a_parameter_changed_are_not_blamed_on_the_machine(project):
+def test_show_does_not_blame_the_machine_for_a_changed_parameter(project):
     project.change_params(seed=7)
     project.lock(seed=2)
     assert "from the committed dvc.lock" not in shown()

@@ -16,7 +16,7 @@ def test_label_schema_is_stored_in_the_file(tmp_path, labels):
     assert read_labels(tmp_path / "train.parquet") == labels
 
 
-def test_the_datasets_library_restores_class_names(tmp_path):
+def test_datasets_library_restores_class_names(tmp_path):
     from datasets import ClassLabel, Dataset, List, Value
 
     table = pa.table(
@@ -29,7 +29,7 @@ def test_the_datasets_library_restores_class_names(tmp_path):
     assert features["input_ids"] == List(Value("int32"))
 
 
-def test_the_datasets_library_restores_a_regression(tmp_path):
+def test_datasets_library_restores_a_regression(tmp_path):
     from datasets import Dataset, Value
 
     schema = raw_schema(["text"], SCORE)

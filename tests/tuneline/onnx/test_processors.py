@@ -96,7 +96,7 @@ def test_predictions_agree_with_fp32_on_a_processor_without_vnni(haswell, fp32, 
 
 @needs_qemu
 @pytest.mark.parametrize("model", MODELS)
-def test_a_plain_session_needs_weights_in_7_bits(haswell, fp32, model):
+def test_plain_session_needs_weights_in_7_bits(haswell, fp32, model):
     """A server without this project's code runs models in a plain session."""
     assert (agreement(haswell[f"{model} plain"], fp32) >= 0.9) == model.endswith("7")
 

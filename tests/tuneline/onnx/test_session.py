@@ -66,6 +66,6 @@ def test_threads_do_not_spin_after_a_batch(tmp_path):
     assert np.median(cpu_seconds) < 0.005
 
 
-def test_importing_the_session_imports_neither_torch_nor_transformers():
+def test_import_of_session_loads_neither_torch_nor_transformers():
     code = "import sys, tuneline.onnx.session; sys.exit(bool({'torch', 'transformers', 'onnx', 'pandas', 'sklearn'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -1,11 +1,12 @@
+import re
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
+from tests.params import complete
 from tuneline.errors import ParamsError
-from tuneline.params import Params
-from tuneline.params.loading import known_keys, load_params, parse_params
+from tuneline.params.loading import load_params, parse_params, read_yaml
 
 HERE = Path(__file__).parent
 INVALID = sorted((HERE / "invalid").glob("*.yaml"))
@@ -13,35 +14,30 @@ VALID = sorted((HERE / "valid").glob("*.yaml"))
 
 
 @pytest.fixture
-def values(root):
-    """The project's own parameters, to be changed by a test."""
-    return YAML(typ="safe", pure=True).load(root / "params.yaml")
+def values():
+    """A whole parameter file, to be changed by a test."""
+    return complete({})
 
 
-def test_the_projects_own_params_yaml_is_valid(root):
+def test_params_yaml_of_the_project_is_valid(root):
     assert load_params(root / "params.yaml").data.source == "sample"
 
 
-def test_the_projects_own_params_yaml_lists_every_key(root, values):
-    """DVC reads parameters from the file, so it cannot track a default that is missing there."""
-
-    def listed_keys(section, prefix=""):
-        for key, value in section.items():
-            yield prefix + key
-            if isinstance(value, dict) and prefix + key != "model.config":
-                yield from listed_keys(value, f"{prefix}{key}.")
-
-    assert set(known_keys()) - set(listed_keys(values)) == set()
-
-
-def test_defaults_in_code_are_those_of_the_projects_file(root, values):
-    """Defaults are in two places: a file without a key must mean the same as the project's file."""
-    assert Params.model_validate({"model": values["model"]}) == load_params(root / "params.yaml")
+@pytest.mark.parametrize("key", ["seed", "model", "train.momentum", "validate.near_duplicates.rows"])
+def test_missing_key_is_named_with_the_file_that_has_its_default(values, key):
+    """No default is in code: DVC tracks what the file says, so a key that is not there would change unseen."""
+    *sections, last = key.split(".")
+    section = values
+    for name in sections:
+        section = section[name]
+    del section[last]
+    with pytest.raises(ParamsError, match=rf"{re.escape(key)}: missing; copy it from conf/base.yaml"):
+        parse_params(values)
 
 
 @pytest.mark.parametrize("path", VALID, ids=lambda path: path.stem)
 def test_valid_files_are_accepted(path):
-    load_params(path)
+    parse_params(complete(read_yaml(path)))
 
 
 @pytest.mark.parametrize("path", INVALID, ids=lambda path: path.stem)
@@ -50,13 +46,13 @@ def test_invalid_files_are_refused_with_key_and_hint(path):
     expected = [line[2:].rstrip() for line in path.read_text().splitlines() if line.startswith("# ")]
     assert expected
     with pytest.raises(ParamsError) as refused:
-        load_params(path)
+        parse_params(complete(read_yaml(path)), path)
     for line in expected:
         assert line in str(refused.value)
 
 
-def test_parameters_are_frozen(root):
-    params = load_params(root / "params.yaml")
+def test_parameters_are_frozen(values):
+    params = parse_params(values)
     with pytest.raises(Exception, match="frozen"):
         params.seed = 1
 

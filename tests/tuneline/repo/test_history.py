@@ -8,8 +8,8 @@ def test_commit_of_a_version_is_the_one_that_added_it_not_the_newest(project):
     first = project.git("rev-parse", "HEAD")
     (project.root / "README.md").write_text("later\n")
     project.commit("Write about it")
-    found = commit_of(project.root, read_lock(project.root).out(CLASSIFIER))
-    assert (found.sha, found.subject) == (first, "Run the pipeline")
+    commit = commit_of(project.root, read_lock(project.root).out(CLASSIFIER))
+    assert (commit.sha, commit.subject) == (first, "Run the pipeline")
 
 
 def test_uncommitted_version_has_no_commit(project):
@@ -95,5 +95,5 @@ def test_outs_that_differ_with_other_inputs_are_not_changed_by_the_machine(old, 
     assert changed_by_machine(Lock(LOCK.replace(old, new).replace('"3"', '"30"')), Lock(LOCK)) == []
 
 
-def test_no_out_is_changed_by_the_machine_without_a_committed_lock():
+def test_outs_without_a_committed_lock_are_not_changed_by_the_machine():
     assert changed_by_machine(Lock(LOCK), Lock("")) == []

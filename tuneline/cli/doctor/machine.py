@@ -1,6 +1,5 @@
 """Checks of the environment (Python, programs, packages) and the machine (cores, memory, disk, GPU, int8 support)."""
 
-import json
 import os
 import shutil
 import sys
@@ -16,6 +15,7 @@ from packaging.version import Version
 
 from tuneline.cli.doctor import CheckResult, error, ok, warning
 from tuneline.paths import ONNX
+from tuneline.records.export import EXPORT_RECORD, UsageRecord
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
 MAX_PACKAGES_SHOWN = 6
@@ -180,17 +180,17 @@ def check_accelerator(driver: bool, torch: str | None, launch: Mapping[str, Any]
 
 def check_int8(folder: Path) -> Iterator[CheckResult]:
     """Check that the exported int8 model computes the same on every processor; yield nothing if there is none."""
-    try:
-        model = json.loads((folder / "export.json").read_text(encoding="utf-8"))["models"]["int8"]
-    except (OSError, ValueError, KeyError, TypeError):
+    record = UsageRecord.read_if_exists(folder / EXPORT_RECORD)
+    model = record.models.get("int8") if record else None
+    if model is None:
         return
     from tuneline.onnx.session import SAFE_WEIGHT_BITS, processor_saturates
 
-    if model.get("weight_bits") == SAFE_WEIGHT_BITS:
+    if model.weight_bits == SAFE_WEIGHT_BITS:
         yield ok("the int8 model computes the same on every processor (7-bit weights)")
         return
     hint = "Set export.int8.reduce_range: true and run `dvc repro`."
     if processor_saturates():
-        yield warning(f"{folder / model['file']} has 8-bit weights, and this processor saturates their products: it has no VNNI", hint)
+        yield warning(f"{folder / model.file} has 8-bit weights, and this processor saturates their products: it has no VNNI", hint)
     else:
-        yield warning(f"{folder / model['file']} has 8-bit weights: it needs a processor with VNNI, like this one", hint)
+        yield warning(f"{folder / model.file} has 8-bit weights: it needs a processor with VNNI, like this one", hint)

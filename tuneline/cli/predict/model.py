@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from tuneline.batches import TokenizedRows
 from tuneline.errors import StageError
 from tuneline.onnx.session import OnnxClassifier, logits_of
+from tuneline.records.export import EXPORT_RECORD, UsageRecord
 
 NO_MODEL = "`dvc repro` exports one; --model names another folder or file."
 
@@ -107,16 +108,14 @@ def _flat(lists: Any, count: int) -> NDArray[np.int64]:
 
 
 def _model_file(folder: Path, precision: str) -> Path:
-    try:
-        models = json.loads((folder / "export.json").read_text(encoding="utf-8"))["models"]
-    except (FileNotFoundError, NotADirectoryError):
-        raise StageError(f"{folder} has no exported model.", NO_MODEL) from None
-    except (ValueError, KeyError, TypeError):
-        raise StageError(f"{folder}/export.json is damaged.", "Write it again: `dvc repro -f compare`.") from None
+    path = folder / EXPORT_RECORD
+    if not path.exists():
+        raise StageError(f"{folder} has no exported model.", NO_MODEL)
+    models = UsageRecord.read(path).models
     if precision not in models:
         published = ", ".join(models)
         raise StageError(f"{folder} has no model in {precision}; it has {published}.", "Add it to export.precisions and run `dvc repro`.")
-    path = folder / str(models[precision]["file"])
+    path = folder / models[precision].file
     if not path.is_file():
         raise StageError(f"{path} is missing.", "`dvc checkout` restores it.")
     return path

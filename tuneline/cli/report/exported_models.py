@@ -15,6 +15,7 @@ import numpy as np
 from tuneline.cli.report.reading import read_json
 from tuneline.files import write_json
 from tuneline.paths import COMPARISON, ONNX, TIMING, TOKENIZED, split_file
+from tuneline.records.export import EXPORT_RECORD, UsageRecord
 
 MAX_FLIPS = 10
 LATENCY_FILE = TIMING / "latency.json"
@@ -105,8 +106,8 @@ def read_exported_models(root: Path, latencies: Latencies | None) -> ExportedMod
     if comparison is None:
         return None
     flips = read_json(root / COMPARISON / "flips.json") or {}
-    exports = (read_json(root / ONNX / "export.json") or {}).get("models") or {}
-    sizes = {precision: model.get("bytes") for precision, model in exports.items()}
+    record = UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
+    sizes = {precision: model.bytes for precision, model in record.models.items()} if record else {}
     models = [
         ExportedModel(
             precision,
@@ -137,17 +138,17 @@ def measure_latency(root: Path, split: str) -> Latencies | None:
     from tuneline.batches import TokenizedSplit
     from tuneline.onnx.session import OnnxClassifier, threads
 
-    record = read_json(root / ONNX / "export.json")
+    record = UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
     path = split_file(root / TOKENIZED, split)
-    if record is None or not record.get("models") or not path.is_file():
+    if record is None or not record.models or not path.is_file():
         return None
     data = TokenizedSplit.read(path)
     rows = np.linspace(0, len(data) - 1, min(MAX_ROWS, len(data))).astype(np.int64)
     measured = []
-    for precision, model in record["models"].items():
-        classifier = OnnxClassifier(root / ONNX / model["file"])
+    for precision, model in record.models.items():
+        classifier = OnnxClassifier(root / ONNX / model.file)
         for size in BATCH_SIZES:
-            batches = [data.pad(part, record["pad_token_id"]) for part in split_into_batches(rows, size)]
+            batches = [data.pad(part, record.pad_token_id) for part in split_into_batches(rows, size)]
             measured.append(summarize(precision, size, list(time_calls(classifier.logits, batches))))
     latencies = Latencies(threads(), measured)
     write_json(root / LATENCY_FILE, asdict(latencies))
@@ -184,7 +185,7 @@ def summarize(precision: str, size: int, calls: list[tuple[int, float]]) -> Late
 
 def read_latency(root: Path) -> Latencies | None:
     """Return the last measurement; ``None`` if there is none or the models are newer."""
-    path, export = root / LATENCY_FILE, root / ONNX / "export.json"
+    path, export = root / LATENCY_FILE, root / ONNX / EXPORT_RECORD
     record = read_json(path)
     if record is None or not export.exists() or os.path.getmtime(path) < os.path.getmtime(export):  # noqa: PTH204 - two of a kind
         return None

@@ -9,6 +9,7 @@ from typing import Any
 
 from tuneline.cli.report.reading import numbers, read_json
 from tuneline.paths import ONNX, RAW, TIMING
+from tuneline.records.export import EXPORT_RECORD, ExportRecord
 from tuneline.repo.history import CLASSIFIER, Commit, Lock, commit_of, git, registered
 
 OUTS = ("data/raw", "data/tokenized", CLASSIFIER, "models/onnx")
@@ -58,7 +59,7 @@ def read_provenance(root: Path, lock: Lock) -> Provenance:
     """Read git, ``dvc.lock``, ``export.json``, ``source.json`` and ``reports/timing/``."""
     version = lock.out(CLASSIFIER)
     commit = commit_of(root, version) if version else None
-    record = read_json(root / ONNX / "export.json") or {}
+    record = ExportRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
     source = read_json(root / RAW / "source.json") or {}
     timing = {stage: numbers(read_json(root / TIMING / f"{stage}.json")) for stage in STAGES}
     return Provenance(
@@ -69,7 +70,7 @@ def read_provenance(root: Path, lock: Lock) -> Provenance:
         {path: md5 for path in OUTS if (md5 := lock.out(path))},
         {key: json.dumps(value, ensure_ascii=False) for key, value in sorted(lock.params().items())},
         lock.code(),
-        record.get("provenance", {}).get("libraries", {}),
+        record.provenance.libraries if record else {},
         {key: value for key, value in source.items() if not isinstance(value, (dict, list))},
         {stage: measured for stage, measured in timing.items() if measured},
     )

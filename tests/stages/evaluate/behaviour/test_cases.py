@@ -81,7 +81,7 @@ def test_cases_are_limited_and_evenly_spaced():
         ),
     ],
 )
-def test_unsuitable_test_is_an_error_with_its_name(values, rows, message):
+def test_unsuitable_behaviour_test_is_an_error_with_its_name(values, rows, message):
     with pytest.raises(ParamsError) as caught:
         build_cases(parse(**values), rows)
     assert message in str(caught.value)

@@ -65,7 +65,7 @@ def test_regression_tests_have_tolerances_and_ranges():
     assert entry["failures"][0]["after"]["prediction"] == 20.0
 
 
-def test_one_model_call_serves_all_tests():
+def test_all_behaviour_tests_share_one_model_call():
     calls = []
 
     def model(texts):
@@ -89,7 +89,7 @@ def test_one_model_call_serves_all_tests():
     assert pass_rates(entries) == {"invariance_pass_rate": pytest.approx(2 / 3), "minimum_functionality_pass_rate": 1.0}
 
 
-def test_test_without_cases_has_no_pass_rate():
+def test_behaviour_test_without_cases_has_no_pass_rate():
     entry = run(ROWS, by_words, kind="invariance", change={"replace": {"unheard": "of"}})
     assert entry["cases"] == 0
     assert pass_rates([entry]) == {}

@@ -1,7 +1,6 @@
-import json
-
 import pytest
 
+from tests.records import export_record
 from tuneline.cli.doctor import machine
 
 GB = 2**30
@@ -81,7 +80,7 @@ def test_launch_config_is_the_one_named_in_params_yaml(root, tmp_path):
 
 
 def int8_results(folder, model):
-    (folder / "export.json").write_text(json.dumps({"models": {"fp32": {"file": "model.onnx"}, **model}}))
+    export_record({"fp32": {}, **model}).write(folder / "export.json")
     return [(result.level, result.message) for result in machine.check_int8(folder)]
 
 

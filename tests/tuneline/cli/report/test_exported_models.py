@@ -1,11 +1,10 @@
-import json
-
 import numpy as np
 import onnx
 import pyarrow as pa
 import pytest
 from onnx import TensorProto, helper
 
+from tests.records import export_record
 from tuneline.cli.report import exported_models
 from tuneline.files.schemas import LabelSchema, tokenized_schema, write_table
 
@@ -23,8 +22,7 @@ def exported(tmp_path, monkeypatch):
     graph = helper.make_graph(nodes, "g", [ids], [logits], [helper.make_tensor("axes", TensorProto.INT64, [1], [1])])
     (tmp_path / "models/onnx").mkdir(parents=True)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), tmp_path / "models/onnx/model.onnx")
-    record = {"pad_token_id": 0, "models": {"fp32": {"file": "model.onnx"}}}
-    (tmp_path / "models/onnx/export.json").write_text(json.dumps(record))
+    export_record().write(tmp_path / "models/onnx/export.json")
     rows = [[1] * (3 + row % 5) for row in range(50)]
     columns = {"input_ids": rows, "attention_mask": rows, "labels": [0] * 50}
     (tmp_path / "data/tokenized").mkdir(parents=True)

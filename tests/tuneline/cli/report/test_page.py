@@ -1,4 +1,3 @@
-import json
 import re
 import shutil
 from html.parser import HTMLParser
@@ -6,6 +5,7 @@ from html.parser import HTMLParser
 import pytest
 from typer.testing import CliRunner
 
+from tests.records import export_record
 from tests.tuneline.finished_project import HOSTILE, FinishedProject
 from tuneline.cli import app
 from tuneline.cli.report import page
@@ -124,20 +124,6 @@ def test_previous_commit_is_in_the_figures_and_the_text(project):
     assert f">{before}<" in html
 
 
-def test_against_option_sets_the_commit_to_compare_with(project):
-    project.git("branch", "base")
-    base = project.git("rev-parse", "--short", "base")
-    project.run_pipeline(skill=3.0, seed=2).commit("Learn more")
-    project.run_pipeline(skill=4.0, seed=3).commit("Learn even more")
-    assert f"since {base}" in write_page("--against", "base")
-
-
-def test_unknown_commit_is_an_error(project):
-    done = CliRunner().invoke(app, ["report", "--against", "nowhere"])
-    assert done.exit_code == 1
-    assert "git does not know this commit" in done.output
-
-
 @pytest.mark.parametrize(
     ("missing", "command"),
     [
@@ -180,13 +166,6 @@ def test_invalid_file_counts_as_missing(project, broken):
 def test_model_without_errors_has_no_section_of_errors(project):
     project.run_pipeline(skill=100.0)
     assert "Most confident errors" not in write_page()
-
-
-def test_folder_without_dvc_yaml_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, ["report"])
-    assert done.exit_code == 1
-    assert "no dvc.yaml" in done.output
 
 
 def test_page_of_a_regression_has_its_own_figures(tmp_path, monkeypatch):
@@ -238,5 +217,5 @@ def test_latency_of_older_models_is_not_shown(project):
         {"threads": 2, "measured": [{"precision": "fp32", "batch_size": 1, "p50_ms": 1.25, "p95_ms": 2.0, "rows_per_second": 800.0}]},
     )
     assert "1.2 ms" in write_page()
-    (project.root / "models/onnx/export.json").write_text(json.dumps({"models": {}}))
+    export_record({}).write(project.root / "models/onnx/export.json")
     assert "1.2 ms" not in write_page()

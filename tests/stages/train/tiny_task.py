@@ -1,4 +1,4 @@
-"""Small made-up things to train on: rows whose class is one of their tokens, and a model of a few thousand weights."""
+"""A task that a model of a few thousand weights learns in seconds: the class of a row is one of its tokens."""
 
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,9 @@ from ruamel.yaml import YAML
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from tests.params import complete
 from tuneline.files.schemas import LabelSchema, tokenized_schema, write_table
-from tuneline.params import Params
+from tuneline.params import Params, RunParams
 from tuneline.params.loading import parse_params
 
 NAMES = ("billing", "delivery", "technical")
@@ -31,7 +32,6 @@ TRAIN: dict[str, Any] = {
     "micro_batch_size": 4,
     "learning_rate": 5e-3,
     "log_every_steps": 1,
-    "trackers": [],
 }
 
 
@@ -46,7 +46,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def table(rows: int, seed: int, labels: LabelSchema = CLASSES) -> pa.Table:
-    """Rows of 6 to 17 tokens; three of them name the class, or say how large the number is."""
+    """Return rows of 6 to 17 tokens; three of them name the class, or determine the regression target."""
     random = np.random.default_rng(seed)
     classes = random.integers(len(NAMES), size=rows)
     ids = []
@@ -60,7 +60,7 @@ def table(rows: int, seed: int, labels: LabelSchema = CLASSES) -> pa.Table:
 
 
 def write_data(project: Path, rows: int = 60, labels: LabelSchema = CLASSES) -> None:
-    """Fills ``data/tokenized``: 60 rows in batches of 8 leave a last batch of 4."""
+    """Write ``data/tokenized``. The default, 60 rows in batches of 8, leaves a last batch of 4."""
     folder = project / "data/tokenized"
     tokenizer().save_pretrained(folder / "tokenizer")
     for seed, (split, count) in enumerate({"train": rows, "validation": 21, "test": 21}.items()):
@@ -68,8 +68,10 @@ def write_data(project: Path, rows: int = 60, labels: LabelSchema = CLASSES) -> 
 
 
 def settings(model: dict[str, Any] | None = None, **train: Any) -> dict[str, Any]:
-    """What ``params.yaml`` holds."""
-    return {"seed": 3, "model": {"config": {**MODEL, **(model or {})}}, "train": {**TRAIN, **train}}
+    """Return the values of ``params.yaml``: of ``model.config``, and of the sections ``train`` and ``run``."""
+    given = {**TRAIN, **train}
+    run = {key: given.pop(key) for key in RunParams.model_fields.keys() & given}
+    return complete({"seed": 3, "model": {"config": {**MODEL, **(model or {})}}, "train": given, "run": {"trackers": [], **run}})
 
 
 def params(model: dict[str, Any] | None = None, **train: Any) -> Params:

@@ -1,4 +1,4 @@
-"""Runs of the train stage in processes of their own, forked from one that has imported torch already: a second, not ten."""
+"""Run the train stage in child processes. They are forked from a server that has imported torch, so a start takes one second, not ten."""
 
 import importlib
 import itertools
@@ -18,19 +18,19 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     ["stages.train.__main__", "transformers.models.bert.modeling_bert", "peft", "dvclive", "torch.distributed.fsdp", "torch._dynamo"]
 )
-LIMIT = 120
+TIMEOUT = 120
 
 
 def start(
-    project: Path, processes: int = 1, env: Mapping[str, str] | None = None, arrange: Callable[[], None] | None = None
+    project: Path, processes: int = 1, env: Mapping[str, str] | None = None, before: Callable[[], None] | None = None
 ) -> list[ForkServerProcess]:
-    """Starts ``python -m stages.train``, as often as torchrun would for so many processes.
+    """Start ``python -m stages.train`` once per process, with the variables that torchrun sets.
 
     Args:
-        project: Its folder.
-        processes: How many.
-        env: Variables beside those of torchrun.
-        arrange: Called in each process before the stage begins.
+        project: Working directory of the run.
+        processes: Number of processes.
+        env: Additional environment variables.
+        before: Called in each process before the stage starts.
     """
     port = free_port() if processes > 1 else 0
     children = []
@@ -44,29 +44,29 @@ def start(
             "MASTER_PORT": port,
         }
         variables = {"ACCELERATE_USE_CPU": "true", **(ranks if processes > 1 else {}), **(env or {})}
-        child = CONTEXT.Process(target=_child, args=(project, {key: str(value) for key, value in variables.items()}, rank, arrange))
+        child = CONTEXT.Process(target=_child, args=(project, {key: str(value) for key, value in variables.items()}, rank, before))
         child.start()
         children.append(child)
     return children
 
 
 def finish(children: list[ForkServerProcess]) -> list[int]:
-    """Waits, and returns exit codes; negative ones are signals."""
+    """Wait for the processes and return their exit codes; negative ones are signals."""
     for child in children:
-        child.join(LIMIT)
+        child.join(TIMEOUT)
         if child.exitcode is None:
             child.kill()  # else pytest would wait for it
             raise AssertionError("the run hangs")
     return [child.exitcode for child in children]
 
 
-def run(project: Path, processes: int = 1, env: Mapping[str, str] | None = None, arrange: Callable[[], None] | None = None) -> list[int]:
-    return finish(start(project, processes, env, arrange))
+def run(project: Path, processes: int = 1, env: Mapping[str, str] | None = None, before: Callable[[], None] | None = None) -> list[int]:
+    return finish(start(project, processes, env, before))
 
 
 def wait_for(folder: Path, pattern: str) -> None:
-    """Waits until there is a file of that name."""
-    deadline = time.monotonic() + LIMIT
+    """Wait until a file in the folder or below matches the pattern."""
+    deadline = time.monotonic() + TIMEOUT
     while not any(folder.rglob(pattern)):
         assert time.monotonic() < deadline, f"no {pattern} in {folder}"
         time.sleep(0.01)
@@ -79,12 +79,12 @@ def free_port() -> int:
 
 
 def output(project: Path, rank: int = 0) -> str:
-    """What all starts in this folder printed."""
+    """Return the output of all runs in this project."""
     return (project / f"output-{rank}.txt").read_text()
 
 
 def outs(project: Path) -> dict[str, bytes]:
-    """Every out of the stage, as bytes."""
+    """Return the contents of every out of the stage, by path."""
     files = [*(project / "models/classifier").iterdir(), *(project / "plots/training").iterdir(), project / "metrics/train.json"]
     return {str(path.relative_to(project)): path.read_bytes() for path in files}
 
@@ -95,46 +95,46 @@ def metrics(project: Path) -> dict[str, float]:
 
 
 def curve(project: Path, name: str = "loss") -> list[list[float]]:
-    """Rows of a curve."""
+    """Return the rows of a published curve."""
     lines = (project / f"plots/training/{name}.tsv").read_text().splitlines()[1:]
     return [[float(value) for value in line.split("\t")] for line in lines]
 
 
-def _child(project: Path, variables: Mapping[str, str], rank: int, arrange: Callable[[], None] | None) -> None:
+def _child(project: Path, variables: Mapping[str, str], rank: int, before: Callable[[], None] | None) -> None:
     os.chdir(project)
     os.environ.update(variables)
     with Path(f"output-{rank}.txt").open("a") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    if arrange is not None:
-        arrange()
+    if before is not None:
+        before()
     from stages.train.__main__ import main
     from tuneline.stage import run_stage
 
     run_stage("train", main)
 
 
-def death(function: str, call: int) -> Callable[[], None]:
-    """Arranges that a process kills itself before the given call of a function of this project."""
-    return partial(_die, function, call)
+def kill_at(function: str, call: int) -> Callable[[], None]:
+    """Return a function that makes its process kill itself at the given call of a function of this project."""
+    return partial(_kill_at, function, call)
 
 
-def _die(function: str, call: int) -> None:
+def _kill_at(function: str, call: int) -> None:
     module_name, _, name = function.rpartition(".")
     module = importlib.import_module(module_name)
     original, calls = getattr(module, name), itertools.count(1)
 
-    def mortal(*args, **options):
+    def killing(*args, **options):
         if next(calls) == call:
             os.kill(os.getpid(), signal.SIGKILL)
         return original(*args, **options)
 
-    setattr(module, name, mortal)
+    setattr(module, name, killing)
 
 
 def count_reductions() -> None:
-    """Arranges that a process writes down how many micro batches it computed, and how often gradients were reduced."""
+    """Make this process count its micro-batches and gradient reductions in ``counts-RANK.json``."""
     import torch
 
     from stages.train import loop

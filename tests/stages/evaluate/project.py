@@ -1,4 +1,4 @@
-"""A small trained classifier and the data it was made for: enough for the stage to run in a second."""
+"""A project with a tiny untrained classifier and its data, in which the stage runs in a second."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,16 +8,12 @@ import pyarrow as pa
 
 from stages.tokenize.tokenizer import save_tokenizer
 from stages.tokenize.wordpiece import train_wordpiece
-from tests.stages.tokenize.made import sentences, write_raw
+from tests.params import write_params
+from tests.stages.tokenize.raw_splits import sentences, write_raw
 from tuneline.encoding import Encoder
 from tuneline.files.schemas import LabelSchema, tokenized_schema, write_table
 
 QUEUES = LabelSchema(("billing", "delivery", "technical"))
-PARAMS = """
-data: {text_columns: [subject, body], label_column: queue}
-model: {config: {model_type: bert}}
-evaluate: {split: test, behaviour: null}
-"""
 
 
 def labels_of(rows: int, labels: LabelSchema, seed: int) -> list[float]:
@@ -29,7 +25,7 @@ def labels_of(rows: int, labels: LabelSchema, seed: int) -> list[float]:
 
 def write_project(folder: Path, labels: LabelSchema = QUEUES, rows: int = 45) -> None:
     """Writes parameters, raw and tokenized splits, and an untrained BERT under ``models/classifier``."""
-    (folder / "params.yaml").write_text(PARAMS)
+    write_params(folder, evaluate={"behaviour": None})
     tokenizer = train_wordpiece(lambda: iter([sentences(200)]), 250)
     for seed, split in enumerate(("train", "validation", "test")):
         texts = [sentences(rows, seed=10 * seed + column) for column in range(2)]
@@ -46,7 +42,7 @@ def write_project(folder: Path, labels: LabelSchema = QUEUES, rows: int = 45) ->
 
 
 def write_classifier(folder: Path, labels: LabelSchema, tokenizer: Path) -> None:
-    """Writes an untrained BERT with some spread in its answers."""
+    """Write an untrained BERT whose weights are large enough that the logits of rows differ."""
     import torch
     from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 

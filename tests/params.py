@@ -1,0 +1,48 @@
+"""Parameters of the tests' own, so that a user who changes ``params.yaml`` does not change what the tests check."""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from tuneline.params import Params
+from tuneline.params.loading import parse_params
+
+DEFAULTS = YAML(typ="safe", pure=True).load(Path(__file__).with_suffix(".yaml"))
+
+
+def complete(sections: dict[str, Any]) -> dict[str, Any]:
+    """Return a whole parameter file: ``tests/params.yaml`` with the values of ``sections``; ``model.config`` is replaced as a whole."""
+    return _merged(DEFAULTS, sections)
+
+
+def _merged(defaults: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    merged = deepcopy(defaults)
+    for key, value in changes.items():
+        whole = key == "config" or not isinstance(value, dict) or not isinstance(defaults.get(key), dict)
+        merged[key] = value if whole else _merged(defaults[key], value)
+    return merged
+
+
+def params(**sections: Any) -> Params:
+    """Return the parameters of the tests with the values of ``sections``."""
+    return parse_params(complete(sections))
+
+
+def change_params(folder: Path, changes: dict[str, Any]) -> None:
+    """Change values in ``params.yaml`` of a project by dotted key, and keep its comments."""
+    yaml = YAML()
+    values = yaml.load(folder / "params.yaml")
+    for key, value in changes.items():
+        *sections, last = key.split(".")
+        section = values
+        for name in sections:
+            section = section[name]
+        section[last] = value
+    yaml.dump(values, folder / "params.yaml")
+
+
+def write_params(folder: Path, **sections: Any) -> None:
+    """Write ``params.yaml`` with the parameters of the tests and the values of ``sections``."""
+    YAML(typ="safe", pure=True).dump(complete(sections), folder / "params.yaml")

@@ -1,0 +1,66 @@
+import numpy as np
+import onnx
+import onnxruntime
+
+from stages.export.first_token import keep_first_token
+from stages.export.graph import to_onnx
+from stages.export.shapes import ShapedGraph
+from tests.small_pipeline import tiny_model
+from tests.stages.export.graphs import COLUMNS, batch_of, logits_of, rewritings_of, torch_logits
+
+POOLED = """
+<ir_version: 10, opset_import: ["" : 20]>
+pooled (float[batch,sequence,4] hidden) => (float[batch,4] pooled)
+<int64 token, float[batch,sequence,4] activated, float[batch,sequence,4] doubled>
+{
+  activated = Tanh(hidden)
+  doubled = Add(activated, activated)
+  pooled = Gather<axis: int = 1>(doubled, token)
+}
+"""
+
+
+def pooled(token):
+    """Return a model that reads one token after two operators."""
+    model = onnx.parser.parse_model(POOLED)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(token), "token"))
+    return model
+
+
+def run(model, hidden):
+    return onnxruntime.InferenceSession(model.SerializeToString()).run(["pooled"], {"hidden": hidden})[0]
+
+
+def test_operators_before_the_first_token_are_narrowed():
+    model, hidden = pooled(0), np.random.default_rng(0).normal(size=(2, 5, 4)).astype(np.float32)
+    expected = run(model, hidden)
+    shaped = ShapedGraph.read(model.graph)
+    keep_first_token(shaped)
+    assert [node.op_type for node in model.graph.node] == ["Slice", "Tanh", "Add", "Gather"]
+    assert shaped.shapes["activated"] == shaped.shapes["doubled"] == ["batch", 1, 4]
+    del model.graph.value_info[:]
+    np.testing.assert_array_equal(run(model, hidden), expected)
+
+
+def test_graph_that_reads_another_token_is_not_narrowed():
+    model = pooled(1)
+    before = model.SerializeToString()
+    keep_first_token(ShapedGraph.read(model.graph))
+    assert model.SerializeToString() == before
+
+
+def test_value_that_the_output_needs_whole_is_not_narrowed():
+    model = pooled(0)
+    model.graph.output.append(onnx.helper.make_tensor_value_info("doubled", onnx.TensorProto.FLOAT, ["batch", "sequence", 4]))
+    before = model.SerializeToString()
+    keep_first_token(ShapedGraph.read(model.graph))
+    assert model.SerializeToString() == before
+
+
+def test_model_with_mean_pooling_keeps_all_tokens():
+    model = tiny_model("modernbert", 3, pooling="mean")
+    exported = to_onnx(model, COLUMNS[:2], opset=20)
+    assert rewritings_of(exported) == {"padding"}
+    batch = batch_of(3, 9, padding=0)
+    session = onnxruntime.InferenceSession(exported.SerializeToString())
+    np.testing.assert_allclose(logits_of(session, batch), torch_logits(model, batch, COLUMNS[:2]), atol=2e-6)

@@ -1,0 +1,86 @@
+import pytest
+from transformers import BertConfig
+
+from stages.train.inputs import check_fit, check_label_params, data_files, read_inputs
+from tests.stages.train import tiny_task
+from tuneline.errors import DataError, ParamsError, StageError
+from tuneline.files.schemas import UNLABELLED, LabelSchema, write_table
+
+SPLITS = ("train", "validation")
+
+
+@pytest.mark.parametrize(("names", "outputs"), [(tiny_task.NAMES, 3), (None, 1)], ids=["classification", "regression"])
+def test_inputs_have_splits_labels_and_the_id_that_pads(project, names, outputs):
+    tiny_task.write_data(project, labels=LabelSchema(names))
+    inputs = read_inputs(tiny_task.params(metric="loss").train)
+    assert (len(inputs.train), len(inputs.validation)) == (60, 21)
+    assert (inputs.labels.names, inputs.labels.outputs) == (names, outputs)
+    assert (inputs.pad_token_id, len(inputs.tokenizer)) == (0, len(tiny_task.WORDS))
+
+
+def test_data_files_are_those_that_decide_the_training(project):
+    """The identity of a run is made of their contents: a changed test split must not start a new run."""
+    assert [str(path) for path in data_files()] == [
+        "data/tokenized/train.parquet",
+        "data/tokenized/validation.parquet",
+        "data/tokenized/tokenizer/tokenizer.json",
+        "data/tokenized/tokenizer/tokenizer_config.json",
+    ]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_split_without_rows_is_refused(project, split):
+    write_table(tiny_task.table(0, seed=0), project / f"data/tokenized/{split}.parquet")
+    with pytest.raises(DataError, match=rf"data/tokenized/{split}\.parquet has no rows"):
+        read_inputs(tiny_task.params().train)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_unlabelled_row_is_refused_with_its_number(project, split):
+    table = tiny_task.table(9, seed=0)
+    labels = table["labels"].to_pylist()
+    labels[4] = labels[7] = UNLABELLED
+    table = table.set_column(table.column_names.index("labels"), table.schema.field("labels"), [labels])
+    write_table(table, project / f"data/tokenized/{split}.parquet")
+    with pytest.raises(DataError, match=rf"data/tokenized/{split}\.parquet, row 4: no label") as error:
+        read_inputs(tiny_task.params().train)
+    assert f"data.splits.{split}" in error.value.hint
+
+
+@pytest.mark.parametrize("path", ["train.parquet", "validation.parquet", "tokenizer"])
+def test_missing_input_names_the_stage_that_writes_it(project, path):
+    (project / "data/tokenized" / path).rename(project / "elsewhere")
+    with pytest.raises(StageError, match="dvc repro tokenize"):
+        read_inputs(tiny_task.params().train)
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "message"),
+    [
+        (tiny_task.NAMES, {"class_weights": {"legal": 2.0}}, r"train.class_weights: 'legal' is not a class"),
+        (
+            None,
+            {"class_weights": "balanced", "metric": "mse"},
+            "train.class_weights: the labels are numbers, and regression has no classes",
+        ),
+        (None, {"label_smoothing": 0.1, "metric": "mse"}, "train.label_smoothing: the labels are numbers, and regression has no classes"),
+        (None, {}, "train.metric: 'accuracy' is not a metric of regression"),
+        (tiny_task.NAMES, {"metric": "pearson"}, "train.metric: 'pearson' is not a metric of classification"),
+    ],
+)
+def test_check_label_params_refuses_params_that_do_not_fit_the_labels(names, given, message):
+    with pytest.raises(ParamsError, match=message):
+        check_label_params(tiny_task.params(**given).train, LabelSchema(names))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"max_position_embeddings": 8}, r"it has 8 positions, but a row has \d+ tokens(.|\n)*tokenize.max_length to 8"),
+        ({"vocab_size": 20}, r"its highest token id is 19, but the data contain the id 31"),
+    ],
+)
+def test_check_fit_refuses_rows_or_ids_that_the_model_cannot_take(project, config, message):
+    inputs = read_inputs(tiny_task.params().train)
+    with pytest.raises(ParamsError, match=message):
+        check_fit(inputs, BertConfig(**{**tiny_task.MODEL, **config}))

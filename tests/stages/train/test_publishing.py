@@ -1,0 +1,55 @@
+import json
+
+import pytest
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from stages.train.progress import Progress, StepResult
+from stages.train.publishing import copy_tokenizer_file, publish_curves
+from tests.stages.train import launcher, tiny_task
+
+
+def test_published_model_loads_with_label_names_and_tokenizer(tracked_run):
+    folder = tracked_run / "models/classifier"
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert model.config.id2label == dict(enumerate(tiny_task.NAMES))
+    assert model(**tokenizer("billing word1", return_tensors="pt")).logits.shape == (1, 3)
+
+
+def test_published_model_contains_no_path_of_the_machine(tracked_run):
+    for path in (tracked_run / "models/classifier").iterdir():
+        assert str(tracked_run).encode() not in path.read_bytes(), path.name
+
+
+def test_tokenizer_config_is_published_without_machine_keys(tmp_path):
+    config = {"do_lower_case": True, "name_or_path": "/home/me/bert", "_commit_hash": "0f", "tokenizer_file": "/home/me/tokenizer.json"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    copy_tokenizer_file(tmp_path / "tokenizer_config.json", tmp_path / "published.json")
+    assert json.loads((tmp_path / "published.json").read_text()) == {"do_lower_case": True}
+
+
+def test_published_curves_have_a_header_and_a_row_per_step(tmp_path):
+    progress = Progress(step=1)
+    progress.record_step(StepResult(loss=0.5, learning_rate=1e-5, gradient_norm=1 / 3), log_now=True)
+    progress.record_evaluation(loss=0.25, metric=0.75, metric_name="f1")
+    publish_curves(progress, "f1", tmp_path / "training")
+    assert (tmp_path / "training/loss.tsv").read_text() == "step\tloss\tlearning_rate\tgradient_norm\n1\t0.5\t1e-05\t0.333333\n"
+    assert (tmp_path / "training/validation.tsv").read_text() == "step\tloss\tf1\n1\t0.25\t0.75\n"
+
+
+def test_timing_json_has_speed_padding_and_memory(tracked_run):
+    timing = json.loads((tracked_run / "reports/timing/train.json").read_text())
+    assert timing.keys() >= {"training_seconds", "samples_per_second", "tokens_per_second", "padding_share", "peak_memory_mb", "processes"}
+    assert timing["samples_per_second"] > 0
+    assert 0 <= timing["padding_share"] < 0.2
+
+
+def test_train_metrics_have_steps_best_step_losses_and_metric(tracked_run):
+    metrics = launcher.metrics(tracked_run)
+    curve = launcher.curve(tracked_run)
+    assert metrics["steps"] == len(curve) == 16
+    assert metrics["best_step"] in (8, 16)
+    assert metrics["final_training_loss"] == pytest.approx(curve[-1][1], abs=1e-5)
+    validation = launcher.curve(tracked_run, "validation")
+    assert metrics["final_loss"] == pytest.approx(validation[-1][1], abs=1e-5)
+    assert metrics["best_accuracy"] == max(row[2] for row in validation)

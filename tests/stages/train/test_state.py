@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+import torch
+
+from stages.train import state
+from tests.stages.train import tiny_task
+from tuneline.errors import DataError
+
+
+def test_startup_summary_has_device_parameters_shapes_and_initial_loss(trained, capsys):
+    trained(tiny_task.params())
+    output = capsys.readouterr().out
+    assert "cpu " in output
+    assert "float32, 1 process" in output
+    assert "5,859 of 5,859 parameters are trainable" in output
+    assert "the last layer computes only the first token" in output
+    assert "first micro-batch: input_ids (4, 1" in output
+    assert "a uniform prediction gives ln(3) = 1.0986" in output
+    assert "WARNING" not in output
+
+
+def test_startup_summary_warns_of_a_high_initial_loss(trained, capsys):
+    trained(tiny_task.params({"initializer_range": 30.0}, max_grad_norm=1.0, epochs=1))
+    assert "WARNING: the initial loss is far higher than that of a uniform prediction" in capsys.readouterr().out
+
+
+def loss_of(outcome):
+    loader = outcome.state.validation_loader
+    rows = np.arange(len(loader.split))
+    outcome.model.eval()
+    with torch.no_grad():
+        logits = outcome.model(**loader.inputs(rows)).logits
+    return torch.nn.functional.cross_entropy(logits, loader.labels(rows)).item()
+
+
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_keep_selects_the_best_or_the_last_weights(trained, keep):
+    """A learning rate that explodes at the end of the warmup makes the last evaluation the worst."""
+    settings = {"optimizer": "sgd", "learning_rate": 3.0, "momentum": 0.0, "warmup_ratio": 0.9, "max_grad_norm": None, "metric": "loss"}
+    outcome = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, keep=keep, epochs=4, **settings))
+    progress = outcome.state.progress
+    assert progress.best_step < progress.step
+    selected = progress.best if keep == "best" else progress.evaluated[-1]
+    outcome.model.load_state_dict(outcome.weights)
+    assert loss_of(outcome) == pytest.approx(selected.loss, abs=1e-5)
+
+
+def test_initial_loss_of_nan_stops_before_the_first_step(trained, monkeypatch):
+    build = state.build_model
+
+    def build_with_nan(*arguments):
+        model = build(*arguments)
+        torch.nn.init.constant_(model.classifier.bias, torch.nan)
+        return model
+
+    monkeypatch.setattr(state, "build_model", build_with_nan)
+    with pytest.raises(DataError, match="The loss before the first step is nan"):
+        trained(tiny_task.params())

@@ -1,0 +1,51 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from stages.validate.raw import read_raw
+from tuneline.files.schemas import LabelSchema, raw_schema, write_table
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Return a function that writes a raw split with two text columns and reads it."""
+
+    def write_and_read(one, two, labels):
+        schema = raw_schema(["one", "two"], LabelSchema(("no", "yes")))
+        columns = {"one": one, "two": two, "labels": labels, "idx": range(len(one))}
+        write_table(pa.table({name: columns[name] for name in schema.names}, schema=schema), tmp_path / "train.parquet")
+        return read_raw(tmp_path / "train.parquet", ["one", "two"])
+
+    return write_and_read
+
+
+def test_scalar_columns_count_characters_of_both_texts(read):
+    split = read(["ab\x07", " x ", None], ["cde", "Ã¼\ufffd", "z"], [0, 1, 1])
+    assert split.frame.to_dict("list") == {
+        "row": [0, 1, 2],
+        "missing": [0, 0, 1],
+        "characters": [6, 6, 1],
+        "control_characters": [1, 0, 0],
+        "broken_characters": [0, 2, 0],
+        "visible_characters": [3, 1, 1],  # of the shorter text, without a missing one
+        "labels": [0, 1, 1],
+    }
+
+
+def test_row_keys_are_equal_for_equal_texts_and_unordered_keys_for_swapped_ones(read):
+    split = read(["Hello", "hello ", "world"], ["world", "World", "hello"], [0, 0, 0])
+    first, same, swapped = (split.keys[row].tolist() for row in range(3))
+    assert first == same != swapped
+    assert len(np.unique(split.unordered_keys, axis=0)) == 1
+
+
+def test_vocabulary_counts_the_words_of_all_rows(read):
+    split = read(["red apple", "red"], ["pear", "red"], [0, 0])
+    other = read(["red"], ["red"], [0])
+    assert split.vocabulary.coverage(other.vocabulary.hashes) == pytest.approx(3 / 5)
+
+
+@pytest.mark.parametrize(("labels", "is_labelled"), [([0, 1], True), ([-1, 1], True), ([-1, -1], False), ([], True)])
+def test_split_is_unlabelled_if_every_row_is(read, labels, is_labelled):
+    texts = ["a"] * len(labels)
+    assert read(texts, texts, labels).is_labelled is is_labelled

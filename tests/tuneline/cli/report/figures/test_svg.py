@@ -1,0 +1,39 @@
+import re
+
+from tuneline.cli.report.figures.svg import BAD, FIRST, VARIABLES, canvas, to_svg
+
+
+def drawn(name="curve", label="A curve"):
+    with canvas() as (figure, axes):
+        axes.plot([0, 1], [0, 1], color=FIRST, label="$5 <b>")
+        axes.scatter([0, 1], [1, 0], color=BAD)
+        axes.legend()
+        return to_svg(figure, name, label)
+
+
+def test_svg_has_a_label_and_no_fixed_size():
+    head = re.match(r"<svg[^>]*>", drawn(label='1 "quoted" & <b>'))[0]
+    assert 'role="img" aria-label="1 &quot;quoted&quot; &amp; &lt;b&gt;"' in head
+    assert "viewBox=" in head
+    assert "width=" not in head
+
+
+def test_svg_uses_colours_of_the_page():
+    svg = drawn()
+    assert {"var(--first)", "var(--bad)", "var(--ink)"} <= set(re.findall(r"var\(--\w+\)", svg))
+    assert not any(placeholder in svg for placeholder in VARIABLES)
+
+
+def test_svg_ids_have_the_prefix_of_the_figure():
+    svg = drawn("roc")
+    ids = re.findall(r'\bid="([^"]+)"', svg)
+    assert ids
+    assert all(name.startswith("roc-") for name in [*ids, *re.findall(r'(?:url\(#|href="#)([\w-]+)', svg)])
+
+
+def test_svg_text_is_text_and_escaped():
+    assert "$5 &lt;b&gt;" in drawn()
+
+
+def test_svg_is_deterministic():
+    assert drawn() == drawn()

@@ -1,0 +1,57 @@
+import math
+
+import pytest
+
+from tuneline.errors import DataError
+from tuneline.readers.rows import check_columns, listed, nearest, text_problem
+
+REQUIRED = {"text": "data.text_columns", "label": "data.label_column"}
+
+
+def test_check_columns_accepts_columns_in_any_order_and_others():
+    check_columns(["label", "id", "id", "text"], REQUIRED, "a.csv")
+
+
+def test_missing_column_is_refused_with_its_option_and_the_nearest_name():
+    with pytest.raises(DataError, match=r"a\.csv: no column 'label' \(data\.label_column\); the nearest is 'labels'") as error:
+        check_columns(["text", "labels"], REQUIRED, "a.csv")
+    assert error.value.hint == "It has 'text', 'labels'."
+
+
+def test_hint_of_a_missing_column_can_be_set():
+    with pytest.raises(DataError) as error:
+        check_columns(["text"], REQUIRED, "a.csv", hint="Set --label.")
+    assert error.value.hint == "Set --label."
+
+
+def test_duplicate_required_column_is_refused():
+    with pytest.raises(DataError, match=r"a\.csv: column 'text' occurs 2 times"):
+        check_columns(["text", "label", "text"], REQUIRED, "a.csv")
+
+
+@pytest.mark.parametrize(("name", "expected"), [("lable", "; the nearest is 'label'"), ("xyz", "")])
+def test_nearest_name_is_given_only_if_it_is_similar(name, expected):
+    assert nearest(name, ["text", "label"]) == expected
+
+
+def test_long_list_of_names_is_cut_and_counted():
+    assert listed(["a", "b", "c"], most=3) == "'a', 'b', 'c'"
+    assert listed(["a", "b", "c", "d", "e"], most=3) == "'a', 'b', 'c' and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("text", None),
+        ("", None),
+        ("né 東京 🙂", None),
+        (7, "column 'body' is 7, not text"),
+        (None, "column 'body' is null, not text"),
+        (math.nan, "column 'body' is NaN, not text"),
+        (["a"], "column 'body' is [\"a\"], not text"),
+        ("half an emoji \ud83d", "column 'body' has an unpaired surrogate, \\ud83d"),
+    ],
+    ids=["ascii", "empty", "unicode", "number", "null", "nan", "list", "surrogate"],
+)
+def test_value_that_is_not_text_is_a_problem(value, problem):
+    assert text_problem(value, "body") == problem

@@ -1,0 +1,82 @@
+import pytest
+
+from tests.params import change_params, write_params
+from tuneline.errors import StageError
+from tuneline.records.provenance import StageProvenance, code_hash, parameters_hash, stage_provenance
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def code(tmp_path):
+    (tmp_path / "stages/download").mkdir(parents=True)
+    (tmp_path / "tuneline").mkdir()
+    (tmp_path / "tuneline/paths.py").write_text("a = 1\n")
+    (tmp_path / "stages/download/files.py").write_text("b = 2\n")
+    return ["tuneline/paths.py", "stages/download"]
+
+
+def test_code_hash_changes_with_the_contents_of_a_file(root, code):
+    before = code_hash(root, code)
+    (root / code[1] / "files.py").write_text("b = 3\n")
+    assert code_hash(root, code) != before
+
+
+def test_code_hash_changes_with_the_name_of_a_file(root, code):
+    before = code_hash(root, code)
+    (root / code[1] / "files.py").rename(root / code[1] / "other.py")
+    assert code_hash(root, code) != before
+
+
+def test_code_hash_ignores_other_files_and_the_order_of_paths(root, code):
+    before = code_hash(root, code)
+    (root / code[1] / "__pycache__").mkdir()
+    (root / code[1] / "__pycache__/files.cpython-311.pyc").write_bytes(b"x")
+    assert code_hash(root, code[::-1]) == before
+
+
+def test_code_hash_names_a_missing_path(root, code):
+    with pytest.raises(StageError, match=r"tuneline/errors\.py"):
+        code_hash(root, [*code, "tuneline/errors.py"])
+
+
+PIPELINE = "stages: {train: {cmd: x, deps: [data/raw, stages/download, tuneline/paths.py], params: [train.epochs, seed, model]}}"
+
+
+def test_provenance_has_the_parameters_and_code_that_dvc_yaml_lists(root, code):
+    (root / "dvc.yaml").write_text(PIPELINE)
+    write_params(root, seed=7, train={"epochs": 3})
+    provenance = stage_provenance("train", ["torch"], root)
+    model = {"checkpoint": None, "revision": None, "config": {"model_type": "bert"}}
+    assert provenance.parameters == {"model": model, "seed": 7, "train.epochs": 3}
+    assert provenance.code == code_hash(root, code)
+
+
+def test_versions_of_libraries_have_no_build_tag(root, code):
+    (root / "dvc.yaml").write_text(PIPELINE)
+    write_params(root)
+    libraries = stage_provenance("train", ["torch", "numpy"], root).libraries
+    assert libraries.keys() == {"torch", "numpy"}
+    assert all(version[0].isdigit() and "+" not in version for version in libraries.values())
+
+
+def test_parameter_that_params_yaml_lacks_is_named(root, code):
+    (root / "dvc.yaml").write_text(PIPELINE.replace("seed", "sed"))
+    write_params(root)
+    with pytest.raises(StageError, match="'sed'"):
+        stage_provenance("train", [], root)
+
+
+def test_changed_parameter_changes_the_hash_of_all(root, code):
+    """Models with the same weights but different parameters can be told apart."""
+    (root / "dvc.yaml").write_text(PIPELINE)
+    write_params(root)
+    before = stage_provenance("train", [], root)
+    change_params(root, {"seed": 99})
+    assert parameters_hash({"train": stage_provenance("train", [], root)}) != parameters_hash({"train": before})
+    reordered = StageProvenance(parameters=dict(reversed(before.parameters.items())), code="", libraries={})
+    assert parameters_hash({"train": reordered}) == parameters_hash({"train": before})

@@ -1,0 +1,91 @@
+"""Provenance of a stage: the parameters, code and libraries that its outs were made with.
+
+``download``, ``tokenize`` and ``train`` write theirs beside their outs, and ``export`` puts them into the record of the model. A file
+of its own, because a changed comment in the code of ``download`` changes its provenance but not the data, so nothing is trained again.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from tuneline.errors import StageError
+from tuneline.params.loading import read_yaml
+from tuneline.paths import PARAMS, PROVENANCE
+from tuneline.records.record import Record
+
+ROOT = Path(__file__).parents[2]
+"""Root of the project that this code is part of."""
+CODE = ("stages", "tuneline")
+"""Packages that contain the code of the pipeline."""
+
+
+class StageProvenance(Record):
+    """Inputs of a stage other than its data: ``reports/provenance/STAGE.json``."""
+
+    parameters: Mapping[str, Any]
+    """Values of the keys that ``dvc.yaml`` lists for the stage."""
+    code: str
+    """SHA-256 over the names and bytes of the stage's Python files."""
+    libraries: Mapping[str, str]
+    """Versions of the libraries that its outs depend on, without build tags such as ``+cpu``."""
+
+
+def stage_provenance(stage: str, libraries: Sequence[str], root: Path = ROOT) -> StageProvenance:
+    """Return the provenance of a stage, with the parameters of the current folder.
+
+    Args:
+        stage: Name of the stage in ``dvc.yaml``, which lists its parameters and its code.
+        libraries: Names of the libraries whose versions are recorded.
+        root: Folder with ``dvc.yaml`` and the code.
+
+    Raises:
+        StageError: ``dvc.yaml`` lists a parameter or a file of code that does not exist.
+    """
+    block = read_yaml(root / "dvc.yaml")["stages"][stage]
+    return StageProvenance(
+        parameters=select(read_yaml(PARAMS), block["params"]),
+        code=code_hash(root, [dep for dep in block["deps"] if Path(dep).parts[0] in CODE]),
+        libraries={name: importlib.metadata.version(name).partition("+")[0] for name in libraries},
+    )
+
+
+def provenance_file(stage: str) -> Path:
+    """Return the path of a stage's provenance."""
+    return PROVENANCE / f"{stage}.json"
+
+
+def select(values: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """Return the values of dotted keys in nested parameters, sorted by key."""
+    try:
+        return {key: reduce(lambda section, name: section[name], key.split("."), values) for key in sorted(keys)}
+    except KeyError as error:
+        raise StageError(f"dvc.yaml lists a parameter that params.yaml does not have: {error}.", "Correct one of the two.") from None
+
+
+def parameters_hash(stages: Mapping[str, StageProvenance]) -> str:
+    """Return one SHA-256 over the parameters of several stages."""
+    values = {name: dict(stage.parameters) for name, stage in stages.items()}
+    return hashlib.sha256(json.dumps(values, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def code_hash(root: Path, paths: Sequence[str]) -> str:
+    """Return one SHA-256 over the names and bytes of Python files, also those inside folders, in the order of their names.
+
+    Raises:
+        StageError: A path does not exist.
+    """
+    if missing := [path for path in paths if not (root / path).exists()]:
+        raise StageError(f"dvc.yaml lists {missing[0]} in deps, but it does not exist.", "Correct the path, or remove it.")
+    files = {file for path in paths for file in ((root / path).rglob("*.py") if (root / path).is_dir() else [root / path])}
+    lines = [f"{file_hash(file)}  {file.relative_to(root).as_posix()}\n" for file in sorted(files)]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,133 @@
+"""Base class of hand-over files: one pydantic model writes a JSON file and reads it back."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PlainSerializer,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    WrapValidator,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+
+from tuneline.errors import DataError
+from tuneline.files.atomic import DIGITS, write_json
+
+
+def _rounded(value: Any, validate: Any) -> float:
+    number: float = validate(value)
+    return value if isinstance(value, int) else round(number, DIGITS)
+
+
+Number = Annotated[float, WrapValidator(_rounded), PlainSerializer(lambda number: number)]
+"""A finite number with at most ``DIGITS`` digits after the decimal point. Integers stay integers."""
+
+OMITTED: Any = Field(default=None, exclude_if=lambda value: value is None)
+"""Default of a key that is left out of the file when it is ``None``. All other keys that are ``None`` are written as ``null``."""
+
+
+class Record(BaseModel):
+    """One hand-over file, or an object in it: frozen, with finite numbers. Arrays are ``Sequence``, objects with free keys ``Mapping``.
+
+    Unknown keys are kept, with their place among the other keys, and written again: a file may be older or newer than the code that
+    reads it (the profile of a promoted model, an exported model from another checkout, metrics of another commit).
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="allow", strict=True, allow_inf_nan=False, validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
+    )
+
+    written_by: ClassVar[str] = ""
+    """The stage that writes the file, for messages."""
+
+    _keys: tuple[str, ...] = PrivateAttr(())
+    """Keys in the order in which they were given or read."""
+
+    def write(self, path: Path) -> None:
+        """Write the file, atomically, with keys in the order in which they were given.
+
+        Raises:
+            ValueError: An unknown key holds NaN or infinity. Known keys cannot.
+        """
+        write_json(path, self.model_dump(mode="json"))
+
+    @classmethod
+    def read(cls, path: Path, hint: str | None = None) -> Self:
+        """Read the file.
+
+        Args:
+            path: The file.
+            hint: How to get a valid file, for the message of an error. Default: run the stage that writes it.
+
+        Raises:
+            DataError: The file is missing or invalid. The message names the file and the dotted key.
+        """
+        try:
+            return cls.parse(path.read_bytes(), path, hint)
+        except FileNotFoundError:
+            raise DataError(f"{path} is missing.", hint or cls._hint()) from None
+
+    @classmethod
+    def read_if_exists(cls, path: Path, hint: str | None = None) -> Self | None:
+        """Read the file; ``None`` if it does not exist.
+
+        Raises:
+            DataError: The file is invalid.
+        """
+        return cls.read(path, hint) if path.exists() else None
+
+    @classmethod
+    def parse(cls, content: bytes | str, source: Path | str, hint: str | None = None) -> Self:
+        """Check the content of a file that is not in the file system, such as a file of another commit.
+
+        Args:
+            content: JSON.
+            source: Where it is from, for messages.
+            hint: As for ``read``.
+
+        Raises:
+            DataError: The content is invalid.
+        """
+        try:
+            return cls.model_validate_json(content)
+        except ValidationError as error:
+            messages = "; ".join(_describe(problem) for problem in error.errors(include_url=False))
+            raise DataError(f"{source}: {messages}.", hint or cls._hint()) from None
+
+    @classmethod
+    def _hint(cls) -> str | None:
+        return f"Write it again: `dvc repro -f {cls.written_by}`." if cls.written_by else None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _remember_keys(cls, values: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        record = validate(values)
+        if isinstance(values, Mapping):
+            aliases = {name: field.alias for name, field in cls.model_fields.items() if field.alias}
+            record._keys = tuple(aliases.get(str(key)) or str(key) for key in values)
+        return record
+
+    @model_serializer(mode="wrap")
+    def _in_order(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = serialize(self)
+        return {key: values[key] for key in dict.fromkeys([*self._keys, *values]) if key in values}
+
+
+def _describe(problem: ErrorDetails) -> str:
+    """Describe one error in one line: the dotted key and what is wrong."""
+    if problem["type"] == "json_invalid":
+        return problem["msg"][0].lower() + problem["msg"][1:]
+    key = ".".join(map(str, problem["loc"])) or "content"
+    if problem["type"] == "missing":
+        return f"{key}: missing"
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{key}: {message[0].lower()}{message[1:]}, not {problem['input']!r:.80}"
