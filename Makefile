@@ -15,8 +15,9 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 comma := ,
 space := $() $()
 export UV_FIND_LINKS ?= $(subst $(space),$(comma),$(strip $(PIP_FIND_LINKS)))
-# Compiled once, by the set-up: with PYTHONDONTWRITEBYTECODE set, each stage would compile its thousands of modules on each run.
-export UV_COMPILE_BYTECODE ?= 1
+# Python compiles a module when it is first imported. Where it may not write the result, every stage would compile thousands of modules
+# on every run, so the set-up compiles them.
+export UV_COMPILE_BYTECODE ?= $(if $(PYTHONDONTWRITEBYTECODE),1,0)
 export DO_NOT_TRACK := 1
 
 .PHONY: help
