@@ -30,7 +30,7 @@ from tuneline.batches import Batch, length_sorted_batches
 from tuneline.cli.predict.model import DeployedModel
 from tuneline.cli.predict.rows import Input, InputColumns, Row, open_rows
 from tuneline.cli.predict.streaming import StreamOptions, predict_rows, windows
-from tuneline.cli.predict.writing import OutputColumns, open_writer
+from tuneline.cli.predict.writing import Output, OutputColumns, open_writer
 from tuneline.readers.delimited import Dialect
 
 WORDS = [f"{stem}{ending}" for stem in ("parcel", "invoice", "refund", "order", "carrier", "login") for ending in ("", "s", "ed", "ing")]
@@ -82,8 +82,8 @@ def command(model: DeployedModel, path: Path, clock: Clock) -> float:
     """Return the seconds of the whole command, without its start-up."""
     started = clock()
     source = Input(path, "jsonl", Dialect(",", literal=False))
-    columns = OutputColumns(model.labels, ())
-    with open_rows(source, InputColumns(model.text_columns, ())) as rows, open_writer(path.with_suffix(".out"), "jsonl", columns) as writer:
+    output, columns = Output(path.with_suffix(".out"), "jsonl"), OutputColumns(model.labels, ())
+    with open_rows(source, InputColumns(model.text_columns, ())) as rows, open_writer(output, columns) as writer:
         predict_rows(model, rows, writer, StreamOptions(BATCH, WINDOW, "stop"))
     return clock() - started
 

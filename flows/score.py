@@ -9,13 +9,13 @@ from prefect.client.schemas import State
 from prefect.states import Completed, Failed
 
 from flows.promotion.registry import Registry, Version
-from flows.runs.locks import BusyError, locked
 from flows.runs.pipeline import Pipeline
-from flows.runs.processes import ProgramError, Programs, end_with_worker
-from flows.runs.repository import GitError, Repository
+from flows.runs.processes import ProgramError, Programs
+from flows.runs.repository import BusyError, GitError, Repository, locked
 from flows.scoring.deployed import fetch_model
 from flows.scoring.inbox import Incoming, Outbox, new_files
 from flows.scoring.score_files import report_drift, score_file
+from flows.server.worker import end_with_worker
 from flows.settings import Scoring, load_settings
 
 

@@ -13,12 +13,12 @@ from pydantic import Field
 from flows.promotion.promote import commit_and_promote
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout, isolated
-from flows.runs.locks import locked
 from flows.runs.pipeline import Pipeline
-from flows.runs.processes import Programs, end_with_worker
-from flows.runs.repository import Repository
+from flows.runs.processes import Programs
+from flows.runs.repository import Repository, locked
 from flows.runs.results import metrics_summary, require_remote
 from flows.runs.tasks import prepare, push_artifacts, stage_task
+from flows.server.worker import end_with_worker
 from flows.settings import Settings, load_settings
 
 Ref = Annotated[str, Field(min_length=1, pattern=r"^[^-\s][^\s]*$")]

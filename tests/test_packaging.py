@@ -1,9 +1,11 @@
 """requirements.txt pins what pyproject.toml requires, for any registry."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 
 import pytest
 from packaging.markers import default_environment
@@ -39,6 +41,20 @@ def test_requirements_name_no_registry_and_no_torch_build():
 
 def test_requirements_are_pinned_exactly():
     assert all(str(pin.specifier).startswith("==") for pin in PINNED)
+
+
+def test_wheel_has_every_file_of_the_packages(tmp_path):
+    """Stages and commands read templates beside their modules, which setuptools leaves out unless package-data lists them."""
+    packages = ("flows", "stages", "tuneline")
+    for name in packages:
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    expected = {path.relative_to(tmp_path).as_posix() for name in packages for path in (tmp_path / name).rglob("*") if path.is_file()}
+    build = "from setuptools import build_meta; build_meta.build_wheel('wheel')"
+    subprocess.run([sys.executable, "-c", build], cwd=tmp_path, capture_output=True, check=True)
+    (wheel,) = (tmp_path / "wheel").glob("*.whl")
+    assert expected <= set(zipfile.ZipFile(wheel).namelist())
 
 
 def modules(package: str) -> list[str]:

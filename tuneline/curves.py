@@ -21,7 +21,8 @@ _GRID = np.linspace(0.0, 1.0, POINTS + 1)
 
 def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the softmax of logits, computed in float64; both of shape ``(rows, classes)``."""
-    exponentials = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True).astype(np.float64))
+    wide = logits.astype(np.float64)
+    exponentials = np.exp(wide - wide.max(axis=1, keepdims=True))  # finite for logits of any size
     result: NDArray[np.float64] = exponentials / exponentials.sum(axis=1, keepdims=True)
     return result
 

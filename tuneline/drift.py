@@ -8,7 +8,7 @@ asymptotic p-value.
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,13 @@ QUANTILES = 100
 PSI_BINS = 10
 Numbers = NDArray[np.integer] | NDArray[np.floating]
 Counts = NDArray[np.int64]
+
+
+class Distance(NamedTuple):
+    """A distance of two distributions, and the probability of one as large without a change."""
+
+    value: float
+    p_value: float
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,19 @@ def merge_bins(counts: Counts, reference: Counts) -> tuple[Counts, Counts]:
     merged = np.minimum(middle * PSI_BINS // max(reference.sum(), 1), PSI_BINS - 1).astype(np.int64)
     _, starts = np.unique(merged, return_index=True)
     return np.add.reduceat(counts, starts), np.add.reduceat(reference, starts)
+
+
+def population_stability(counts: Counts, reference: Counts) -> Distance:
+    """Return the population stability index of two histograms over at most ``PSI_BINS`` merged bins, with its p-value."""
+    counts, reference = merge_bins(counts, reference)
+    index = stability_index(counts, reference)
+    return Distance(index, stability_p_value(index, counts, reference))
+
+
+def kolmogorov_smirnov(counts: Counts, reference: Counts) -> Distance:
+    """Return the Kolmogorov-Smirnov distance of two histograms over the same bins, with its p-value."""
+    distance = ks_distance(counts, reference)
+    return Distance(distance, ks_p_value(distance, counts, reference))
 
 
 def stability_index(counts: Counts, reference: Counts) -> float:

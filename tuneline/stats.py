@@ -1,21 +1,27 @@
-"""Confidence intervals of metrics and of their differences, McNemar's test, and distances of distributions.
+"""Confidence intervals of metrics and of their differences, and McNemar's test.
 
-Closed forms and resampling are written out here, because scipy.stats takes 1.4 s to import and is slower on what is computed often
-(1,000 rows, one core): Wilson 0.45 ms against 0.0004 ms (each slice and each behaviour test has one), 1,000 resamples of an accuracy
-difference 15 ms against 0.3 ms, and 2.7 s against 0.5 ms with 100,000 rows, of a difference of Pearson's r 712 ms against 61 ms. The
-tests hold these functions against scipy's. Tail probabilities come from scipy, imported where they are needed.
+SciPy has Fisher's interval, ranks and the binomial test. Wilson's interval and the bootstrap are written out here, because
+scipy.stats takes 1.7 s to import, which the report does not do otherwise, and is slower on what is computed often (1,000 rows, one
+core): Wilson 0.6 ms against 0.001 ms (each slice and each behaviour test has one), 1,000 resamples of an accuracy difference 15 ms
+against 0.3 ms, and 2.7 s against 0.5 ms with 100,000 rows, of a difference of Pearson's r 712 ms against 61 ms. The tests hold these
+functions against SciPy's.
 """
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.metrics import Averaging, Metric
+from tuneline.scores import compute_metric, distinct_rows, numeric_columns
+
+if TYPE_CHECKING:
+    from tuneline.metrics import CountScore, RowScore
 
 Floats = NDArray[np.float64]
 
@@ -79,12 +85,14 @@ def wilson_interval(successes: int, trials: int) -> Interval:
     return Interval(0.0 if successes == 0 else middle - half, 1.0 if successes == trials else middle + half)  # exact ends
 
 
-def pearson_interval(correlation: float, rows: int) -> Interval:
-    """Return the interval of Pearson's r by its z-transform (Fisher 1921); -1 to 1 with three rows or fewer."""
-    if rows <= 3 or abs(correlation) >= 1:
+def pearson_interval(labels: NDArray[Any], predictions: NDArray[Any]) -> Interval:
+    """Return the interval of Pearson's r by its z-transform (Fisher 1921); -1 to 1 if r is undefined or 1, or of three rows or fewer."""
+    if len(labels) <= 3 or np.ptp(labels) == 0 or np.ptp(predictions) == 0:
         return Interval(-1.0, 1.0)
-    z, half = math.atanh(correlation), _Z / math.sqrt(rows - 3)
-    return Interval(math.tanh(z - half), math.tanh(z + half))
+    from scipy.stats import pearsonr
+
+    low, high = pearsonr(labels.astype(np.float64), predictions.astype(np.float64)).confidence_interval(LEVEL)
+    return Interval(float(low), float(high)) if low < high else Interval(-1.0, 1.0)
 
 
 def metric_interval(
@@ -99,16 +107,16 @@ def metric_interval(
         average: How F1 is averaged.
         seed: Seed of the bootstrap.
     """
-    if metric.interval == "none" or metric.score is None:
+    if metric.interval == "none":
         return None
     if metric.interval == "bootstrap":
         observed, resampled = _bootstrap(metric, (labels, predictions), average, seed, RESAMPLES)
         return Estimate(float(observed[0]), *percentile_interval(resampled[:, 0]))
-    rows = len(labels)
     if metric.interval == "wilson":
-        return Estimate(metric.score(labels, predictions, average), *wilson_interval(int(np.count_nonzero(labels == predictions)), rows))
-    value = metric.score(labels, predictions, average) if rows > 1 else 0.0
-    return Estimate(value, *pearson_interval(value, rows))
+        interval = wilson_interval(int(np.count_nonzero(labels == predictions)), len(labels))
+    else:
+        interval = pearson_interval(labels, predictions)
+    return Estimate(compute_metric(metric, labels, predictions, average), *interval)
 
 
 def paired_difference(
@@ -179,45 +187,46 @@ def _bootstrap(metric: Metric, columns: tuple[NDArray[Any], ...], average: Avera
         The metric of each model on all rows, shape ``(models,)``, and on each draw, shape ``(resamples, models)``.
 
     Raises:
-        ValueError: The metric table has no resampled form of the metric.
+        ValueError: The metric has no interval.
     """
+    if not metric.resampled:
+        raise ValueError(f"{metric.name} cannot be resampled: the metric table gives it no interval")
     generator = np.random.default_rng(seed)
     if metric.count_score is not None:
-        # Rows with the same label and predictions are alike: drawing how many of each there are is drawing rows, and fast.
-        kinds, counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
-        labels, models = kinds[:, 0], range(1, kinds.shape[1])
-        drawn = (generator.multinomial(counts.sum(), counts / counts.sum(), size=size) for size in _chunks(resamples, len(kinds)))
-        blocks = [counts[None], *drawn]
-        scores = [[metric.count_score(block.astype(np.float64), labels, kinds[:, model], average) for model in models] for block in blocks]
+        blocks = _class_scores(metric.count_score, columns, average, generator, resamples)
     elif metric.row_score is not None:
-        values = _numeric_columns(columns, metric.on_ranks)
-        rows = values.shape[1]
-        indices = (generator.integers(rows, size=(size, rows)) for size in _chunks(resamples, rows))
-        samples = [values[:, None], *(values[:, index] for index in indices)]
-        scores = [[metric.row_score(sample[0], predictions) for predictions in sample[1:]] for sample in samples]
-    else:
-        raise ValueError(f"{metric.name} cannot be resampled: the metric table gives it no count_score and no row_score")
-    stacked = [np.stack(models_scores, axis=-1) for models_scores in scores]
-    return stacked[0][0], np.concatenate(stacked[1:])
+        blocks = _number_scores(metric.row_score, numeric_columns(columns, metric.on_ranks), generator, resamples)
+    observed = next(blocks)
+    return observed[0], np.concatenate(list(blocks))
+
+
+def _class_scores(
+    score: "CountScore", columns: tuple[NDArray[Any], ...], average: Averaging, generator: np.random.Generator, resamples: int
+) -> Iterator[Floats]:
+    """Yield the scores of class ids: on all rows, then on blocks of draws; each of shape ``(draws, models)``.
+
+    Rows with the same label and predictions are alike: drawing how many of each there are is drawing rows, and fast.
+    """
+    (labels, *models), counts = distinct_rows(columns)
+    proportions = counts / counts.sum()
+    drawn = (generator.multinomial(counts.sum(), proportions, size=size) for size in _chunks(resamples, len(counts)))
+    for block in itertools.chain([counts[None]], drawn):
+        yield np.stack([score(block.astype(np.float64), labels, predictions, average) for predictions in models], axis=-1)
+
+
+def _number_scores(score: "RowScore", values: Floats, generator: np.random.Generator, resamples: int) -> Iterator[Floats]:
+    """Yield the scores of numbers, as ``_class_scores`` does. Ranks are not computed again in each draw, which changes only ties."""
+    rows = values.shape[1]
+    drawn = (generator.integers(rows, size=(size, rows)) for size in _chunks(resamples, rows))
+    for index in itertools.chain([np.arange(rows)[None]], drawn):
+        labels, *models = values[:, index]
+        yield np.stack([score(labels, predictions) for predictions in models], axis=-1)
 
 
 def _chunks(resamples: int, width: int) -> Iterator[int]:
     """Yield numbers of resamples, ``resamples`` in all, that fit into memory with ``width`` values each."""
     at_once = max(1, _VALUES_AT_A_TIME // width)
     yield from (min(at_once, resamples - start) for start in range(0, resamples, at_once))
-
-
-def _numeric_columns(columns: tuple[NDArray[Any], ...], on_ranks: bool) -> Floats:
-    """Return columns as float64 of shape ``(columns, rows)``, or their ranks.
-
-    Ranks are not computed again in each resample, which changes nothing but ties.
-    """
-    stacked = np.stack([column.astype(np.float64) for column in columns])
-    if not on_ranks:
-        return stacked
-    from scipy.stats import rankdata
-
-    return np.asarray(rankdata(stacked, axis=1), dtype=np.float64)
 
 
 def mcnemar_p_value(first_only: int, second_only: int) -> float:

@@ -112,10 +112,18 @@ class VocabularyCounts:
         """Return the hashes of the most frequent words, ascending."""
         return np.sort(self.hashes[np.argsort(-self.counts, kind="stable")[:number]])
 
+    @property
+    def total(self) -> int:
+        """Number of occurrences of all words."""
+        return int(self.counts.sum())
+
+    def occurrences(self, known: Keys) -> int:
+        """Return the number of occurrences whose word is in ``known``."""
+        return int(self.counts[np.isin(self.hashes, known)].sum())
+
     def coverage(self, known: Keys) -> float:
         """Return the fraction of all occurrences whose word is in ``known``; 1 when there are no words."""
-        total = int(self.counts.sum())
-        return float(self.counts[np.isin(self.hashes, known)].sum() / total) if total else 1.0
+        return self.occurrences(known) / self.total if self.total else 1.0
 
 
 def _summed(hashes: Keys, counts: NDArray[np.int64]) -> tuple[Keys, NDArray[np.int64]]:

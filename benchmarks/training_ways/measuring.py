@@ -12,7 +12,7 @@ from transformers import AutoModelForSequenceClassification, BertConfig, PreTrai
 
 from benchmarks.training_ways.data import LABELS, VOCABULARY
 from tuneline.batches import TokenizedSplit
-from tuneline.metrics import metrics_of
+from tuneline.scores import metrics_of
 
 MATMULS = ("mm", "bmm", "linear", "scaled_dot_product", "gemm", "attention")
 

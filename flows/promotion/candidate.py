@@ -19,10 +19,8 @@ from flows.runs.pipeline import ArtifactError, Pipeline, PipelineFiles
 from flows.runs.processes import ProgramError
 from flows.scoring.deployed import fetch_model
 from tuneline.errors import DataError
+from tuneline.files.schemas import LabelSchema
 from tuneline.paths import CHECKS, METRICS, PARAMS, PREDICTIONS, RAW, TOKENIZED, split_file
-from tuneline.repo.history import Lock
-
-LATENCY = Path(__file__).with_name("latency.py")
 
 
 @dataclass(frozen=True)
@@ -68,13 +66,13 @@ def measure(candidate: Candidate, pipeline: Pipeline) -> Measurements:
 
 
 def _latency(candidate: Candidate, pipeline: Pipeline) -> float | None:
-    command = [sys.executable, "-P", str(LATENCY), str(candidate.model), str(split_file(TOKENIZED, candidate.split))]
+    command = [sys.executable, "-P", "-m", "tuneline.onnx.latency", str(candidate.model), str(split_file(TOKENIZED, candidate.split))]
     try:
         printed = pipeline.programs.run(command, "Measuring the latency of model.onnx", lambda _line: None)
     except ProgramError as error:
         pipeline.on_line(str(error))
         return None
-    return float(json.loads(printed[-1])["p95"])
+    return float(json.loads(printed[-1])["p95_ms"])
 
 
 def predictions(candidate: Candidate, production: Version | None, registry: Registry, pipeline: Pipeline) -> Predictions:
@@ -92,7 +90,7 @@ def predictions(candidate: Candidate, production: Version | None, registry: Regi
         return Predictions(ours.labels, ours.predicted, None, ours.names)
     try:
         theirs = _production_predictions(candidate, production, registry, pipeline, ours)
-    except (ProgramError, ArtifactError) as error:
+    except (ProgramError, ArtifactError, DataError) as error:
         reason = error.reason if isinstance(error, ProgramError) else error
         return Predictions(ours.labels, ours.predicted, None, ours.names, incomparable=f"{production.name}: {reason}")
     return Predictions(ours.labels, ours.predicted, theirs, ours.names)
@@ -109,9 +107,7 @@ def _read(path: Path) -> _Table:
     if not path.exists():
         raise DataError(f"{path} is missing: the promotion gate compares predictions.", "Run stage evaluate, which writes them.")
     table = pq.read_table(path).sort_by("idx")
-    features = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
-    names = features.get("label", {}).get("names")
-    return _Table(table["label"].to_numpy(), table["prediction"].to_numpy(), None if names is None else tuple(names))
+    return _Table(table["label"].to_numpy(), table["prediction"].to_numpy(), LabelSchema.of(table.schema, "label").names)
 
 
 def _with_our_ids(predicted: NDArray[Any], theirs: tuple[str, ...] | None, ours: tuple[str, ...] | None) -> NDArray[Any]:
@@ -128,7 +124,7 @@ def _production_predictions(
     target = candidate.root / ".dvc" / "tmp" / f"{production.name}.parquet"
     root = registry.repository.root
     there, here = PipelineFiles.of_commit(registry.repository, production.commit), PipelineFiles.of_checkout(candidate.root)
-    if _reported_rows(there.lock) == _reported_rows(here.lock):
+    if there.lock.reported_rows() == here.lock.reported_rows():
         source = ("get", str(root), str(PREDICTIONS), "--rev", production.commit, "--out", str(target), "--force")
         pipeline.dvc(*source, what=f"Fetching the predictions of {production.name}")
         theirs = _read(target)
@@ -142,8 +138,3 @@ def _production_predictions(
     labels = pq.read_table(target, columns=["label"])["label"].combine_chunks()
     ids = pc.fill_null(pc.index_in(labels, pa.array(ours.names)), -1)
     return np.asarray(ids.to_numpy(zero_copy_only=False).astype(np.int64))
-
-
-def _reported_rows(lock: Lock) -> tuple[str | None, Any]:
-    """Return what determines the rows of ``reports/predictions.parquet``: the raw splits, and the name of the reported one."""
-    return lock.out(str(RAW)), lock.params().get("evaluate.split")

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.promotion.comparison import Interval, McNemar, commonest, interval, mcnemar, promotion_metric
 from flows.settings import PromotionPolicy
+from tuneline.metrics import METRIC_TABLE, Task, metrics_for, primary_metric
+from tuneline.stats import Difference, mcnemar_p_value, paired_difference
 
 
 @dataclass(frozen=True)
@@ -67,19 +68,34 @@ class Criterion:
 
 
 @dataclass(frozen=True)
+class McNemar:
+    """Result of McNemar's test of two classifiers.
+
+    Attributes:
+        candidate_only: Rows that only the candidate predicts correctly.
+        baseline_only: Rows that only the other model does.
+        p: Two-sided, exact.
+    """
+
+    candidate_only: int
+    baseline_only: int
+    p: float
+
+
+@dataclass(frozen=True)
 class Decision:
     """The decision about a candidate, with its reasons.
 
     Attributes:
         criteria: All criteria; the candidate is promoted if every one is met.
         metric: Name of the compared metric.
-        gain: Confidence interval of the metric's difference.
+        gain: The metric of the candidate and of the baseline, with the confidence interval of their difference.
         test: McNemar's test; ``None`` for a regression.
     """
 
     criteria: tuple[Criterion, ...]
     metric: str
-    gain: Interval
+    gain: Difference
     test: McNemar | None
 
     @property
@@ -106,40 +122,59 @@ def decide(predictions: Predictions, measurements: Measurements, policy: Promoti
     baseline = predictions.production if predictions.production is not None else _majority_baseline(predictions)
     rows = (predictions.labels, predictions.candidate, baseline)
     binary = predictions.names is not None and len(predictions.names) == 2
-    gain = interval(metric, *rows, binary=binary, resamples=policy.resamples, confidence=policy.confidence)
-    test = None if predictions.names is None else mcnemar(*rows)
-    comparable = (
-        [Criterion("comparison with production", predictions.incomparable, "possible", met=False)] if predictions.incomparable else []
+    gain = paired_difference(
+        METRIC_TABLE[metric], *rows, average="binary" if binary else "macro", resamples=policy.resamples, level=policy.confidence
     )
-    criteria = [
-        *comparable,
-        _gain(gain, metric, predictions, policy),
-        *([_significance(test, policy)] if test else []),
-        *_limits(measurements, policy),
-    ]
+    test = None if predictions.names is None else mcnemar(*rows)
+    criteria = [_gain(gain, metric, predictions, policy), *_significance(test, policy), *_limits(measurements, policy)]
+    if predictions.incomparable:
+        criteria.insert(0, Criterion("comparison with production", predictions.incomparable, "possible", met=False))
     return Decision(tuple(criteria), metric, gain, test)
+
+
+def promotion_metric(name: str | None, task: Task) -> str:
+    """Return the metric that decides a promotion: the one that the policy names, else accuracy or Pearson's r.
+
+    Raises:
+        ValueError: The named metric is not one of the task, or a difference of it has no interval.
+    """
+    known = [metric.name for metric in metrics_for(task) if metric.resampled and metric.greater_is_better]
+    if name is not None and name not in known:
+        raise ValueError(f"promotion.metric in conf/flows.yaml: {name!r} cannot decide a {task}; choose one of {', '.join(known)}")
+    return name or primary_metric(task).name
+
+
+def mcnemar(labels: NDArray[Any], candidate: NDArray[Any], baseline: NDArray[Any]) -> McNemar:
+    """Test if both classifiers are right on equally many of the rows that only one predicts correctly; arrays of shape ``(rows,)``."""
+    right, other = candidate == labels, baseline == labels
+    candidate_only, baseline_only = int((right & ~other).sum()), int((other & ~right).sum())
+    return McNemar(candidate_only, baseline_only, mcnemar_p_value(candidate_only, baseline_only))
 
 
 def _majority_baseline(predictions: Predictions) -> NDArray[Any]:
     """Return the predictions of the most frequent label; 0 for a regression, as a constant has no correlation."""
-    return np.zeros_like(predictions.labels) if predictions.names is None else commonest(predictions.labels)
+    if predictions.names is None:
+        return np.zeros_like(predictions.labels)
+    values, counts = np.unique(predictions.labels, return_counts=True)
+    return np.full_like(predictions.labels, values[counts.argmax()])
 
 
-def _gain(gain: Interval, metric: str, predictions: Predictions, policy: PromotionPolicy) -> Criterion:
+def _gain(gain: Difference, metric: str, predictions: Predictions, policy: PromotionPolicy) -> Criterion:
     over = "the majority" if predictions.production is None else "production"
-    value = f"{gain.candidate:.4f} - {gain.baseline:.4f} = {gain.difference:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
-    return Criterion(
-        f"{metric} over {over}", value, f"all of the {policy.confidence:.0%} interval > {policy.min_gain:+g}", gain.low > policy.min_gain
-    )
+    value = f"{gain.first:.4f} - {gain.second:.4f} = {gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
+    required = f"all of the {policy.confidence:.0%} interval > {policy.min_gain:+g}"
+    return Criterion(f"{metric} over {over}", value, required, gain.low > policy.min_gain)
 
 
-def _significance(test: McNemar, policy: PromotionPolicy) -> Criterion:
+def _significance(test: McNemar | None, policy: PromotionPolicy) -> list[Criterion]:
     """Require a significantly better candidate; if the policy allows a loss, one that is not significantly worse."""
+    if test is None:
+        return []
     alpha, better = 1 - policy.confidence, test.candidate_only > test.baseline_only
     value = f"p = {test.p:.2g} (rows that only one predicts correctly: candidate {test.candidate_only}, baseline {test.baseline_only})"
     if policy.min_gain < 0:
-        return Criterion("McNemar's test", value, "not significantly worse", test.p >= alpha or better)
-    return Criterion("McNemar's test", value, f"p < {alpha:.2g}, candidate better", test.p < alpha and better)
+        return [Criterion("McNemar's test", value, "not significantly worse", test.p >= alpha or better)]
+    return [Criterion("McNemar's test", value, f"p < {alpha:.2g}, candidate better", test.p < alpha and better)]
 
 
 def _limits(measurements: Measurements, policy: PromotionPolicy) -> Sequence[Criterion]:

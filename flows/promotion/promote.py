@@ -3,6 +3,7 @@
 A decision is reported in the run's commit message, as a Markdown artifact in Prefect, and as an event for automations.
 """
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,21 +66,24 @@ def commit_and_promote(
         ConflictError: Other machines promoted models during every attempt.
     """
     push = push and registry.repository.has_remote()
-    for attempt in range(1, ATTEMPTS + 1):
-        if push:
-            registry.fetch()
-        outcome = _gate_result(pipeline, checkout, registry, policy) if policy else "No promotion was requested."
-        result = commit_run(registry.repository, checkout, {"name": runtime.flow_run.name, "id": runtime.flow_run.id}, str(outcome))
-        if isinstance(outcome, str) or policy is None:
-            if push:
-                registry.push(result.refs)
-            return result, None
-        try:
-            return result, promote(registry, outcome, result, policy.stage, push=push)
-        except ConflictError:
-            if attempt == ATTEMPTS:
-                raise
-    raise AssertionError("the last attempt returns or raises")
+    for _ in range(ATTEMPTS - 1):
+        with contextlib.suppress(ConflictError):
+            return _attempt(pipeline, checkout, registry, policy, push=push)
+    return _attempt(pipeline, checkout, registry, policy, push=push)
+
+
+def _attempt(
+    pipeline: Pipeline, checkout: Checkout, registry: Registry, policy: PromotionPolicy | None, *, push: bool
+) -> tuple[Result, Version | None]:
+    if push:
+        registry.fetch()
+    outcome = _gate_result(pipeline, checkout, registry, policy) if policy else "No promotion was requested."
+    result = commit_run(registry.repository, checkout, {"name": runtime.flow_run.name, "id": runtime.flow_run.id}, str(outcome))
+    if policy and isinstance(outcome, GateResult):
+        return result, promote(registry, outcome, result, policy.stage, push=push)
+    if push:
+        registry.push(result.refs)
+    return result, None
 
 
 def _gate_result(pipeline: Pipeline, checkout: Checkout, registry: Registry, policy: PromotionPolicy) -> GateResult | str:
@@ -185,9 +189,9 @@ def as_payload(outcome: GateResult, promoted: Version | None, commit: str) -> di
         "before": outcome.production.name if outcome.production else None,
         "reason": decision.reason,
         "metric": decision.metric,
-        "candidate": gain.candidate,
-        "production": gain.baseline,
-        "difference": gain.difference,
+        "candidate": gain.first,
+        "production": gain.second,
+        "difference": gain.value,
         "interval": [gain.low, gain.high],
         "mcnemar_p": decision.test.p if decision.test else None,
         "criteria": [{"name": one.name, "value": one.value, "limit": one.limit, "met": one.met} for one in decision.criteria],

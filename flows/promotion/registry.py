@@ -58,8 +58,8 @@ class Registry:
         """Return the version that is in a stage now."""
         if not self.tags():  # gto fails for an artifact without tags
             return None
-        found = _api().show(str(self.repository.root), f"{self.artifact}#{stage}")
-        return Version(found[0]["version"], found[0]["commit_hexsha"]) if found else None
+        assigned = _api().show(str(self.repository.root), f"{self.artifact}#{stage}")
+        return Version(assigned[0]["version"], assigned[0]["commit_hexsha"]) if assigned else None
 
     def ever_in(self, stage: str) -> list[Version]:
         """List the versions that are or were in a stage."""
@@ -69,8 +69,8 @@ class Registry:
 
     def version_of(self, commit: str) -> Version | None:
         """Return the version that a commit is registered as; ``None`` if it is not registered."""
-        found = self.repository.git("tag", "--points-at", commit, "--list", f"{self.artifact}@*").split()
-        return Version(found[0].partition("@")[2], commit) if found else None
+        tags = self.repository.git("tag", "--points-at", commit, "--list", f"{self.artifact}@*").split()
+        return Version(tags[0].partition("@")[2], commit) if tags else None
 
     def version(self, name: str) -> Version:
         """Return a registered version by its name.

@@ -7,8 +7,7 @@ import argparse
 import sys
 
 from flows.promotion.registry import Registry, RegistryError, Version
-from flows.runs.locks import locked
-from flows.runs.repository import GitError, Repository
+from flows.runs.repository import GitError, Repository, locked
 from flows.settings import load_settings
 
 

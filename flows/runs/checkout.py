@@ -19,9 +19,8 @@ import psutil
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from flows.runs.locks import BusyError, locked
 from flows.runs.processes import RUN_VARIABLE
-from flows.runs.repository import GitError, Repository, dvc_config
+from flows.runs.repository import BusyError, GitError, Repository, dvc_config, locked
 from tuneline.files import write_json
 from tuneline.paths import CHECKPOINTS
 
@@ -194,12 +193,12 @@ def _record(repository: Repository, name: str) -> Path:
 
 def _abandoned(repository: Repository) -> list[str]:
     """List the abandoned runs, the latest last. Their remaining processes are killed first, so that nothing writes there."""
-    found = []
+    abandoned = []
     for record in repository.state.glob("*.json"):
         with contextlib.suppress(BusyError, FileNotFoundError), locked(repository.state / f"{record.stem}.lock", wait=0):
             _kill_processes(record.stem)
-            found.append(((repository.state / record.stem).stat().st_mtime, record.stem))
-    return [name for _, name in sorted(found)]
+            abandoned.append(((repository.state / record.stem).stat().st_mtime, record.stem))
+    return [name for _, name in sorted(abandoned)]
 
 
 def _kill_processes(name: str) -> None:

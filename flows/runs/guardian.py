@@ -33,12 +33,12 @@ DVC_GRACE = 18.0
 """Seconds until DVC itself gets SIGTERM. It ends by itself after its stage, and then ``dvc.lock`` is complete."""
 IDLE_DVC_GRACE = 4.0
 """The same if DVC runs no stage: its work is short, or will not end."""
-
 PRELOADED = (
     *("dvc.cli.parser", "dvc.commands.repro", "dvc.repo.reproduce", "dvc.stage.cache", "dvc.cachemgr", "dvc.data_cloud"),
     *("dvc.lock", "dvc.rwlock", "dvc.scm", "dvc.ui", "dvc.utils.serialize", "scmrepo.git", "zc.lockfile"),
     *("configobj", "dulwich.worktree", "dvc.dirs", "dvc_render", "flatten_dict", "ruamel.yaml"),
 )
+"""Modules that ``dvc repro`` imports."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -50,19 +50,13 @@ def main() -> None:
     guardian = Guardian(options["control"], options["output"])
     if options["lock"] is not None:
         os.set_inheritable(options["lock"], False)  # a program that survives must not make its run look alive
-    if options["preload"]:
-        _preload()
+    for module in PRELOADED if options["preload"] else ():  # starts no thread, so forking is safe
+        with contextlib.suppress(ImportError):  # another DVC: commands only start slower
+            importlib.import_module(module)
     while (request := guardian.next_request()) is not None:
         if "run" in request:
             guardian.answer({"started": (leader := guardian.start(request))})
             guardian.answer({"ended": guardian.watch(leader, spare=request["run"][0] == "dvc")})
-
-
-def _preload() -> None:
-    """Import what ``dvc repro`` will import. This starts no thread, so forking is safe."""
-    for module in PRELOADED:
-        with contextlib.suppress(ImportError):  # another DVC: commands only start slower
-            importlib.import_module(module)
 
 
 def adopt_orphans() -> None:
@@ -153,7 +147,7 @@ class Guardian:
             for pid, status in _reap():
                 if pid == leader:
                     code = os.waitstatus_to_exitcode(status)
-            below = _descendants()
+            below = psutil.Process().children(recursive=True)
             if code is not None and not below:
                 return code
             if termination is None and (code is not None or self._stop_requested()):
@@ -241,11 +235,6 @@ def _reap() -> list[tuple[int, int]]:
         while (child := os.waitpid(-1, os.WNOHANG))[0]:
             ended.append(child)
     return ended
-
-
-def _descendants() -> list[psutil.Process]:
-    found: list[psutil.Process] = psutil.Process().children(recursive=True)
-    return found
 
 
 if __name__ == "__main__":

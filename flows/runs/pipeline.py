@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from tuneline.repo.history import Lock, lock_at, read_lock
+from tuneline.repo import Lock, git, lock_at, read_lock
 
 Outcome = Literal["ran", "skipped", "restored"]
 OnLine = Callable[[str], None]
@@ -48,12 +48,12 @@ class PipelineFiles:
     def of_checkout(cls, root: Path) -> Self:
         """Read the files of a working tree."""
         path = root / "dvc.yaml"
-        return cls(str(root), _parse(path.read_text(encoding="utf-8") if path.exists() else None), read_lock(root))
+        return cls(str(root), _parse(path.read_text(encoding="utf-8") if path.exists() else ""), read_lock(root))
 
     @classmethod
     def of_commit(cls, repository: Repository, commit: str) -> Self:
         """Read the files of a commit."""
-        return cls(commit[:12], _parse(repository.show(commit, "dvc.yaml")), lock_at(repository.root, commit))
+        return cls(commit[:12], _parse(git(repository.root, "show", f"{commit}:dvc.yaml")), lock_at(repository.root, commit))
 
     def artifact(self, name: str) -> str:
         """Return the path of an artifact.
@@ -67,8 +67,8 @@ class PipelineFiles:
         return str(artifacts[name]["path"])
 
 
-def _parse(text: str | None) -> dict[str, Any]:
-    return dict(YAML(typ="safe", pure=True).load(text or "") or {})
+def _parse(text: str) -> dict[str, Any]:
+    return dict(YAML(typ="safe", pure=True).load(text) or {})
 
 
 @dataclass(frozen=True)

@@ -3,26 +3,26 @@
 import contextlib
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
 import sys
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-
-from rich.console import Console
-
-from flows.runs.output import OutputLines
 
 GUARDIAN = Path(__file__).with_name("guardian.py")
 STOPPED_WITHIN = 27.0
 """Seconds a stopped command may take to end. The guardian kills after 23; Prefect kills the flow after 30."""
 RUN_VARIABLE = "TUNELINE_RUN"
 """Environment variable with the run's name in every process of the run: processes that outlive a crash are found by it."""
+ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+MAX_LENGTH = 2000
+"""Characters of a line that are kept. Prefect rejects log records of a megabyte."""
 
 
 class ProgramError(Exception):
@@ -44,6 +44,57 @@ class ProgramError(Exception):
         """The line with the error, if the program marks it as DVC and ``tuneline`` do; else the last line."""
         marked = (line for line in self.last if line.startswith(("ERROR", "tuneline ")))
         return next(marked, self.last[-1] if self.last else str(self))
+
+
+class OutputLines:
+    """Splits a stream of bytes into lines and passes each on when it is complete.
+
+    A progress bar rewrites its line with carriage returns. The last state of each line is kept, and a line that is being rewritten
+    is passed on at most every ``bar_every`` seconds: hours of training appear in the log without flooding it.
+
+    Args:
+        on_line: Called with each line, without line end and colours.
+        keep: Number of last lines remembered for an error message.
+        bar_every: Seconds between two states of one progress bar.
+    """
+
+    def __init__(self, on_line: Callable[[str], None], keep: int = 20, bar_every: float = 30.0) -> None:
+        self.last: deque[str] = deque(maxlen=keep)
+        self._on_line = on_line
+        self._bar_every = bar_every
+        self._bar_due = time.monotonic() + bar_every
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> None:
+        """Process more of the stream."""
+        *complete, self._rest = (self._rest + chunk).split(b"\n")
+        for line in complete:
+            self._emit(line)
+        bar, separator, rest = self._rest.rpartition(b"\r")
+        if separator and time.monotonic() >= self._bar_due:
+            self._emit(bar if not rest else self._rest)
+            self._rest = b""
+        elif separator:
+            self._rest = bar.rpartition(b"\r")[2] + separator + rest  # one state is enough to remember
+        if len(self._rest) > 8 * MAX_LENGTH:
+            self._emit(self._rest)
+            self._rest = b""
+
+    def close(self) -> None:
+        """Pass on what follows the last line end."""
+        if self._rest:
+            self._emit(self._rest)
+            self._rest = b""
+
+    def _emit(self, line: bytes) -> None:
+        states = [state for state in ANSI.sub("", line.decode(errors="replace")).split("\r") if state.strip()]
+        if not states:
+            return
+        text = states[-1].rstrip()
+        text = text if len(text) <= MAX_LENGTH else text[:MAX_LENGTH] + " [...]"
+        self._bar_due = time.monotonic() + self._bar_every
+        self.last.append(text)
+        self._on_line(text)
 
 
 class Programs:
@@ -186,26 +237,3 @@ def environment() -> dict[str, str]:
     # Stages are started as `python` and `accelerate`: take those beside this interpreter.
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
     return {**kept, "PATH": path, "PYTHONUNBUFFERED": "1", "DVC_NO_ANALYTICS": "1", "DO_NOT_TRACK": "1"}
-
-
-def end_with_worker() -> None:
-    """Make this process end when the worker that started it has ended, however that ended. Without a worker, do nothing.
-
-    A worker that is killed cannot stop its flows. They would continue beside the attempt that replaces them.
-    """
-    if "PREFECT__FLOW_RUN_ID" not in os.environ:  # set by a worker
-        return
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    def stay_silent(console: Console) -> None:
-        console.quiet = True
-
-    # The worker reads the output of this process. Once it is gone, rich would exit in the middle of a log call, before the
-    # signal, and nothing would be reported.
-    Console.on_broken_pipe = stay_silent  # type: ignore[assignment, method-assign]
-    threading.Thread(target=watch, name="end-with-worker", daemon=True).start()

@@ -1,8 +1,11 @@
-"""The git repository that runs are made from."""
+"""The git repository that runs are made from, and file locks between processes of one machine."""
 
 import contextlib
+import fcntl
 import os
 import subprocess
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,12 +83,6 @@ class Repository:
         """Return True if the repository has a git remote of that name."""
         return name in self.git("remote").split()
 
-    def show(self, commit: str, path: str) -> str | None:
-        """Return the content of a file in a commit; ``None`` if the commit does not have it."""
-        with contextlib.suppress(GitError):
-            return self.git("show", f"{commit}:{path}")
-        return None
-
 
 def dvc_config(root: Path) -> dict[str, Any]:
     """Return DVC's settings in a checkout: all levels merged, relative addresses resolved."""
@@ -96,3 +93,42 @@ def dvc_config(root: Path) -> dict[str, Any]:
 
 def _author() -> dict[str, str]:
     return {f"GIT_{role}_{key.upper()}": value for role in ("AUTHOR", "COMMITTER") for key, value in AUTHOR.items()}
+
+
+class BusyError(Exception):
+    """Another process holds the lock."""
+
+
+@contextlib.contextmanager
+def locked(file: Path, wait: float) -> Iterator[int]:
+    """Hold a lock that the operating system releases when this process and those that inherit it have ended, however they end.
+
+    Args:
+        file: The file to lock; created if missing.
+        wait: Seconds to wait for another process that holds it.
+
+    Yields:
+        The file descriptor that holds the lock.
+
+    Raises:
+        BusyError: Another process still holds it after ``wait`` seconds.
+    """
+    until = time.monotonic() + wait
+    while True:
+        with file.open("a") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise BusyError(f"{file} is held by another process.") from None
+                time.sleep(0.2)
+                continue
+            if _is_open_as(file, handle.fileno()):  # else its former holder removed it: lock the new file
+                yield handle.fileno()
+                return
+
+
+def _is_open_as(file: Path, descriptor: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(file.stat(), os.fstat(descriptor))
+    return False

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from flows.promotion.reference import PROFILE, fetch_profile
 from flows.promotion.registry import Registry, Version
-from flows.runs.locks import locked
 from flows.runs.pipeline import Pipeline, PipelineFiles
+from flows.runs.repository import locked
 from flows.scoring.drift import Profile
 from tuneline.files import replace_directory
 from tuneline.records.export import EXPORT_RECORD, UsageRecord

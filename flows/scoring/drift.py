@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from flows.settings import DriftLimits
-from tuneline.drift import Counts, Distribution, bin_counts, ks_distance, ks_p_value, merge_bins, stability_index, stability_p_value
+from tuneline.drift import Counts, Distribution, bin_counts, kolmogorov_smirnov, population_stability
 from tuneline.errors import DataError
 from tuneline.text import Keys, VocabularyCounts, normalized, words
 
@@ -125,7 +125,7 @@ class RowCounts:
 def _count_words(profile: Profile, texts: Sequence[pa.StringArray]) -> tuple[int, int]:
     """Return the number of words, and of those that were common in training."""
     counted = VocabularyCounts.of(words([normalized(column) for column in texts]))
-    return int(counted.counts.sum()), int(counted.counts[np.isin(counted.hashes, profile.words)].sum())
+    return counted.total, counted.occurrences(profile.words)
 
 
 def _count_labels(profile: Profile, predicted: pa.Array) -> Counts:
@@ -160,23 +160,18 @@ class DriftMeasure:
 def measure(profile: Profile, counts: RowCounts, limits: DriftLimits) -> list[DriftMeasure]:
     """Compare scored rows with the train split."""
     lengths = (counts.characters, np.array(profile.characters.counts))
-    measures = [_stability("length of texts, PSI", *lengths, limits), _ks("length of texts, KS", *lengths, limits)]
+    distances = [
+        ("length of texts, PSI", population_stability(*lengths), limits.max_psi),
+        ("length of texts, KS", kolmogorov_smirnov(*lengths), limits.max_ks),
+    ]
     if profile.labels is not None and counts.labels.sum():
-        measures.append(_stability("predicted labels, PSI", counts.labels, np.array(profile.labels.counts), limits))
+        labels = population_stability(counts.labels, np.array(profile.labels.counts))
+        distances.append(("predicted labels, PSI", labels, limits.max_psi))
+    measures = [
+        DriftMeasure(name, value, p_value, limit, value > limit and p_value < limits.significance)
+        for name, (value, p_value), limit in distances
+    ]
     if profile.known and counts.words:
         share, limit = counts.words_known / counts.words / profile.known, limits.min_known_words
         measures.append(DriftMeasure("share of common words, of that in training", share, None, limit, share < limit))
     return measures
-
-
-def _stability(name: str, counts: Counts, reference: Counts, limits: DriftLimits) -> DriftMeasure:
-    counts, reference = merge_bins(counts, reference)
-    index = stability_index(counts, reference)
-    p_value = stability_p_value(index, counts, reference)
-    return DriftMeasure(name, index, p_value, limits.max_psi, index > limits.max_psi and p_value < limits.significance)
-
-
-def _ks(name: str, counts: Counts, reference: Counts, limits: DriftLimits) -> DriftMeasure:
-    distance = ks_distance(counts, reference)
-    p_value = ks_p_value(distance, counts, reference)
-    return DriftMeasure(name, distance, p_value, limits.max_ks, distance > limits.max_ks and p_value < limits.significance)

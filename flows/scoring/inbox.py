@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -102,16 +102,11 @@ def new_files(inbox: Path, outbox: Outbox, settle_seconds: float) -> list[Incomi
     """List the files that were not scored yet, the oldest first. Files that changed recently are left for the next run."""
     if not inbox.is_dir():
         return []
-    found = [Incoming.of(path) for path in sorted(inbox.iterdir()) if path.is_file() and is_data(path.name)]
-    settled = [one for one in found if time.time() - one.mtime_ns / 1e9 >= settle_seconds]
+    files = [Incoming.of(path) for path in sorted(inbox.iterdir()) if path.is_file() and is_data(path.name)]
+    settled = [one for one in files if time.time() - one.mtime_ns / 1e9 >= settle_seconds]
     return sorted((one for one in settled if not outbox.has(one)), key=lambda one: one.mtime_ns)
 
 
 def is_data(name: str) -> bool:
     """Return True if a file name is that of data: not hidden, not temporary, with a suffix that can be read."""
     return not name.startswith((".", "_")) and Path(name.removesuffix(".gz")).suffix.lower() in SUFFIXES
-
-
-def columns_of(texts: Sequence[str], keep: Sequence[str]) -> list[str]:
-    """Return the columns that ``tuneline predict`` is asked to keep: texts, which are counted, and those of ``scoring.keep``."""
-    return list(dict.fromkeys([*texts, *keep]))

@@ -16,7 +16,7 @@ from flows.runs.processes import ProgramError
 from flows.runs.tasks import UNCACHED
 from flows.scoring.deployed import DeployedModel
 from flows.scoring.drift import DriftMeasure, RowCounts, measure
-from flows.scoring.inbox import METADATA, Incoming, Outbox, columns_of
+from flows.scoring.inbox import METADATA, Incoming, Outbox
 from flows.settings import DriftLimits, Scoring
 from tuneline.files import replace_file, write_json
 
@@ -30,7 +30,7 @@ def score_file(pipeline: Pipeline, model: DeployedModel, incoming: Incoming, out
     """
     target = outbox.scored(incoming)
     raw = target.with_name(f".{target.name}.raw.parquet")
-    columns = columns_of(model.text_columns, scoring.keep)
+    columns = _columns(model.text_columns, scoring.keep)
     command = ["tuneline", "predict", str(incoming.path), "--model", str(model.folder), "--output", str(raw)]
     command += [f"--keep={column}" for column in columns] + ["--bad-rows", scoring.bad_rows]
     try:
@@ -47,7 +47,7 @@ def score_file(pipeline: Pipeline, model: DeployedModel, incoming: Incoming, out
 
 def _write_scored(raw: Path, target: Path, model: DeployedModel, incoming: Incoming, scoring: Scoring) -> int:
     """Write the predictions without the texts (unless ``scoring.keep`` lists them) and with a record; return the number of rows."""
-    file, columns = pq.ParquetFile(raw), columns_of(model.text_columns, scoring.keep)
+    file, columns = pq.ParquetFile(raw), _columns(model.text_columns, scoring.keep)
     names = file.schema_arrow.names  # row, the kept columns (maybe under another name), then the predictions
     name_of = dict(zip(columns, names[1 : 1 + len(columns)], strict=True))
     texts = [name_of[column] for column in model.text_columns]
@@ -65,6 +65,11 @@ def _write_scored(raw: Path, target: Path, model: DeployedModel, incoming: Incom
         record = {**origin, "rows": rows, "seen": counts.to_json() if counts else None}
         writer.add_key_value_metadata({METADATA: json.dumps(record)})
     return rows
+
+
+def _columns(texts: list[str], keep: list[str]) -> list[str]:
+    """Return the columns that ``tuneline predict`` is asked to keep: texts, which are counted, and those of ``scoring.keep``."""
+    return list(dict.fromkeys([*texts, *keep]))
 
 
 @task(name="drift", task_run_name="drift", **UNCACHED)
@@ -96,7 +101,7 @@ def report_drift(model: DeployedModel, outbox: Outbox, limits: DriftLimits, stat
 
 
 def _payload(one: DriftMeasure) -> dict[str, Any]:
-    return {"name": one.name, "value": one.value, "chance": one.p_value, "limit": one.limit, "drifted": one.drifted}
+    return {"name": one.name, "value": one.value, "p_value": one.p_value, "limit": one.limit, "drifted": one.drifted}
 
 
 def recent_counts(model: DeployedModel, outbox: Outbox, rows: int) -> RowCounts:

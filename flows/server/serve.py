@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from flows.runs.locks import BusyError, locked
+from flows.runs.repository import BusyError, locked
 from flows.server.deploy import ROOT, deploy
 from flows.server.worker import worker_settings
 

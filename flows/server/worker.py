@@ -1,4 +1,4 @@
-"""A worker in production: clones the repository for Prefect's worker, and when it is stopped, waits for its runs to end.
+"""A worker in production: clones the repository for Prefect's worker; its runs end when it ends, and it waits for them.
 
 ``python -m flows.server.worker``. Arguments are passed to ``prefect worker start``. Environment variables:
 
@@ -15,12 +15,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 
+from rich.console import Console
+
 from flows.runs.guardian import adopt_orphans
-from flows.runs.locks import locked
-from flows.runs.repository import REPOSITORY_VARIABLE, GitError, Repository
+from flows.runs.repository import REPOSITORY_VARIABLE, GitError, Repository, locked
 from flows.server.deploy import POOL
 from flows.settings import load_settings
 
@@ -41,7 +43,7 @@ def main() -> None:
     except Exception as error:
         sys.exit(f"{type(error).__name__}: {error}")
     os.environ.update(worker_settings(os.environ))
-    subprocess.run([sys.executable, "-m", "flows.server.heartbeats"], check=False)
+    subprocess.run([sys.executable, "-m", "flows.server.automations", "--expect-heartbeats"], check=False)
     fixed = ["--pool", POOL, "--type", "process", "--install-policy", "never"]
     sys.exit(run_worker([sys.executable, "-m", "prefect", "worker", "start", *fixed, *sys.argv[1:]]))
 
@@ -72,6 +74,29 @@ def run_worker(command: Sequence[str]) -> int:
         elif not ended:
             time.sleep(0.2)
     return code if code is not None and code >= 0 else 1
+
+
+def end_with_worker() -> None:
+    """Make this process end when the worker that started it has ended, however that ended. Without a worker, do nothing.
+
+    A worker that is killed cannot stop its flows. They would continue beside the attempt that replaces them.
+    """
+    if "PREFECT__FLOW_RUN_ID" not in os.environ:  # set by a worker
+        return
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def stay_silent(console: Console) -> None:
+        console.quiet = True
+
+    # The worker reads the output of this process. Once it is gone, rich would exit in the middle of a log call, before the
+    # signal, and nothing would be reported.
+    Console.on_broken_pipe = stay_silent  # type: ignore[assignment, method-assign]
+    threading.Thread(target=watch, name="end-with-worker", daemon=True).start()
 
 
 def worker_settings(env: os._Environ[str] | dict[str, str]) -> dict[str, str]:

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from stages.compare.saturation import Saturation
 from tuneline.curves import calibration, calibration_error, probabilities
 from tuneline.files.schemas import LabelSchema
-from tuneline.metrics import Metric, predictions_of, primary_metric, task_of
+from tuneline.metrics import Metric, primary_metric
 from tuneline.params.export import Int8Tolerance, Tolerance
+from tuneline.scores import compute_metric, predictions_of, task_of
 from tuneline.stats import Interval, accuracy_drop_interval, paired_difference
 
 Logits = NDArray[np.float32]
@@ -38,7 +39,7 @@ class Reference:
 
     def score(self, logits: Logits) -> float:
         """Return that metric for some logits of shape ``(rows, outputs)``."""
-        return self.metric.compute(self.labels, predictions_of(logits, self.label_schema))
+        return compute_metric(self.metric, self.labels, predictions_of(logits, self.label_schema))
 
     def quality(self, logits: Logits) -> dict[str, float]:
         """Return the metric, and for a classifier the calibration error."""

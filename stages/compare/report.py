@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from stages.compare.comparison import Comparison, Logits, Reference
 from tuneline.curves import probabilities
-from tuneline.files import replace_directory, write_json
-from tuneline.files.atomic import DIGITS
+from tuneline.files import DIGITS, replace_directory, write_json
 from tuneline.params import Params
 from tuneline.paths import COMPARISON, RAW, split_file
 from tuneline.stage import require

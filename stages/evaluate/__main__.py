@@ -26,10 +26,11 @@ from tuneline.curves import calibration, calibration_error, probabilities, ranki
 from tuneline.errors import GateError
 from tuneline.files import replace_directory, replace_file, write_json, write_metrics
 from tuneline.files.schemas import LABELS, read_table, write_table
-from tuneline.metrics import averaging, loss_of, predictions_of, primary_metric, task_of
+from tuneline.metrics import primary_metric
 from tuneline.params import EvaluateParams
 from tuneline.params.loading import load_params
 from tuneline.paths import CLASSIFIER, METRICS, PLOTS, PREDICTIONS, RAW, REPORTS, TOKENIZED, split_file
+from tuneline.scores import averaging, loss_of, predictions_of, task_of
 from tuneline.stage import Measurements, require, run_stage
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from tuneline.errors import ParamsError, StageError
 from tuneline.files.schemas import LabelSchema
-from tuneline.metrics import Averaging, classification_metrics, metrics_for, regression_metrics, task_of
+from tuneline.metrics import Averaging, Task, metrics_for
+from tuneline.scores import compute_metric, prediction_metrics, task_of
 
 os.environ.setdefault("HF_UPDATE_DOWNLOAD_COUNTS", "0")  # read when evaluate is imported: no telemetry when a metric is loaded
 
@@ -66,10 +67,8 @@ def score(references: NDArray[Any], predictions: NDArray[Any], average: Averagin
     Raises:
         StageError: A metric cannot be loaded, or gives no finite numbers.
     """
-    if np.issubdtype(references.dtype, np.floating):
-        scores = regression_metrics(references, predictions)
-    else:
-        scores = classification_metrics(references, predictions, average)
+    task: Task = "regression" if np.issubdtype(references.dtype, np.floating) else "classification"
+    scores = prediction_metrics(task, references, predictions, average)
     names = [MetricName.parse(text) for text in others]
     if names:
         with modules_folder(all(name.is_local for name in names)) as folder:
@@ -151,4 +150,4 @@ def baseline_metrics(train: NDArray[Any], labels: NDArray[Any], label_schema: La
     else:
         constant = np.full_like(labels, np.bincount(train, minlength=label_schema.outputs).argmax())
     metrics = [metric for metric in metrics_for(task_of(label_schema)) if metric.baseline]
-    return {str(metric.baseline): metric.compute(labels, constant, average) for metric in metrics}
+    return {str(metric.baseline): compute_metric(metric, labels, constant, average) for metric in metrics}

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.files.atomic import DIGITS
+from tuneline.files import DIGITS
 from tuneline.files.schemas import LabelSchema
-from tuneline.metrics import METRIC_TABLE, Averaging, predictions_of, primary_metric, task_of
+from tuneline.metrics import METRIC_TABLE, Averaging, primary_metric
+from tuneline.scores import compute_metric, predictions_of, task_of
 from tuneline.stats import LEVEL, metric_interval
 
 ENOUGH_ROWS = 20
@@ -105,9 +106,9 @@ def _score(one: Slice, labels: NDArray[Any], predictions: NDArray[Any], label_sc
         raise ValueError(f"{primary.name} has no interval; the first metric of a task in tuneline/metrics.py needs one")
     metrics = {primary.name: estimate.value, "low": estimate.low, "high": estimate.high}
     if label_schema.is_regression:
-        metrics["mse"] = METRIC_TABLE["mse"].compute(labels, predictions)
+        metrics["mse"] = compute_metric(METRIC_TABLE["mse"], labels, predictions)
     elif one.by != "label":  # F1 is meaningless where all rows have the same label
-        metrics["f1"] = METRIC_TABLE["f1"].compute(labels, predictions, average)
+        metrics["f1"] = compute_metric(METRIC_TABLE["f1"], labels, predictions, average)
     return {"by": one.by, "slice": one.name, "rows": len(labels), **{name: round(value, DIGITS) for name, value in metrics.items()}}
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tuneline.batches import TokenizedSplit
 from tuneline.errors import DataError
 from tuneline.files.schemas import UNLABELLED, LabelSchema, read_table
-from tuneline.metrics import predictions_of
+from tuneline.scores import predictions_of
 
 
 def read_split(path: Path) -> TokenizedSplit:

@@ -11,9 +11,10 @@ from tuneline.architectures import token_limit
 from tuneline.batches import TokenizedSplit
 from tuneline.errors import DataError, ParamsError
 from tuneline.files.schemas import UNLABELLED, LabelSchema
-from tuneline.metrics import metrics_for, task_of
+from tuneline.metrics import metrics_for
 from tuneline.params import TrainParams
 from tuneline.paths import TOKENIZED, TOKENIZER, split_file
+from tuneline.scores import task_of
 from tuneline.stage import require
 
 

@@ -19,8 +19,8 @@ from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS
 from stages.train.progress import StepResult
 from stages.train.state import TrainingResult, TrainState, print_startup_summary, resume, set_up, training_result
 from tuneline.errors import DataError, ParamsError
-from tuneline.metrics import metrics_of
 from tuneline.params import Params
+from tuneline.scores import metrics_of
 
 
 def train(params: Params, inputs: Inputs, accelerator: Accelerator, interruption: Interruption) -> TrainingResult:

@@ -12,7 +12,7 @@ from great_expectations.expectations.expectation import ColumnAggregateExpectati
 from great_expectations.expectations.metrics.column_aggregate_metric_provider import ColumnAggregateMetricProvider, column_aggregate_value
 from great_expectations.expectations.metrics.metric_provider import metric_value
 
-from tuneline.drift import Counts, bin_counts, ks_distance, ks_p_value, merge_bins, stability_index, stability_p_value
+from tuneline.drift import Counts, Distance, bin_counts, kolmogorov_smirnov, population_stability
 
 
 class ColumnBinCounts(ColumnAggregateMetricProvider):
@@ -123,24 +123,21 @@ class DriftExpectation(ColumnMetricExpectation, ABC):
         return {"success": passed, "result": {"observed_value": distance, "details": {"p_value": p_value}}}
 
     @abstractmethod
-    def distance(self, counts: Counts, reference: Counts) -> tuple[float, float]:
+    def distance(self, counts: Counts, reference: Counts) -> Distance:
         """Return the distance of two histograms over the same bins, and its p-value."""
 
 
 class ExpectColumnStabilityIndexToBeAtMost(DriftExpectation):
     """The population stability index against a reference is small or not significant."""
 
-    def distance(self, counts: Counts, reference: Counts) -> tuple[float, float]:
+    def distance(self, counts: Counts, reference: Counts) -> Distance:
         """Return the population stability index over merged bins."""
-        merged = merge_bins(counts, reference)
-        index = stability_index(*merged)
-        return index, stability_p_value(index, *merged)
+        return population_stability(counts, reference)
 
 
 class ExpectColumnKsDistanceToBeAtMost(DriftExpectation):
     """The Kolmogorov-Smirnov distance from a reference is small or not significant."""
 
-    def distance(self, counts: Counts, reference: Counts) -> tuple[float, float]:
+    def distance(self, counts: Counts, reference: Counts) -> Distance:
         """Return the Kolmogorov-Smirnov distance."""
-        distance = ks_distance(counts, reference)
-        return distance, ks_p_value(distance, counts, reference)
+        return kolmogorov_smirnov(counts, reference)

@@ -6,7 +6,7 @@ import time
 import pyarrow.parquet as pq
 import pytest
 
-from flows.runs.locks import locked
+from flows.runs.repository import locked
 from flows.score import score
 from flows.scoring.inbox import METADATA
 from tests.flows.conftest import UNLIKE, sh, tickets

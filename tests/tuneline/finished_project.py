@@ -19,7 +19,7 @@ from tests.records import export_record
 from tuneline.batches import TokenizedSplit
 from tuneline.curves import calibration, calibration_error, probabilities, ranking_metrics
 from tuneline.files.schemas import LabelSchema, raw_schema, write_table
-from tuneline.metrics import averaging, metrics_of
+from tuneline.scores import averaging, metrics_of
 
 PARAMS = {
     "seed": 42,

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import special
 from sklearn import metrics
 
 from tuneline import curves
@@ -105,3 +106,12 @@ def test_probability_of_one_is_in_the_last_bin():
     bins = curves.calibration(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1, 0]))
     assert bins == {"confidence": [1.0], "accuracy": [1.0], "rows": [2.0]}
     assert curves.calibration_error(bins) == 0.0
+
+
+def test_probabilities_of_large_logits_are_finite():
+    np.testing.assert_allclose(curves.probabilities(np.array([[1000.0, 0.0], [-1000.0, -1000.0]])), [[1, 0], [0.5, 0.5]])
+
+
+def test_probabilities_equal_the_softmax_of_scipy():
+    logits = np.random.default_rng(0).normal(scale=5, size=(100, 7)).astype(np.float32)
+    assert np.array_equal(curves.probabilities(logits), special.softmax(logits.astype(np.float64), axis=1))

@@ -6,81 +6,93 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
+from sklearn.metrics import f1_score, matthews_corrcoef
 
-from tuneline.errors import ParamsError
-from tuneline.files.schemas import LabelSchema
-from tuneline.metrics import (
-    METRIC_TABLE,
-    averaging,
-    classification_metrics,
-    confusion_matrix,
-    loss_of,
-    metrics_for,
-    metrics_of,
-    predictions_of,
-    primary_metric,
-    regression_metrics,
-    task_of,
-)
-
-PAIR, QUEUES, NUMBER = LabelSchema(("no", "yes")), LabelSchema(("a", "b", "c")), LabelSchema(None)
+from tuneline.metrics import METRIC_TABLE, primary_metric
+from tuneline.scores import compute_metric, distinct_rows, numeric_columns, prediction_metrics
 
 
-def test_f1_is_binary_for_two_classes_and_macro_for_more():
-    assert averaging(PAIR, None) == "binary"
-    assert averaging(QUEUES, None) == "macro"
-    assert averaging(PAIR, "macro") == "macro"
-    with pytest.raises(ParamsError, match=r"evaluate\.f1"):
-        averaging(QUEUES, "binary")
-
-
-def test_predictions_of_tied_logits_are_the_lowest_class_id():
-    assert predictions_of(np.array([[1, 1], [0, 1]], dtype=np.float32), PAIR).tolist() == [0, 1]
-    assert predictions_of(np.array([[0.5], [2]], dtype=np.float32), NUMBER).tolist() == [0.5, 2]
+def class_pairs(classes: int):
+    """Draw labels and predictions, both of shape ``(rows,)``."""
+    ids = st.integers(0, classes - 1)
+    return st.lists(st.tuples(ids, ids), min_size=1, max_size=60).map(lambda pairs: np.array(pairs).T)
 
 
 @settings(max_examples=50, deadline=None)
-@given(pairs=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=40))
-def test_binary_metrics_match_their_definitions(pairs):
-    labels, predictions = np.array(pairs).T
+@given(columns=class_pairs(2))
+def test_binary_metrics_match_their_definitions(columns):
+    labels, predictions = columns
     tp, fp, fn, tn = (
         int(((labels == actual) & (predictions == predicted)).sum()) for actual, predicted in ((1, 1), (0, 1), (1, 0), (0, 0))
     )
     below = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
-    assert classification_metrics(labels, predictions, "binary") == {
-        "accuracy": pytest.approx((tp + tn) / len(pairs)),
+    expected = {
+        "accuracy": pytest.approx((tp + tn) / len(labels)),
         "f1": pytest.approx(2 * tp / (2 * tp + fp + fn) if tp + fp + fn else 0.0),
         "matthews_correlation": pytest.approx((tp * tn - fp * fn) / below if below else 0.0),
     }
+    metrics = prediction_metrics("binary", labels, predictions, "binary")
+    assert {name: metrics[name] for name in expected} == expected
 
 
-def test_correlations_of_a_constant_are_zero():
-    constant, other = np.ones(5, dtype=np.float32), np.arange(5, dtype=np.float32)
-    assert regression_metrics(other, constant) == {"pearson": 0.0, "spearmanr": 0.0, "mse": pytest.approx(3.0)}
-    assert regression_metrics(other, other * 2)["pearson"] == pytest.approx(1.0)
+@pytest.mark.parametrize(("classes", "average"), [(2, "binary"), (2, "macro"), (4, "macro")])
+@given(data=st.data())
+@settings(max_examples=50, deadline=None)
+@pytest.mark.filterwarnings("ignore:A single label was found")
+def test_class_metrics_equal_those_of_scikit_learn(classes, average, data):
+    labels, predictions = data.draw(class_pairs(classes))
+    assert prediction_metrics("classification", labels, predictions, average) == {
+        "accuracy": pytest.approx((labels == predictions).mean()),
+        "f1": pytest.approx(f1_score(labels, predictions, average=average, zero_division=0)),
+        "matthews_correlation": pytest.approx(matthews_corrcoef(labels, predictions), abs=1e-9),
+    }
 
 
-def test_loss_is_finite_for_logits_that_overflow():
-    assert loss_of(np.array([[1e4, -1e4]], dtype=np.float32), np.array([1])) == pytest.approx(2e4)
-    assert loss_of(np.array([[0.0, 0.0]], dtype=np.float32), np.array([1])) == pytest.approx(math.log(2))
-    assert loss_of(np.array([[3.0]], dtype=np.float32), np.array([1.0], dtype=np.float32)) == 4.0
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_number_metrics_equal_those_of_scipy(dtype):
+    labels = np.random.default_rng(0).normal(size=200).astype(dtype)
+    predictions = np.round(labels + np.random.default_rng(1).normal(size=200), 1).astype(dtype)  # with ties
+    assert prediction_metrics("regression", labels, predictions, "macro") == {
+        "pearson": pytest.approx(stats.pearsonr(labels, predictions).statistic, rel=1e-5),
+        "spearmanr": pytest.approx(stats.spearmanr(labels, predictions).statistic, rel=1e-5),
+        "mse": pytest.approx(((labels - predictions) ** 2).mean(), rel=1e-5),
+    }
 
 
-@pytest.mark.parametrize(
-    ("label_schema", "names"),
-    [(PAIR, ["accuracy", "f1", "matthews_correlation", "loss"]), (NUMBER, ["pearson", "spearmanr", "mse", "loss"])],
-)
-def test_metrics_of_returns_the_metrics_of_the_task(label_schema, names):
-    labels = np.array([0, 1], dtype=np.float32 if label_schema.is_regression else np.int64)
-    assert list(metrics_of(np.eye(2, dtype=np.float32)[:, : label_schema.outputs], labels, label_schema)) == names
+@pytest.mark.parametrize("value", [1.0, 0.1])  # the mean of ten 0.1 is not 0.1
+def test_correlations_of_a_constant_are_zero(value):
+    constant, other = np.full(10, value), np.arange(10.0)
+    correlations = prediction_metrics("regression", other, constant, "macro")
+    assert (correlations["pearson"], correlations["spearmanr"]) == (0.0, 0.0)
+    assert prediction_metrics("regression", constant, constant, "macro")["pearson"] == 0.0
+    assert prediction_metrics("regression", other, other * 2, "macro")["pearson"] == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(("labels", "task"), [(PAIR, "binary"), (QUEUES, "classification"), (NUMBER, "regression")])
-def test_table_has_the_metrics_that_training_computes(labels, task):
-    assert task_of(labels) == task
-    outputs = np.eye(2, max(labels.outputs, 2), dtype=np.float32)[:, : labels.outputs]
-    computed = metrics_of(outputs, np.array([0, 1], dtype=np.float32 if labels.is_regression else np.int64), labels)
-    assert list(computed) == [metric.name for metric in metrics_for(task) if metric.validated]
+@pytest.mark.parametrize("metric", [metric for metric in METRIC_TABLE.values() if metric.of_predictions], ids=lambda it: it.name)
+def test_formula_scores_each_resample_by_itself(metric):
+    labels, *resamples = np.random.default_rng(0).integers(0, 3, (4, 50))
+    expected = [compute_metric(metric, labels, predictions) for predictions in resamples]
+    if metric.count_score is not None:
+        kinds, _ = distinct_rows((np.tile(labels, 3), np.concatenate(resamples)))
+        counts = [[np.count_nonzero((labels == label) & (one == prediction)) for label, prediction in kinds.T] for one in resamples]
+        values = metric.count_score(np.array(counts, dtype=np.float64), *kinds, "macro")
+    else:
+        columns = [numeric_columns((labels, predictions), metric.on_ranks) for predictions in resamples]
+        values = metric.row_score(*np.stack(columns, axis=1))
+    assert values.tolist() == pytest.approx(expected)
+
+
+def test_metric_of_probabilities_cannot_be_computed_from_predictions():
+    with pytest.raises(ValueError, match="roc_auc cannot be computed from predictions"):
+        compute_metric(METRIC_TABLE["roc_auc"], np.array([0, 1]), np.array([0, 1]))
+
+
+@given(rows=st.lists(st.tuples(st.integers(-1, 2), st.integers(-1, 5), st.integers(7, 9)), min_size=1, max_size=30))
+def test_distinct_rows_equal_those_of_numpy(rows):
+    values, counts = np.unique(np.array(rows), axis=0, return_counts=True)
+    distinct, numbers = distinct_rows(tuple(np.array(rows).T))
+    assert (distinct.T.tolist(), numbers.tolist()) == (values.tolist(), counts.tolist())
 
 
 def test_table_directions_are_those_of_the_field():
@@ -95,40 +107,6 @@ def test_primary_metric_is_accuracy_or_pearson(task, name):
 @pytest.mark.parametrize("metric", [metric for metric in METRIC_TABLE.values() if metric.interval == "bootstrap"], ids=lambda it: it.name)
 def test_metric_with_a_bootstrap_interval_can_be_resampled(metric):
     assert metric.resampled
-
-
-@pytest.mark.parametrize("average", ["binary", "macro"])
-@pytest.mark.parametrize("metric", [metric for metric in METRIC_TABLE.values() if metric.count_score], ids=lambda it: it.name)
-@given(pairs=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=60))
-@settings(max_examples=50, deadline=None)
-def test_count_score_of_all_rows_equals_the_score(metric, average, pairs):
-    kinds, counts = np.unique(np.array(pairs), axis=0, return_counts=True)
-    labels, predictions = np.array(pairs).T
-    (value,) = metric.count_score(counts[None].astype(np.float64), kinds[:, 0], kinds[:, 1], average)
-    assert value == pytest.approx(metric.score(labels, predictions, average), abs=1e-9)
-
-
-@pytest.mark.parametrize("metric", [metric for metric in METRIC_TABLE.values() if metric.count_score], ids=lambda it: it.name)
-@given(pairs=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60))
-@settings(max_examples=50, deadline=None)
-def test_count_score_of_many_classes_equals_the_score(metric, pairs):
-    kinds, counts = np.unique(np.array(pairs), axis=0, return_counts=True)
-    labels, predictions = np.array(pairs).T
-    (value,) = metric.count_score(counts[None].astype(np.float64), kinds[:, 0], kinds[:, 1], "macro")
-    assert value == pytest.approx(metric.score(labels, predictions, "macro"), abs=1e-9)
-
-
-def test_row_score_equals_pearson_of_scipy_and_is_zero_for_a_constant():
-    labels, predictions = np.random.default_rng(0).normal(size=(2, 3, 50))
-    metric = METRIC_TABLE["pearson"]
-    expected = [metric.score(one, other, "macro") for one, other in zip(labels, predictions, strict=True)]
-    assert metric.row_score(labels, predictions).tolist() == pytest.approx(expected)
-    assert metric.row_score(labels, np.ones_like(labels)).tolist() == [0, 0, 0]
-
-
-def test_confusion_matrix_has_labels_in_rows():
-    matrix = confusion_matrix(np.array([0, 0, 1]), np.array([1, 1, 1]), 2)
-    assert matrix.tolist() == [[0, 2], [0, 1]]
 
 
 def test_reading_the_table_imports_no_array_library():

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from tuneline.cli import show
-from tuneline.cli.doctor.command import command as doctor_command
+from tuneline.cli.doctor import command as doctor_command
 from tuneline.cli.init.command import command as init_command
 from tuneline.cli.predict.command import command as predict_command
 from tuneline.cli.report.command import command as report_command

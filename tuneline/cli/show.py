@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tuneline.errors import StageError
 from tuneline.metrics import METRIC_TABLE
-from tuneline.repo.history import CLASSIFIER, EVALUATED, Lock, changed_by_machine, commit_of, lock_at, read_lock, registered
+from tuneline.repo import CLASSIFIER, EVALUATED, Lock, changed_by_machine, commit_of, lock_at, read_lock, registered
 
 if TYPE_CHECKING:
     from tuneline.records.export import ExportRecord

@@ -52,14 +52,18 @@ class LabelSchema:
         return pa.float32() if self.names is None else pa.int64()
 
     @classmethod
-    def of(cls, schema: pa.Schema) -> Self:
+    def of(cls, schema: pa.Schema, column: str = LABELS) -> Self:
         """Read the label schema from a table's schema.
+
+        Args:
+            schema: Schema of a raw or tokenized split, or of predictions.
+            column: Name of the label column.
 
         Raises:
             DataError: The table was not written by this project.
         """
         try:
-            feature = json.loads(schema.metadata[_FEATURES])["info"]["features"][LABELS]
+            feature = json.loads(schema.metadata[_FEATURES])["info"]["features"][column]
         except (KeyError, TypeError, ValueError):
             raise DataError("The table has no label names in its schema.", "Write it with `dvc repro download`.") from None
         return cls(tuple(feature["names"]) if feature["_type"] == "ClassLabel" else None)

@@ -211,7 +211,7 @@ def _unpacked(raw: io.BufferedReader, path: Path | None) -> io.BufferedReader | 
 
 
 def is_gzip(path: Path) -> bool:
-    """Return whether the name of a file ends in ``.gz``."""
+    """Return True if the name of a file ends in ``.gz``."""
     return path.suffix.lower() == ".gz"
 
 

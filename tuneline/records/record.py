@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from tuneline.errors import DataError
-from tuneline.files.atomic import DIGITS, write_json
+from tuneline.files import DIGITS, write_json
 
 
 def _rounded(value: Any, validate: Any) -> float:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from stages.evaluate.behaviour.cases import Case, SplitTexts, Texts, build_cases
 from stages.evaluate.behaviour.suite import AnyTest, Direction, Invariance, Range, Suite, label_id
 from tuneline.curves import probabilities
-from tuneline.files.atomic import DIGITS
+from tuneline.files import DIGITS
 from tuneline.files.schemas import LabelSchema
 from tuneline.stats import wilson_interval
 

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -73,6 +75,8 @@ def test_class_ids_are_translated_by_name():
 
 def test_predictions_are_sorted_by_row_index(tmp_path):
     rows = pa.table({"idx": [2, 0, 1], "label": [2.0, 0.0, 1.0], "prediction": [2.5, 0.5, 1.5]})
+    features = {"info": {"features": {"label": {"dtype": "float32", "_type": "Value"}}}}
+    rows = rows.replace_schema_metadata({"huggingface": json.dumps(features)})
     pq.write_table(rows, tmp_path / "predictions.parquet")
     assert candidates._read(tmp_path / "predictions.parquet").predicted.tolist() == [0.5, 1.5, 2.5]
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flows.promotion.gate import Measurements, Predictions, decide
+from flows.promotion.gate import Measurements, Predictions, decide, mcnemar, promotion_metric
 from flows.settings import PromotionPolicy
 
 NAMES = ("billing", "parcel", "login", "other")
@@ -98,3 +98,37 @@ def test_regression_is_compared_by_correlation():
 def test_metric_of_the_other_kind_of_task_is_an_error(labels, metric, names):
     with pytest.raises(ValueError, match=r"promotion\.metric"):
         decide(Predictions(labels, labels, None, names), GOOD, PromotionPolicy(metric=metric))
+
+
+def test_mcnemar_counts_discordant_rows():
+    labels = np.zeros(20, dtype=np.int64)
+    ours, theirs = labels.copy(), labels.copy()
+    theirs[:10], ours[10:12] = 1, 1
+    result = mcnemar(labels, ours, theirs)
+    assert (result.candidate_only, result.baseline_only) == (10, 2)
+    # 2 * sum(C(12, k) for k in 0..2) / 2**12, by hand
+    assert result.p == pytest.approx(2 * (1 + 12 + 66) / 4096)
+
+
+def test_mcnemar_p_value_of_equal_models_is_one(labels):
+    assert mcnemar(labels, labels, labels).p == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "metric"), [(None, "classification", "accuracy"), (None, "regression", "pearson"), ("f1", "classification", "f1")]
+)
+def test_promotion_metric_is_the_named_one_or_the_primary_one(name, task, metric):
+    assert promotion_metric(name, task) == metric
+
+
+@pytest.mark.parametrize(
+    ("name", "task"), [("pearson", "classification"), ("accuracy", "regression"), ("loss", "classification"), ("unknown", "regression")]
+)
+def test_promotion_metric_that_cannot_decide_is_an_error(name, task):
+    with pytest.raises(ValueError, match=r"promotion\.metric .* choose one of (accuracy|pearson)"):
+        promotion_metric(name, task)
+
+
+def test_majority_baseline_predicts_the_most_frequent_label():
+    labels = np.array([2, 0, 2, 1])
+    assert decide(Predictions(labels, labels, None, NAMES), GOOD, POLICY).gain.second == 0.5

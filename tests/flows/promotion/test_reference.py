@@ -10,13 +10,14 @@ from flows.promotion.rollback import rollback
 from flows.runs.processes import ProgramError
 from tests.flows.conftest import sh
 from tuneline.paths import REFERENCE_PROFILE
+from tuneline.repo import git
 
 pytestmark = pytest.mark.timeout(600)
 
 
 def committed(toy, branch: str, path: str) -> dict | None:
-    text = toy.show(branch, path)
-    return None if text is None else json.loads(text)
+    text = git(toy.root, "show", f"{branch}:{path}")
+    return json.loads(text) if text else None
 
 
 def newest(toy) -> str:

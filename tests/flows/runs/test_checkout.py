@@ -11,8 +11,7 @@ import pytest
 
 from flows.runs import checkout as checkouts
 from flows.runs.checkout import KEPT, isolated
-from flows.runs.locks import BusyError
-from flows.runs.repository import GitError, Repository, dvc_config
+from flows.runs.repository import BusyError, GitError, Repository, dvc_config
 from tests.flows.conftest import sh
 
 

@@ -41,7 +41,8 @@ def odd_one(tmp_path):
 
 def test_score_adds_a_custom_metric(odd_one):
     scores = score(np.array([0, 1]), np.array([0, 1]), "binary", [odd_one("{'odd': sum(predictions) / 4, 'note': 'x', 'list': [1, 2]}")])
-    assert scores == {"accuracy": 1.0, "f1": 1.0, "matthews_correlation": 1.0, "odd": 0.25}
+    assert scores.items() >= {"accuracy": 1.0, "f1": 1.0, "odd": 0.25}.items()
+    assert not {"note", "list"} & scores.keys()
 
 
 def test_custom_metric_overrides_the_one_of_the_project(odd_one):

@@ -1,26 +1,24 @@
 """The command ``tuneline predict``: reads a file or standard input, writes a label and probabilities for each row."""
 
 import codecs
-import os
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from tuneline.cli.predict import BadRows, Kind
 from tuneline.errors import StageError
 
-Kind = Literal["csv", "tsv", "jsonl", "parquet"]
 FileArgument = Annotated[Path, typer.Argument(metavar="[FILE]", help="CSV, TSV, JSONL or Parquet, plain or .gz; - for standard input")]
-Output = Annotated[Path, typer.Option("--output", "-o", help="JSONL, CSV, TSV or Parquet; - for standard output (JSONL)")]
+OutputArgument = Annotated[Path, typer.Option("--output", "-o", help="JSONL, CSV, TSV or Parquet; - for standard output (JSONL)")]
 Model = Annotated[Path, typer.Option("--model", "-m", help="A folder of exported models, or one .onnx file")]
 Precision = Annotated[Literal["fp32", "fp16", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")]
 InputKind = Annotated[Kind | None, typer.Option("--input-format", help="Format of the input; default: by its suffix")]
 OutputKind = Annotated[Kind | None, typer.Option("--output-format", help="Format of the output; default: by its suffix")]
 Text = Annotated[list[str] | None, typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair. Default: as in training")]
 Keep = Annotated[list[str] | None, typer.Option("--keep", metavar="COLUMN", help="Column to copy into the output; may be repeated")]
-BadRows = Annotated[Literal["stop", "skip"], typer.Option(help="What to do about a row that cannot be read")]
+BadRowsOption = Annotated[BadRows, typer.Option(help="What to do about a row that cannot be read")]
 Delimiter = Annotated[str | None, typer.Option(help="Delimiter of CSV and TSV: one character")]
 Quoting = Annotated[
     Literal["standard", "literal"] | None,
@@ -41,14 +39,14 @@ SATURATION_WARNING = (
 
 def command(  # noqa: PLR0917 - typer calls it by name
     file: FileArgument = Path("-"),
-    output: Output = Path("-"),
+    output: OutputArgument = Path("-"),
     model: Model = Path("models/onnx"),
     precision: Precision = None,
     input_format: InputKind = None,
     output_format: OutputKind = None,
     text: Text = None,
     keep: Keep = None,
-    bad_rows: BadRows = "stop",
+    bad_rows: BadRowsOption = "stop",
     delimiter: Delimiter = None,
     quoting: Quoting = None,
     columns: ColumnNames = None,
@@ -59,33 +57,21 @@ def command(  # noqa: PLR0917 - typer calls it by name
 ) -> None:
     """Predict the label of every row of a file, with probabilities, with the exported model."""
     from tuneline.cli.predict.model import DeployedModel
-    from tuneline.cli.predict.rows import Input, InputColumns, kind_of, open_rows
-    from tuneline.cli.predict.streaming import StreamOptions, predict_rows
-    from tuneline.cli.predict.writing import OutputColumns, open_writer
+    from tuneline.cli.predict.rows import Input, InputColumns, kind_of
+    from tuneline.cli.predict.streaming import StreamOptions, predict_file
+    from tuneline.cli.predict.writing import Output
     from tuneline.readers.delimited import Dialect
 
     check(file, output, delimiter, encoding)
     source, target = (None if str(path) == "-" else path for path in (file, output))
-    kind = input_format or (kind_of(source, "--input-format") if source else "jsonl")
+    kind = input_format or kind_of(source, "--input-format")
     dialect = Dialect.default(kind == "tsv", delimiter, quoting, columns.split(",") if columns else None)
     deployed = DeployedModel.load(model, precision, threads)
     if deployed.classifier.exact_products:
         print(SATURATION_WARNING, file=sys.stderr)
     used = InputColumns(text_columns(text, deployed.text_columns), tuple(keep or ()))
-    written = output_format or (kind_of(target, "--output-format") if target else "jsonl")
-    started = time.perf_counter()
-    try:
-        with (
-            open_rows(Input(source, kind, dialect, encoding), used) as rows,
-            open_writer(target, written, OutputColumns(deployed.labels, used.kept)) as writer,
-        ):
-            counts = predict_rows(deployed, rows, writer, StreamOptions(batch_size, window, bad_rows))
-    except BrokenPipeError:  # the reader of standard output stopped, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(1) from None
-    seconds = time.perf_counter() - started
-    skipped = f", {counts.skipped:,} skipped" if counts.skipped else ""
-    print(f"{counts.predicted:,} rows{skipped} in {seconds:.1f} s, {counts.predicted / seconds:,.0f} rows/s", file=sys.stderr)
+    written = Output(target, output_format or kind_of(target, "--output-format"))
+    predict_file(deployed, Input(source, kind, dialect, encoding), used, written, StreamOptions(batch_size, window, bad_rows))
 
 
 def check(file: Path, output: Path, delimiter: str | None, encoding: str) -> None:

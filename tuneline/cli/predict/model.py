@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from tuneline.batches import TokenizedRows
+from tuneline.curves import probabilities
 from tuneline.errors import StageError
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.records.export import EXPORT_RECORD, UsageRecord
@@ -92,15 +93,8 @@ class DeployedModel:
         Returns:
             Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
         """
-        logits = logits_of(self.classifier, self.encode(texts), self.pad_token_id, batch_size).astype(np.float64)
-        return logits if self.labels is None else softmax(logits)
-
-
-def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the softmax of each row; shape ``(rows, classes)``."""
-    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
-    probabilities: NDArray[np.float64] = exponentials / exponentials.sum(axis=1, keepdims=True)
-    return probabilities
+        logits = logits_of(self.classifier, self.encode(texts), self.pad_token_id, batch_size)
+        return logits.astype(np.float64) if self.labels is None else probabilities(logits)
 
 
 def _flat(lists: Any, count: int) -> NDArray[np.int64]:

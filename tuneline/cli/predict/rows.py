@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from tuneline.cli.predict import Kind
 from tuneline.errors import DataError
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.jsonl import read_jsonl
@@ -13,7 +14,6 @@ from tuneline.readers.parquet import open_parquet, read_batches
 from tuneline.readers.rows import OptionNames, RowProblem, check_columns, listed, text_problem
 from tuneline.readers.text import Lines, open_text
 
-Kind = Literal["csv", "tsv", "jsonl", "parquet"]
 KINDS: dict[str, Kind] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 OPTIONS = OptionNames("--delimiter", "--quoting", "--columns", "--encoding")
 PARQUET_BATCH = 1_000
@@ -128,16 +128,18 @@ class InputRows:
     position: Callable[[], int] | None = None
 
 
-def kind_of(path: Path, option: str) -> Kind:
+def kind_of(path: Path | None, option: str) -> Kind:
     """Return the format that the name of a file stands for, ``.gz`` aside.
 
     Args:
-        path: The file.
+        path: The file; ``None`` for standard input or output, which is JSON Lines.
         option: The option that sets the format, for messages.
 
     Raises:
         DataError: The suffix is unknown.
     """
+    if path is None:
+        return "jsonl"
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     if suffix not in KINDS:
         raise DataError(f"{path}: the format is not clear from the suffix.", f"Set {option} to csv, tsv, jsonl or parquet.")

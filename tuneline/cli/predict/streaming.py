@@ -1,16 +1,19 @@
 """Prediction of a stream of rows, with one window of rows in memory at a time."""
 
+import os
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
+import typer
+
+from tuneline.cli.predict import BadRows
 from tuneline.cli.predict.model import DeployedModel
-from tuneline.cli.predict.rows import BadRow, InputRows, Row
-from tuneline.cli.predict.writing import Writer
+from tuneline.cli.predict.rows import BadRow, Input, InputColumns, InputRows, Row, open_rows
+from tuneline.cli.predict.writing import Output, OutputColumns, Writer, open_writer
 from tuneline.errors import DataError
 
-BadRows = Literal["stop", "skip"]
 REPORTED = 20
 """Skipped rows that are reported one by one; the others are only counted."""
 
@@ -36,6 +39,24 @@ class RowCounts:
 
     predicted: int = 0
     skipped: int = 0
+
+
+def predict_file(model: DeployedModel, source: Input, columns: InputColumns, output: Output, options: StreamOptions) -> None:
+    """Predict every row of an input, and print the number of rows and the time to standard error.
+
+    Raises:
+        DataError: The input cannot be read, or the output cannot be written.
+    """
+    started = time.perf_counter()
+    try:
+        with open_rows(source, columns) as rows, open_writer(output, OutputColumns(model.labels, columns.kept)) as writer:
+            counts = predict_rows(model, rows, writer, options)
+    except BrokenPipeError:  # the reader of standard output stopped, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(1) from None
+    seconds = time.perf_counter() - started
+    skipped = f", {counts.skipped:,} skipped" if counts.skipped else ""
+    print(f"{counts.predicted:,} rows{skipped} in {seconds:.1f} s, {counts.predicted / seconds:,.0f} rows/s", file=sys.stderr)
 
 
 def predict_rows(model: DeployedModel, source: InputRows, writer: Writer, options: StreamOptions) -> RowCounts:

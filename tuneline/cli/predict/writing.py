@@ -17,13 +17,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.cli.predict.rows import Kind, Row
+from tuneline.cli.predict import Kind
+from tuneline.cli.predict.rows import Row
 from tuneline.errors import DataError
 from tuneline.files import replace_file
 from tuneline.files.schemas import ROW_GROUP
 
 DIGITS = 6
 _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
+
+
+@dataclass(frozen=True)
+class Output:
+    """The target of the predictions.
+
+    Attributes:
+        path: A file, which appears only when it is complete; gzip if its name ends in ``.gz``. ``None`` for standard output.
+        kind: Its format.
+    """
+
+    path: Path | None
+    kind: Kind
 
 
 @dataclass(frozen=True)
@@ -162,18 +176,13 @@ class ParquetWriter(Writer):
 
 
 @contextmanager
-def open_writer(path: Path | None, kind: Kind, columns: OutputColumns) -> Iterator[Writer]:
-    """Open an output.
-
-    Args:
-        path: A file, which appears only when the block ends without an error; gzip if its name ends in ``.gz``. ``None`` for
-            standard output.
-        kind: Its format.
-        columns: Its columns.
+def open_writer(output: Output, columns: OutputColumns) -> Iterator[Writer]:
+    """Open an output. A file is discarded if the block ends with an error.
 
     Raises:
         DataError: The output cannot be written.
     """
+    path, kind = output.path, output.kind
     if path is None:
         if kind == "parquet":
             raise DataError("Parquet cannot be written to standard output.", "Name a file with --output.")

@@ -16,7 +16,7 @@ def command(against: Against = None, latency: Measured = True) -> None:
     from tuneline.cli.report import card, page
     from tuneline.cli.report.exported_models import measure_latency, read_latency
     from tuneline.errors import StageError
-    from tuneline.repo.history import git, read_lock
+    from tuneline.repo import git, read_lock
 
     root = Path()
     if not (root / "dvc.yaml").exists():

@@ -4,16 +4,14 @@ Latency is measured while the report is written, because it is a property of the
 """
 
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tuneline.cli.report.reading import read_json
 from tuneline.files import write_json
+from tuneline.onnx import latency
 from tuneline.paths import COMPARISON, ONNX, TIMING, TOKENIZED, split_file
 from tuneline.records.export import EXPORT_RECORD, UsageRecord
 
@@ -22,27 +20,13 @@ LATENCY_FILE = TIMING / "latency.json"
 BATCH_SIZES = (1, 32)
 SECONDS = 1.5
 """Duration of the measurement for each model and batch size."""
-MAX_CALLS = 200
-MAX_ROWS = 640
 
 
 @dataclass(frozen=True)
-class Latency:
-    """Latency of one model with batches of one size.
-
-    Attributes:
-        precision: Precision of the model, such as ``int8``.
-        batch_size: Rows per call.
-        p50_ms: Median duration of a call in milliseconds.
-        p95_ms: 95th percentile of the duration of a call in milliseconds.
-        rows_per_second: Throughput over all calls.
-    """
+class ModelLatency(latency.Latency):
+    """Latency of the model of one precision, such as ``int8``."""
 
     precision: str
-    batch_size: int
-    p50_ms: float
-    p95_ms: float
-    rows_per_second: float
 
 
 @dataclass(frozen=True)
@@ -50,7 +34,7 @@ class Latencies:
     """All measurements, and the number of threads of ONNX Runtime."""
 
     threads: int
-    measured: list[Latency]
+    measured: list[ModelLatency]
 
 
 @dataclass(frozen=True)
@@ -72,7 +56,7 @@ class ExportedModel:
     violations: Sequence[str]
     published: bool
     megabytes: float | None
-    latencies: Sequence[Latency]
+    latencies: Sequence[ModelLatency]
     flips: Sequence[Mapping[str, Any]]
 
     def drop_interval(self, metric: str) -> tuple[float, float] | None:
@@ -143,44 +127,15 @@ def measure_latency(root: Path, split: str) -> Latencies | None:
     if record is None or not record.models or not path.is_file():
         return None
     data = TokenizedSplit.read(path)
-    rows = np.linspace(0, len(data) - 1, min(MAX_ROWS, len(data))).astype(np.int64)
     measured = []
     for precision, model in record.models.items():
         classifier = OnnxClassifier(root / ONNX / model.file)
         for size in BATCH_SIZES:
-            batches = [data.pad(part, record.pad_token_id) for part in split_into_batches(rows, size)]
-            measured.append(summarize(precision, size, list(time_calls(classifier.logits, batches))))
+            one = latency.measure_latency(classifier, data, size, record.pad_token_id, SECONDS)
+            measured.append(ModelLatency(**asdict(one), precision=precision))
     latencies = Latencies(threads(), measured)
     write_json(root / LATENCY_FILE, asdict(latencies))
     return latencies
-
-
-def split_into_batches(rows: np.ndarray, size: int) -> list[np.ndarray]:
-    """Return the full batches of the given rows; one smaller batch if there are too few rows for a full one."""
-    whole = len(rows) // size * size
-    return [rows[start : start + size] for start in range(0, whole, size)] or [rows]
-
-
-def time_calls(call: Callable[[Any], Any], batches: list[Any]) -> Iterator[tuple[int, float]]:
-    """Yield rows and seconds of each call, after three calls for warmup."""
-    for batch in batches[:3]:
-        call(batch)
-    deadline = time.perf_counter() + SECONDS
-    for number in range(MAX_CALLS):
-        batch = batches[number % len(batches)]
-        started = time.perf_counter()
-        call(batch)
-        ended = time.perf_counter()
-        yield len(batch["input_ids"]), ended - started
-        if ended > deadline:
-            return
-
-
-def summarize(precision: str, size: int, calls: list[tuple[int, float]]) -> Latency:
-    """Return percentiles and throughput of calls, each given as rows and seconds."""
-    rows, seconds = np.array(calls).T
-    p50, p95 = np.percentile(seconds * 1000, [50, 95])
-    return Latency(precision, size, round(float(p50), 3), round(float(p95), 3), round(float(rows.sum() / seconds.sum()), 1))
 
 
 def read_latency(root: Path) -> Latencies | None:
@@ -189,4 +144,4 @@ def read_latency(root: Path) -> Latencies | None:
     record = read_json(path)
     if record is None or not export.exists() or os.path.getmtime(path) < os.path.getmtime(export):  # noqa: PTH204 - two of a kind
         return None
-    return Latencies(record["threads"], [Latency(**entry) for entry in record["measured"]])
+    return Latencies(record["threads"], [ModelLatency(**entry) for entry in record["measured"]])

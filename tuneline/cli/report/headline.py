@@ -8,9 +8,10 @@ import numpy as np
 
 from tuneline.cli.report.predictions import Predictions
 from tuneline.files.schemas import LabelSchema
-from tuneline.metrics import METRIC_TABLE, Averaging, averaging, primary_metric
+from tuneline.metrics import METRIC_TABLE, Averaging, primary_metric
 from tuneline.paths import PREDICTIONS
-from tuneline.repo.previous import PreviousResult
+from tuneline.repo import PreviousResult
+from tuneline.scores import averaging
 from tuneline.stats import Difference, Estimate, metric_interval, paired_difference
 
 TOLERANCE = 1e-5

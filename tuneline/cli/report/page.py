@@ -18,8 +18,7 @@ from tuneline.cli.report.slices import BehaviourTest, Slices, read_behaviour, re
 from tuneline.files import replace_file
 from tuneline.metrics import METRIC_TABLE
 from tuneline.paths import METRICS, PREDICTIONS, RAW, split_file
-from tuneline.repo.history import read_lock
-from tuneline.repo.previous import PreviousResult, find_previous
+from tuneline.repo import PreviousResult, find_previous, read_lock
 
 PAGE = Path("reports/index.html")
 TEMPLATES = Path(__file__).parent / "templates"

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.metrics import confusion_matrix
+from tuneline.scores import confusion_matrix
 from tuneline.stats import Floats
 
 MAX_MATRIX_CLASSES = 14

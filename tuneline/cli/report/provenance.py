@@ -10,7 +10,7 @@ from typing import Any
 from tuneline.cli.report.reading import numbers, read_json
 from tuneline.paths import ONNX, RAW, TIMING
 from tuneline.records.export import EXPORT_RECORD, ExportRecord
-from tuneline.repo.history import CLASSIFIER, Commit, Lock, commit_of, git, registered
+from tuneline.repo import CLASSIFIER, Commit, Lock, commit_of, git, registered
 
 OUTS = ("data/raw", "data/tokenized", CLASSIFIER, "models/onnx")
 STAGES = ("download", "tokenize", "validate", "train", "evaluate", "export", "compare")

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.small_pipeline import WORDS
-from tuneline.cli.predict.model import DeployedModel, softmax
+from tuneline.cli.predict.model import DeployedModel
 
 WORDY = st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join)
 """Texts of known words, long enough to be truncated."""
@@ -44,7 +44,3 @@ def test_token_ids_equal_those_of_training(deployed, trained_tokenizer, pairs):
 def test_sorting_by_length_changes_neither_order_nor_predictions(deployed, pairs, batch_size):
     alone = np.concatenate([deployed.predict([pair], 1) for pair in pairs])
     np.testing.assert_allclose(deployed.predict(pairs, batch_size), alone, atol=2e-6)
-
-
-def test_softmax_of_large_logits_is_finite():
-    np.testing.assert_allclose(softmax(np.array([[1000.0, 0.0], [-1000.0, -1000.0]])), [[1, 0], [0.5, 0.5]])

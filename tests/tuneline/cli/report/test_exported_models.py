@@ -1,4 +1,3 @@
-import numpy as np
 import onnx
 import pyarrow as pa
 import pytest
@@ -42,14 +41,3 @@ def test_latency_is_measured_for_each_batch_size_and_written(exported):
 def test_latency_is_none_without_models_or_rows(exported, missing):
     (exported / missing).unlink()
     assert exported_models.measure_latency(exported, "test") is None
-
-
-def test_rows_are_split_into_full_batches_and_few_rows_into_one():
-    assert [len(part) for part in exported_models.split_into_batches(np.arange(70), 32)] == [32, 32]
-    assert [len(part) for part in exported_models.split_into_batches(np.arange(7), 32)] == [7]
-
-
-def test_number_of_timed_calls_is_limited(monkeypatch):
-    monkeypatch.setattr(exported_models, "SECONDS", 60)
-    calls = list(exported_models.time_calls(lambda batch: None, [{"input_ids": [1]}]))
-    assert len(calls) == exported_models.MAX_CALLS

@@ -4,8 +4,7 @@ import pytest
 
 from tuneline.cli.report.headline import headline
 from tuneline.cli.report.predictions import Predictions
-from tuneline.repo.history import read_lock
-from tuneline.repo.previous import find_previous
+from tuneline.repo import find_previous, read_lock
 
 
 def read_headline(project):

@@ -11,8 +11,7 @@ from tuneline.cli.report.predictions import Predictions
 from tuneline.cli.report.reading import Columns, numbers, read_columns, read_json
 from tuneline.metrics import METRIC_TABLE
 from tuneline.paths import METRICS, PLOTS
-from tuneline.repo.history import Lock
-from tuneline.repo.previous import PreviousResult
+from tuneline.repo import Lock, PreviousResult
 
 CURVES: dict[str, Callable[[Columns, Columns | None], str]] = {
     "precision_recall": evaluation.precision_recall,

@@ -1,9 +1,10 @@
-"""Read git and ``dvc.lock``: the version of the model, the commit that has it, and its names in the registry."""
+"""Facts from git, ``dvc.lock`` and DVC's cache: the version of the model, its commit and names in the registry, earlier results."""
 
+import configparser
 import json
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
+
+from tuneline.paths import RAW
 
 EVALUATED = "metrics/evaluate.json"
 CLASSIFIER = "models/classifier"
@@ -76,6 +79,10 @@ class Lock:
     def outs(self) -> dict[str, str]:
         """Return the hash of every out, by path."""
         return {out["path"]: out["md5"] for stage in self.stages.values() for out in stage.get("outs", [])}
+
+    def reported_rows(self) -> tuple[str | None, Any]:
+        """Return what determines the rows of ``reports/predictions.parquet``: the hash of the raw splits, and the reported split."""
+        return self.out(RAW.as_posix()), self.params().get("evaluate.split")
 
     def inputs(self) -> dict[str, Any]:
         """Return command, parameters and hashes of external dependencies by stage: on one machine, they determine all outs."""
@@ -162,3 +169,75 @@ def registered(root: Path, version: str, commit: Commit) -> list[str]:
             newest_assignment[match["slot"]] = max(int(match["number"]), newest_assignment.get(match["slot"], 0))
     stages = [slot for slot, number in newest_assignment.items() if f"{slot}#{number}" in names_of_version]
     return [*sorted(tag for tag in names_of_version if _VERSION.fullmatch(tag)), *sorted(stages)]
+
+
+@dataclass(frozen=True)
+class PreviousResult:
+    """The result of another commit.
+
+    Attributes:
+        commit: The commit.
+        metrics: Its ``metrics/evaluate.json``.
+        comparable: True if it was measured on the same rows: same raw data, same split.
+        lock: Its ``dvc.lock``.
+        root: Root of the project.
+    """
+
+    commit: Commit
+    metrics: dict[str, float]
+    comparable: bool
+    lock: Lock
+    root: Path
+
+    def file(self, path: str) -> Path | None:
+        """Return where DVC's cache has a file of that commit; ``None`` if it is not in the cache. Nothing is fetched.
+
+        Args:
+            path: Relative to the root of the project.
+        """
+        if md5 := self.lock.out(path):
+            return cached_file(self.root, md5)
+        folder, _, name = path.rpartition("/")
+        listing = cached_file(self.root, self.lock.out(folder))
+        if listing is None:
+            return None
+        entries = json.loads(listing.read_text(encoding="utf-8"))
+        return next((cached_file(self.root, entry["md5"]) for entry in entries if entry["relpath"] == name), None)
+
+
+def find_previous(root: Path, current: Mapping[str, float], reference: str | None = None) -> PreviousResult | None:
+    """Return the result of ``reference``, by default of the newest commit with other metrics; ``None`` if there is none.
+
+    Args:
+        root: Root of the project.
+        current: Metrics of the working tree.
+        reference: Any git name of a commit.
+    """
+    candidates = commits(root, "-1", reference, "--") if reference else commits(root, "-100", "--", EVALUATED)
+    for commit in candidates:
+        metrics = metrics_at(root, commit.sha)
+        if metrics and (reference or metrics != current):
+            current_lock, lock = read_lock(root), lock_at(root, commit.sha)
+            rows = lock.reported_rows()
+            comparable = rows == current_lock.reported_rows() and None not in rows
+            return PreviousResult(commit, metrics, comparable, lock, root)
+    return None
+
+
+def cached_file(root: Path, md5: str | None) -> Path | None:
+    """Return where DVC's cache has a file or a folder's listing with that hash; ``None`` if it is not in the cache."""
+    if md5 is None:
+        return None
+    return next((path for cache in _caches(root) if (path := cache / "files/md5" / md5[:2] / md5[2:]).is_file()), None)
+
+
+def _caches(root: Path) -> Iterator[Path]:
+    for name in ("config.local", "config"):
+        config = configparser.ConfigParser()
+        try:
+            config.read(root / ".dvc" / name, encoding="utf-8")
+        except (configparser.Error, OSError):
+            continue
+        if folder := config.get("cache", "dir", fallback=None):
+            yield root / ".dvc" / folder
+    yield root / ".dvc/cache"

@@ -1,1 +1,0 @@
-"""Versions of the model in git and ``dvc.lock``: their commits, results and names in the registry."""
