@@ -15,6 +15,9 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 comma := ,
 space := $() $()
 export UV_FIND_LINKS ?= $(subst $(space),$(comma),$(strip $(PIP_FIND_LINKS)))
+# Python compiles a module when it is first imported. Where it may not write the result, every stage would compile thousands of modules
+# on every run, so the set-up compiles them.
+export UV_COMPILE_BYTECODE ?= $(if $(PYTHONDONTWRITEBYTECODE),1,0)
 export DO_NOT_TRACK := 1
 
 .PHONY: help

@@ -7,10 +7,9 @@ from typing import Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.files.schemas import LABELS, LabelSchema
+from tuneline.files.schemas import LABELS, LabelSchema, numpy_values, read_table
 
 Batch = dict[str, NDArray[np.int64]]
 
@@ -72,12 +71,12 @@ class TokenizedSplit(TokenizedRows):
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read one file of ``data/tokenized/``."""
-        table = pq.read_table(path)
+        table = read_table(path)
         names = [name for name in table.column_names if name != LABELS]
         columns = {name: _combine_chunks(table[name]) for name in names}
-        offsets = columns["input_ids"].offsets.to_numpy().astype(np.int64)
-        values = {name: column.values.to_numpy() for name, column in columns.items()}
-        return cls(values, offsets, table[LABELS].to_numpy(), LabelSchema.of(table.schema))
+        offsets = numpy_values(columns["input_ids"].offsets).astype(np.int64)
+        values = {name: numpy_values(column.values) for name, column in columns.items()}
+        return cls(values, offsets, numpy_values(table[LABELS]), LabelSchema.of(table.schema))
 
     def take(self, rows: NDArray[np.int64]) -> Self:
         """Return a split of some rows, in the given order."""

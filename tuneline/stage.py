@@ -1,5 +1,6 @@
 """The entry point that all stages share: no telemetry, readable errors, exit codes, provenance, and a record of time and memory."""
 
+import gc
 import os
 import resource
 import sys
@@ -49,6 +50,7 @@ def run_stage(name: str, main: Callable[[], Measurements | None], libraries: Seq
         sys.exit(130)
     if writes_records:
         write_timing(name, time.perf_counter() - started, measurements or {})
+    gc.freeze()  # else Python searches all objects of torch and transformers for garbage while it exits: a second or two
     sys.exit(0)
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from stages.compare.comparison import Comparison, Logits, Reference, compare_logits, violations_of
 from stages.compare.report import Violations, write_report
@@ -22,6 +21,7 @@ from stages.compare.saturation import check_saturation
 from tuneline.batches import TokenizedSplit, length_sorted_batches
 from tuneline.errors import DataError, GateError
 from tuneline.files import replace_directory
+from tuneline.files.schemas import numpy_values, read_table
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.params import CompareParams
 from tuneline.params.loading import load_params
@@ -77,11 +77,11 @@ def read_logits(path: Path, rows: int) -> Logits:
     Raises:
         DataError: The file does not have exactly one prediction for each row.
     """
-    table = pq.read_table(path, columns=["idx", "logits"])
-    idx = table["idx"].to_numpy()
+    table = read_table(path, ["idx", "logits"])
+    idx = numpy_values(table["idx"])
     if not np.array_equal(np.sort(idx), np.arange(rows)):
         raise DataError(f"{path} has not exactly one prediction for each of the {rows} rows.", "Run `dvc repro evaluate`.")
-    logits = np.stack(table["logits"].to_numpy()).astype(np.float32)
+    logits = numpy_values(table["logits"].combine_chunks().flatten()).reshape(rows, -1).astype(np.float32, copy=False)
     return np.asarray(logits[np.argsort(idx)])
 
 

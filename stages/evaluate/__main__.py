@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stages.evaluate.behaviour.cases import SplitTexts
@@ -26,7 +25,7 @@ from tuneline.batches import TokenizedSplit
 from tuneline.curves import calibration, calibration_error, probabilities, ranking_metrics
 from tuneline.errors import GateError
 from tuneline.files import replace_directory, replace_file
-from tuneline.files.schemas import LABELS, write_table
+from tuneline.files.schemas import LABELS, read_table, write_table
 from tuneline.metrics import primary_metric
 from tuneline.params import EvaluateParams
 from tuneline.params.loading import load_params
@@ -87,7 +86,7 @@ def main() -> Measurements:
     settings = params.evaluate
     split = read_split(require(split_file(TOKENIZED, settings.split), made_by="tokenize"))
     texts = read_texts(require(split_file(RAW, settings.split), made_by="download"), params.data.text_columns, len(split))
-    train_labels = pq.read_table(require(split_file(TOKENIZED, "train"), made_by="tokenize"), columns=[LABELS])[LABELS].to_numpy()
+    train_labels = read_table(require(split_file(TOKENIZED, "train"), made_by="tokenize"), [LABELS])[LABELS].to_numpy()
     suite = None if settings.behaviour is None else read_suite(settings.behaviour)
     require(CLASSIFIER, made_by="train")
 

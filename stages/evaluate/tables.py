@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tuneline.batches import TokenizedSplit
 from tuneline.errors import DataError
-from tuneline.files.schemas import UNLABELLED, LabelSchema
+from tuneline.files.schemas import UNLABELLED, LabelSchema, read_table
 from tuneline.records.source import RawSource
 from tuneline.scores import predictions_of
 
@@ -49,7 +49,7 @@ def read_texts(path: Path, text_columns: Sequence[str], rows: int) -> list[list[
     missing = [name for name in text_columns if name not in known]
     if missing:
         raise DataError(f"{path} has no column {missing[0]!r}; it has {', '.join(known)}.", "Check data.text_columns.")
-    table = pq.read_table(path, columns=list(text_columns))
+    table = read_table(path, text_columns)
     if table.num_rows != rows:
         raise DataError(f"{path} has {table.num_rows} rows, the tokenized split has {rows}.", "Run `dvc repro tokenize`.")
     return [table[name].to_pylist() for name in text_columns]
@@ -64,7 +64,7 @@ def read_origin(path: Path, source: Path, split: str) -> tuple[str, NDArray[np.i
         split: Name of the split.
     """
     record = RawSource.read_if_exists(source)
-    return record.splits[split].specification if record else "", pq.read_table(path, columns=["idx"])["idx"].to_numpy()
+    return record.splits[split].specification if record else "", read_table(path, ["idx"])["idx"].to_numpy()
 
 
 def predictions_table(split: TokenizedSplit, logits: NDArray[np.float32]) -> pa.Table:

@@ -39,6 +39,26 @@ def test_short_curve_equals_that_of_scikit_learn():
     assert np.array_equal(made_curve["recall"], recall[::-1])
 
 
+@settings(max_examples=50, deadline=None)
+@given(scores=st.lists(st.integers(0, 9), min_size=2, max_size=80), data=st.data())
+def test_curves_and_areas_equal_those_of_scikit_learn_with_tied_scores(scores, data):
+    labels = np.array(data.draw(st.lists(st.integers(0, 1), min_size=len(scores), max_size=len(scores))))
+    if len(set(labels)) < 2:
+        return
+    score = np.array(scores) / 10
+    probability = np.stack([1 - score, score], axis=1)
+    false, true, _ = metrics.roc_curve(labels, score)
+    roc = curves.roc_curve(probability, labels)
+    assert np.array_equal(roc["false_positive_rate"], false)
+    assert np.array_equal(roc["true_positive_rate"], true)
+    precision, recall, _ = metrics.precision_recall_curve(labels, score)
+    assert np.array_equal(curves.precision_recall_curve(probability, labels)["precision"], precision[::-1])
+    assert np.array_equal(curves.precision_recall_curve(probability, labels)["recall"], recall[::-1])
+    assert curves.ranking_metrics(probability, labels) == pytest.approx(
+        {"roc_auc": metrics.roc_auc_score(labels, score), "average_precision": metrics.average_precision_score(labels, score)}, abs=1e-12
+    )
+
+
 @pytest.mark.parametrize("curve", [curves.roc_curve, curves.precision_recall_curve])
 def test_several_classes_give_one_mean_curve(curve):
     probability, labels = made(500, classes=4)
