@@ -41,7 +41,7 @@ def write_report(
             {
                 **comparison.metrics,
                 "saturation": comparison.saturation,
-                "faults": violations[precision],
+                "violations": violations[precision],
                 "required": params.compare.tolerance(precision).required,
                 "published": precision in published,
             }

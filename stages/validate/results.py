@@ -69,7 +69,7 @@ class CheckResult:
             observed=outcome.observed,
             expectation={"type": outcome.type, **outcome.arguments},
             worst=self.worst,
-            advice=self.check.hint if self.status != "passed" else None,
+            hint=self.check.hint if self.status != "passed" else None,
         )
 
 

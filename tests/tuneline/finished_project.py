@@ -117,12 +117,12 @@ class FinishedProject:
         self.write("reports/timing/train.json", {"seconds": 12.5, "peak_memory_mb": 400.0, "samples_per_second": 250.0})
 
     def checks(self) -> None:
-        passed = {"check": "rows", "split": "test", "of": "tokenized", "severity": "error", "status": "passed", "title": "Enough rows."}
-        passed |= {"found": "120", "allowed": "at least 20", "advice": None}
+        passed = {"check": "rows", "split": "test", "table": "tokenized", "severity": "error", "status": "passed", "title": "Enough rows."}
+        passed |= {"found": "120", "allowed": "at least 20", "hint": None}
         passed |= {"rows": None, "failing": None, "observed": 120, "expectation": {"type": "expect_table_row_count"}, "worst": []}
         failed = {**passed, "check": "near_duplicates", "severity": "warning", "status": "failed", "title": "No row is almost another."}
-        failed |= {"found": "4 of 120 rows", "allowed": "0 %", "advice": "Leave one of them out."}
-        head = {"passed": True, "errors": 0, "warnings": 1, "figures": {"test_rows": 120}, "not_run": []}
+        failed |= {"found": "4 of 120 rows", "allowed": "0 %", "hint": "Leave one of them out."}
+        head = {"passed": True, "errors": 0, "warnings": 1, "metrics": {"test_rows": 120}, "not_run": []}
         self.write("reports/checks/checks.json", {**head, "checks": [passed, failed]})
         (self.root / "reports/checks/index.html").write_text("<!doctype html>")
 
@@ -152,14 +152,14 @@ class FinishedProject:
     def compare(self) -> None:
         metric = "accuracy" if self.label_schema.names else "pearson"
         drop = {f"{metric}_drop": 0.0, f"{metric}_drop_low": 0.0, f"{metric}_drop_high": 0.0, metric: 0.8}
-        close = {"max_abs_diff": 2e-6, "mean_abs_diff": 1e-6, "agreement": 1.0, "flips": 0, **drop, "faults": []}
+        close = {"max_abs_diff": 2e-6, "mean_abs_diff": 1e-6, "agreement": 1.0, "flips": 0, **drop, "violations": []}
         close |= {"required": False, "published": True}
         far = {
             **close,
             "max_abs_diff": 0.4,
             "agreement": 0.9,
             "flips": 1,
-            "faults": ["agreement is 0.9, less than 0.97"],
+            "violations": ["agreement is 0.9, less than 0.97"],
             "published": False,
         }
         flip = {

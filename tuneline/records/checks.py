@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
-
 from tuneline.records.record import Record
 
 Severity = Literal["error", "warning"]
@@ -30,7 +28,7 @@ class CheckEntry(Record):
     check: str
     """Key of the check, as under ``validate`` in params.yaml."""
     split: str
-    table: str = Field(alias="of")
+    table: str
     """Kind of the checked table: ``columns``, ``raw``, ``tokenized`` or ``between``."""
     severity: Severity
     status: Status
@@ -50,7 +48,7 @@ class CheckEntry(Record):
     """Type and arguments of the expectation of Great Expectations."""
     worst: Sequence[Violation]
     """Rows that violate the check, the worst first."""
-    advice: str | None
+    hint: str | None
     """How to fix it; ``None`` if the check passed."""
 
     @property
@@ -70,7 +68,7 @@ class Checks(Record):
     """Number of results that stop the pipeline."""
     warnings: int
     """Number of failed results that do not."""
-    metrics: Mapping[str, int | float] = Field(alias="figures")
+    metrics: Mapping[str, int | float]
     """Measurements as in ``metrics/validate.json``, with all digits."""
     not_run: Sequence[str]
     """Keys of checks that do not apply to this data."""

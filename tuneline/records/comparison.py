@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from pydantic import Field
-
 from tuneline.records.record import OMITTED, Number, Record
 
 
@@ -40,7 +38,7 @@ class ModelComparison(Record):
     """Number of rows with another prediction."""
     saturation: Saturation | None = OMITTED
     """Only of a model with 8-bit products."""
-    violations: Sequence[str] = Field(alias="faults")
+    violations: Sequence[str]
     """Exceeded tolerances, as messages."""
     required: bool
     """True if a violation stops the pipeline."""

@@ -1,6 +1,5 @@
 """Base class of hand-over files: one pydantic model writes a JSON file and reads it back."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -8,14 +7,9 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    ModelWrapValidatorHandler,
     PlainSerializer,
-    PrivateAttr,
-    SerializerFunctionWrapHandler,
     ValidationError,
     WrapValidator,
-    model_serializer,
-    model_validator,
 )
 from pydantic_core import ErrorDetails
 
@@ -41,8 +35,8 @@ OMITTED: Any = Field(default=None, exclude_if=lambda value: value is None)
 class Record(BaseModel):
     """One hand-over file, or an object in it: frozen, with finite numbers. Arrays are ``Sequence``, objects with free keys ``Mapping``.
 
-    Unknown keys are kept, with their place among the other keys, and written again: a file may be older or newer than the code that
-    reads it (the profile of a promoted model, an exported model from another checkout, metrics of another commit).
+    Unknown keys are kept and written again: a file may be older or newer than the code that reads it (the profile of a promoted
+    model, an exported model from another checkout, metrics of another commit).
     """
 
     model_config = ConfigDict(
@@ -52,11 +46,8 @@ class Record(BaseModel):
     written_by: ClassVar[str] = ""
     """The stage that writes the file, for messages."""
 
-    _keys: tuple[str, ...] = PrivateAttr(())
-    """Keys in the order in which they were given or read."""
-
     def write(self, path: Path) -> None:
-        """Write the file, atomically, with keys in the order in which they were given.
+        """Write the file atomically.
 
         Raises:
             ValueError: An unknown key holds NaN or infinity. Known keys cannot.
@@ -118,20 +109,6 @@ class Record(BaseModel):
     @classmethod
     def _hint(cls, source: Path | str) -> str | None:  # noqa: ARG003 - for subclasses
         return f"Write it again: `dvc repro -f {cls.written_by}`." if cls.written_by else None
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _remember_keys(cls, values: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
-        record = validate(values)
-        if isinstance(values, Mapping):
-            aliases = {name: field.alias for name, field in cls.model_fields.items() if field.alias}
-            record._keys = tuple(aliases.get(str(key)) or str(key) for key in values)
-        return record
-
-    @model_serializer(mode="wrap")
-    def _in_order(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        values: dict[str, Any] = serialize(self)
-        return {key: values[key] for key in dict.fromkeys([*self._keys, *values]) if key in values}
 
 
 def _describe(problem: ErrorDetails) -> str:

@@ -79,7 +79,7 @@ def tokenize() -> None:
 
 def validate() -> None:
     failed = PARAMS["validate"]["fails"]
-    summary = {"passed": not failed, "errors": int(failed), "warnings": 0, "figures": {}, "not_run": [], "checks": []}
+    summary = {"passed": not failed, "errors": int(failed), "warnings": 0, "metrics": {}, "not_run": [], "checks": []}
     write("reports/checks/checks.json", summary)
     if failed:
         sys.exit("validate: column labels: 3 rows hold a label that has no name")

@@ -118,7 +118,7 @@ def test_model_outside_its_tolerance_stops_the_pipeline_after_the_report(project
     assert "flips row" in str(stopped.value)
     assert "int8:" not in str(stopped.value)
     assert metrics(project)["fp32_agreement"] < 0.9
-    assert report(project)["models"]["fp32"]["faults"]
+    assert report(project)["models"]["fp32"]["violations"]
     assert not (project / "models/onnx").exists(), "what was published before is not what this run would publish"
 
 
@@ -159,7 +159,7 @@ def test_weights_in_8_bits_are_not_published_on_any_processor(project):
     stages.export.__main__.main()
     change_params(project, {"compare.int8.allow_saturation": False, "compare.int8.required": False})
     main()
-    (violation,) = report(project)["models"]["int8"]["faults"]
+    (violation,) = report(project)["models"]["int8"]["violations"]
     assert "more than 16 bits hold (32,767)" in violation
     assert "set export.int8.reduce_range: true" in violation
     assert (metrics(project)["int8_can_saturate"], metrics(project)["int8_published"]) == (1, 0)

@@ -116,7 +116,7 @@ def test_checks_json_is_strict_json(folder):
     (failed,) = [check for check in values["checks"] if check["status"] != "passed"]
     assert (failed["check"], failed["split"], failed["failing"], failed["rows"]) == ("control_characters", "train", 1, 200)
     assert failed["worst"][0]["number"] == 3
-    assert failed["advice"]
+    assert failed["hint"]
 
 
 def test_wrong_columns_are_escaped(tmp_path):
