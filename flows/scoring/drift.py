@@ -81,7 +81,7 @@ class RowCounts:
 def _count_words(profile: Profile, texts: Sequence[pa.StringArray]) -> tuple[int, int]:
     """Return the number of words, and of those that were common in training."""
     counted = VocabularyCounts.of(words([normalized(column) for column in texts]))
-    return counted.total, counted.occurrences(profile.train.words.keys)
+    return counted.total, counted.occurrences(profile.train.words.word_keys)
 
 
 def _count_labels(profile: Profile, predicted: pa.Array) -> Counts:

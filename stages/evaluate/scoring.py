@@ -3,6 +3,7 @@
 import inspect
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -98,10 +99,20 @@ def modules_folder(local: bool) -> Iterator[str | None]:
     folder = _own_folder().name
     before = config.HF_MODULES_CACHE
     config.HF_MODULES_CACHE = folder
+    sys.path.insert(0, folder)
+    _forget_modules()
     try:
         yield folder
     finally:
         config.HF_MODULES_CACHE = before
+        sys.path.remove(folder)
+        _forget_modules()
+
+
+def _forget_modules() -> None:
+    """Forget the library's package of copied modules: Python would search it in the folder that it was first imported from."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "evaluate_modules"]:
+        del sys.modules[name]
 
 
 def _score_one(

@@ -183,7 +183,7 @@ def between_frame(split: RawSplit, train: VocabularyCounts | None, promoted: Spl
         columns["vocabulary_overlap"] = split.vocabulary.coverage(train.hashes)
     if promoted is not None:
         columns["promoted_rows"] = len(split.frame) / max(promoted.rows, 1)
-        columns["promoted_vocabulary"] = split.vocabulary.coverage(promoted.words.keys) / max(promoted.words.known, 1e-9)
+        columns["promoted_vocabulary"] = split.vocabulary.coverage(promoted.words.word_keys) / max(promoted.words.known, 1e-9)
     return pd.DataFrame([columns])
 
 

@@ -40,7 +40,7 @@ class Words(Record):
     """Fraction of the occurrences of all words that these make up."""
 
     @cached_property
-    def keys(self) -> Keys:
+    def word_keys(self) -> Keys:
         """Hashes as uint64, shape ``(words,)``."""
         return np.array([int(value, 16) for value in self.hashes], dtype=np.uint64)
 

@@ -45,6 +45,13 @@ def test_score_adds_a_custom_metric(odd_one):
     assert not {"note", "list"} & scores.keys()
 
 
+def test_custom_metric_is_found_after_a_metric_of_the_hub(odd_one):
+    """Both are copied into packages of the same name, in different folders."""
+    with pytest.raises(StageError, match="no-such-metric"):
+        score(np.array([0, 1]), np.array([0, 1]), "binary", ["no-such-metric"])
+    assert score(np.array([0, 1]), np.array([0, 1]), "binary", [odd_one("{'odd': 0.5}")])["odd"] == 0.5
+
+
 def test_custom_metric_overrides_the_one_of_the_project(odd_one):
     assert score(np.array([0, 1]), np.array([0, 1]), "binary", [odd_one("{'accuracy': 0.5}")])["accuracy"] == 0.5
 

@@ -15,9 +15,11 @@ from stages.export.model_files import save_model
 from stages.export.precisions import to_dynamic_int8, to_static_int8
 from stages.export.record import embed
 from tests.conftest import ROOT
+from tests.records import export_record
 from tests.small_pipeline import tiny_model, write_pipeline
 from tuneline.batches import TokenizedSplit, length_sorted_batches
 from tuneline.onnx.session import OnnxClassifier, logits_of, processor_saturates
+from tuneline.records.export import ExportRecord
 
 QEMU = shutil.which("qemu-x86_64")
 needs_qemu = pytest.mark.skipif(QEMU is None, reason="qemu-x86_64 is not installed (Debian: apt-get install qemu-user)")
@@ -61,7 +63,7 @@ def project(tmp_path_factory):
         method, bits = name.split("-")
         batches = (split.pad(rows, 0) for rows in length_sorted_batches(split.lengths, 16))
         model = to_dynamic_int8(fp32, bits == "7") if method == "dynamic" else to_static_int8(fp32, bits == "7", batches)
-        embed(model, {"precision": "int8", "quantization": {"weight_bits": int(bits)}})
+        embed(model, export_record(), precision="int8", quantization={"weight_bits": int(bits)})
         save_model(model, folder / f"{name}.onnx")
     return folder
 
@@ -118,7 +120,7 @@ def test_predict_warns_of_8_bit_weights_if_products_saturate(project, tmp_path, 
     monkeypatch.chdir(project)
     stages.export.__main__.main()
     folder = project / "models/candidates"
-    record = json.loads((folder / "export.json").read_text())
+    record = ExportRecord.read(folder / "export.json")
     (tmp_path / "in.jsonl").write_text('{"subject": "the parcel", "body": "is missing"}\n')
     arguments = (
         "-c",
@@ -131,9 +133,7 @@ def test_predict_warns_of_8_bit_weights_if_products_saturate(project, tmp_path, 
         str(folder),
     )
     model = to_dynamic_int8(to_onnx(tiny_model("bert", 3), ["input_ids", "attention_mask", "token_type_ids"], opset=20), False)
-    embed(
-        model, {**{key: value for key, value in record.items() if key != "models"}, "precision": "int8", "quantization": {"weight_bits": 8}}
-    )
+    embed(model, record, precision="int8", quantization={"weight_bits": 8})
     save_model(model, folder / "model.int8.onnx")
     done = run_emulated("Haswell", *arguments, folder=project)
     assert "this processor clips their products" in done.stderr
