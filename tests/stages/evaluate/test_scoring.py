@@ -45,11 +45,24 @@ def test_score_adds_a_custom_metric(odd_one):
     assert not {"note", "list"} & scores.keys()
 
 
-def test_custom_metric_is_found_after_a_metric_of_the_hub(odd_one):
-    """Both are copied into packages of the same name, in different folders."""
-    with pytest.raises(StageError, match="no-such-metric"):
-        score(np.array([0, 1]), np.array([0, 1]), "binary", ["no-such-metric"])
-    assert score(np.array([0, 1]), np.array([0, 1]), "binary", [odd_one("{'odd': 0.5}")])["odd"] == 0.5
+HUB_THEN_OWN = """
+import sys, numpy as np
+from stages.evaluate.scoring import score
+from tuneline.errors import StageError
+labels = np.array([0, 1])
+try:
+    score(labels, labels, "binary", ["no-such-metric"])
+except StageError:
+    print(score(labels, labels, "binary", [sys.argv[1]])["odd"])
+"""
+
+
+def test_custom_metric_is_found_after_a_metric_of_the_hub(odd_one, tmp_path):
+    """The library copies both into packages of the same name, in different folders."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-c", HUB_THEN_OWN, odd_one("{'odd': 0.5}")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "0.5", done.stderr
 
 
 def test_custom_metric_overrides_the_one_of_the_project(odd_one):
