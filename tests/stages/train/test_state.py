@@ -19,6 +19,11 @@ def test_startup_summary_has_device_parameters_shapes_and_initial_loss(trained, 
     assert "WARNING" not in output
 
 
+def test_uniform_prediction_has_the_same_loss_with_class_weights(trained, capsys):
+    trained(tiny_task.params(class_weights={"billing": 3.0}, epochs=1))
+    assert "a uniform prediction gives 1.0986" in capsys.readouterr().out
+
+
 def test_startup_summary_warns_of_a_high_initial_loss(trained, capsys):
     trained(tiny_task.params({"initializer_range": 30.0}, max_grad_norm=1.0, epochs=1))
     assert "WARNING: the initial loss is far higher than that of a uniform prediction" in capsys.readouterr().out
