@@ -116,17 +116,19 @@ def open_source(params: DataParams, seed: int) -> Source:
     Raises:
         DataError: The source does not exist.
     """
-    if params.source == "files":
-        from stages.download.files import Files
+    match params.source:
+        case "sample":
+            from stages.download.sample import Sample
 
-        return Files(params.path, params.files)
-    if params.source == "hub":
-        from stages.download.hub import Hub
+            return Sample(params.sample, seed)
+        case "files":
+            from stages.download.files import Files
 
-        return Hub(str(params.path), params.name, params.revision)
-    from stages.download.sample import Sample
+            return Files(params.path, params.files)
+        case "hub":
+            from stages.download.hub import Hub
 
-    return Sample(params.sample, seed)
+            return Hub(str(params.path), params.name, params.revision)
 
 
 def batches_of(rows: Iterator[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

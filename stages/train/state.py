@@ -172,7 +172,7 @@ def _initial_loss(state: TrainState) -> tuple[float, str]:
 
 
 def _print_initial_loss(state: TrainState, loss: float) -> None:
-    """Print the initial loss next to that of a uniform prediction, ln(classes), and warn if it is far higher."""
+    """Print the initial loss next to that of a uniform prediction, and warn if it is far higher."""
     if not math.isfinite(loss):
         raise DataError(
             f"The loss before the first step is {loss}.",
@@ -182,8 +182,9 @@ def _print_initial_loss(state: TrainState, loss: float) -> None:
         state.logger.info(f"initial loss {loss:.4f}")
         return
     classes = state.train_loader.split.label_schema.outputs
-    uniform = math.log(classes)
-    state.logger.info(f"initial loss {loss:.4f}; a uniform prediction gives ln({classes}) = {uniform:.4f}")
+    label = torch.zeros(1, dtype=torch.int64)
+    uniform = float(state.loss.per_example(torch.zeros(1, classes), label)) / state.loss.total_weight(label.numpy())
+    state.logger.info(f"initial loss {loss:.4f}; a uniform prediction gives {uniform:.4f}")
     if loss > 1.5 * uniform + 0.5:
         message = "the initial loss is far higher than that of a uniform prediction. Check the head, the label order and the checkpoint."
         state.logger.info(f"WARNING: {message}")

@@ -4,12 +4,14 @@ import json
 import re
 
 import pytest
+from ruamel.yaml import YAML
 
+from tests.conftest import ROOT
 from tests.project import SMALL, Project
 
 pytestmark = pytest.mark.timeout(900)
 
-STAGES = ["download", "tokenize", "validate", "train", "evaluate", "export", "compare"]
+STAGES = sorted(YAML(typ="safe", pure=True).load(ROOT / "dvc.yaml")["stages"])
 
 
 def stages_run(output: str) -> list[str]:
@@ -26,7 +28,7 @@ def project(tmp_path_factory) -> Project:
     project.set_params({"compare.int8.min_agreement": 0.5, "compare.int8.max_metric_drop": 0.5})
     (project.folder / "dvc.lock").unlink(missing_ok=True)
     output = project.run("dvc", "repro").stdout
-    assert stages_run(output) == STAGES
+    assert sorted(stages_run(output)) == STAGES
     project.commit("Run the pipeline")
     return project
 
@@ -52,7 +54,7 @@ def test_metrics_files_have_the_documented_names(project):
 
 
 def test_every_stage_records_time_and_memory_outside_git_and_dvc(project):
-    assert sorted(path.stem for path in (project.folder / "reports/timing").glob("*.json")) == sorted(STAGES)
+    assert sorted(path.stem for path in (project.folder / "reports/timing").glob("*.json")) == STAGES
     assert project.status() == ""
 
 
@@ -76,7 +78,7 @@ def test_second_pipeline_run_executes_no_stage(project):
 
 def test_forced_pipeline_run_writes_identical_bytes(project):
     before = project.lock()
-    assert stages_run(project.run("dvc", "repro", "--force").stdout) == STAGES
+    assert sorted(stages_run(project.run("dvc", "repro", "--force").stdout)) == STAGES
     for stage, entry in project.lock().items():
         assert entry["outs"] == before[stage]["outs"], f"{stage} wrote other bytes from the same inputs"
     assert project.status() == ""
@@ -85,7 +87,10 @@ def test_forced_pipeline_run_writes_identical_bytes(project):
 def test_changed_learning_rate_reruns_training_and_later_stages(project):
     """Runs last, because it changes the project."""
     project.set_params({"train.learning_rate": 2e-3})
-    assert stages_run(project.run("dvc", "repro").stdout) == ["train", "evaluate", "export", "compare"]
+    rerun = stages_run(project.run("dvc", "repro").stdout)
+    assert rerun[0] == "train"
+    assert {"evaluate", "export", "compare"} <= {*rerun}
+    assert not {"download", "tokenize", "validate"} & {*rerun}
     diff = json.loads(project.run("dvc", "metrics", "diff", "--json", "HEAD").stdout)
     assert diff["metrics/evaluate.json"]["loss"]["diff"] != 0
     assert "learning_rate" in project.run("dvc", "params", "diff", "HEAD").stdout

@@ -109,8 +109,7 @@ class TrainParams(Section):
     keep: Literal["best", "last"]
     """Weights to publish: the best by ``metric`` on the validation split, or the last."""
     metric: str
-    """Validation metric that determines the best weights. Higher is better for accuracy, f1, matthews_correlation, pearson and
-    spearmanr; lower is better for loss and mse."""
+    """Validation metric that determines the best weights: one of the task in ``tuneline/metrics.py`` that is not of probabilities."""
     early_stopping: EarlyStopping | None
     log_every_steps: Positive
     """Optimizer steps between rows of the training curve; the loss of a row is the mean since the previous row."""

@@ -36,7 +36,7 @@ class RawSource(Record):
     written_by: ClassVar[str] = "download"
 
     source: str
-    """``sample``, ``files`` or ``hub``, as in ``data.source``."""
+    """As in ``data.source``."""
     splits: Mapping[str, SplitSource]
     label_names: Sequence[str] | None
     """Class names in the order of their ids; ``None`` for a regression."""

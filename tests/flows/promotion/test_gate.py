@@ -1,13 +1,13 @@
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
-from flows.promotion.gate import Measurements, Predictions, decide, mcnemar, promotion_metric
+from flows.promotion.gate import Predictions, decide, mcnemar, promotion_metric
 from flows.settings import PromotionPolicy
+from tests.flows.promotion.measurements import GOOD
 
 NAMES = ("billing", "parcel", "login", "other")
-GOOD = Measurements(agreement=1.0, max_abs_diff=1e-6, checks_passed=True, megabytes=10.0, latency_ms=5.0)
 POLICY = PromotionPolicy()
 
 
@@ -70,7 +70,7 @@ def test_better_model_outside_a_limit_is_rejected(labels, change, said):
     assert said in decision.reason
 
 
-@pytest.mark.parametrize("figure", ["agreement", "max_abs_diff", "checks_passed", "megabytes", "latency_ms"])
+@pytest.mark.parametrize("figure", [field.name for field in fields(GOOD)])
 def test_missing_measurement_is_rejected(labels, figure):
     decision = decide(Predictions(labels, model(labels, 0.9), None, NAMES), replace(GOOD, **{figure: None}), POLICY)
     assert not decision.promoted

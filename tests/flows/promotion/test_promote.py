@@ -4,18 +4,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flows.promotion.gate import Measurements, Predictions, decide
+from flows.promotion.gate import Predictions, decide
 from flows.promotion.promote import GateResult, as_markdown, as_payload, commit_page
 from flows.promotion.registry import Version
 from flows.settings import PromotionPolicy
 from tests.flows.conftest import sh
+from tests.flows.promotion.measurements import GOOD
 
 
 @pytest.fixture
 def outcome() -> GateResult:
     labels = np.arange(400) % 4
     rows = Predictions(labels, labels, labels * 0, ("a", "b", "c", "d"))
-    return GateResult(decide(rows, Measurements(1.0, 0.0, True, 1.0, 999.0), PromotionPolicy()), None)
+    return GateResult(decide(rows, replace(GOOD, latency_ms=999.0), PromotionPolicy()), None)
 
 
 def test_markdown_table_has_a_row_for_each_criterion(outcome):

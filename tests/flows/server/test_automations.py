@@ -3,13 +3,14 @@ from datetime import timedelta
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Completed, Pending, Running
+from ruamel.yaml import YAML
 
 from flows.server import automations
 from flows.settings import load_settings
 from tests.conftest import ROOT
 from tests.flows.prefect_server import prefect_server, until
 
-STAGES = ("download", "tokenize", "validate", "train", "evaluate", "export", "compare")
+STAGES = YAML(typ="safe", pure=True).load(ROOT / "dvc.yaml")["stages"]
 
 
 @pytest.fixture

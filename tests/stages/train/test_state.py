@@ -15,8 +15,13 @@ def test_startup_summary_has_device_parameters_shapes_and_initial_loss(trained, 
     assert "5,859 of 5,859 parameters are trainable" in output
     assert "the last layer computes only the first token" in output
     assert "first micro-batch: input_ids (4, 1" in output
-    assert "a uniform prediction gives ln(3) = 1.0986" in output
+    assert "a uniform prediction gives 1.0986" in output
     assert "WARNING" not in output
+
+
+def test_uniform_prediction_has_the_same_loss_with_class_weights(trained, capsys):
+    trained(tiny_task.params(class_weights={"billing": 3.0}, epochs=1))
+    assert "a uniform prediction gives 1.0986" in capsys.readouterr().out
 
 
 def test_startup_summary_warns_of_a_high_initial_loss(trained, capsys):

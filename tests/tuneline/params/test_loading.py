@@ -20,7 +20,7 @@ def values():
 
 
 def test_params_yaml_of_the_project_is_valid(root):
-    assert load_params(root / "params.yaml").data.source == "sample"
+    assert load_params(root / "params.yaml").data.text_columns
 
 
 @pytest.mark.parametrize("key", ["seed", "model", "train.momentum", "validate.near_duplicates.rows"])

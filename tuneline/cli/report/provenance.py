@@ -14,7 +14,6 @@ from tuneline.records.source import RawSource
 from tuneline.repo import CLASSIFIER, Commit, Lock, commit_of, git, registered
 
 OUTS = ("data/raw", "data/tokenized", CLASSIFIER, "models/onnx")
-STAGES = ("download", "tokenize", "validate", "train", "evaluate", "export", "compare")
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def read_provenance(root: Path, lock: Lock) -> Provenance:
     commit = commit_of(root, version) if version else None
     record = ExportRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
     source = RawSource.read_if_valid(root / RAW / "source.json")
-    timing = {stage: Metrics.read_values(root / TIMING / f"{stage}.json") for stage in STAGES}
+    timing = {stage: Metrics.read_values(root / TIMING / f"{stage}.json") for stage in lock.stages}
     return Provenance(
         commit,
         git(root, "log", "-1", "--format=%h"),

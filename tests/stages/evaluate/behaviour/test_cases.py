@@ -97,7 +97,7 @@ DATA = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "conf/behaviour").glob("*.yaml")))
+@pytest.mark.parametrize("name", DATA)
 def test_suites_of_the_project_suit_their_data(name, monkeypatch):
     """Each test has cases: one without would pass without testing anything."""
     monkeypatch.chdir(ROOT)
