@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
-from stages.train.batches import BatchLoader, LengthBucketedSampler, shard_batch
 from stages.train.checkpoints import Checkpoints, run_identity, run_key
+from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, check_fit, data_files, shard_batch
 from stages.train.devices import compile_in_place, configure_plugins, describe_devices
-from stages.train.inputs import Inputs, check_fit, data_files
 from stages.train.interruption import Coordinator, Interruption
 from stages.train.model import adapt, build_model, compute_first_token_only, merge_adapters
 from stages.train.optimization import Loss, build_optimizer, build_schedule, class_weights, total_steps

@@ -6,7 +6,6 @@ from pydantic import Field, model_validator
 
 from tuneline.params.section import Section
 
-
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
