@@ -83,11 +83,7 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
         ParamsError: The parameters do not fit the model, the data or the device.
     """
     settings = params.train
-    torch.manual_seed(params.seed)
-    plain = build_model(params.model, inputs.labels, inputs.tokenizer)
-    check_fit(inputs, plain.config)
-    first_token_only = settings.first_token_only and compute_first_token_only(plain)
-    model = adapt(plain, settings)
+    model, first_token_only = _set_up_model(params, inputs)
     sampler = LengthBucketedSampler(inputs.train.lengths, settings.global_batch_size, settings.bucket_window, params.seed)
     steps = total_steps(settings, sampler.batches_per_epoch)
     optimizer = build_optimizer(model, settings, accelerator.device)
@@ -115,6 +111,15 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
         coordinator=Coordinator(accelerator, interruption, params.run.checkpoint_every_minutes),
         logger=TrainingLogger(accelerator, inputs.train.lengths, micro_batch_size, settings.metric),
     )
+
+
+def _set_up_model(params: Params, inputs: Inputs) -> tuple[nn.Module, bool]:
+    """Return the model to train, and whether its last layer computes only the first token."""
+    torch.manual_seed(params.seed)
+    model = build_model(params.model, inputs.labels, inputs.tokenizer)
+    check_fit(inputs, model.config)
+    first_token_only = params.train.first_token_only and compute_first_token_only(model)
+    return adapt(model, params.train), first_token_only
 
 
 def _open_checkpoints(params: Params, accelerator: Accelerator, micro_batch_size: int) -> Checkpoints:
