@@ -1,6 +1,6 @@
-"""The words of the sample tickets. Topics belong to a queue; whether one is broken or settled is said in words all queues share.
+"""Phrases of the sample tickets. Each topic belongs to a queue; the clauses for broken and settled topics are the same for all.
 
-That is what makes the task real: a bag of words sees two topics, one trouble and one thank-you, and not which goes with which.
+This makes the task difficult: a bag of words has two topics, a broken and a settled clause, but not which clause is about which topic.
 """
 
 TOPICS: dict[str, tuple[str, ...]] = {
