@@ -24,8 +24,7 @@ from stages.export.graph import to_onnx
 from stages.export.model_files import save_model
 from stages.export.precisions import to_dynamic_int8
 from stages.export.record import embed, file_hash
-from stages.tokenize.tokenizer import save_tokenizer
-from stages.tokenize.wordpiece import train_wordpiece
+from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
 from tuneline.batches import Batch, length_sorted_batches
 from tuneline.cli.predict.model import DeployedModel
 from tuneline.cli.predict.rows import Input, InputColumns, Row, open_rows

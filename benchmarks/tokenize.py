@@ -29,8 +29,7 @@ from transformers import PreTrainedTokenizerFast
 
 from stages.tokenize.__main__ import tokenize_split
 from stages.tokenize.rows import RawSplit
-from stages.tokenize.tokenizer import load_tokenizer
-from stages.tokenize.wordpiece import train_wordpiece
+from stages.tokenize.tokenizer import load_tokenizer, train_wordpiece
 from tuneline.encoding import CHUNK, Encoder
 from tuneline.files.schemas import LabelSchema, raw_schema, write_batches
 from tuneline.stage import QUIET

@@ -71,8 +71,7 @@ def write_pipeline(folder: Path, regression: bool = False, changes: dict[str, An
         regression: Predict a number instead of three classes.
         changes: Values for ``params.yaml`` by dotted key.
     """
-    from stages.tokenize.tokenizer import save_tokenizer
-    from stages.tokenize.wordpiece import train_wordpiece
+    from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
 
     labels = LabelSchema(None if regression else QUEUES)
     generator = random.Random(0)

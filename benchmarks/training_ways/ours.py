@@ -9,8 +9,8 @@ from benchmarks.training_ways.measuring import Meter, matmul_share, model_config
 from stages.train import loop
 from stages.train import state as setup
 from stages.train.checkpoints import Checkpoints
+from stages.train.data import Inputs
 from stages.train.devices import create_accelerator
-from stages.train.inputs import Inputs
 from stages.train.interruption import Interruption
 from tuneline.batches import TokenizedSplit
 from tuneline.params import Params

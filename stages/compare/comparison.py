@@ -10,7 +10,7 @@ from stages.compare.saturation import violation_of
 from tuneline.curves import calibration, calibration_error, probabilities
 from tuneline.files.schemas import LabelSchema
 from tuneline.metrics import Metric, primary_metric
-from tuneline.params.export import Int8Tolerance, Tolerance
+from tuneline.params.evaluate import Int8Tolerance, Tolerance
 from tuneline.records.comparison import Saturation
 from tuneline.scores import compute_metric, predictions_of, task_of
 from tuneline.stats import Interval, accuracy_drop_interval, paired_difference

@@ -36,22 +36,12 @@ def write_report(
         reference: Labels and the trained model's logits.
         published: Precisions that are published.
     """
-    models = {
-        precision: ModelComparison.model_validate(
-            {
-                **comparison.metrics,
-                "saturation": comparison.saturation,
-                "violations": violations[precision],
-                "required": params.compare.tolerance(precision).required,
-                "published": precision in published,
-            }
-        )
-        for precision, comparison in comparisons.items()
-    }
     raw = require(split_file(RAW, params.evaluate.split), "download")
-    flips = {
-        precision: describe_flips(comparison, reference, raw, params.data.text_columns) for precision, comparison in comparisons.items()
-    }
+    models, flips = {}, {}
+    for precision, comparison in comparisons.items():
+        required = params.compare.tolerance(precision).required
+        models[precision] = _model_comparison(comparison, violations[precision], required, precision in published)
+        flips[precision] = describe_flips(comparison, reference, raw, params.data.text_columns)
     report = records.Comparison(
         split=params.evaluate.split,
         rows=len(reference.labels),
@@ -62,6 +52,11 @@ def write_report(
     with replace_directory(COMPARISON) as folder:
         report.write(folder / "comparison.json")
         Flips.model_validate(flips).write(folder / "flips.json")
+
+
+def _model_comparison(comparison: Comparison, violations: Sequence[str], required: bool, published: bool) -> ModelComparison:
+    values = {**comparison.metrics, "saturation": comparison.saturation, "violations": violations}
+    return ModelComparison.model_validate({**values, "required": required, "published": published})
 
 
 def describe_flips(comparison: Comparison, reference: Reference, raw: Path, text_columns: Sequence[str]) -> list[Flip]:

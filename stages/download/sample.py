@@ -17,15 +17,15 @@ from tuneline.readers.rows import listed, nearest
 
 QUEUES = tuple(sorted(phrases.TOPICS))
 TOPICS_IN_A_TICKET = (0.45, 0.5, 0.05)
-"""Shares of tickets that name one, two or three topics, each of another queue. One of them is broken: it decides."""
+"""Fractions of the tickets with one, two or three topics, each of another queue. The broken topic determines the label."""
 TOPIC_IN_SUBJECT = 0.15
-"""Share of the tickets whose subject names one of their topics, whichever. The other subjects say nothing."""
+"""Fraction of the tickets whose subject names one of their topics, broken or settled. The other subjects are independent of the queue."""
 SETTLED_FIRST = 0.85
-"""Share of the tickets with two topics or more that begin with what is settled, as people do. A bag of words cannot see the
-order; a small model sees it first, and from there learns what is said of which topic. With 0.5 it stays for thousands of
-steps where the bag of words is."""
+"""Fraction of the tickets with two or more topics that begin with the settled ones. A bag of words cannot use the order; a small
+model learns it first, and from it which clause belongs to which topic. With 0.5 it stays at the accuracy of a bag of words for
+thousands of steps."""
 GREETED, CONTEXT_GIVEN, CLOSED = 0.65, 0.7, 0.65
-"""Shares of the tickets with these. They say nothing about the queue either."""
+"""Fractions of the tickets with a greeting, a context and a closing, which are independent of the queue."""
 
 
 class Sample:
@@ -75,16 +75,16 @@ class Ticket(NamedTuple):
 
 
 def write_tickets(rows: int, mislabelled: float, seed: int) -> Iterator[Ticket]:
-    """Writes tickets, each body another one, also when case and white space are ignored.
+    """Yield tickets with distinct bodies, also if case and white space are ignored.
 
     Args:
-        rows: How many.
-        mislabelled: Share that carries a wrong queue. Spread evenly: of any ``n`` tickets in a row, ``n * mislabelled`` do, give
-            or take one.
-        seed: Other seeds give other tickets.
+        rows: Number of tickets.
+        mislabelled: Fraction with a wrong queue, spread evenly: of any ``n`` consecutive tickets, ``n * mislabelled`` have one,
+            plus or minus one.
+        seed: Random seed; another seed gives other tickets.
     """
     writer = _Writer(seed)
-    mistakes = _Writer(seed + 1)  # apart, so that the texts do not depend on how many are mislabelled
+    mistakes = _Writer(seed + 1)  # a separate generator: the texts do not depend on `mislabelled`
     seen: set[str] = set()
     for row in range(rows):
         ticket = writer.ticket()
@@ -96,22 +96,22 @@ def write_tickets(rows: int, mislabelled: float, seed: int) -> Iterator[Ticket]:
 
 
 def normalised(text: str) -> str:
-    """A text without the differences that no reader would call one: case and white space."""
+    """Return a text in lower case with single spaces, to compare bodies."""
     return " ".join(text.casefold().split())
 
 
 class _Writer:
-    """Draws from the phrases. Only ``random()`` is used: it is the one method whose numbers Python promises to keep."""
+    """Generator of tickets. It uses only ``random()``, the one method whose numbers stay the same in all versions of Python."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed).random  # noqa: S311 - chance, not secrecy
+        self.random = random.Random(seed).random  # noqa: S311 - no secrets
 
     def pick(self, options: Sequence[str]) -> str:
-        return options[int(self.chance() * len(options))]
+        return options[int(self.random() * len(options))]
 
     def pick_some(self, options: Sequence[str], count: int) -> list[str]:
         left = list(options)
-        return [left.pop(int(self.chance() * len(left))) for _ in range(count)]
+        return [left.pop(int(self.random() * len(left))) for _ in range(count)]
 
     def other_queue(self, queue: str) -> str:
         return self.pick([name for name in QUEUES if name != queue])
@@ -122,34 +122,34 @@ class _Writer:
         return Ticket(self.subject(topics), self.body(topics), queues[0])
 
     def number_of_topics(self) -> int:
-        chance, one_or_two = self.chance(), sum(TOPICS_IN_A_TICKET[:2])
-        return 1 if chance < TOPICS_IN_A_TICKET[0] else 2 if chance < one_or_two else 3
+        drawn, one_or_two = self.random(), sum(TOPICS_IN_A_TICKET[:2])
+        return 1 if drawn < TOPICS_IN_A_TICKET[0] else 2 if drawn < one_or_two else 3
 
     def subject(self, topics: list[str]) -> str:
-        if self.chance() < TOPIC_IN_SUBJECT:
+        if self.random() < TOPIC_IN_SUBJECT:
             return self.sentence(self.pick(phrases.TOPIC_SUBJECTS).replace("{x}", self.pick(topics)))
         return self.sentence(self.pick(phrases.PLAIN_SUBJECTS))
 
     def body(self, topics: list[str]) -> str:
         sentences = [
-            self.pick(phrases.GREETINGS) if self.chance() < GREETED else "",
+            self.pick(phrases.GREETINGS) if self.random() < GREETED else "",
             self.matter(*topics),
-            self.pick(phrases.CONTEXTS) if self.chance() < CONTEXT_GIVEN else "",
-            self.pick(phrases.CLOSINGS) if self.chance() < CLOSED else "",
+            self.pick(phrases.CONTEXTS) if self.random() < CONTEXT_GIVEN else "",
+            self.pick(phrases.CLOSINGS) if self.random() < CLOSED else "",
         ]
         return " ".join(self.sentence(sentence) for sentence in sentences if sentence)
 
     def matter(self, broken: str, *settled: str) -> str:
-        """What the ticket is about: the broken topic, among those that are settled."""
+        """Return the sentence about the broken topic and the settled ones."""
         trouble = self.pick(phrases.BROKEN).replace("{x}", broken)
         if not settled:
             return self.pick(phrases.ALONE).replace("{b}", trouble)
-        order = phrases.SETTLED_THEN_BROKEN if self.chance() < SETTLED_FIRST else phrases.BROKEN_THEN_SETTLED
+        order = phrases.SETTLED_THEN_BROKEN if self.random() < SETTLED_FIRST else phrases.BROKEN_THEN_SETTLED
         fine = [clause.replace("{x}", topic) for clause, topic in zip(self.pick_some(phrases.SETTLED, len(settled)), settled, strict=True)]
         return self.pick(order).replace("{b}", trouble).replace("{s}", " and ".join(fine))
 
     def sentence(self, text: str) -> str:
-        """Fills in names, days and things, and starts with a capital."""
+        """Fill in the placeholders, and capitalize the first letter."""
         while "{" in text:
             before, _, rest = text.partition("{")
             kind, _, after = rest.partition("}")
@@ -157,4 +157,4 @@ class _Writer:
         return text[:1].upper() + text[1:]
 
     def detail(self, kind: str) -> str:
-        return str(10_000 + int(self.chance() * 90_000)) if kind == "order" else self.pick(phrases.FILLERS[kind])
+        return str(10_000 + int(self.random() * 90_000)) if kind == "order" else self.pick(phrases.FILLERS[kind])

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from stages.evaluate.behaviour.cases import SplitTexts
 from stages.evaluate.behaviour.results import pass_rates, run_suite, violations_of
 from stages.evaluate.behaviour.suite import Suite, read_suite
-from stages.evaluate.plots import write_plots, write_slices_plot
+from stages.evaluate.files import predictions_table, read_origin, read_split, read_texts, write_plots, write_slices_plot
 from stages.evaluate.scoring import baseline_metrics, score
 from stages.evaluate.slices import Slice, label_slices, length_slices, overlap_slices, score_slices, slices_report, source_slices
-from stages.evaluate.tables import predictions_table, read_origin, read_split, read_texts
 from tuneline.batches import TokenizedSplit
 from tuneline.curves import calibration, calibration_error, probabilities, ranking_metrics
 from tuneline.errors import GateError

@@ -17,7 +17,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from stages.export.model_files import clean, load_model, save_model
 from tuneline.batches import Batch, TokenizedSplit, length_sorted_batches
 from tuneline.onnx.session import SAFE_WEIGHT_BITS, OnnxClassifier, logits_of
-from tuneline.params.export import Int8Params
+from tuneline.params.evaluate import Int8Params
 
 QUANTIZED_OPERATORS = ["MatMul", "Gemm", "Gather"]
 """Operators whose weights are quantized: linear layers and embeddings. Products of two activations (attention scores) stay in

@@ -90,8 +90,7 @@ def build_tokenizer(params: TokenizeParams, model: ModelParams, train: RawSplit)
     Raises:
         StageError: The tokenizer cannot be loaded or trained, or ``max_length`` is too long or too short.
     """
-    from stages.tokenize.tokenizer import check_length, checkpoint_limit, load_tokenizer
-    from stages.tokenize.wordpiece import train_wordpiece
+    from stages.tokenize.tokenizer import check_length, checkpoint_limit, load_tokenizer, train_wordpiece
 
     limit = None
     if params.tokenizer is None:

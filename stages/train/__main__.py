@@ -14,8 +14,8 @@ from typing import NoReturn
 
 from accelerate import Accelerator
 
+from stages.train.data import read_inputs
 from stages.train.devices import check_processes, create_accelerator
-from stages.train.inputs import read_inputs
 from stages.train.interruption import EXIT_CODE, Interruption, TrainingInterrupted, clear_note, write_note
 from stages.train.loop import train
 from stages.train.publishing import publish_curves, publish_model, resource_usage, training_metrics

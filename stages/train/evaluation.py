@@ -6,7 +6,7 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 from torch import nn
 
-from stages.train.batches import BatchLoader, Rows, shard_batch
+from stages.train.data import BatchLoader, Rows, shard_batch
 from stages.train.interruption import Coordinator
 from tuneline.batches import length_sorted_batches
 

@@ -9,11 +9,10 @@ from accelerate import Accelerator
 from accelerate.utils import find_executable_batch_size
 from accelerate.utils.memory import should_reduce_batch_size
 
-from stages.train.batches import Rows, shard_batch
 from stages.train.checkpoints import training_lock
+from stages.train.data import Inputs, Rows, shard_batch
 from stages.train.devices import gradient_synchronization
 from stages.train.evaluation import predict
-from stages.train.inputs import Inputs
 from stages.train.interruption import Interruption, TrainingInterrupted
 from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS
 from stages.train.progress import StepResult

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
-from stages.train.batches import BatchLoader, LengthBucketedSampler, shard_batch
 from stages.train.checkpoints import Checkpoints, run_identity, run_key
+from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, check_fit, data_files, shard_batch
 from stages.train.devices import compile_in_place, configure_plugins, describe_devices
-from stages.train.inputs import Inputs, check_fit, data_files
 from stages.train.interruption import Coordinator, Interruption
 from stages.train.model import adapt, build_model, compute_first_token_only, merge_adapters
 from stages.train.optimization import Loss, build_optimizer, build_schedule, class_weights, total_steps
@@ -84,11 +83,7 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
         ParamsError: The parameters do not fit the model, the data or the device.
     """
     settings = params.train
-    torch.manual_seed(params.seed)
-    plain = build_model(params.model, inputs.labels, inputs.tokenizer)
-    check_fit(inputs, plain.config)
-    first_token_only = settings.first_token_only and compute_first_token_only(plain)
-    model = adapt(plain, settings)
+    model, first_token_only = _set_up_model(params, inputs)
     sampler = LengthBucketedSampler(inputs.train.lengths, settings.global_batch_size, settings.bucket_window, params.seed)
     steps = total_steps(settings, sampler.batches_per_epoch)
     optimizer = build_optimizer(model, settings, accelerator.device)
@@ -116,6 +111,15 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
         coordinator=Coordinator(accelerator, interruption, params.run.checkpoint_every_minutes),
         logger=TrainingLogger(accelerator, inputs.train.lengths, micro_batch_size, settings.metric),
     )
+
+
+def _set_up_model(params: Params, inputs: Inputs) -> tuple[nn.Module, bool]:
+    """Return the model to train, and whether its last layer computes only the first token."""
+    torch.manual_seed(params.seed)
+    model = build_model(params.model, inputs.labels, inputs.tokenizer)
+    check_fit(inputs, model.config)
+    first_token_only = params.train.first_token_only and compute_first_token_only(model)
+    return adapt(model, params.train), first_token_only
 
 
 def _open_checkpoints(params: Params, accelerator: Accelerator, micro_batch_size: int) -> Checkpoints:

@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from stages.train.batches import Rows, split_into_micro_batches
+from stages.train.data import Rows, split_into_micro_batches
 from stages.train.progress import Evaluation, LoggedStep, Progress, StepResult
 from tuneline.errors import ParamsError
 from tuneline.paths import REPORTS

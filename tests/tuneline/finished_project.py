@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 from ruamel.yaml import YAML
 
-from stages.evaluate.plots import write_plots
+from stages.evaluate.files import predictions_table, write_plots
 from stages.evaluate.scoring import baseline_metrics
-from stages.evaluate.tables import predictions_table
 from tests.project import GIT_IDENTITY
 from tests.records import export_record
 from tuneline.batches import TokenizedSplit

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.tokenize.wordpiece import train_wordpiece
+from stages.tokenize.tokenizer import train_wordpiece
 from tests.stages.tokenize.raw_splits import WORDS, sentences
 from tuneline import encoding
 from tuneline.encoding import Counts, Encoder, encode_rows

@@ -1,4 +1,4 @@
-"""The command ``tuneline``: one module per subcommand, each imports slow libraries inside its function.
+"""The command ``tuneline``: one module or package per subcommand; its function ``command`` imports the slow libraries.
 
 An error that the user can fix (``StageError``) ends a subcommand with its message and exit code 1, without a traceback.
 """
@@ -9,11 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from tuneline.cli import show
-from tuneline.cli.doctor import command as doctor_command
-from tuneline.cli.init.command import command as init_command
-from tuneline.cli.predict.command import command as predict_command
-from tuneline.cli.report.command import command as report_command
+from tuneline.cli import doctor, init, predict, report, show
 from tuneline.errors import StageError
 
 
@@ -46,8 +42,8 @@ def tuneline() -> None:
     """A pipeline for fine-tuning transformer text classifiers."""
 
 
-app.command("init")(init_command)
-app.command("predict")(predict_command)
+app.command("init")(init.command)
+app.command("predict")(predict.command)
 app.command("show")(show.command)
-app.command("report")(report_command)
-app.command("doctor")(doctor_command)
+app.command("report")(report.command)
+app.command("doctor")(doctor.command)

@@ -5,11 +5,9 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from tuneline.params.data import DataParams, TokenizeParams
-from tuneline.params.evaluate import EvaluateParams
-from tuneline.params.export import CompareParams, ExportParams
-from tuneline.params.model import ModelParams
+from tuneline.params.evaluate import CompareParams, EvaluateParams, ExportParams
 from tuneline.params.section import Section
-from tuneline.params.train import RunParams, TrainParams
+from tuneline.params.train import ModelParams, RunParams, TrainParams
 from tuneline.params.validate import ValidateParams
 
 __all__ = [

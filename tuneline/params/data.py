@@ -79,7 +79,7 @@ class SplitParams(Section):
 
 
 class DataParams(Section):
-    """``data``: source, columns and task."""
+    """Section ``data``: source, columns and task."""
 
     source: Literal["sample", "files", "hub"]
     path: str | None
@@ -162,7 +162,7 @@ class DataParams(Section):
 
 
 class TokenizeParams(Section):
-    """``tokenize``."""
+    """Section ``tokenize``."""
 
     tokenizer: str | None
     """Name of a checkpoint on the hub, or a folder. ``null``: train a WordPiece tokenizer on the train split."""

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from stages.tokenize.tokenizer import save_tokenizer
-from stages.tokenize.wordpiece import train_wordpiece
+from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
 from tests.params import write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
 from tuneline.encoding import Encoder

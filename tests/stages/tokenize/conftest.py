@@ -1,6 +1,6 @@
 import pytest
 
-from stages.tokenize.wordpiece import train_wordpiece
+from stages.tokenize.tokenizer import train_wordpiece
 from tests.stages.tokenize.raw_splits import sentences
 
 

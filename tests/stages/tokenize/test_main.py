@@ -255,7 +255,7 @@ def test_mrpc_equals_the_output_of_transformers(project, shared):
 @pytest.fixture(scope="module")
 def wordpiece_folder(tmp_path_factory):
     """The tokenizer of a small BERT checkpoint that takes 64 tokens."""
-    from stages.tokenize.wordpiece import train_wordpiece
+    from stages.tokenize.tokenizer import train_wordpiece
 
     folder = tmp_path_factory.mktemp("bert")
     vocab = train_wordpiece(lambda: iter([sentences(200)]), 250).get_vocab()

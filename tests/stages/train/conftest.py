@@ -8,8 +8,8 @@ import pytest
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, GradientState
 
+from stages.train.data import read_inputs
 from stages.train.devices import create_accelerator
-from stages.train.inputs import read_inputs
 from stages.train.interruption import Interruption
 from stages.train.loop import train
 from stages.train.state import TrainingResult

@@ -4,10 +4,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.train.batches import BatchLoader
+from stages.train.data import BatchLoader, read_inputs
 from stages.train.devices import create_accelerator
 from stages.train.evaluation import predict, restore_file_order, shard_split
-from stages.train.inputs import read_inputs
 from stages.train.interruption import Coordinator, Interruption, TrainingInterrupted
 from stages.train.model import build_model
 from tests.stages.train import tiny_task

@@ -47,8 +47,8 @@ def test_smaller_last_batch_is_trained(whole):
 
 
 def test_batch_loss_is_the_mean_over_its_examples(project, accelerated):
+    from stages.train.data import read_inputs
     from stages.train.devices import create_accelerator
-    from stages.train.inputs import read_inputs
     from stages.train.interruption import Interruption
     from stages.train.state import set_up
 

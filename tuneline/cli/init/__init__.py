@@ -1,1 +1,69 @@
-"""``tuneline init``: sets up a project from the user's own files. Reads them first, shows a plan, and writes only after that."""
+"""``tuneline init``: read the user's files, show a plan, ask, copy the files to ``data/source/``, write ``params.yaml``."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from tuneline.errors import StageError
+
+Files = Annotated[
+    list[Path], typer.Argument(metavar="FILE...", help="One file, or train.csv, validation.csv and test.csv, or their folder")
+]
+Text = Annotated[list[str] | None, typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair of texts")]
+Label = Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="Label column")]
+TaskOption = Annotated[Literal["classification", "regression"] | None, typer.Option("--task", help="Default: by the labels")]
+By = Annotated[str | None, typer.Option("--by", metavar="COLUMN", help="Keep rows with the same value in one split, such as a customer's")]
+Name = Annotated[str | None, typer.Option("--name", help="Folder under data/source/; default: the name of the file")]
+Header = Annotated[bool | None, typer.Option("--header/--no-header", help="The first line names the columns or not; default: detected")]
+Force = Annotated[bool, typer.Option("--force", help="Do not ask; replace copies that differ")]
+
+
+def command(  # noqa: PLR0917 - typer calls it by name
+    files: Files,
+    text: Text = None,
+    label: Label = None,
+    task: TaskOption = None,
+    by: By = None,
+    name: Name = None,
+    header: Header = None,
+    force: Force = False,
+) -> None:
+    """Set up this checkout to learn from your own files (CSV, TSV, JSONL, Parquet; plain or .gz)."""
+    from rich.console import Console
+
+    from tuneline.cli.init import planning, preview, settings
+    from tuneline.params.data import SplitParams
+    from tuneline.params.loading import load_params
+    from tuneline.paths import PARAMS
+
+    params = load_params()
+    split = params.data.split or SplitParams()
+    with Console().status("Reading ..."):
+        plan = planning.plan(files, planning.UserChoices(tuple(text or ()), label, task, header, by, name, params.seed, split))
+    required = settings.plan_params(plan, params.train.metric)
+    content = settings.changed(PARAMS, required)
+    changes = settings.differing(PARAMS, required)
+    preview.show_plan(plan, changes, params)
+    if changes or plan.placement.copies:
+        confirm([str(path) for path in plan.placement.replaced], force)
+        # The files first: after an interruption in between, params.yaml still names files that exist.
+        plan.placement.write()
+        settings.write(PARAMS, content)
+    preview.show_next_steps(plan, written=bool(changes))
+
+
+def confirm(replaced: list[str], force: bool) -> None:
+    """Ask before anything is written.
+
+    Raises:
+        StageError: Standard input is not a terminal, or the answer is no.
+    """
+    if force:
+        return
+    question = f"Replace {' and '.join(replaced)}, whose content differs, and write this?" if replaced else "Write this?"
+    if not sys.stdin.isatty():
+        raise StageError(f"nothing was written: cannot ask without a terminal ({question})", "Add --force to write without asking.")
+    if not typer.confirm(question, default=not replaced):
+        raise StageError("nothing was written.")

@@ -153,7 +153,7 @@ class Decision:
 
 
 def decide(profiles: Sequence[Profile], text: Sequence[str] = (), label: str | None = None, task: Task | None = None) -> Decision:
-    """Decide on text columns, label column and task, by telling names first, then by the values.
+    """Decide on text columns, label column and task, by known names first, then by the values.
 
     Args:
         profiles: Statistics of the columns.
@@ -178,7 +178,7 @@ def decide(profiles: Sequence[Profile], text: Sequence[str] = (), label: str | N
 
 
 def label_of(profiles: Sequence[Profile]) -> tuple[Profile, str]:
-    """Return the label column: one with a telling name, else the one with the fewest classes, else the one with fractions.
+    """Return the label column: one with a known name, else the one with the fewest classes, else the one with fractions.
 
     Raises:
         DataError: No column looks like a label.
@@ -198,7 +198,7 @@ def label_of(profiles: Sequence[Profile]) -> tuple[Profile, str]:
 
 
 def text_of(profiles: Sequence[Profile]) -> tuple[tuple[str, ...], str]:
-    """Return the text columns: a pair with telling names, else the one with the most words.
+    """Return the text columns: a pair with known names, else the one with the most words.
 
     Raises:
         DataError: No column looks like text.

@@ -186,7 +186,7 @@ def tidiness(lines: Sequence[str], layout: Layout) -> float:
 
 
 def has_header(records: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first record names the columns: short names, not numbers, none repeated in its column."""
+    """Return True if the first record names the columns: short names, not numbers, none repeated in its column."""
     first, *rest = [record for record in records if record]
     if len(set(first)) < len(first) or not all(_is_name(cell) for cell in first):
         return False

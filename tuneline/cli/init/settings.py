@@ -20,7 +20,7 @@ Changes = Mapping[str, Any]
 
 
 class _Representer(RoundTripRepresenter):
-    """Writes ``None`` as ``null``; the library would write nothing."""
+    """Representer that writes ``None`` as ``null``; the library would write nothing."""
 
     def represent_none(self, data: None) -> Any:  # noqa: ARG002 - the library's signature
         """Return a ``null``."""

@@ -1,8 +1,112 @@
 """``tuneline predict``: the exported model on files of any size. Imports no torch, which would take seconds to start."""
 
-from typing import Literal
+import codecs
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from tuneline.errors import StageError
 
 Kind = Literal["csv", "tsv", "jsonl", "parquet"]
 """Format of an input or output."""
 BadRows = Literal["stop", "skip"]
 """What to do about a row that cannot be predicted."""
+
+FileArgument = Annotated[Path, typer.Argument(metavar="[FILE]", help="CSV, TSV, JSONL or Parquet, plain or .gz; - for standard input")]
+OutputArgument = Annotated[Path, typer.Option("--output", "-o", help="JSONL, CSV, TSV or Parquet; - for standard output (JSONL)")]
+Model = Annotated[Path, typer.Option("--model", "-m", help="A folder of exported models, or one .onnx file")]
+Precision = Annotated[Literal["fp32", "fp16", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")]
+InputKind = Annotated[Kind | None, typer.Option("--input-format", help="Format of the input; default: by its suffix")]
+OutputKind = Annotated[Kind | None, typer.Option("--output-format", help="Format of the output; default: by its suffix")]
+Text = Annotated[list[str] | None, typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair. Default: as in training")]
+Keep = Annotated[list[str] | None, typer.Option("--keep", metavar="COLUMN", help="Column to copy into the output; may be repeated")]
+BadRowsOption = Annotated[BadRows, typer.Option(help="What to do about a row that cannot be read")]
+Delimiter = Annotated[str | None, typer.Option(help="Delimiter of CSV and TSV: one character")]
+Quoting = Annotated[
+    Literal["standard", "literal"] | None,
+    typer.Option(help="standard: quotes enclose fields (CSV); literal: quotes are text (TSV)"),
+]
+ColumnNames = Annotated[str | None, typer.Option("--columns", metavar="A,B,...", help="Names for CSV and TSV without a header line")]
+Encoding = Annotated[str, typer.Option(help="Encoding of CSV, TSV and JSONL")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Rows per forward pass")]
+Window = Annotated[int, typer.Option(min=1, help="Rows in memory, which are sorted by length")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the model; default: all cores")]
+
+SATURATION_WARNING = (
+    "warning: this model has 8-bit weights, and this processor clips their products (it has no VNNI instructions). They are multiplied "
+    "in a slower way that does not clip; other programs need session.x64quantprecision=1 for that. "
+    "export.int8.reduce_range: true makes a model for every processor."
+)
+
+
+def command(  # noqa: PLR0917 - typer calls it by name
+    file: FileArgument = Path("-"),
+    output: OutputArgument = Path("-"),
+    model: Model = Path("models/onnx"),
+    precision: Precision = None,
+    input_format: InputKind = None,
+    output_format: OutputKind = None,
+    text: Text = None,
+    keep: Keep = None,
+    bad_rows: BadRowsOption = "stop",
+    delimiter: Delimiter = None,
+    quoting: Quoting = None,
+    columns: ColumnNames = None,
+    encoding: Encoding = "utf-8",
+    batch_size: BatchSize = 32,
+    window: Window = 4096,
+    threads: Threads = None,
+) -> None:
+    """Predict the label of every row of a file, with probabilities, with the exported model."""
+    from tuneline.cli.predict.model import DeployedModel
+    from tuneline.cli.predict.rows import Input, InputColumns, kind_of
+    from tuneline.cli.predict.streaming import StreamOptions, predict_file
+    from tuneline.cli.predict.writing import Output
+    from tuneline.readers.delimited import Dialect
+
+    check(file, output, delimiter, encoding)
+    source, target = (None if str(path) == "-" else path for path in (file, output))
+    kind = input_format or kind_of(source, "--input-format")
+    dialect = Dialect.default(kind == "tsv", delimiter, quoting, columns.split(",") if columns else None)
+    deployed = DeployedModel.load(model, precision, threads)
+    if deployed.classifier.exact_products:
+        print(SATURATION_WARNING, file=sys.stderr)
+    used = InputColumns(text_columns(text, deployed.text_columns), tuple(keep or ()))
+    written = Output(target, output_format or kind_of(target, "--output-format"))
+    predict_file(deployed, Input(source, kind, dialect, encoding), used, written, StreamOptions(batch_size, window, bad_rows))
+
+
+def check(file: Path, output: Path, delimiter: str | None, encoding: str) -> None:
+    """Check paths and options before anything is loaded.
+
+    Raises:
+        StageError: The file is missing or is also the output, or an option is invalid.
+    """
+    if str(file) != "-" and file.is_dir():
+        raise StageError(f"{file} is a folder.", "Name a file in it.")
+    if str(file) != "-" and not file.exists():
+        raise StageError(f"{file} does not exist.", "Check the path.")
+    if "-" not in {str(file), str(output)} and output.exists() and output.samefile(file):
+        raise StageError(f"--output: {output} is also the input, which would be overwritten.", "Name another file.")
+    if delimiter is not None and len(delimiter) != 1:
+        raise StageError(f"--delimiter: {delimiter!r} is not one character.")
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        raise StageError(
+            f"--encoding: {encoding!r} is not an encoding that Python knows.", "utf-8, cp1252 and latin-1 are common."
+        ) from None
+
+
+def text_columns(named: list[str] | None, trained: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns that hold the text: those that ``--text`` names, or those of the training data.
+
+    Raises:
+        StageError: Their number is not the one that the model was trained on.
+    """
+    if named and len(named) != len(trained):
+        required = "one text, as in --text body" if len(trained) == 1 else "two texts, as in --text subject --text body"
+        raise StageError(f"--text: {len(named)} given, but the model takes {required}.", f"It was trained on {' and '.join(trained)}.")
+    return tuple(named) if named else trained

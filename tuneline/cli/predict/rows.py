@@ -129,7 +129,7 @@ class InputRows:
 
 
 def kind_of(path: Path | None, option: str) -> Kind:
-    """Return the format that the name of a file stands for, ``.gz`` aside.
+    """Return the format by the suffix of a file, without ``.gz``.
 
     Args:
         path: The file; ``None`` for standard input or output, which is JSON Lines.

@@ -1,4 +1,4 @@
-"""The headline of the report: one metric with its interval, beside the baseline and an previous commit."""
+"""The headline of the report: one metric with its interval, beside the baseline and a previous commit; and its figure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tuneline.cli.report.predictions import Predictions
+from tuneline.cli.report.svg import FIRST, MUTED, canvas, to_svg
 from tuneline.files.schemas import LabelSchema
 from tuneline.metrics import METRIC_TABLE, Averaging, primary_metric
 from tuneline.paths import PREDICTIONS
@@ -140,3 +141,25 @@ def change_of(name: str, params: Mapping[str, Any], now: Predictions, before: Pr
 def _settings(params: Mapping[str, Any], predictions: Predictions) -> tuple[Averaging, int]:
     average = averaging(LabelSchema(predictions.names), params.get("evaluate.f1"))
     return average, int(params.get("seed") or 0)
+
+
+def draw_headline(headline: Headline) -> str:
+    """Draw the metric of the baseline, the previous result and this model on one axis, with intervals where they are known."""
+    rows: list[tuple[str, float, Estimate | None, str]] = []
+    if headline.baseline is not None:
+        rows.append(("baseline", headline.baseline, None, MUTED))
+    if headline.previous_value is not None and headline.previous is not None:
+        rows.append((headline.previous.commit.short, headline.previous_value, headline.previous_interval, MUTED))
+    rows.append(("this model", headline.value, headline.interval, FIRST))
+    with canvas((5.2, 0.55 + 0.34 * len(rows))) as (figure, axes):
+        for height, (_, value, interval, colour) in enumerate(reversed(rows)):
+            if interval is not None:
+                axes.plot([interval.low, interval.high], [height, height], color=colour, linewidth=5, alpha=0.3)
+            axes.plot([value], [height], marker="o", markersize=7, color=colour)
+            axes.annotate(f"{value:.3f}", (value, height), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8.5)
+        axes.set_yticks(range(len(rows)), [row[0] for row in reversed(rows)])
+        axes.set_ylim(-0.5, len(rows) - 0.2)
+        axes.margins(x=0.08)
+        axes.spines[["left", "bottom"]].set_visible(False)
+        axes.grid(visible=False, axis="y")
+        return to_svg(figure, "headline", f"{headline.title} of the baseline, the previous commit and this model")

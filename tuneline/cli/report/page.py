@@ -11,8 +11,7 @@ from tuneline.cli.report.exported_models import ExportedModels, Latencies, read_
 from tuneline.cli.report.figures import draw_figures
 from tuneline.cli.report.headline import Headline, headline
 from tuneline.cli.report.predictions import Confusion, ModelError, Predictions, compute_confusion, largest_errors
-from tuneline.cli.report.provenance import Provenance, read_provenance
-from tuneline.cli.report.summaries import ChecksSummary, SlicesSummary
+from tuneline.cli.report.summaries import ChecksSummary, Provenance, SlicesSummary, read_provenance
 from tuneline.files import replace_file
 from tuneline.metrics import METRIC_TABLE
 from tuneline.paths import METRICS, PREDICTIONS, RAW, REPORTS, split_file

@@ -97,7 +97,7 @@ def test_originals_in_the_target_folder_are_kept(project, tickets, name, options
 def test_copy_of_an_older_export_is_replaced_after_a_question(project, tickets, monkeypatch):
     init(tickets, "--force")
     tickets.write_text(tickets.read_text() + "40,a new ticket,damage\n")
-    monkeypatch.setattr("tuneline.cli.init.command.sys", Terminal)
+    monkeypatch.setattr("tuneline.cli.init.sys", Terminal)
     done = runner.invoke(app, ["init", str(tickets)], input="\n")
     assert done.exit_code == 1
     assert "data/source/tickets/all.csv is replaced: its content differs" in done.output
@@ -162,7 +162,7 @@ def test_nothing_is_written_without_a_terminal_to_ask(project, tickets):
 
 
 def test_files_are_written_only_after_a_yes(project, tickets, monkeypatch):
-    monkeypatch.setattr("tuneline.cli.init.command.sys", Terminal)
+    monkeypatch.setattr("tuneline.cli.init.sys", Terminal)
     assert runner.invoke(app, ["init", str(tickets)], input="n\n").exit_code == 1
     assert not (project / "data").exists()
     assert runner.invoke(app, ["init", str(tickets)], input="y\n").exit_code == 0

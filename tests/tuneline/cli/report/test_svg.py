@@ -1,6 +1,6 @@
 import re
 
-from tuneline.cli.report.figures.svg import BAD, FIRST, VARIABLES, canvas, to_svg
+from tuneline.cli.report.svg import BAD, FIRST, VARIABLES, canvas, to_svg
 
 
 def drawn(name="curve", label="A curve"):

@@ -1,0 +1,228 @@
+"""Figures of the report as SVG, with the page's width, font and light or dark colours: the training run and the reported split."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from tuneline.cli.report.headline import Headline, draw_headline
+from tuneline.cli.report.predictions import Predictions
+from tuneline.cli.report.svg import BAD, DASHED, FIRST, GRID, MUTED, SECOND, canvas, to_svg, unit_square
+from tuneline.metrics import METRIC_TABLE
+from tuneline.paths import METRICS, PLOTS
+from tuneline.records.metrics import Metrics
+from tuneline.repo import Lock, PreviousResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Columns = dict[str, NDArray[np.float64]]
+
+SMOOTH_FROM = 40
+"""From this number of points on, a running mean is drawn over the logged losses."""
+BINS = 20
+
+
+def read_columns(path: Path, suffix: str | None = None) -> Columns | None:
+    """Return the columns of a CSV or TSV file of numbers; ``None`` if it is missing, invalid or has no rows.
+
+    Args:
+        path: The file.
+        suffix: ``.csv`` or ``.tsv``, for a file in DVC's cache, whose name is its hash.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            header, *rows = list(csv.reader(file, delimiter="\t" if (suffix or path.suffix) == ".tsv" else ","))
+        values = np.array([[float(cell) if cell else np.nan for cell in row] for row in rows])
+    except (OSError, ValueError):
+        return None
+    return dict(zip(header, values.T, strict=True)) if rows else None
+
+
+def draw_loss(training: Columns, validation: Columns | None, best_step: float | None, previous: Columns | None = None) -> str:
+    """Draw training loss with its running mean, and validation loss with the step that was kept, over steps."""
+    with canvas() as (figure, axes):
+        if previous is not None:
+            axes.plot(previous["step"], running_mean(previous["loss"]), color=MUTED, linewidth=1.2, label="previous")
+        steps, losses = training["step"], training["loss"]
+        if len(steps) < SMOOTH_FROM:
+            axes.plot(steps, losses, color=FIRST, label="training")
+        else:
+            axes.plot(steps, losses, color=FIRST, alpha=0.35, linewidth=1)
+            axes.plot(steps, running_mean(losses), color=FIRST, label="training")
+        if validation is not None and "loss" in validation:
+            axes.plot(validation["step"], validation["loss"], color=SECOND, marker="o", markersize=4, label="validation")
+            if best_step is not None:
+                axes.axvline(best_step, color=MUTED, linewidth=0.8, linestyle=DASHED, zorder=0)
+                side = "left" if best_step < (steps[0] + steps[-1]) / 2 else "right"
+                axes.annotate(" kept ", (best_step, axes.get_ylim()[1]), ha=side, va="top", color=MUTED, fontsize=9)
+        axes.set(xlabel="step", ylabel="loss", ylim=(0, None))
+        axes.legend(loc="best")
+        return to_svg(figure, "loss", "Training and validation loss over steps")
+
+
+def running_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean of a window around each value, of about an eighth of all values; the window is cut off at the ends."""
+    kernel = np.ones(2 * max(len(values) // 15, 1) + 1)
+    summed: NDArray[np.float64] = np.convolve(values, kernel, mode="same") / np.convolve(np.ones_like(values), kernel, mode="same")
+    return summed
+
+
+def draw_learning_rate(training: Columns) -> str:
+    """Draw the learning rate over steps."""
+    with canvas() as (figure, axes):
+        axes.plot(training["step"], training["learning_rate"], color=FIRST)
+        axes.set(xlabel="step", ylabel="learning rate", ylim=(0, None))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.1e}".replace("e-0", "e-").replace(".0", "") if value else "0")
+        return to_svg(figure, "rate", "Learning rate over steps")
+
+
+def draw_gradient_norm(training: Columns) -> str:
+    """Draw the norm of the gradient before clipping over steps."""
+    with canvas() as (figure, axes):
+        axes.plot(training["step"], training["gradient_norm"], color=MUTED, linewidth=1.1)
+        axes.set(xlabel="step", ylabel="norm before clipping", ylim=(0, None))
+        return to_svg(figure, "norm", "Gradient norm over steps")
+
+
+def draw_validation_metric(validation: Columns, name: str) -> str:
+    """Draw the metric by which the kept step was chosen, with its best evaluation circled."""
+    with canvas() as (figure, axes):
+        axes.plot(validation["step"], validation[name], color=SECOND, marker="o", markersize=4)
+        arg_best = np.nanargmax if METRIC_TABLE[name].greater_is_better else np.nanargmin
+        best = int(arg_best(validation[name]))
+        axes.plot(validation["step"][best], validation[name][best], marker="o", markersize=8, markerfacecolor="none", markeredgecolor=BAD)
+        axes.set(xlabel="step", ylabel=f"validation {name.replace('_', ' ')}")
+        return to_svg(figure, "validation", f"Validation {name} over steps")
+
+
+def draw_roc(curve: Columns, previous: Columns | None = None) -> str:
+    """Draw the ROC curve, and the diagonal of random predictions."""
+    with canvas() as (figure, axes):
+        axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, linestyle=DASHED)
+        _area(axes, curve, previous, "false_positive_rate", "true_positive_rate")
+        unit_square(axes, "false positive rate", "true positive rate")
+        return to_svg(figure, "roc", "ROC curve")
+
+
+def draw_precision_recall(curve: Columns, previous: Columns | None = None) -> str:
+    """Draw precision over recall."""
+    with canvas() as (figure, axes):
+        _area(axes, curve, previous, "recall", "precision")
+        unit_square(axes, "recall", "precision")
+        return to_svg(figure, "pr", "Precision over recall")
+
+
+def _area(axes: "Axes", curve: Columns, previous: Columns | None, x: str, y: str) -> None:
+    axes.fill_between(curve[x], curve[y], color=FIRST, alpha=0.08, linewidth=0)
+    if previous is not None:
+        axes.plot(previous[x], previous[y], color=MUTED, linewidth=1.2, label="previous")
+    axes.plot(curve[x], curve[y], color=FIRST, label="current")
+    if previous is not None:
+        axes.legend(loc="lower right" if x == "false_positive_rate" else "lower left")
+
+
+def draw_calibration(bins: Columns, _: Columns | None = None) -> str:
+    """Draw the reliability diagram: accuracy over confidence, one dot per bin with an area proportional to its rows."""
+    with canvas() as (figure, axes):
+        axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, linestyle=DASHED)
+        axes.vlines(bins["confidence"], bins["confidence"], bins["accuracy"], color=BAD, linewidth=1.2, alpha=0.5)
+        fraction = bins["rows"] / bins["rows"].sum()
+        axes.scatter(bins["confidence"], bins["accuracy"], s=14 + 260 * fraction, color=FIRST, alpha=0.75, linewidth=0, zorder=3)
+        unit_square(axes, "confidence", "accuracy")
+        return to_svg(figure, "calibration", "Accuracy by confidence; a calibrated model lies on the diagonal")
+
+
+def draw_confidence(predictions: Predictions) -> str:
+    """Draw the histogram of the confidence of correct and wrong predictions."""
+    probability = predictions.probabilities.max(axis=1)
+    correct = predictions.predicted == predictions.labels
+    with canvas() as (figure, axes):
+        edges = np.linspace(0, 1, BINS + 1)
+        counts = [np.histogram(probability[mask], edges)[0] for mask in (correct, ~correct)]
+        width = edges[1] * 0.86
+        axes.bar(edges[:-1] + edges[1] / 2, counts[0], width, color=FIRST, alpha=0.85, label="correct")
+        axes.bar(edges[:-1] + edges[1] / 2, counts[1], width, bottom=counts[0], color=BAD, alpha=0.85, label="wrong")
+        axes.set(xlabel="confidence", ylabel="rows", xlim=(np.clip(np.floor(probability.min() * 10) / 10, 0, 0.9), 1))
+        axes.grid(visible=False, axis="x")
+        axes.legend(loc="upper left")
+        return to_svg(figure, "confidence", "Rows by confidence, correct and wrong predictions")
+
+
+def draw_scatter(points: Columns, _: Columns | None = None) -> str:
+    """Draw predicted over actual numbers of a regression."""
+    with canvas() as (figure, axes):
+        both = np.concatenate([points["actual"], points["predicted"]])
+        ends = float(both.min()), float(both.max())
+        axes.plot(ends, ends, color=MUTED, linewidth=0.8, linestyle=DASHED)
+        axes.scatter(points["actual"], points["predicted"], s=9, color=FIRST, alpha=0.45, linewidth=0)
+        axes.set(xlabel="actual", ylabel="predicted")
+        return to_svg(figure, "scatter", "Predicted over actual numbers")
+
+
+def draw_residuals(predictions: Predictions) -> str:
+    """Draw the histogram of the residuals of a regression."""
+    residual = predictions.predicted - predictions.labels
+    with canvas() as (figure, axes):
+        axes.hist(residual, bins=40, color=SECOND, alpha=0.8, rwidth=0.9)
+        axes.axvline(0, color=GRID, linewidth=1)
+        axes.set(xlabel="predicted - actual", ylabel="rows")
+        axes.grid(visible=False, axis="x")
+        return to_svg(figure, "residuals", "Distribution of the residuals")
+
+
+CURVES: dict[str, Callable[[Columns, Columns | None], str]] = {
+    "precision_recall": draw_precision_recall,
+    "roc": draw_roc,
+    "calibration": draw_calibration,
+    "scatter": draw_scatter,
+}
+"""Functions that draw ``plots/evaluation/NAME.csv``, by name."""
+
+
+def draw_figures(root: Path, lock: Lock, headline: Headline | None, predictions: Predictions | None) -> dict[str, Markup]:
+    """Return every figure whose data exist, by name. Curves of the previous result are drawn too if DVC's cache has them."""
+    previous = headline.previous if headline is not None else None
+    figures = {"headline": draw_headline(headline)} if headline is not None else {}
+    figures |= _draw_training(root, lock, previous) | _draw_evaluation(root, previous) | _draw_predictions(predictions)
+    return {name: Markup(svg) for name, svg in figures.items()}  # noqa: S704 - SVG of our own; matplotlib escapes the text in it
+
+
+def _read_previous(previous: PreviousResult | None, path: Path) -> Columns | None:
+    cached = previous.file(path.as_posix()) if previous else None
+    return read_columns(cached, path.suffix) if cached else None
+
+
+def _draw_training(root: Path, lock: Lock, previous: PreviousResult | None) -> dict[str, str]:
+    path = PLOTS / "training/loss.tsv"
+    if (curve := read_columns(root / path)) is None:
+        return {}
+    validation = read_columns(root / PLOTS / "training/validation.tsv")
+    keeps_best = lock.params().get("train.keep", "best") == "best"
+    best_step = Metrics.read_values(root / METRICS / "train.json").get("best_step") if keeps_best else None
+    figures = {"loss": draw_loss(curve, validation, best_step, _read_previous(previous, path)), "rate": draw_learning_rate(curve)}
+    if "gradient_norm" in curve:
+        figures["norm"] = draw_gradient_norm(curve)
+    names = [name for name in validation or {} if name in METRIC_TABLE and name != "loss"]
+    if validation is not None and names and len(validation["step"]) > 1:
+        figures["validation"] = draw_validation_metric(validation, names[0])
+    return figures
+
+
+def _draw_evaluation(root: Path, previous: PreviousResult | None) -> dict[str, str]:
+    paths = {name: PLOTS / f"evaluation/{name}.csv" for name in CURVES}
+    columns = {name: read_columns(root / path) for name, path in paths.items()}  # None for the curves of the other task
+    comparable = previous if previous and previous.comparable else None
+    return {name: CURVES[name](values, _read_previous(comparable, paths[name])) for name, values in columns.items() if values is not None}
+
+
+def _draw_predictions(predictions: Predictions | None) -> dict[str, str]:
+    if predictions is None or len(predictions.labels) == 0:
+        return {}
+    if predictions.names is None:
+        return {"residuals": draw_residuals(predictions)}
+    return {"confidence": draw_confidence(predictions)}
