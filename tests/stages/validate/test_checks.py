@@ -268,6 +268,6 @@ def test_key_that_is_not_a_check_is_an_error_with_the_nearest_check(data):
 
 
 def test_check_without_parameters_is_an_error(data, monkeypatch):
-    monkeypatch.setitem(CHECKS, "upper_case", CHECKS["leakage"])
-    with pytest.raises(ParamsError, match=r"validate\.upper_case: missing; copy it from conf/base\.yaml"):
+    monkeypatch.setitem(CHECKS, "unconfigured", CHECKS["leakage"])
+    with pytest.raises(ParamsError, match=r"validate\.unconfigured: missing; copy it from conf/base\.yaml"):
         require_parameters(data.params.validate_)
