@@ -9,7 +9,10 @@ from ruamel.yaml import YAML
 from tuneline.params import Params
 from tuneline.params.loading import parse_params
 
-DEFAULTS = YAML(typ="safe", pure=True).load(Path(__file__).with_suffix(".yaml"))
+_YAML = YAML(typ="safe", pure=True)
+DEFAULTS = _YAML.load(Path(__file__).with_suffix(".yaml"))
+# A new data check starts with its project default here, so that adding one does not mean to write its parameters a third time.
+DEFAULTS["validate"] = {**_YAML.load(Path(__file__).parents[1] / "conf/base.yaml")["validate"], **DEFAULTS["validate"]}
 
 
 def complete(sections: dict[str, Any]) -> dict[str, Any]:

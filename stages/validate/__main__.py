@@ -30,10 +30,12 @@ def main() -> dict[str, float]:
         require(split_file(RAW, split), "download")
         require(split_file(TOKENIZED, split), "tokenize")
 
+    from stages.validate.checks import require_parameters
     from stages.validate.report import write_report  # importing Great Expectations takes seconds
     from stages.validate.results import check_tables
     from stages.validate.tables import DataFolders, derive_tables
 
+    require_parameters(params.validate_)
     promoted = Profile.read_if_exists(REFERENCE_PROFILE, FETCH_REFERENCE)
     metrics = METRICS / "validate.json"
     metrics.unlink(missing_ok=True)

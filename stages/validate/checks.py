@@ -1,9 +1,11 @@
 """The table of all data checks.
 
-To add a check: an entry here, its parameters in ``tuneline/params/validate.py`` (same key), a case in
-``tests/stages/validate/test_checks.py``, and a line in ``docs/data-checks.md``.
+To add a check: an entry here, its parameters in ``params.yaml`` and ``conf/base.yaml`` (same key), a case in
+``tests/stages/validate/test_checks.py``, and a row in ``docs/data-checks.md``. Parameters other than ``severity`` and ``max`` have a field
+in ``tuneline/params/validate.py``.
 """
 
+import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -13,7 +15,8 @@ from great_expectations.expectations.metadata_types import FailureSeverity
 
 from stages.validate import builders
 from stages.validate.builders import Builder, Facts, at_least, between, equal, one_of
-from stages.validate.copies import NONE
+from stages.validate.raw import NONE
+from tuneline.errors import ParamsError
 from tuneline.files.schemas import LABELS
 from tuneline.params.validate import Rule, ValidateParams
 
@@ -51,6 +54,22 @@ def expectations(table: TableKind, params: ValidateParams, facts: Facts) -> Iter
             for build in check.build:
                 for expectation, arguments in build(rule, facts):
                     yield expectation(severity=SEVERITIES[rule.severity], meta={"check": check.key}, **arguments)
+
+
+def require_parameters(params: ValidateParams) -> None:
+    """Compare the keys under ``validate`` with the table of checks.
+
+    Raises:
+        ParamsError: A key is not a check, or a check has no parameters. The message lists all of them.
+    """
+    keys = dict(params)
+    problems = [f"validate.{key}: missing; copy it from conf/base.yaml" for key in CHECKS if key not in keys]
+    for key in keys.keys() - CHECKS.keys():
+        nearest = difflib.get_close_matches(key, list(CHECKS), n=1)
+        hint = f"did you mean validate.{nearest[0]}?" if nearest else "add a Check with this key to stages/validate/checks.py"
+        problems.append(f"validate.{key}: not a data check; {hint}")
+    if problems:
+        raise ParamsError("\n  ".join(["params.yaml does not match the data checks:", *sorted(problems)]))
 
 
 _FIX_SOURCE = "Correct these rows in the source and run `dvc repro`"

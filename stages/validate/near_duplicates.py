@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 from datasketch import MinHash, MinHashLSH
 from numpy.typing import NDArray
 
-from stages.validate.ragged import RaggedArray
-from stages.validate.rows import Rows, read_batches, take_rows
+from stages.validate.rows import RaggedArray, Rows, read_batches, take_rows
 from tuneline.text import Keys, mixed, normalized, text_keys, words
 
 SLACK = 0.2

@@ -13,9 +13,8 @@ from great_expectations.expectations.expectation import Expectation
 
 from stages.validate.builders import Facts, RawFacts, Reference, TokenizedFacts
 from stages.validate.checks import TableKind, expectations
-from stages.validate.copies import copy_columns
 from stages.validate.profile import labels_as, length_limits, profile_split
-from stages.validate.raw import RawSplit, read_raw
+from stages.validate.raw import RawSplit, copy_columns, read_raw
 from stages.validate.tokenized import tokenized_columns
 from stages.validate.tokenizer import Vocabulary, decoding_matches
 from tuneline.errors import DataError

@@ -11,8 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from stages.validate.ragged import RaggedArray
-from stages.validate.rows import read_batches
+from stages.validate.rows import RaggedArray, read_batches
 from stages.validate.tokenizer import Vocabulary
 from tuneline.files.schemas import LABELS
 

@@ -6,7 +6,7 @@ reason for each default. ``stages/validate/checks.py`` defines the checks, under
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from tuneline.params.section import Rate, Section
 
@@ -67,7 +67,14 @@ class Drift(Rule):
 
 
 class ValidateParams(Section):
-    """Parameters of every data check, by the key of the check."""
+    """Parameters of every data check, by the key of the check.
+
+    A check whose parameters are ``severity`` and ``max`` needs no field here: any other key has the type ``AtMost``, and the stage
+    ``validate`` refuses a key that is not a check, before it reads any data.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, AtMost] = Field(init=False)  # pydantic's place for the type of other keys
 
     columns: Rule
     rows: RowCount

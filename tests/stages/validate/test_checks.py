@@ -1,14 +1,15 @@
 """Each check detects its own violation: a change of valid data must fail exactly the check of the same name."""
 
 import random
+import re
 
 import pytest
 
-from stages.validate.checks import CHECKS
+from stages.validate.checks import CHECKS, require_parameters
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import FOREIGN, WORDS, Data, sentence
 from tuneline.drift import Distribution
-from tuneline.params import ValidateParams
+from tuneline.errors import ParamsError
 from tuneline.records.profile import Profile, Words
 
 
@@ -250,6 +251,23 @@ def test_data_equal_to_promoted_data_passes(data, check, promoted):
     assert results.not_run == []
 
 
-def test_every_check_has_parameters_and_a_violation():
+def test_every_check_has_parameters_and_a_violation(data):
     tested = {violate.__name__ for violate in [*VIOLATIONS, *PROMOTED_VIOLATIONS]}
-    assert tested == set(CHECKS) == set(ValidateParams.model_fields)
+    assert tested == set(CHECKS) == set(dict(data.params.validate_))
+
+
+def test_every_check_is_documented(root):
+    rows = re.findall(r"^\| (`.+?`) \|", (root / "docs/data-checks.md").read_text(), flags=re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(rows))) == set(CHECKS)
+
+
+def test_key_that_is_not_a_check_is_an_error_with_the_nearest_check(data):
+    data.set_params(lambda values: values["validate"].update(leekage={"severity": "error", "max": 0.0}))
+    with pytest.raises(ParamsError, match=r"validate\.leekage: not a data check; did you mean validate\.leakage\?"):
+        require_parameters(data.params.validate_)
+
+
+def test_check_without_parameters_is_an_error(data, monkeypatch):
+    monkeypatch.setitem(CHECKS, "unconfigured", CHECKS["leakage"])
+    with pytest.raises(ParamsError, match=r"validate\.unconfigured: missing; copy it from conf/base\.yaml"):
+        require_parameters(data.params.validate_)
