@@ -1,6 +1,6 @@
 """Train the classifier on the tokenized splits.
 
-Start: ``accelerate launch --config_file conf/accelerate/NAME.yaml -m stages.train``.
+Start: ``accelerate-launch --config_file conf/accelerate/NAME.yaml -m stages.train``.
 
 Reads: ``data/tokenized/{train,validation}.parquet``, ``data/tokenized/tokenizer/``; the parameters ``seed``, ``model``, ``train``.
 Computes: a training loop on accelerate (stages/train/loop.py); keeps the best weights by the validation metric, or the last.

@@ -31,12 +31,28 @@ class Splitting(Record):
 
 
 class RawSource(Record):
-    """Origin of the raw splits. Each kind of source adds keys of its own: name and commit of a data set, seed of the sample."""
+    """Origin of the raw splits. Each kind of source has keys of its own."""
 
     written_by: ClassVar[str] = "download"
 
     source: str
-    """As in ``data.source``."""
+    """``sample``, ``files`` or ``hub``, as in ``data.source``."""
+    rows: int | None = OMITTED
+    """sample: number of tickets."""
+    mislabelled: float | None = OMITTED
+    """sample: fraction of the tickets with a wrong label."""
+    seed: int | None = OMITTED
+    """sample: seed of the generator."""
+    files: Mapping[str, str] | None = OMITTED
+    """files: the files that were read, by split of the source."""
+    path: str | None = OMITTED
+    """hub: id of the data set."""
+    name: str | None = OMITTED
+    """hub: its configuration."""
+    revision: str | None = OMITTED
+    """hub: commit, tag or branch that was asked for."""
+    commit: str | None = OMITTED
+    """hub: commit that was read."""
     splits: Mapping[str, SplitSource]
     label_names: Sequence[str] | None
     """Class names in the order of their ids; ``None`` for a regression."""
@@ -44,11 +60,8 @@ class RawSource(Record):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Source, and those of its own keys that are not nested, for people."""
-        return {
-            "source": self.source,
-            **{key: value for key, value in (self.model_extra or {}).items() if not isinstance(value, dict | list)},
-        }
+        """The keys of the source, those that are not nested, for people."""
+        return {key: value for key, value in self.model_dump(mode="json").items() if isinstance(value, str | int | float)}
 
 
 class TokenizerSource(Record):

@@ -30,7 +30,7 @@ FREE_DISK_HINT = (
 def check_environment(root: Path) -> Iterator[CheckResult]:
     """Yield the results for the interpreter, the programs that stages call, and the installed packages."""
     yield check_python(sys.version_info[:2])
-    yield check_programs(Path(sys.prefix), shutil.which("python"), shutil.which("accelerate"), shutil.which("dvc"))
+    yield check_programs(Path(sys.prefix), shutil.which("python"), shutil.which("accelerate-launch"), shutil.which("dvc"))
     yield check_packages(root / "requirements.txt", installed_packages())
 
 
@@ -61,7 +61,7 @@ def check_programs(prefix: Path, *programs: str | None) -> CheckResult:
     bin_folder = (prefix / "bin").resolve()
     elsewhere = [path or "none" for path in programs if path is None or Path(path).parent.resolve() != bin_folder]
     if not elsewhere:
-        return ok(f"python, accelerate and dvc are in {bin_folder}")
+        return ok(f"python, accelerate-launch and dvc are in {bin_folder}")
     return warning(f"PATH finds {', '.join(elsewhere)} before {bin_folder}", f"source {bin_folder}/activate   (make run does this itself)")
 
 
