@@ -25,7 +25,7 @@ def test_profile_round_trips_through_json(profile, tmp_path):
     path = written(profile, tmp_path)
     again = Profile.read(path)
     assert again.train.characters == profile.train.characters
-    assert again.train.words.keys.tolist() == profile.train.words.keys.tolist()
+    assert again.train.words.word_keys.tolist() == profile.train.words.word_keys.tolist()
     again.write(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
 
