@@ -49,6 +49,8 @@ def copy_project(project: Path, folder: Path) -> None:
     for name in OUTS:
         shutil.copytree(project / name, folder / name, dirs_exist_ok=True)
     subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
+    identity = ["-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost"]  # dvclive needs a commit
+    subprocess.run(["git", *identity, "commit", "--quiet", "--allow-empty", "--message", "Start"], cwd=folder, check=True)
 
 
 def run(command: str, folder: Path, **variables: str) -> tuple[Cost, str]:
@@ -62,7 +64,7 @@ def run(command: str, folder: Path, **variables: str) -> tuple[Cost, str]:
     done = subprocess.run(shlex.split(command), cwd=folder, env=environment, capture_output=True, text=True, check=False)
     wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
-        raise SystemExit(f"{command}\n{done.stdout}{done.stderr}")
+        raise SystemExit("\n".join([command, *(line for line in done.stderr.splitlines() if not line.startswith("import time:"))]))
     return Cost(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime), done.stderr
 
 
