@@ -72,3 +72,8 @@ def test_glue_task_reports_a_labelled_split_that_selects_no_model(task: str, roo
 def test_command_line_values_override_the_task(root: Path):
     params = parse_params(composed(root, "task=files", "data.path=reviews", "data.text_columns=[title,review]", "train.learning_rate=1e-3"))
     assert (params.data.path, params.data.text_columns, params.train.learning_rate) == ("reviews", ["title", "review"], 1e-3)
+
+
+def test_files_of_conf_are_valid_yaml(root: Path):
+    for path in (root / "conf").rglob("*.yaml"):
+        assert read_yaml(path), path
