@@ -12,9 +12,9 @@ from stages.train.checkpoints import Checkpoints
 from stages.train.data import Inputs
 from stages.train.devices import create_accelerator
 from stages.train.interruption import Interruption
+from tests.params import params
 from tuneline.batches import TokenizedSplit
 from tuneline.params import Params
-from tuneline.params.loading import parse_params
 
 
 def parameters(options: argparse.Namespace, first_token_only: bool) -> Params:
@@ -32,7 +32,7 @@ def parameters(options: argparse.Namespace, first_token_only: bool) -> Params:
         "first_token_only": first_token_only,
     }
     model = {"model_type": "bert", **model_config(options.layers, options.hidden)}
-    return parse_params({"seed": options.seed, "model": {"config": model}, "train": train})
+    return params(seed=options.seed, model={"config": model}, train=train)
 
 
 def ours(options: argparse.Namespace, first_token_only: bool = True) -> dict[str, float]:
@@ -40,11 +40,11 @@ def ours(options: argparse.Namespace, first_token_only: bool = True) -> dict[str
     os.environ["ACCELERATE_USE_CPU"] = str(options.device == "cpu")
     splits = [TokenizedSplit.read(options.folder / f"{split}.parquet") for split in ("train", "validation")]
     inputs = Inputs(splits[0], splits[1], _Padding())
-    params = parameters(options, first_token_only)
+    settings = parameters(options, first_token_only)
     meter = Meter(options.clock)
     os.chdir(options.folder)
     with metered(meter, options), timed() as seconds, contextlib.redirect_stdout(None):
-        result = loop.train(params, inputs, create_accelerator(params), Interruption())
+        result = loop.train(settings, inputs, create_accelerator(settings), Interruption())
     state = result.state
     measurements = {**meter.rates(), "seconds": seconds[0], "steps": state.progress.step}
     measurements |= score(state.accelerator.unwrap_model(state.model), inputs.validation)
