@@ -27,9 +27,9 @@ def data(tmp_path_factory) -> Path:
 
 
 def fill(folder: Path, data: Path) -> Path:
-    """Copy tokenized splits and launch configurations into a folder, so that the stage can run there."""
+    """Copy tokenized splits and the tests' launch configurations into a folder, so that the stage can run there."""
     shutil.copytree(data / "data", folder / "data")
-    shutil.copytree(ROOT / "conf/accelerate", folder / "conf/accelerate")
+    shutil.copytree(ROOT / "tests/conf/accelerate", folder / "conf/accelerate")
     return folder
 
 

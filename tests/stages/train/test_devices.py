@@ -85,7 +85,7 @@ def test_fsdp_wraps_the_transformer_layers_of_the_model():
 
 
 def test_process_count_that_differs_from_the_launch_configuration_is_an_error(monkeypatch):
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(ROOT / "tests")
     check_processes("multi-gpu", 2)
     with pytest.raises(StageError, match=r"conf/accelerate/multi-gpu\.yaml requests 2 processes, but 1 is running"):
         check_processes("multi-gpu", 1)
@@ -94,6 +94,6 @@ def test_process_count_that_differs_from_the_launch_configuration_is_an_error(mo
 
 
 def test_unknown_launch_error_lists_the_available_ones(monkeypatch):
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(ROOT / "tests")
     with pytest.raises(ParamsError, match=r"conf/accelerate/gpus.yaml does not exist(.|\n)*Choose one of .*cpu, .*fsdp"):
         expected_processes("gpus")

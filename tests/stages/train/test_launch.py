@@ -1,4 +1,6 @@
-"""Launch configurations in conf/accelerate, as accelerate parses them."""
+"""The launch configurations in conf/accelerate, those of a user included, as accelerate and the training stage read them."""
+
+from pathlib import Path
 
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
@@ -10,84 +12,83 @@ from stages.train.devices import expected_processes
 from tests.conftest import ROOT
 from tuneline.params.loading import load_params
 
-NAMES = sorted(path.stem for path in (ROOT / "conf/accelerate").glob("*.yaml"))
-PROCESSES = {
-    "cpu": 1, "gpu": 1, "gpu-bf16": 1, "multi-gpu": 2, "multi-node": 16,
-    "fsdp": 2, "fsdp-offload": 2, "zero2-offload": 2, "zero3-offload": 2,
-}  # fmt: skip
-"""Number of processes of the launch configurations of the product; a user may add others."""
-ALONE = ["cpu", "gpu", "gpu-bf16"]
-SHARDED = ["fsdp", "fsdp-offload"]
+PATHS = sorted((ROOT / "conf/accelerate").glob("*.yaml"))
+OWN = ROOT / "tests/conf/accelerate"
+"""Launch configurations of the tests."""
 
 
-def path(name):
-    return ROOT / f"conf/accelerate/{name}.yaml"
+def of_type(*kinds: str) -> list[Path]:
+    """Return the launch configurations with one of these distributed types."""
+    return [path for path in PATHS if any(f"distributed_type: {kind}\n" in path.read_text(encoding="utf-8") for kind in kinds)]
 
 
-def launched(name):
+def every(paths: list[Path]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("path", paths, ids=lambda path: path.stem)
+
+
+def launched(path):
     """Return the arguments of ``accelerate launch`` after its validation."""
-    arguments = launch_command_parser().parse_args(["--config_file", str(path(name)), "-m", "stages.train"])
+    arguments = launch_command_parser().parse_args(["--config_file", str(path), "-m", "stages.train"])
     return _validate_launch_command(arguments)[0]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_launch_configuration_has_only_keys_that_accelerate_knows(name):
-    """accelerate refuses unknown keys when a run starts."""
-    assert load_config_from_file(str(path(name))).num_processes >= 1
-
-
-@pytest.mark.parametrize(("name", "processes"), PROCESSES.items())
-def test_launch_configuration_sets_device_and_processes(name, processes):
-    config = load_config_from_file(str(path(name)))
-    assert (config.num_processes, config.use_cpu) == (processes, name == "cpu")
-
-
-@pytest.mark.parametrize("name", ALONE)
-def test_launch_of_one_process_uses_the_simple_launcher(name):
-    command, env = prepare_simple_launcher_cmd_env(launched(name))
-    assert command[-2:] == ["-m", "stages.train"]
-    assert env["ACCELERATE_USE_CPU"] == str(name == "cpu")
-    assert env["ACCELERATE_MIXED_PRECISION"] == ("bf16" if name == "gpu-bf16" else "no")
-
-
-def environment(name):
+def environment(path):
     """Return the variables that accelerate sets for the processes of a launch on several GPUs."""
-    env = prepare_multi_gpu_env(launched(name))
+    env = prepare_multi_gpu_env(launched(path))
     return {key: value for key, value in env.items() if key.startswith(("ACCELERATE_", "FSDP_"))}
 
 
-@pytest.mark.parametrize("name", ["multi-gpu", "multi-node"])
-def test_launch_on_several_gpus_trains_in_bf16(name):
-    arguments = launched(name)
+@every(PATHS)
+def test_launch_configuration_has_only_keys_that_accelerate_knows(path, monkeypatch):
+    """accelerate refuses unknown keys when a run starts."""
+    monkeypatch.chdir(ROOT)
+    assert load_config_from_file(str(path)).num_processes == expected_processes(path.stem) >= 1
+    assert launched(path).training_script == "stages.train"
+
+
+@every(of_type("'NO'", "NO"))
+def test_launch_of_one_process_has_the_device_and_the_precision_of_its_file(path):
+    config = load_config_from_file(str(path))
+    command, env = prepare_simple_launcher_cmd_env(launched(path))
+    assert config.num_processes == 1, "distributed_type 'NO' starts one process"
+    assert command[-2:] == ["-m", "stages.train"]
+    assert env["ACCELERATE_USE_CPU"] == str(config.use_cpu)
+    assert env["ACCELERATE_MIXED_PRECISION"] == str(config.mixed_precision)
+
+
+@every(of_type("MULTI_GPU", "FSDP"))
+def test_launch_on_several_gpus_has_the_precision_of_its_file(path):
+    assert environment(path)["ACCELERATE_MIXED_PRECISION"] == str(load_config_from_file(str(path)).mixed_precision)
+
+
+@every(of_type("MULTI_GPU"))
+def test_launch_on_several_machines_names_the_main_one(path):
+    arguments = launched(path)
     assert arguments.multi_gpu
-    assert environment(name)["ACCELERATE_MIXED_PRECISION"] == "bf16"
+    assert arguments.num_machines == 1 or (arguments.main_process_ip and arguments.main_process_port)
 
 
-def test_launch_on_several_machines_names_the_main_one():
-    arguments = launched("multi-node")
-    assert (arguments.num_machines, arguments.main_process_ip, arguments.main_process_port) == (2, "10.0.0.1", 29500)
-
-
-@pytest.mark.parametrize("name", SHARDED)
-def test_sharded_launch_uses_fsdp2(name, monkeypatch):
-    for key, value in environment(name).items():
+@every(of_type("FSDP"))
+def test_sharded_launch_uses_fsdp2(path, monkeypatch):
+    for key, value in environment(path).items():
         monkeypatch.setenv(key, value)
     plugin = FullyShardedDataParallelPlugin()
+    config = load_config_from_file(str(path)).fsdp_config
     assert plugin.fsdp_version == 2
-    assert plugin.reshard_after_forward is True
     assert "SHARDED" in str(plugin.state_dict_type)
-    assert (type(plugin.cpu_offload).__name__ == "CPUOffloadPolicy") == (name == "fsdp-offload")
+    assert (type(plugin.cpu_offload).__name__ == "CPUOffloadPolicy") == config["fsdp_offload_params"]
 
 
-@pytest.mark.parametrize(("name", "stage", "parameters"), [("zero2-offload", "2", "none"), ("zero3-offload", "3", "cpu")])
-def test_deepspeed_launch_offloads_to_the_cpu(name, stage, parameters):
-    arguments = launched(name)
+@every(of_type("DEEPSPEED"))
+def test_deepspeed_launch_leaves_gradient_accumulation_to_the_training_loop(path):
+    arguments = launched(path)
     arguments.deepspeed_fields_from_accelerate_config = ""  # the launcher sets it before this call
     assert arguments.use_deepspeed
     _, env = prepare_deepspeed_cmd_env(arguments)
-    assert env["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == stage
-    assert env["ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE"] == "cpu"
-    assert env["ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE"] == parameters
+    config = load_config_from_file(str(path)).deepspeed_config
+    assert env["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == str(config["zero_stage"])
+    assert env["ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE"] == config["offload_optimizer_device"]
+    assert env["ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE"] == config["offload_param_device"]
     assert env["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] == "1"
 
 

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
-from tests.stages.train.test_launch import environment
+from tests.stages.train.test_launch import OWN, environment
 
 ROWS = 57  # the last batch is one row: one of two processes has an empty micro-batch
 
@@ -45,8 +45,8 @@ def sharded(tmp_path_factory, data):
     return project
 
 
-FSDP = environment("fsdp") | {"ACCELERATE_MIXED_PRECISION": "no"}
-"""Environment of conf/accelerate/fsdp.yaml in float32, which can be compared to more digits."""
+FSDP = environment(OWN / "fsdp.yaml") | {"ACCELERATE_MIXED_PRECISION": "no"}
+"""Environment of tests/conf/accelerate/fsdp.yaml in float32, which can be compared to more digits."""
 
 
 @pytest.mark.parametrize("many", ["two", "sharded"])
