@@ -48,4 +48,6 @@ def change_params(folder: Path, changes: dict[str, Any]) -> None:
 
 def write_params(folder: Path, **sections: Any) -> None:
     """Write ``params.yaml`` with the parameters of the tests and the values of ``sections``."""
-    YAML(typ="safe", pure=True).dump(complete(sections), folder / "params.yaml")
+    yaml = YAML(typ="safe", pure=True)
+    yaml.width = 1000  # one line per section, as in params.yaml
+    yaml.dump(complete(sections), folder / "params.yaml")

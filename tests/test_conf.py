@@ -1,4 +1,4 @@
-"""Ready tasks: `dvc exp run -S task=NAME` writes a complete and valid params.yaml."""
+"""Ready tasks: `dvc exp run -S task=NAME` writes a complete and valid params.yaml. Tasks that a user adds are tested like the others."""
 
 from functools import cache
 from pathlib import Path
@@ -9,6 +9,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from tests.conftest import ROOT
+from tests.params import DEFAULTS
 from tuneline.params.loading import known_keys, parse_params, read_yaml
 
 TASKS = sorted(path.stem for path in (ROOT / "conf/task").glob("*.yaml"))
@@ -37,13 +38,22 @@ def flat_values(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def test_default_task_equals_params_yaml(root: Path):
-    """An experiment rewrites params.yaml from conf/, so a value that is only in params.yaml would be lost."""
-    assert composed(root) == composed(root, "task=tickets")
-    composed_values, written = flat_values(composed(root)), flat_values(read_yaml(root / "params.yaml"))
-    lost = {key: value for key, value in written.items() if key not in composed_values or composed_values[key] != value}
+def test_experiment_keeps_the_defaults_of_params_yaml(root: Path):
+    """An experiment rewrites params.yaml from conf/, so a default that is only in params.yaml would be lost.
+
+    A value that tests/params.yaml does not have is the user's, and may be lost.
+    """
+    written = flat_values(read_yaml(root / "params.yaml"))
+    if written["data.source"] != "sample" or "tickets" not in TASKS:
+        pytest.skip("params.yaml is no longer that of the sample tickets")
+    shipped, task = flat_values(DEFAULTS), flat_values(composed(root, "task=tickets"))
+    missing = object()
+    lost = {key: value for key, value in written.items() if shipped.get(key, missing) == value and task.get(key, missing) != value}
     assert not lost, "`dvc exp run -S` would reset these values of params.yaml: write them to conf/base.yaml or conf/task/tickets.yaml too"
-    assert written.keys() == composed_values.keys()
+
+
+def test_default_task_is_valid(root: Path):
+    parse_params(composed(root))
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -53,27 +63,27 @@ def test_task_is_valid_and_sets_every_key(task: str, root: Path):
     assert set(known_keys()) <= flat(values)
 
 
-@pytest.mark.parametrize("task", ["mrpc", "rte", "cola", "stsb", "sst2"])
-def test_task_with_a_checkpoint_keeps_the_model_config_of_the_checkpoint(task: str, root: Path):
+@pytest.mark.parametrize("task", TASKS)
+def test_task_with_a_checkpoint_has_no_sizes_of_another_model(task: str, root: Path):
     """The small sizes of the default task in model.config would not fit the checkpoint."""
-    params = parse_params(composed(root, f"task={task}"))
-    assert params.model.config == {}
-    assert params.tokenize.tokenizer == params.model.checkpoint == "google-bert/bert-base-uncased"
+    model = parse_params(composed(root, f"task={task}")).model
+    assert model.checkpoint is None or not {"hidden_size", "num_hidden_layers", "vocab_size"} & {*model.config}
 
 
-@pytest.mark.parametrize("task", ["mrpc", "rte", "cola", "stsb", "sst2"])
-def test_glue_task_reports_a_labelled_split_that_selects_no_model(task: str, root: Path):
-    params = parse_params(composed(root, f"task={task}"))
-    reported = getattr(params.data.splits, params.evaluate.split)
-    assert reported == "validation"
-    assert params.train.keep == "last" or params.data.splits.validation.startswith("train[")
+def test_glue_tasks_report_a_labelled_split(root: Path):
+    """The test splits of GLUE have no labels, except that of MRPC."""
+    for task in TASKS:
+        params = parse_params(composed(root, f"task={task}"))
+        if params.data.path == "nyu-mll/glue" and params.data.name != "mrpc":
+            assert not getattr(params.data.splits, params.evaluate.split).startswith("test"), task
 
 
-def test_command_line_values_override_the_task(root: Path):
-    params = parse_params(composed(root, "task=files", "data.path=reviews", "data.text_columns=[title,review]", "train.learning_rate=1e-3"))
-    assert (params.data.path, params.data.text_columns, params.train.learning_rate) == ("reviews", ["title", "review"], 1e-3)
+@pytest.mark.parametrize("task", TASKS)
+def test_command_line_values_override_the_task(task: str, root: Path):
+    params = parse_params(composed(root, f"task={task}", "seed=7", "data.max_rows=30", "train.learning_rate=1e-3"))
+    assert (params.seed, params.data.max_rows, params.train.learning_rate) == (7, 30, 1e-3)
 
 
 def test_files_of_conf_are_valid_yaml(root: Path):
     for path in (root / "conf").rglob("*.yaml"):
-        assert read_yaml(path), path
+        read_yaml(path)  # an error names the file and the line

@@ -3,6 +3,7 @@ import pytest
 from stages.evaluate.behaviour.suite import read_suite
 from tests.conftest import ROOT
 from tuneline.errors import ParamsError
+from tuneline.params.loading import load_params
 
 TEST = "tests:\n  - {name: a, kind: invariance, change: typo"
 
@@ -18,6 +19,12 @@ def write(tmp_path, monkeypatch):
 def test_suites_of_the_project_are_valid(name, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert read_suite(name).tests
+
+
+def test_suite_named_in_params_yaml_exists(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    name = load_params().evaluate.behaviour
+    assert name is None or read_suite(name).tests
 
 
 def test_missing_suite_lists_the_available_ones(write):

@@ -5,15 +5,17 @@ import subprocess
 
 import pytest
 
+from tests.params import write_params
 from tests.project import GIT_IDENTITY
 
 
 @pytest.fixture
 def checkout(tmp_path, root, monkeypatch):
     """Return the files that doctor reads, in a git repository without DVC, as the working directory."""
-    for name in ("params.yaml", "dvc.yaml", "requirements.txt"):
+    write_params(tmp_path)
+    for name in ("dvc.yaml", "requirements.txt"):
         shutil.copyfile(root / name, tmp_path / name)
-    shutil.copytree(root / "conf/accelerate", tmp_path / "conf/accelerate")
+    shutil.copytree(root / "tests/conf/accelerate", tmp_path / "conf/accelerate")
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     for name, value in GIT_IDENTITY.items():
         monkeypatch.setenv(name, value)

@@ -74,9 +74,9 @@ def test_gpu_driver_torch_build_and_launch_configuration_must_fit_together(drive
     assert machine.check_accelerator(driver, torch, launch).level == level
 
 
-def test_launch_config_is_the_one_named_in_params_yaml(root, tmp_path):
-    assert machine.launch_config(root)["use_cpu"] is True
-    assert machine.launch_config(tmp_path) == {}
+def test_launch_config_is_the_one_named_in_params_yaml(checkout):
+    assert machine.launch_config(checkout)["use_cpu"] is True
+    assert machine.launch_config(checkout / "conf") == {}
 
 
 def int8_results(folder, model):

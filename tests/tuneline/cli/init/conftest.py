@@ -1,8 +1,8 @@
-"""A folder with the project's own parameters, and small files to start from."""
-
-import shutil
+"""A folder with parameters, and small files to start from."""
 
 import pytest
+
+from tests.params import write_params
 
 TICKETS = [
     ("the parcel never came", "delivery"),
@@ -13,9 +13,9 @@ TICKETS = [
 
 
 @pytest.fixture
-def project(tmp_path, root, monkeypatch):
-    """An empty project with the default parameters; the working directory."""
-    shutil.copyfile(root / "params.yaml", tmp_path / "params.yaml")
+def project(tmp_path, monkeypatch):
+    """An empty project with parameters; the working directory."""
+    write_params(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
