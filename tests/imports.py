@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 
@@ -21,12 +22,8 @@ def imported_files(module: str, root: Path, packages: tuple[str, ...]) -> set[Pa
             if path in files:
                 continue
             files.add(path)
-            waiting += [used for used in _imports(root / path, _package(path)) if used.split(".")[0] in packages]
+            waiting += [used for used in _imports(root / path) if used.split(".")[0] in packages]
     return files
-
-
-def _package(path: Path) -> str:
-    return ".".join(path.parent.parts)
 
 
 def _files_of(name: str, root: Path) -> Iterator[Path]:
@@ -38,10 +35,13 @@ def _files_of(name: str, root: Path) -> Iterator[Path]:
                 yield candidate
 
 
-def _imports(path: Path, package: str) -> Iterator[str]:
+@cache
+def _imports(path: Path) -> tuple[str, ...]:
+    names: list[str] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import; this project writes them in full"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names += (f"{node.module}.{alias.name}" for alias in node.names)
+    return tuple(names)
