@@ -10,7 +10,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from tests.conftest import ROOT
-from tests.params import change_params
+from tests.params import change_params, write_params
 
 
 class Project:
@@ -21,7 +21,15 @@ class Project:
 
     @classmethod
     def copy_to(cls, folder: Path) -> "Project":
-        """Copy all files that git does not ignore, and commit them."""
+        """Copy the product into a new repository: with the tests' parameters and ``conf/``, without the user's data, results and stages."""
+        project = cls.adopted(folder)
+        _replace_files_of_the_user(folder)
+        project.commit("Start")
+        return project
+
+    @classmethod
+    def adopted(cls, folder: Path) -> "Project":
+        """Copy all files that git does not ignore, those of the user included, into a new repository."""
         listed = subprocess.run(
             ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True
         )
@@ -31,7 +39,6 @@ class Project:
                 shutil.copy2(ROOT / name, folder / name)
         project = cls(folder)
         project.run("git", "init", "--quiet", "--initial-branch", "main")
-        project.commit("Start")
         return project
 
     def run(self, *command: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
@@ -63,9 +70,44 @@ class Project:
         """Change values in ``params.yaml`` by dotted key."""
         change_params(self.folder, changes)
 
+    def stages(self) -> list[str]:
+        """Return the names of the stages, sorted."""
+        return sorted(YAML(typ="safe", pure=True).load(self.folder / "dvc.yaml")["stages"])
+
     def lock(self) -> dict[str, Any]:
         """Return the stages of ``dvc.lock``."""
         return YAML(typ="safe", pure=True).load(self.folder / "dvc.lock")["stages"]
+
+
+def _replace_files_of_the_user(folder: Path) -> None:
+    (folder / "dvc.lock").unlink(missing_ok=True)
+    for path in [*(folder / "data").rglob("*"), *(folder / "metrics").rglob("*")]:
+        if path.is_file() and path.name != "README.md":
+            path.unlink()
+    shutil.rmtree(folder / "conf")
+    shutil.copytree(ROOT / "tests/conf", folder / "conf")
+    write_params(folder)
+    shutil.copyfile(folder / "params.yaml", folder / "conf/base.yaml")
+    yaml = YAML()
+    pipeline = yaml.load(folder / "dvc.yaml")
+    for name in pipeline["stages"].keys() - _with_upstream(pipeline["stages"], "compare"):
+        del pipeline["stages"][name]
+    yaml.dump(pipeline, folder / "dvc.yaml")
+
+
+def _with_upstream(stages: dict[str, Any], last: str) -> set[str]:
+    """Return a stage and all that it needs. A user's stage after it, such as one that deploys the model, is none of them."""
+
+    def outs(stage: dict[str, Any]) -> list[str]:
+        return [out if isinstance(out, str) else next(iter(out)) for out in stage.get("outs", [])]
+
+    found, waiting = set(), [last]
+    while waiting:
+        found.add(name := waiting.pop())
+        deps = stages[name].get("deps", [])
+        needed = (other for other in stages if any(f"{dep}/".startswith(f"{out}/") for out in outs(stages[other]) for dep in deps))
+        waiting += [other for other in needed if other not in found]
+    return found
 
 
 GIT_IDENTITY = {
@@ -78,9 +120,7 @@ GIT_IDENTITY = {
 SMALL = {
     "data.sample.rows": 800,
     "tokenize.vocab_size": 600,
-    "model.config.hidden_size": 32,
-    "model.config.num_hidden_layers": 1,
-    "model.config.intermediate_size": 64,
+    "model.config": {"model_type": "bert", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64},
     "train.epochs": 1,
 }
 """Parameters with which the whole pipeline runs in about a minute, most of it for imports."""

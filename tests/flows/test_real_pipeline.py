@@ -19,9 +19,7 @@ THIN_MARGINS = {"compare.int8.min_agreement": 0.5, "compare.int8.max_metric_drop
 def project(tmp_path, monkeypatch) -> Project:
     project = Project.copy_to(tmp_path)
     project.set_params({**SMALL, **THIN_MARGINS})
-    flows = project.folder / "conf" / "flows.yaml"
-    flows.write_text(flows.read_text().replace("min_gain: 0.0 ", "min_gain: -0.5"))
-    (project.folder / "dvc.lock").unlink(missing_ok=True)
+    (project.folder / "conf/flows.yaml").write_text("promotion: {min_gain: -0.5}\n")
     project.commit("A small line")
     monkeypatch.setenv("TUNELINE_REPOSITORY", str(project.folder))
     return project

@@ -1,6 +1,7 @@
 """conf/notifications.yaml: accepted by a real server, and what it sends arrives."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -13,8 +14,6 @@ from prefect.events import emit_event
 
 from tests.conftest import ROOT
 from tests.flows.prefect_server import until
-
-PLACE = "00000000-0000-0000-0000-000000000000"
 
 
 @pytest.fixture
@@ -45,7 +44,8 @@ def test_notifications_of_promotions_drift_and_failures(served, people, tmp_path
     block = CustomWebhookNotificationBlock(name="people", url=address, json_data=message)
     block_id = block.save("people", overwrite=True, client=None)
     file = tmp_path / "notifications.yaml"
-    file.write_text((ROOT / "conf" / "notifications.yaml").read_text(encoding="utf-8").replace(PLACE, str(block_id)))
+    notifications = (ROOT / "conf/notifications.yaml").read_text(encoding="utf-8")
+    file.write_text(re.sub(r"(?<=block_document_id: ).+", str(block_id), notifications))
     command = [sys.executable, "-m", "prefect", "automation", "create", "--from-file", str(file)]
     created = subprocess.run(command, env=served.env, capture_output=True, text=True, check=False)
     assert created.returncode == 0, created.stdout + created.stderr
