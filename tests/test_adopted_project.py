@@ -1,0 +1,131 @@
+"""A project that a user made their own: its tests pass, whatever its data, parameters, tasks, launch configurations and stages."""
+
+import csv
+import random
+import sys
+from collections.abc import Callable
+
+import pytest
+from ruamel.yaml import YAML
+
+from flows.runs.pipeline import compose
+from flows.runs.repository import dvc_config
+from tests.conftest import ROOT
+from tests.params import write_params
+from tests.project import Project
+
+TOPICS = {
+    "economy": "shares profit bank price trade",
+    "politics": "election parliament minister vote law",
+    "science": "planet cell physics energy study",
+    "sport": "match goal team league coach",
+    "weather": "rain storm sun wind snow",
+}
+
+
+def write_news(project: Project) -> None:
+    """Write ``news.csv``: other columns, classes and number of classes than the sample."""
+    rng = random.Random(5)
+    with (project.folder / "news.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["number", "headline", "section"])
+        for number in range(300):
+            section = rng.choice(sorted(TOPICS))
+            writer.writerow([number, " ".join(rng.choices(TOPICS[section].split(), k=8)) + f" {number}", section])
+
+
+def init_other_files(project: Project) -> None:
+    write_news(project)
+    project.run("tuneline", "init", "news.csv", "--force", PYTHONPATH=str(project.folder))
+
+
+def commit_task_of_the_hub(project: Project) -> None:
+    """Write what ``dvc exp run -S task=mrpc`` writes."""
+    if not (project.folder / "conf/task/mrpc.yaml").exists():
+        pytest.skip("this project has no conf/task/mrpc.yaml")
+    compose(project.folder, dvc_config(project.folder), ["task=mrpc"])
+
+
+def add_and_remove_tasks(project: Project) -> None:
+    tasks = project.folder / "conf/task"
+    for removed in ("cola.yaml", "stsb.yaml"):
+        (tasks / removed).unlink(missing_ok=True)
+    task = "data: {source: files, text_columns: [headline], label_column: section}\nmodel: {config: {model_type: bert}}\n"
+    (tasks / "news.yaml").write_text(f"# @package _global_\ndefaults: [/base]\n{task}")
+
+
+def rename_launch_configurations(project: Project) -> None:
+    launch = project.folder / "conf/accelerate"
+    for number, path in enumerate(sorted(launch.glob("*.yaml"))):
+        path.rename(launch / f"mine-{number}.yaml")
+    (launch / "laptop.yaml").write_text((ROOT / "tests/conf/accelerate/cpu.yaml").read_text())
+    project.set_params({"train.launch": "laptop"})
+
+
+def change_model_and_checks(project: Project) -> None:
+    model = {"model_type": "distilbert", "dim": 64, "n_layers": 1, "n_heads": 2, "hidden_dim": 128, "max_position_embeddings": 256}
+    project.set_params({"seed": 7, "model.config": model, "validate.duplicates.severity": "error", "evaluate.behaviour": None})
+
+
+def replace_behaviour_tests(project: Project) -> None:
+    behaviour = project.folder / "conf/behaviour"
+    (behaviour / "tickets.yaml").unlink(missing_ok=True)
+    (behaviour / "news.yaml").write_text("tests:\n  - {name: typing mistakes, kind: invariance, change: typo}\n")
+    project.set_params({"evaluate.behaviour": "news"})
+
+
+def add_a_stage(project: Project) -> None:
+    yaml = YAML()
+    pipeline = yaml.load(project.folder / "dvc.yaml")
+    deploy = {"cmd": "python -m mine.deploy", "deps": ["models/onnx"], "params": [{"mine.yaml": ["region"]}], "metrics": ["mine.json"]}
+    pipeline["stages"]["deploy"] = deploy
+    yaml.dump(pipeline, project.folder / "dvc.yaml")
+
+
+def change_the_flows(project: Project) -> None:
+    (project.folder / "conf/flows.yaml").write_text("max_attempts: 1\nstages: {default: {timeout_minutes: 5}}\n")
+
+
+CHANGES: list[Callable[[Project], None]] = [
+    init_other_files, add_and_remove_tasks, rename_launch_configurations, change_model_and_checks, replace_behaviour_tests, add_a_stage,
+    change_the_flows,
+]  # fmt: skip
+
+TESTS_OF_USERS_FILES = [
+    "tests/flows/test_settings.py", "tests/stages/evaluate/behaviour/test_suite.py", "tests/stages/train/test_launch.py",
+    "tests/test_conf.py", "tests/test_dvc_yaml.py", "tests/tuneline/params/test_loading.py",
+]  # fmt: skip
+
+
+@pytest.fixture
+def project(tmp_path) -> Project:
+    """This checkout with the tests' parameters."""
+    project = Project.adopted(tmp_path / "project")
+    write_params(project.folder)
+    return project
+
+
+def run_tests(project: Project, *arguments: str) -> str:
+    """Commit the project, run its tests in it, and return the output; an error if one fails or writes into the working tree."""
+    project.commit("Make it mine")
+    pytest_here = [sys.executable, "-m", "pytest", "-v", "-n", "0", "-p", "no:cacheprovider", "--basetemp", f"{project.folder}-tests"]
+    output = project.run(*pytest_here, *arguments, PYTHONPATH=str(project.folder)).stdout
+    assert project.status() == ""
+    return output
+
+
+def test_adopted_project_has_valid_parameters_and_stages(project):
+    for change in CHANGES:
+        change(project)
+    output = run_tests(project, *TESTS_OF_USERS_FILES)
+    assert "test_task_is_valid_and_sets_every_key[news] PASSED" in output
+    assert "[laptop] PASSED" in output
+
+
+@pytest.mark.slow  # the default suite, twice
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("changes", [CHANGES, [commit_task_of_the_hub]], ids=["own_files", "task_of_the_hub"])
+def test_adopted_project_passes_the_default_suite(changes, project):
+    for change in changes:
+        change(project)
+    run_tests(project, "tests", "--ignore=tests/test_adopted_project.py", "--ignore=tests/flows/server")
