@@ -1,13 +1,23 @@
+from pathlib import Path
+
 import pytest
 
 from tests.conftest import ROOT
-from tuneline.cli.explain.reference import REQUIRED, VARIES, find, flow, nested, read_reference, walk
+from tuneline.cli.explain.reference import REQUIRED, VARIES, Parameter, find, flow, nested, read_reference, walk
 from tuneline.params.loading import known_keys, read_yaml
 
 
 @pytest.fixture(scope="module")
 def reference():
     return read_reference(ROOT)
+
+
+def reference_of(folder: Path, base: str) -> tuple[Parameter, ...]:
+    """Return the reference of a project with other defaults and without stages."""
+    (folder / "conf").mkdir()
+    (folder / "conf/base.yaml").write_text(base)
+    (folder / "dvc.yaml").write_text("stages: {}\n")
+    return read_reference(folder)
 
 
 def test_every_parameter_has_a_meaning(reference):
@@ -25,20 +35,19 @@ def test_defaults_are_those_of_base_yaml(reference):
     assert find(reference, "validate.duplicates.max").default == flow(base["validate"]["duplicates"]["max"])
 
 
-def test_key_that_every_task_sets_is_required(reference):
-    assert find(reference, "data.text_columns").default is REQUIRED
+def test_key_that_every_task_sets_is_required(tmp_path):
+    assert find(reference_of(tmp_path, "data: {path: null}\n"), "data.text_columns").default is REQUIRED
 
 
-def test_optional_section_has_the_defaults_of_its_model(reference):
+def test_optional_section_has_the_defaults_of_its_model(tmp_path):
+    reference = reference_of(tmp_path, "train: {lora: null, early_stopping: null}\n")
     assert find(reference, "train.lora.rank").default == "8"
     assert find(reference, "train.early_stopping.patience").default is REQUIRED
 
 
 def test_data_check_without_a_field_of_its_own_is_a_parameter(tmp_path):
-    (tmp_path / "conf").mkdir()
-    (tmp_path / "conf/base.yaml").write_text("validate: {profanity: {severity: warning, max: 0.25}}\n")
-    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
-    check = find(read_reference(tmp_path), "validate.profanity")
+    reference = reference_of(tmp_path, "validate: {profanity: {severity: warning, max: 0.25}}\n")
+    check = find(reference, "validate.profanity")
     assert check.meaning == "A check with an upper limit for a fraction."
     assert [(parameter.key, parameter.default) for parameter in check.children] == [
         ("validate.profanity.severity", "warning"),
