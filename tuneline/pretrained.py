@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneline.errors import StageError
+from tuneline.params.model import is_folder
 from tuneline.paths import BASE_SOURCE
 
 CONFIG, CARD, WEIGHTS, INDEX = "config.json", "README.md", "model.safetensors", "model.safetensors.index.json"
@@ -162,6 +163,10 @@ class Pretrained:
         names = [name for name in TOKENIZER_FILES if name in self.files]
         return names if any(not name.endswith(("_config.json", "_map.json", "added_tokens.json")) for name in names) else []
 
+    def damaged(self, name: str, problem: str) -> StageError:
+        """Return the error for a damaged file."""
+        return StageError(f"{self.key}: {name} of {self.label}: {problem}.", self._fetch_again())
+
     def _without_safetensors(self) -> StageError:
         if any(PICKLES.fullmatch(name) for name in self.files):
             return StageError(
@@ -200,11 +205,6 @@ def find(name: str, revision: str | None = None, key: str = "model.checkpoint") 
     commit = revision if revision is not None and COMMIT.fullmatch(revision) else _resolve(name, revision, key)
     sizes, sha256 = _list(name, commit, key)
     return Pretrained(name, commit, sizes, sha256, key)
-
-
-def is_folder(name: str) -> bool:
-    """Return True if a checkpoint is named by the path of a folder in the project, not by its name on the hub."""
-    return Path(name).parts[: len(BASE_SOURCE.parts)] == BASE_SOURCE.parts
 
 
 def _find_folder(name: str, key: str) -> Pretrained:
