@@ -35,8 +35,7 @@ def metadata(report: Report, root: Path) -> str:
             metric_type=name,
             metric_value=report.metrics[name],
         )
-        for name in METRIC_TABLE
-        if name in report.metrics
+        for name in report.metric_names
     ]
     checkpoint = params.get("model.checkpoint")
     data = ModelCardData(
