@@ -47,7 +47,8 @@ class CustomMetric:
         outputs = logits[:, 0] if logits.shape[1] == 1 else logits
         value = self.function(outputs.copy(), labels.copy())  # the function may change its arguments
         if np.ndim(value) != 0 or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-            problem = f"returns {value!s:.80} for {len(labels)} rows, not one finite number."
+            found = f"an array of shape {np.shape(value)}" if np.ndim(value) else repr(value)
+            problem = f"returns {found} for {len(labels)} rows, not one finite number."
             raise self.function.error(problem, "Return a float, also if a class is absent.")
         return float(value)
 

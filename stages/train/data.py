@@ -95,7 +95,7 @@ def check_label_params(params: TrainParams, labels: LabelSchema) -> None:
     if params.metric not in known and not FunctionName.matches(params.metric):
         raise ParamsError(
             f"train.metric: {params.metric!r} is not a metric of {task}.",
-            f"Choose one of {', '.join(known)}, or a function: project/FILE.py:NAME.",
+            f"Choose one of {', '.join(known)}, or write project/FILE.py:FUNCTION.",
         )
     if labels.is_regression and (params.class_weights is not None or params.label_smoothing):
         key = "class_weights" if params.class_weights is not None else "label_smoothing"
