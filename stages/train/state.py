@@ -135,7 +135,7 @@ def _set_up_model(params: Params, inputs: Inputs) -> tuple[nn.Module, bool]:
 
 def _function_files(loss: Loss, metric: ValidationMetric) -> list[Path]:
     """Return the files of the user that determine the model."""
-    functions = [loss.function, metric.custom and metric.custom.function]
+    functions = [loss.function, metric.custom.function if metric.custom else None]
     return sorted({file for function in functions if function is not None for file in function.files})
 
 
@@ -213,7 +213,7 @@ def _mean_loss(state: TrainState, rows: Rows, logits: Tensor, labels: Tensor) ->
     weight = state.loss.total_weight(state.train_loader.split.labels[rows])
     sums = torch.tensor([float(losses.sum()), weight], device=state.accelerator.device)
     total, weight = state.accelerator.reduce(sums, "sum").tolist()
-    return total / weight
+    return float(total / weight)
 
 
 def _print_initial_loss(state: TrainState, loss: float) -> None:
