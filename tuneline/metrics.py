@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -67,6 +67,16 @@ class Metric:
     def of_predictions(self) -> bool:
         """True if predictions suffice to compute it; False if it needs logits or probabilities."""
         return self.count_score is not None or self.row_score is not None
+
+    @property
+    def tfidf(self) -> str:
+        """Key in ``metrics/evaluate.json`` of the same metric of the TF-IDF baseline, for a metric of predictions."""
+        return f"tfidf_{self.name}"
+
+    @property
+    def over_tfidf(self) -> tuple[str, str]:
+        """Keys there of the ends of the interval of ``model - TF-IDF baseline``, for the primary metric of a task."""
+        return f"{self.name}_over_tfidf_low", f"{self.name}_over_tfidf_high"
 
     @property
     def validated(self) -> bool:
@@ -194,3 +204,20 @@ def metrics_for(task: Task) -> list[Metric]:
 def primary_metric(task: Task) -> Metric:
     """Return the metric that gates compare by default: accuracy, or Pearson's r for a regression."""
     return metrics_for(task)[0]
+
+
+def custom_metrics(evaluated: Iterable[str]) -> list[str]:
+    """Return those names in ``metrics/evaluate.json`` that ``evaluate.metrics`` added.
+
+    Args:
+        evaluated: The names in the file.
+    """
+    known = {"rows"}
+    for metric in METRIC_TABLE.values():
+        known |= {metric.name, str(metric.baseline), metric.tfidf, *metric.over_tfidf, f"worst_slice_{metric.name}"}
+    return [name for name in evaluated if name not in known and not name.endswith("_pass_rate")]
+
+
+def title_of(name: str) -> str:
+    """Return a metric's name for people; that of a custom metric without underscores."""
+    return METRIC_TABLE[name].title if name in METRIC_TABLE else name.replace("_", " ").capitalize()

@@ -3,6 +3,9 @@
 from pathlib import Path
 
 PARAMS = Path("params.yaml")
+PIPELINE = Path("dvc.yaml")
+PROJECT = Path("project")
+"""Python files of the user: losses and metrics that parameters name."""
 
 SOURCE = Path("data/source")
 REFERENCE_PROFILE = Path("data/reference/profile.json")

@@ -17,6 +17,8 @@ from tuneline.paths import RAW
 
 EVALUATED = "metrics/evaluate.json"
 CLASSIFIER = "models/classifier"
+CODE = ("project/", "stages/", "tuneline/")
+"""Folders with the code that stages depend on."""
 _FIELDS = "%H%x1f%h%x1f%cs%x1f%s"
 
 
@@ -100,7 +102,7 @@ class Lock:
         """Return the hash of every file and folder of code that a stage ran with, by path."""
         code = {}
         for stage in self.stages.values():
-            code.update({dep["path"]: dep["md5"] for dep in stage.get("deps", []) if dep["path"].startswith(("stages/", "tuneline/"))})
+            code.update({dep["path"]: dep["md5"] for dep in stage.get("deps", []) if dep["path"].startswith(CODE)})
         return dict(sorted(code.items()))
 
 

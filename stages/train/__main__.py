@@ -3,7 +3,7 @@
 Start: ``accelerate-launch --config_file conf/accelerate/NAME.yaml -m stages.train``.
 
 Reads: ``data/tokenized/{train,validation}.parquet``, ``data/tokenized/tokenizer/``, ``models/base/``; the parameters ``seed``,
-``model.config``, ``train``.
+``model.config``, ``train``; the functions in ``project/`` that ``train.loss`` and ``train.metric`` name.
 Computes: a training loop on accelerate (stages/train/loop.py); keeps the best weights by the validation metric, or the last.
 Writes: ``models/classifier/``, ``plots/training/{loss,validation}.tsv``, ``metrics/train.json``. During the run: ``checkpoints/``,
 ``reports/live/``. After an interruption: ``reports/interrupted/train.json``.
@@ -58,8 +58,8 @@ def publish(result: TrainingResult) -> None:
     state = result.state
     if state.accelerator.is_main_process:
         publish_model(result.model, result.weights, TOKENIZER, CLASSIFIER)
-        publish_curves(state.progress, state.params.metric, PLOTS / "training")
-        Metrics.of(training_metrics(state.progress, state.params.metric)).write(METRICS / "train.json")
+        publish_curves(state.progress, state.metric.name, PLOTS / "training")
+        Metrics.of(training_metrics(state.progress, state.metric.name)).write(METRICS / "train.json")
         clear_note()
     state.checkpoints.remove_all()
 

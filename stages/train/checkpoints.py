@@ -31,17 +31,25 @@ LOCK = CHECKPOINTS / ".lock"
 LOCK_TIMEOUT = 30.0
 """Seconds. A killed run may leave a child process that is still saving."""
 _PROGRESS = "progress.json"
-_CODE = ("stages/train/**/*.py", "tuneline/batches.py", "tuneline/files/schemas.py", "tuneline/metrics.py")
+_CODE = (
+    "stages/train/**/*.py",
+    "tuneline/batches.py",
+    "tuneline/custom_metrics.py",
+    "tuneline/files/schemas.py",
+    "tuneline/functions.py",
+    "tuneline/metrics.py",
+)
 _LIBRARIES = ("torch", "transformers", "accelerate", "peft", "numpy", "safetensors")
 
 
-def run_identity(params: Params, accelerator: Accelerator, data: Iterable[Path]) -> dict[str, Any]:
+def run_identity(params: Params, accelerator: Accelerator, data: Iterable[Path], functions: Iterable[Path]) -> dict[str, Any]:
     """Return everything that determines the bytes of the model, except the machine and its number of threads.
 
     Args:
         params: All parameters; those of this stage are selected.
         accelerator: Source of device, precision and number of processes.
         data: Files that the run reads.
+        functions: Files of the user's loss and metric.
     """
     root = Path(stages.__file__).parents[1]
     code = sorted(path for pattern in _CODE for path in root.glob(pattern))
@@ -51,6 +59,7 @@ def run_identity(params: Params, accelerator: Accelerator, data: Iterable[Path])
         "train": params.train.model_dump(mode="json", exclude={"launch"}),  # what it sets up is named below
         "data": {str(path): _hash_files([path]) for path in data},
         "code": _hash_files(code),
+        "functions": {str(path): _hash_files([path]) for path in functions},
         "libraries": {name: version(name) for name in _LIBRARIES},
         "processes": accelerator.num_processes,
         "distributed": accelerator.distributed_type.value,

@@ -20,6 +20,7 @@ from tuneline.errors import DataError, ParamsError
 from tuneline.files.schemas import UNLABELLED, LabelSchema
 from tuneline.metrics import metrics_for
 from tuneline.params import TrainParams
+from tuneline.params.functions import FunctionName
 from tuneline.paths import BASE_MODEL, TOKENIZED, TOKENIZER, split_file
 from tuneline.scores import task_of
 from tuneline.stage import require
@@ -92,8 +93,11 @@ def check_label_params(params: TrainParams, labels: LabelSchema) -> None:
     """
     known = [metric.name for metric in metrics_for(task_of(labels)) if metric.validated]
     task = "regression" if labels.is_regression else "classification"
-    if params.metric not in known:
-        raise ParamsError(f"train.metric: {params.metric!r} is not a metric of {task}.", f"Choose one of {', '.join(known)}.")
+    if params.metric not in known and not FunctionName.matches(params.metric):
+        raise ParamsError(
+            f"train.metric: {params.metric!r} is not a metric of {task}.",
+            f"Choose one of {', '.join(known)}, or write project/FILE.py:FUNCTION.",
+        )
     if labels.is_regression and (params.class_weights is not None or params.label_smoothing):
         key = "class_weights" if params.class_weights is not None else "label_smoothing"
         raise ParamsError(f"train.{key}: the labels are numbers, and regression has no classes.", f"Remove train.{key}.")

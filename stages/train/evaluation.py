@@ -1,4 +1,8 @@
-"""Logits of a whole split, computed by any number of processes: every example once, in file order."""
+"""Evaluation of a whole split: its logits, computed by any number of processes, every example once and in file order; its metric."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -9,9 +13,47 @@ from torch import nn
 from stages.train.data import BatchLoader, Rows, shard_batch
 from stages.train.interruption import Coordinator
 from tuneline.batches import length_sorted_batches
+from tuneline.custom_metrics import CustomMetric, load_metric
+from tuneline.files.schemas import LabelSchema
+from tuneline.metrics import METRIC_TABLE
+from tuneline.params import TrainParams
+from tuneline.params.functions import FunctionName
+from tuneline.scores import metrics_of
 
 Logits = NDArray[np.float32]
 """Shape ``(examples, outputs)``."""
+
+
+@dataclass(frozen=True)
+class ValidationMetric:
+    """The metric that selects the best weights: ``train.metric``.
+
+    Attributes:
+        name: Name in the metric table, or of the user's function.
+        greater_is_better: False for a loss or a cost.
+        custom: The user's function; ``None`` for a metric of the table.
+    """
+
+    name: str
+    greater_is_better: bool
+    custom: CustomMetric | None = None
+
+    @classmethod
+    def load(cls, params: TrainParams, labels: LabelSchema) -> Self:
+        """Look the metric up in the table, or import it.
+
+        Raises:
+            ParamsError: The user's function cannot be imported or called, or does not return one finite number.
+        """
+        if not FunctionName.matches(params.metric):
+            return cls(params.metric, METRIC_TABLE[params.metric].greater_is_better)
+        custom = load_metric("train.metric", FunctionName.parse("train.metric", params.metric), labels)
+        return cls(custom.name, custom.greater_is_better, custom)
+
+    def scores(self, logits: Logits, labels: NDArray[Any], label_schema: LabelSchema) -> Mapping[str, float]:
+        """Return the metrics of a split by name: those of its task, the loss, and this one."""
+        metrics = metrics_of(logits, labels, label_schema)
+        return metrics if self.custom is None else {**metrics, self.name: self.custom.compute(logits, labels)}
 
 
 def predict(accelerator: Accelerator, model: nn.Module, loader: BatchLoader, batch_size: int, coordinator: Coordinator) -> Logits:

@@ -20,7 +20,6 @@ from stages.train.progress import StepResult
 from stages.train.state import TrainingResult, TrainState, print_startup_summary, resume, set_up, training_result
 from tuneline.errors import DataError, ParamsError
 from tuneline.params import Params
-from tuneline.scores import metrics_of
 
 
 def train(params: Params, inputs: Inputs, accelerator: Accelerator, interruption: Interruption) -> TrainingResult:
@@ -191,12 +190,12 @@ def evaluate(state: TrainState) -> bool:
     params, progress = state.params, state.progress
     logits = predict(state.accelerator, state.model, state.validation_loader, params.evaluation_batch_size, state.coordinator)
     split = state.validation_loader.split
-    metrics = metrics_of(logits, split.labels, split.label_schema)
+    metrics = state.metric.scores(logits, split.labels, split.label_schema)
     if not math.isfinite(metrics["loss"]):
         raise DataError(f"Step {progress.step}: the loss on the validation split is {metrics['loss']}.", "Lower train.learning_rate.")
     stopping = params.early_stopping
     min_gain = stopping.min_gain if stopping else 0.0
-    improved = progress.record_evaluation(metrics["loss"], metrics[params.metric], params.metric, min_gain)
+    improved = progress.record_evaluation(metrics["loss"], metrics[state.metric.name], state.metric.greater_is_better, min_gain)
     progress.stopped_early = stopping is not None and progress.evaluations_without_improvement >= stopping.patience
     if params.schedule in STEPPED_BY_VALIDATION_LOSS:
         state.schedule.step(metrics["loss"])

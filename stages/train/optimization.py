@@ -13,8 +13,10 @@ from torch.nn import functional
 from torch.optim import Optimizer
 from transformers import SchedulerType, get_scheduler
 
+from stages.train.custom_loss import load_loss
 from tuneline.batches import TokenizedSplit
 from tuneline.errors import ParamsError
+from tuneline.functions import ProjectFunction
 from tuneline.params import TrainParams
 
 STEPPED_BY_VALIDATION_LOSS = (SchedulerType.REDUCE_ON_PLATEAU.value, SchedulerType.GREEDY.value)
@@ -23,17 +25,19 @@ STEPPED_BY_VALIDATION_LOSS = (SchedulerType.REDUCE_ON_PLATEAU.value, SchedulerTy
 
 @dataclass(frozen=True)
 class Loss:
-    """Cross-entropy for classification, squared error for regression, per example.
+    """Cross-entropy for classification, squared error for regression, or a function of the user, per example.
 
     Attributes:
         regression: True if labels are numbers.
         label_smoothing: Share of the target spread over all classes (Szegedy et al. 2016, section 7).
         class_weights: Weight of each class, shape ``(classes,)``; ``None`` for 1 each.
+        function: The user's loss of each example (``custom_loss.py``); ``None`` for the two above.
     """
 
     regression: bool
     label_smoothing: float = 0.0
     class_weights: NDArray[np.float32] | None = None
+    function: ProjectFunction | None = None
 
     def per_example(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the weighted loss of each example, float32 of shape ``(examples,)``, also for half-precision logits.
@@ -42,14 +46,32 @@ class Loss:
             logits: Shape ``(examples, outputs)``.
             labels: Shape ``(examples,)``; int64 classes or float32 targets.
         """
-        if self.regression:
-            return functional.mse_loss(logits.float().squeeze(-1), labels, reduction="none")
+        outputs = logits.float().squeeze(-1) if self.regression else logits.float()
         weight = None if self.class_weights is None else torch.as_tensor(self.class_weights, device=logits.device)
-        return functional.cross_entropy(logits.float(), labels, weight, reduction="none", label_smoothing=self.label_smoothing)
+        if self.function is not None:
+            losses: Tensor = self.function(outputs, labels).float()
+            return losses if weight is None else losses * weight[labels]
+        if self.regression:
+            return functional.mse_loss(outputs, labels, reduction="none")
+        return functional.cross_entropy(outputs, labels, weight, reduction="none", label_smoothing=self.label_smoothing)
 
     def total_weight(self, labels: NDArray[np.int64] | NDArray[np.float32]) -> float:
         """Return the divisor of the summed losses: the number of examples, or the sum of their class weights."""
         return float(len(labels) if self.class_weights is None else self.class_weights[labels.astype(np.int64)].sum(dtype=np.float64))
+
+
+def build_loss(params: TrainParams, split: TokenizedSplit) -> Loss:
+    """Build the loss that the parameters describe.
+
+    Args:
+        params: Section ``train``.
+        split: The train split, for the labels and balanced class weights.
+
+    Raises:
+        ParamsError: The function in ``train.loss`` cannot be used.
+    """
+    labels = split.label_schema
+    return Loss(labels.is_regression, params.label_smoothing, class_weights(params, split), load_loss(params, labels))
 
 
 def class_weights(params: TrainParams, split: TokenizedSplit) -> NDArray[np.float32] | None:

@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
-from tuneline.metrics import METRIC_TABLE
-
 _JSON_KEYS = {"evaluations_without_improvement": "stale"}
 """Attributes whose key in ``progress.json`` differs, because the format of checkpoints stays stable."""
 
@@ -104,7 +102,7 @@ class Progress:
         self.logged.append(LoggedStep(self.step, mean, result.learning_rate, result.gradient_norm))
         return self.logged[-1]
 
-    def record_evaluation(self, loss: float, metric: float, metric_name: str, min_gain: float = 0.0) -> bool:
+    def record_evaluation(self, loss: float, metric: float, greater_is_better: bool, min_gain: float = 0.0) -> bool:
         """Record an evaluation of the current weights; return True if it is the best so far.
 
         Any gain makes an evaluation the best. Early stopping counts only a gain of more than ``min_gain``.
@@ -112,10 +110,10 @@ class Progress:
         Args:
             loss: Validation loss.
             metric: Validation metric.
-            metric_name: Name of the metric, which determines whether higher or lower is better.
+            greater_is_better: False if a lower metric is better.
             min_gain: ``train.early_stopping.min_gain``.
         """
-        sign = 1 if METRIC_TABLE[metric_name].greater_is_better else -1
+        sign = 1 if greater_is_better else -1
         gain = math.inf if self.best is None else sign * (metric - self.best.metric)
         self.evaluated.append(Evaluation(self.step, loss, metric))
         self.evaluations_without_improvement = 0 if gain > min_gain else self.evaluations_without_improvement + 1

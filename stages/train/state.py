@@ -1,7 +1,9 @@
 """Training state: set up from the parameters, resumed from a checkpoint, summarized, and turned into the trained model."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,17 +14,22 @@ from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
 from stages.train.checkpoints import Checkpoints, run_identity, run_key
-from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, check_fit, data_files, shard_batch
+from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, Rows, check_fit, data_files, shard_batch
 from stages.train.devices import compile_in_place, configure_plugins, describe_devices
+from stages.train.evaluation import ValidationMetric
 from stages.train.interruption import Coordinator, Interruption
 from stages.train.model import adapt, build_model, compute_first_token_only, merge_adapters
-from stages.train.optimization import Loss, build_optimizer, build_schedule, class_weights, total_steps
+from stages.train.optimization import Loss, build_loss, build_optimizer, build_schedule, total_steps
 from stages.train.progress import Progress
 from stages.train.training_logger import TrainingLogger
 from tuneline.errors import DataError
 from tuneline.files import write_json
+from tuneline.files.schemas import LabelSchema
 from tuneline.params import Params, RunParams, TrainParams
 from tuneline.paths import CHECKPOINTS
+
+SHOWN_LABELS = 6
+"""Labels of the first micro-batch that the startup summary shows."""
 
 
 @dataclass
@@ -47,6 +54,7 @@ class TrainState:
     schedule: Any
     sampler: LengthBucketedSampler
     loss: Loss
+    metric: ValidationMetric
     train_loader: BatchLoader
     validation_loader: BatchLoader
     total_steps: int
@@ -83,6 +91,8 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
         ParamsError: The parameters do not fit the model, the data or the device.
     """
     settings = params.train
+    loss = build_loss(settings, inputs.train)
+    metric = ValidationMetric.load(settings, inputs.labels)
     model, first_token_only = _set_up_model(params, inputs)
     sampler = LengthBucketedSampler(inputs.train.lengths, settings.global_batch_size, settings.bucket_window, params.seed)
     steps = total_steps(settings, sampler.batches_per_epoch)
@@ -102,14 +112,15 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
         optimizer=optimizer,
         schedule=schedule,
         sampler=sampler,
-        loss=Loss(inputs.labels.is_regression, settings.label_smoothing, class_weights(settings, inputs.train)),
+        loss=loss,
+        metric=metric,
         train_loader=BatchLoader(inputs.train, inputs.pad_token_id, accelerator.device),
         validation_loader=BatchLoader(inputs.validation, inputs.pad_token_id, accelerator.device),
         total_steps=steps,
         first_token_only=first_token_only,
-        checkpoints=_open_checkpoints(params, accelerator, micro_batch_size),
+        checkpoints=_open_checkpoints(params, accelerator, micro_batch_size, _function_files(loss, metric)),
         coordinator=Coordinator(accelerator, interruption, params.run.checkpoint_every_minutes),
-        logger=TrainingLogger(accelerator, inputs.train.lengths, micro_batch_size, settings.metric),
+        logger=TrainingLogger(accelerator, inputs.train.lengths, micro_batch_size, metric.name),
     )
 
 
@@ -122,11 +133,17 @@ def _set_up_model(params: Params, inputs: Inputs) -> tuple[nn.Module, bool]:
     return adapt(model, params.train), first_token_only
 
 
-def _open_checkpoints(params: Params, accelerator: Accelerator, micro_batch_size: int) -> Checkpoints:
+def _function_files(loss: Loss, metric: ValidationMetric) -> list[Path]:
+    """Return the files of the user that determine the model."""
+    functions = [loss.function, metric.custom.function if metric.custom else None]
+    return sorted({file for function in functions if function is not None for file in function.files})
+
+
+def _open_checkpoints(params: Params, accelerator: Accelerator, micro_batch_size: int, functions: Sequence[Path]) -> Checkpoints:
     """Open the run's checkpoint folder; its ``run.json`` holds the identity of the run."""
     key = [""]
     if accelerator.is_main_process:
-        identity = {**run_identity(params, accelerator, data_files()), "micro_batch_size": micro_batch_size}
+        identity = {**run_identity(params, accelerator, data_files(), functions), "micro_batch_size": micro_batch_size}
         key = [run_key(identity)]
         write_json(CHECKPOINTS / key[0] / "run.json", identity)
     broadcast_object_list(key)
@@ -142,9 +159,9 @@ def resume(state: TrainState) -> None:
 
 
 def print_startup_summary(state: TrainState) -> None:
-    """Print device, trainable parameters, shapes of the first micro-batch, and the initial loss.
+    """Print device, trainable parameters, the first micro-batch (inputs, labels, logits), and the initial loss.
 
-    A wrong device, a frozen body or a broken head is visible before the first step.
+    A wrong device, a frozen body, swapped labels or a broken head is visible before the first step.
 
     Raises:
         DataError: The initial loss is NaN or infinite.
@@ -155,24 +172,48 @@ def print_startup_summary(state: TrainState) -> None:
     state.logger.info(f"{trainable:,} of {sum(parameter.numel() for parameter in parameters):,} parameters are trainable")
     if state.first_token_only:
         state.logger.info("the last layer computes only the first token, the one that the classifier reads")
-    loss, shapes = _initial_loss(state)
-    state.logger.info(f"first micro-batch: {shapes}")
-    _print_initial_loss(state, loss)
+    rows = _first_micro_batch(state)
+    inputs, labels = state.train_loader.inputs(rows), state.train_loader.labels(rows)
+    logits = _logits_without_dropout(state, inputs)[: len(rows)]
+    state.logger.info(f"first micro-batch: {', '.join(f'{name} {tuple(tensor.shape)}' for name, tensor in inputs.items())}")
+    state.logger.info(f"its labels {describe_labels(labels, state.train_loader.split.label_schema)}")
+    state.logger.info(f"its logits {tuple(logits.shape)} {_dtype(logits)}")
+    _print_initial_loss(state, _mean_loss(state, rows, logits, labels))
 
 
-def _initial_loss(state: TrainState) -> tuple[float, str]:
-    """Return the mean loss of all processes' first micro-batches, without dropout, and the shapes of this process's inputs."""
+def _first_micro_batch(state: TrainState) -> Rows:
+    """Return the rows of this process's first micro-batch."""
     accelerator = state.accelerator
-    batch = state.sampler.epoch(0)[0]
-    rows = shard_batch(batch, state.micro_batch_size, accelerator.num_processes, accelerator.process_index)[0]
-    inputs = state.train_loader.inputs(rows)
+    return shard_batch(state.sampler.epoch(0)[0], state.micro_batch_size, accelerator.num_processes, accelerator.process_index)[0]
+
+
+def _logits_without_dropout(state: TrainState, inputs: dict[str, Tensor]) -> Tensor:
     state.model.eval()
     with torch.no_grad():
-        losses = state.loss.per_example(state.model(**inputs).logits[: len(rows)], state.train_loader.labels(rows))
+        logits: Tensor = state.model(**inputs).logits
     state.model.train()
-    sums = torch.tensor([float(losses.sum()), state.loss.total_weight(state.train_loader.split.labels[rows])], device=accelerator.device)
-    total, weight = accelerator.reduce(sums, "sum").tolist()
-    return total / weight, ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in inputs.items())
+    return logits
+
+
+def describe_labels(labels: Tensor, schema: LabelSchema) -> str:
+    """Return shape, type and first values of labels, with class names."""
+    first = labels[:SHOWN_LABELS].tolist()
+    values = [f"{value} {schema.names[value]}" if schema.names else f"{value:g}" for value in first]
+    more = ", ..." if len(labels) > SHOWN_LABELS else ""
+    return f"{tuple(labels.shape)} {_dtype(labels)}: {', '.join(values)}{more}"
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _mean_loss(state: TrainState, rows: Rows, logits: Tensor, labels: Tensor) -> float:
+    """Return the weighted mean loss of all processes' rows."""
+    losses = state.loss.per_example(logits, labels)
+    weight = state.loss.total_weight(state.train_loader.split.labels[rows])
+    sums = torch.tensor([float(losses.sum()), weight], device=state.accelerator.device)
+    total, weight = state.accelerator.reduce(sums, "sum").tolist()
+    return float(total / weight)
 
 
 def _print_initial_loss(state: TrainState, loss: float) -> None:

@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tuneline.baseline import BaselineComparison
 from tuneline.errors import StageError
-from tuneline.metrics import METRIC_TABLE
+from tuneline.metrics import METRIC_TABLE, custom_metrics, title_of
 from tuneline.paths import BASE
 from tuneline.records.metrics import Metrics
 from tuneline.records.source import BaseSource
@@ -19,12 +20,12 @@ from tuneline.repo import CLASSIFIER, EVALUATED, Lock, changed_by_machine, commi
 if TYPE_CHECKING:
     from tuneline.records.export import ExportRecord
 
-EVALUATED_TITLES = {
-    **{metric.name: metric.title for metric in METRIC_TABLE.values()},
+BASELINE_TITLES = {
     **{metric.baseline: f"{metric.title} of the baseline" for metric in METRIC_TABLE.values() if metric.baseline},
+    **{metric.tfidf: f"{metric.title} of TF-IDF" for metric in METRIC_TABLE.values() if metric.of_predictions},
     "rows": "Rows",
 }
-"""Titles of the numbers in metrics/evaluate.json that are shown, in this order."""
+"""Titles of the numbers in metrics/evaluate.json that are shown after the metrics of the model, in this order."""
 COMPARED_TITLES = {
     "agreement": "agreement with the trained model",
     **{f"{metric.name}_drop": f"{metric.title} lost" for metric in METRIC_TABLE.values() if metric.resampled},
@@ -69,12 +70,15 @@ def show(console: Console, root: Path = Path()) -> None:
     Raises:
         StageError: The pipeline has not run in this checkout.
     """
-    metrics = root / EVALUATED
-    if not metrics.exists():
-        raise StageError(f"{metrics} is missing: the pipeline has not run here yet.", "Run `make run` or `dvc repro`.")
+    path = root / EVALUATED
+    if not path.exists():
+        raise StageError(f"{path} is missing: the pipeline has not run here yet.", "Run `make run` or `dvc repro`.")
     lock = read_lock(root)
     compared = Metrics.read_if_exists(root / "metrics/compare.json")
-    console.print(quality_table(Metrics.read(metrics).values, compared.values if compared else {}, reported_split(lock)))
+    evaluated = Metrics.read(path).values
+    console.print(quality_table(evaluated, compared.values if compared else {}, reported_split(lock)))
+    if against_tfidf := BaselineComparison.read(evaluated):
+        console.print(Text(f"{against_tfidf.sentence}\n"))
     _print_facts(console, {**provenance(root, lock), **existing_paths(root)})
 
 
@@ -97,7 +101,8 @@ def quality_table(evaluated: Mapping[str, float], compared: Mapping[str, float],
     table = Table(title=f"Quality on {split}", title_justify="left", show_header=False)
     table.add_column(justify="left")
     table.add_column(justify="right")
-    for key, title in EVALUATED_TITLES.items():
+    titles = {name: title_of(name) for name in (*METRIC_TABLE, *custom_metrics(evaluated))}
+    for key, title in (titles | BASELINE_TITLES).items():
         if key in evaluated:
             table.add_row(title, f"{evaluated[key]:,.6g}")
     for precision in [key.removesuffix("_agreement") for key in compared if key.endswith("_agreement")]:

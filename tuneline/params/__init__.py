@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from tuneline.params.data import DataParams, TokenizeParams
 from tuneline.params.evaluate import CompareParams, EvaluateParams, ExportParams
+from tuneline.params.functions import FunctionName
 from tuneline.params.model import ModelParams
 from tuneline.params.section import Section
 from tuneline.params.train import RunParams, TrainParams
@@ -48,6 +49,13 @@ class Params(Section):
     """The ONNX models."""
     compare: CompareParams
     """Tolerances for the comparison of the ONNX models with the trained model."""
+
+    @property
+    def functions(self) -> list[tuple[str, FunctionName]]:
+        """Parameter and name of each function of the user, in the folder ``project/``."""
+        named = [("train.loss", self.train.loss), ("train.metric", self.train.metric)]
+        of_training = [(key, FunctionName.parse(key, text)) for key, text in named if text is not None and FunctionName.matches(text)]
+        return [*of_training, *(("evaluate.metrics", name) for name in self.evaluate.functions)]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

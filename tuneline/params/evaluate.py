@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from tuneline.params.functions import FunctionName
 from tuneline.params.section import Rate, Section
 
 Split = Literal["train", "validation", "test"]
@@ -16,13 +17,31 @@ class EvaluateParams(Section):
     split: Split
     """The reported split."""
     metrics: list[str] | None
-    """Names or paths of metrics for ``evaluate.load``. ``null``: the project's own metrics, which need no network."""
+    """More metrics: functions, as ``project/FILE.py:FUNCTION`` (docs/custom-loss.md), and names or paths for ``evaluate.load``.
+    ``null``: the project's own metrics, which need no network."""
     f1: Literal["binary", "macro"] | None
     """Averaging of F1 over the classes. ``null``: binary with two classes, macro with more."""
     batch_size: Annotated[int, Field(ge=1)]
     """Rows per batch."""
     behaviour: Annotated[str, Field(pattern=r"^[\w-]+$")] | None
     """Behavioural tests, from ``conf/behaviour/NAME.yaml``. ``null``: none."""
+
+    @property
+    def functions(self) -> list[FunctionName]:
+        """The functions among ``metrics``."""
+        return [FunctionName.parse("metrics", text) for text in self.metrics or [] if FunctionName.matches(text)]
+
+    @property
+    def library_metrics(self) -> list[str]:
+        """The other entries of ``metrics``, for ``evaluate.load``."""
+        return [text for text in self.metrics or [] if not FunctionName.matches(text)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        names = [name.function for name in self.functions]
+        if duplicate := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"metrics: two functions are named {duplicate!r}, which is their key in metrics/evaluate.json; rename one")
+        return self
 
 
 class Int8Params(Section):

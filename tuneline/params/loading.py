@@ -12,7 +12,8 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from tuneline.errors import ParamsError
 from tuneline.params import Params
-from tuneline.paths import PARAMS
+from tuneline.params.functions import check_functions
+from tuneline.paths import PARAMS, PIPELINE
 
 
 def load_params(path: Path = PARAMS) -> Params:
@@ -20,9 +21,12 @@ def load_params(path: Path = PARAMS) -> Params:
 
     Raises:
         ParamsError: The file is missing, is not valid YAML, or contains invalid values. The message lists all of them, each with
-            its dotted key.
+            its dotted key. Or it names a function in ``project/`` that does not exist.
     """
-    return parse_params(read_yaml(path), path)
+    params = parse_params(read_yaml(path), path)
+    pipeline = path.with_name(PIPELINE.name)
+    check_functions(params.functions, path.parent, read_yaml(pipeline) if params.functions and pipeline.exists() else None)
+    return params
 
 
 def read_yaml(path: Path) -> Any:

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from tuneline.params.functions import FunctionName
 from tuneline.params.section import Section
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -91,6 +92,11 @@ class TrainParams(Section):
     warmup_steps: Annotated[int, Field(ge=0)] | None
     """Optimizer steps of the warmup. Set at most one of ``warmup_ratio`` and ``warmup_steps``."""
 
+    loss: str | None
+    """Function that computes the loss of each example: ``project/FILE.py:FUNCTION`` (docs/custom-loss.md). ``null``: cross-entropy,
+    or squared error in a regression."""
+    loss_options: dict[str, Any]
+    """Other arguments of that function, for example ``{gamma: 2.0}``."""
     label_smoothing: Fraction
     """Fraction of the target that is spread evenly over all classes. 0: none. Classification only."""
     class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None
@@ -121,7 +127,8 @@ class TrainParams(Section):
     keep: Literal["best", "last"]
     """Weights to publish: the best by ``metric`` on the validation split, or the last."""
     metric: str
-    """Validation metric that determines the best weights: one of the task in ``tuneline/metrics.py`` that is not of probabilities."""
+    """Validation metric that determines the best weights: one of the task in ``tuneline/metrics.py`` that is not of probabilities, or
+    ``project/FILE.py:FUNCTION`` (docs/custom-loss.md)."""
     early_stopping: EarlyStopping | None
     """Stop when ``metric`` on the validation split no longer improves. ``null``: train to the end."""
     log_every_steps: Positive
@@ -137,6 +144,18 @@ class TrainParams(Section):
             raise ValueError(f"micro_batch_size: {self.micro_batch_size} does not divide global_batch_size {self.global_batch_size}")
         if self.lora is not None and self.freeze:
             raise ValueError("freeze: with lora everything but the adapters and the head is frozen already; leave it empty")
+        return self
+
+    @model_validator(mode="after")
+    def _consistent_functions(self) -> Self:
+        if self.loss is not None:
+            FunctionName.parse("loss", self.loss)
+        if self.loss is None and self.loss_options:
+            raise ValueError("loss_options: they are for a function in train.loss, which is null; leave them empty: {}")
+        if self.loss is not None and self.label_smoothing:
+            raise ValueError("label_smoothing: it is part of cross-entropy, which train.loss replaces; set it to 0.0")
+        if FunctionName.matches(self.metric):
+            FunctionName.parse("metric", self.metric)
         return self
 
 

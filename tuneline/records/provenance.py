@@ -19,8 +19,8 @@ from tuneline.records.record import Record
 
 ROOT = Path(__file__).parents[2]
 """Root of the project that this code is part of."""
-CODE = ("stages", "tuneline")
-"""Packages that contain the code of the pipeline."""
+CODE = ("project", "stages", "tuneline")
+"""Packages that contain the code of the pipeline, and the user's losses and metrics."""
 
 
 class StageProvenance(Record):

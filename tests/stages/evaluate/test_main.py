@@ -8,8 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.evaluate import __main__ as evaluate
+from tests.custom_functions import write_functions
 from tests.params import change_params
 from tests.stages.evaluate.project import write_project
+from tuneline.baseline import BaselineComparison
 from tuneline.errors import DataError, GateError, ParamsError, StageError
 from tuneline.files.schemas import LabelSchema, write_table
 
@@ -42,18 +44,19 @@ def outs(project):
 
 
 CLASSES = ["accuracy", "f1", "matthews_correlation", "loss", "rows", "roc_auc", "average_precision", "calibration_error"]
+BASELINES = ["majority_accuracy", "majority_f1", "tfidf_accuracy", "tfidf_f1", "tfidf_matthews_correlation"]
 
 
 @pytest.mark.parametrize(
     ("project", "names"),
     [
-        ("queues", [*CLASSES, "majority_accuracy", "majority_f1"]),
-        ("pairs", [*CLASSES, "majority_accuracy", "majority_f1"]),
-        ("numbers", ["pearson", "spearmanr", "mse", "loss", "rows", "mean_mse"]),
+        ("queues", [*CLASSES, *BASELINES]),
+        ("pairs", [*CLASSES, *BASELINES]),
+        ("numbers", ["pearson", "spearmanr", "mse", "loss", "rows", "mean_mse", "tfidf_pearson", "tfidf_spearmanr", "tfidf_mse"]),
     ],
     indirect=["project"],
 )
-def test_metrics_file_has_metrics_and_baseline(project, names):
+def test_metrics_file_has_metrics_and_baselines(project, names):
     timing = evaluate.main()
     assert [name for name in metrics() if name in names] == names
     assert metrics()["rows"] == 45
@@ -68,6 +71,30 @@ def test_metrics_match_the_predictions_table(project):
     logits = np.array(table["logits"], dtype=np.float64)
     chosen = logits[np.arange(45), table["label"]] - np.log(np.exp(logits).sum(axis=1))
     assert metrics()["loss"] == pytest.approx(-chosen.mean(), abs=1e-6)
+
+
+def test_model_is_compared_with_the_tfidf_baseline_on_the_same_rows(project):
+    evaluate.main()
+    comparison = BaselineComparison.read(metrics())
+    assert comparison.low < metrics()["accuracy"] - metrics()["tfidf_accuracy"] < comparison.high
+
+
+@pytest.mark.parametrize("project", ["queues", "numbers"], indirect=True)
+def test_functions_of_the_user_are_metrics(project):
+    code = "def worst(outputs, labels): return outputs.ndim + len(labels) / 100\n"
+    write_functions(project, {"project/metrics.py": code})
+    change_params(project, {"evaluate.metrics": ["project/metrics.py:worst"]})
+    evaluate.main()
+    assert metrics()["worst"] == pytest.approx((1 if "pearson" in metrics() else 2) + 0.45)
+
+
+def test_unsuitable_function_is_an_error_before_the_model_is_loaded(project):
+    write_functions(project, {"project/metrics.py": "def own(logits, labels): return logits"})
+    change_params(project, {"evaluate.metrics": ["project/metrics.py:own"]})
+    shutil.rmtree("models/classifier")
+    with pytest.raises(ParamsError, match=r"evaluate\.metrics: project/metrics\.py:own returns .* not one finite number"):
+        evaluate.main()
+    assert outs(project) == {}
 
 
 def test_predictions_keep_row_order_and_class_names(project):

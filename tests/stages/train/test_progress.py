@@ -13,7 +13,7 @@ def test_progress_json_round_trip_is_exact(tmp_path_factory, losses, metric):
     progress = Progress(step=7)
     for loss in losses:
         progress.record_step(StepResult(loss, 0.1 + 0.2, 1e-300), log_now=loss > 0)
-    progress.record_evaluation(loss=1 / 3, metric=metric, metric_name="accuracy")
+    progress.record_evaluation(loss=1 / 3, metric=metric, greater_is_better=True)
     path = tmp_path_factory.getbasetemp() / "progress.json"
     progress.write(path)
     assert Progress.read(path) == progress
@@ -27,11 +27,11 @@ def test_logged_loss_is_the_mean_since_the_last_logged_step():
     assert [(row.step, row.loss) for row in progress.logged] == [(3, 3.0), (4, 5.0)]
 
 
-def record_evaluations(metrics, name="accuracy", min_gain=0.0):
+def record_evaluations(metrics, greater_is_better=True, min_gain=0.0):
     progress, best = Progress(), []
     for step, metric in enumerate(metrics, start=1):
         progress.step = step
-        best.append(progress.record_evaluation(1.0, metric, name, min_gain))
+        best.append(progress.record_evaluation(1.0, metric, greater_is_better, min_gain))
     return progress, best
 
 
@@ -43,7 +43,7 @@ def test_best_evaluation_is_the_first_of_equals():
 
 
 def test_best_loss_is_the_lowest():
-    assert record_evaluations([0.5, 0.7, 0.3], "loss")[0].best.step == 3
+    assert record_evaluations([0.5, 0.7, 0.3], greater_is_better=False)[0].best.step == 3
 
 
 def test_gain_below_min_gain_is_best_but_counts_towards_patience():

@@ -31,7 +31,7 @@ def test_tokenizer_config_is_published_without_machine_keys(tmp_path):
 def test_published_curves_have_a_header_and_a_row_per_step(tmp_path):
     progress = Progress(step=1)
     progress.record_step(StepResult(loss=0.5, learning_rate=1e-5, gradient_norm=1 / 3), log_now=True)
-    progress.record_evaluation(loss=0.25, metric=0.75, metric_name="f1")
+    progress.record_evaluation(loss=0.25, metric=0.75, greater_is_better=True)
     publish_curves(progress, "f1", tmp_path / "training")
     assert (tmp_path / "training/loss.tsv").read_text() == "step\tloss\tlearning_rate\tgradient_norm\n1\t0.5\t1e-05\t0.333333\n"
     assert (tmp_path / "training/validation.tsv").read_text() == "step\tloss\tf1\n1\t0.25\t0.75\n"

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -5,6 +7,7 @@ import torch
 from stages.train import state
 from tests.stages.train import tiny_task
 from tuneline.errors import DataError
+from tuneline.files.schemas import LabelSchema
 
 
 def test_startup_summary_has_device_parameters_shapes_and_initial_loss(trained, capsys):
@@ -15,8 +18,17 @@ def test_startup_summary_has_device_parameters_shapes_and_initial_loss(trained, 
     assert "5,859 of 5,859 parameters are trainable" in output
     assert "the last layer computes only the first token" in output
     assert "first micro-batch: input_ids (4, 1" in output
+    assert re.search(r"its labels \(4,\) int64: ([012] (billing|delivery|technical)(, )?){4}\n", output)
+    assert "its logits (4, 3) float32" in output
     assert "a uniform prediction gives 1.0986" in output
     assert "WARNING" not in output
+
+
+def test_labels_are_described_with_their_names_and_only_the_first_ones():
+    names = LabelSchema(("no", "yes"))
+    assert state.describe_labels(torch.tensor([1, 0]), names) == "(2,) int64: 1 yes, 0 no"
+    assert state.describe_labels(torch.zeros(9, dtype=torch.int64), names).endswith("0 no, ...")
+    assert state.describe_labels(torch.tensor([0.5, 3.0]), LabelSchema(None)) == "(2,) float32: 0.5, 3"
 
 
 def test_uniform_prediction_has_the_same_loss_with_class_weights(trained, capsys):

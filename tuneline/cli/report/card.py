@@ -34,8 +34,7 @@ def metadata(report: Report) -> str:
             metric_type=name,
             metric_value=report.metrics[name],
         )
-        for name in METRIC_TABLE
-        if name in report.metrics
+        for name in report.metric_names
     ]
     checkpoint = report.provenance.base.checkpoint if report.provenance.base else None
     data = ModelCardData(

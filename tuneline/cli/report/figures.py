@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from tuneline.cli.report.headline import Headline, draw_headline
 from tuneline.cli.report.predictions import Predictions
 from tuneline.cli.report.svg import BAD, DASHED, FIRST, GRID, MUTED, SECOND, canvas, to_svg, unit_square
-from tuneline.metrics import METRIC_TABLE
 from tuneline.paths import METRICS, PLOTS
 from tuneline.records.metrics import Metrics
 from tuneline.repo import Lock, PreviousResult
@@ -89,12 +88,11 @@ def draw_gradient_norm(training: Columns) -> str:
         return to_svg(figure, "norm", "Gradient norm over steps")
 
 
-def draw_validation_metric(validation: Columns, name: str) -> str:
-    """Draw the metric by which the kept step was chosen, with its best evaluation circled."""
+def draw_validation_metric(validation: Columns, name: str, best_step: float | None) -> str:
+    """Draw the metric by which the kept step was chosen, with its best evaluation circled if the step is known."""
     with canvas() as (figure, axes):
         axes.plot(validation["step"], validation[name], color=SECOND, marker="o", markersize=4)
-        arg_best = np.nanargmax if METRIC_TABLE[name].greater_is_better else np.nanargmin
-        best = int(arg_best(validation[name]))
+        best = validation["step"] == best_step
         axes.plot(validation["step"][best], validation[name][best], marker="o", markersize=8, markerfacecolor="none", markeredgecolor=BAD)
         axes.set(xlabel="step", ylabel=f"validation {name.replace('_', ' ')}")
         return to_svg(figure, "validation", f"Validation {name} over steps")
@@ -203,13 +201,16 @@ def _draw_training(root: Path, lock: Lock, previous: PreviousResult | None) -> d
         return {}
     validation = read_columns(root / PLOTS / "training/validation.tsv")
     keeps_best = lock.params().get("train.keep", "best") == "best"
-    best_step = Metrics.read_values(root / METRICS / "train.json").get("best_step") if keeps_best else None
-    figures = {"loss": draw_loss(curve, validation, best_step, _read_previous(previous, path)), "rate": draw_learning_rate(curve)}
+    best_step = Metrics.read_values(root / METRICS / "train.json").get("best_step")
+    figures = {
+        "loss": draw_loss(curve, validation, best_step if keeps_best else None, _read_previous(previous, path)),
+        "rate": draw_learning_rate(curve),
+    }
     if "gradient_norm" in curve:
         figures["norm"] = draw_gradient_norm(curve)
-    names = [name for name in validation or {} if name in METRIC_TABLE and name != "loss"]
+    names = [name for name in validation or {} if name not in ("step", "loss")]
     if validation is not None and names and len(validation["step"]) > 1:
-        figures["validation"] = draw_validation_metric(validation, names[0])
+        figures["validation"] = draw_validation_metric(validation, names[0], best_step)
     return figures
 
 

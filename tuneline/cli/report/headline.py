@@ -28,6 +28,7 @@ class Headline:
         value: Of the trained model.
         interval: Its interval, where there are predictions.
         baseline: Metric of the majority baseline.
+        tfidf: Metric of the TF-IDF baseline.
         previous: The result of another commit, where there is one.
         previous_interval: Interval of the previous value, where its predictions are still in the cache.
         change: From the previous result to this one, on the same rows.
@@ -38,6 +39,7 @@ class Headline:
     value: float
     interval: Estimate | None = None
     baseline: float | None = None
+    tfidf: float | None = None
     previous: PreviousResult | None = None
     previous_interval: Estimate | None = None
     change: Difference | None = None
@@ -105,16 +107,17 @@ def headline(
         return None
     value = metrics[name]
     baseline = metrics.get(METRIC_TABLE[name].baseline or "", METRIC_TABLE[name].uninformed)
+    tfidf = metrics.get(METRIC_TABLE[name].tfidf)
     interval = interval_of(name, params, predictions)
     stale = interval is not None and abs(interval.value - value) > TOLERANCE
     if stale:
-        return Headline(name, value, baseline=baseline, previous=previous, stale=True)
+        return Headline(name, value, baseline=baseline, tfidf=tfidf, previous=previous, stale=True)
     cached = previous.file(PREDICTIONS.as_posix()) if previous else None
     before = Predictions.read(cached) if cached else None
     if before is not None and (predictions is None or before.names != predictions.names or not same_rows(before, predictions)):
         before = None
     change = change_of(name, params, predictions, before) if predictions and before else None
-    return Headline(name, value, interval, baseline, previous, interval_of(name, params, before), change)
+    return Headline(name, value, interval, baseline, tfidf, previous, interval_of(name, params, before), change)
 
 
 def same_rows(one: Predictions, other: Predictions) -> bool:
@@ -144,10 +147,12 @@ def _settings(params: Mapping[str, Any], predictions: Predictions) -> tuple[Aver
 
 
 def draw_headline(headline: Headline) -> str:
-    """Draw the metric of the baseline, the previous result and this model on one axis, with intervals where they are known."""
+    """Draw the metric of the baselines, the previous result and this model on one axis, with intervals where they are known."""
     rows: list[tuple[str, float, Estimate | None, str]] = []
     if headline.baseline is not None:
         rows.append(("baseline", headline.baseline, None, MUTED))
+    if headline.tfidf is not None:
+        rows.append(("TF-IDF", headline.tfidf, None, MUTED))
     if headline.previous_value is not None and headline.previous is not None:
         rows.append((headline.previous.commit.short, headline.previous_value, headline.previous_interval, MUTED))
     rows.append(("this model", headline.value, headline.interval, FIRST))
@@ -162,4 +167,4 @@ def draw_headline(headline: Headline) -> str:
         axes.margins(x=0.08)
         axes.spines[["left", "bottom"]].set_visible(False)
         axes.grid(visible=False, axis="y")
-        return to_svg(figure, "headline", f"{headline.title} of the baseline, the previous commit and this model")
+        return to_svg(figure, "headline", f"{headline.title} of the baselines, the previous commit and this model")

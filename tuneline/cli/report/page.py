@@ -7,13 +7,14 @@ from typing import Any
 
 from markupsafe import Markup
 
+from tuneline.baseline import BaselineComparison
 from tuneline.cli.report.exported_models import ExportedModels, Latencies, read_exported_models
 from tuneline.cli.report.figures import draw_figures
 from tuneline.cli.report.headline import Headline, headline
 from tuneline.cli.report.predictions import Confusion, ModelError, Predictions, compute_confusion, largest_errors
 from tuneline.cli.report.summaries import ChecksSummary, Provenance, SlicesSummary, read_provenance
 from tuneline.files import replace_file
-from tuneline.metrics import METRIC_TABLE
+from tuneline.metrics import METRIC_TABLE, custom_metrics, title_of
 from tuneline.paths import METRICS, PREDICTIONS, RAW, REPORTS, split_file
 from tuneline.records.evaluation import Behaviour
 from tuneline.records.metrics import Metrics
@@ -66,9 +67,19 @@ class Report:
     @property
     def tiles(self) -> list[tuple[str, str, float | None]]:
         """The other metrics: title, value, change since the previous result (``None`` if there is none)."""
-        shown = [name for name in METRIC_TABLE if name in self.metrics and not (self.headline and name == self.headline.name)]
+        shown = [name for name in self.metric_names if not (self.headline and name == self.headline.name)]
         previous = self.previous.metrics if self.previous and self.previous.comparable else {}
-        return [(METRIC_TABLE[name].title, f"{self.metrics[name]:.3f}", _change(self.metrics[name], previous.get(name))) for name in shown]
+        return [(title_of(name), f"{self.metrics[name]:.3f}", _change(self.metrics[name], previous.get(name))) for name in shown]
+
+    @property
+    def metric_names(self) -> list[str]:
+        """Names of the model's metrics: those of the metric table, then those that ``evaluate.metrics`` adds."""
+        return [*(name for name in METRIC_TABLE if name in self.metrics), *custom_metrics(self.metrics)]
+
+    @property
+    def against_tfidf(self) -> BaselineComparison | None:
+        """Comparison with the TF-IDF baseline."""
+        return BaselineComparison.read(self.metrics)
 
     @property
     def labels(self) -> Sequence[str]:
@@ -137,7 +148,7 @@ def render(report: Report) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters |= {"signed": signed, "title_of": lambda name: METRIC_TABLE[name].title if name in METRIC_TABLE else name}
+    environment.filters |= {"signed": signed, "title_of": title_of}
     style = Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
     return environment.get_template("page.html.j2").render(report=report, style=style)
 

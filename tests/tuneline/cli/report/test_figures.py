@@ -5,11 +5,11 @@ from tuneline.cli.report import figures
 from tuneline.cli.report.predictions import Predictions
 
 
-@pytest.mark.parametrize(("name", "best_step"), [("accuracy", 20), ("pearson", 20), ("mse", 30)])
+@pytest.mark.parametrize(("name", "best_step"), [("accuracy", 20), ("cost", 30)])
 def test_validation_metric_circles_the_best_evaluation(monkeypatch, name, best_step):
     monkeypatch.setattr(figures, "to_svg", lambda figure, *_: figure.axes[0].lines[-1].get_xdata())
     curve = {"step": np.array([10.0, 20.0, 30.0]), name: np.array([0.5, 0.9, 0.4])}
-    assert figures.draw_validation_metric(curve, name) == [best_step]
+    assert figures.draw_validation_metric(curve, name, best_step) == [best_step]
 
 
 CURVE = {name: np.array([0.0, 0.5, 1.0]) for name in ("recall", "precision", "false_positive_rate", "true_positive_rate")}

@@ -1,0 +1,1 @@
+"""Your Python: losses and metrics that params.yaml names (docs/custom-loss.md)."""

@@ -1,0 +1,74 @@
+import pytest
+
+from tests.custom_functions import EXAMPLES, write_functions
+from tests.params import write_params
+from tuneline.errors import ParamsError
+from tuneline.params.functions import FunctionName
+from tuneline.params.loading import load_params
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Return a function that reads parameters in a project with the examples."""
+
+    def load(files=EXAMPLES, pipeline="stages: {train: {deps: [project]}, evaluate: {deps: [project]}}", **sections):
+        write_functions(tmp_path, files, pipeline)
+        write_params(tmp_path, **sections)
+        return load_params(tmp_path / "params.yaml")
+
+    return load
+
+
+def test_functions_of_all_parameters_are_found(load):
+    train = {"loss": "project/losses.py:focal", "metric": "project/metrics.py:cost"}
+    params = load(train=train, evaluate={"metrics": ["accuracy", "project/metrics.py:balanced_accuracy"]})
+    assert [(parameter, str(name)) for parameter, name in params.functions] == [
+        ("train.loss", "project/losses.py:focal"),
+        ("train.metric", "project/metrics.py:cost"),
+        ("evaluate.metrics", "project/metrics.py:balanced_accuracy"),
+    ]
+    assert params.evaluate.library_metrics == ["accuracy"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["focal", "losses.py:focal", "/project/losses.py:f", "project/../x.py:f", "project/a-b.py:f", "other/x.py:f", "project/x.py:", "x:y"],
+)
+def test_name_that_is_no_function_in_the_folder_project_is_refused(load, text):
+    with pytest.raises(ParamsError, match=r"train\.loss: '.*' is not a function in the folder project/; write project/FILE\.py:FUNCTION"):
+        load(train={"loss": text})
+
+
+@pytest.mark.parametrize("text", ["accuracy", "glue:mrpc", "somebody/metric@v1.0", "metrics/odd_one", "metrics/odd_one.py"])
+def test_metric_of_the_evaluate_library_is_not_taken_for_a_function(text):
+    assert not FunctionName.matches(text)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, r"train\.loss: project/losses\.py does not exist"),
+        ({"project/losses.py": "def focus(): ..."}, r"train\.loss: project/losses\.py has no function 'focal'(.|\n)*It defines focus\."),
+        ({"project/losses.py": "x = 1\ndef focal(:"}, r"train\.loss: project/losses\.py, line 2 is not valid Python: invalid syntax"),
+    ],
+)
+def test_missing_function_is_named_before_any_code_runs(load, files, message):
+    with pytest.raises(ParamsError, match=message):
+        load(files, train={"loss": "project/losses.py:focal"})
+
+
+@pytest.mark.parametrize("code", ["from torch.nn.functional import cross_entropy as focal", "focal = print", "class focal: ..."])
+def test_function_may_be_imported_or_assigned(load, code):
+    assert load({"project/losses.py": code}, train={"loss": "project/losses.py:focal"}).train.loss
+
+
+def test_file_that_its_stage_does_not_list_is_refused_with_the_line_to_add(load):
+    pipeline = "stages: {train: {deps: [project/losses.py]}}"
+    assert load(pipeline=pipeline, train={"loss": "project/losses.py:focal"}).train.loss
+    with pytest.raises(ParamsError, match=r"train\.metric: the stage train does not depend on(.|\n)*`- project/metrics\.py` to the deps"):
+        load(pipeline=pipeline, train={"metric": "project/metrics.py:cost"})
+
+
+def test_two_metrics_with_one_name_are_refused(load):
+    with pytest.raises(ParamsError, match=r"evaluate\.metrics: two functions are named 'cost'"):
+        load(evaluate={"metrics": ["project/metrics.py:cost", "project/other.py:cost"]})
