@@ -17,8 +17,6 @@ from tuneline.paths import REPORTS
 
 NOTE = REPORTS / "interrupted" / "train.json"
 """Exists from an interruption until the resumed run ends. accelerate and DVC do not pass exit codes on; this file remains."""
-EXIT_CODE = 75
-"""EX_TEMPFAIL of sysexits.h: temporary failure, try again later."""
 
 
 class TrainingInterrupted(Exception):  # noqa: N818 - a requested stop, not an error

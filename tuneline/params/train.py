@@ -66,7 +66,7 @@ class TrainParams(Section):
     """Section ``train``."""
 
     launch: str
-    """Launch configuration: ``conf/accelerate/NAME.yaml``."""
+    """Launch configuration: ``conf/accelerate/NAME.yaml``. ``auto``: all GPUs of the machine, or what else it has."""
 
     epochs: Positive | None
     max_steps: Positive | None
@@ -109,7 +109,7 @@ class TrainParams(Section):
     lora: LoraParams | None
 
     mixed_precision: Literal["no", "fp16", "bf16"] | None
-    """``null``: the precision of the launch configuration."""
+    """``null``: the precision of the launch configuration; with ``launch: auto``, bf16 or fp16 on a GPU and float32 elsewhere."""
     tf32: bool
     """Multiply float32 matrices in TF32 on CUDA."""
     gradient_checkpointing: bool

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
-from tests.stages.train.test_launch import environment
+from tests.stages.train.test_accelerate_launch import environment
 
 ROWS = 57  # the last batch is one row: one of two processes has an empty micro-batch
 
