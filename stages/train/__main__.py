@@ -9,6 +9,7 @@ Writes: ``models/classifier/``, ``plots/training/{loss,validation}.tsv``, ``metr
 """
 
 import os
+import signal
 import sys
 from typing import NoReturn
 
@@ -17,7 +18,7 @@ from accelerate import Accelerator
 from stages.train.data import read_inputs
 from stages.train.devices import check_devices, create_accelerator, devices_used
 from stages.train.interruption import Interruption, TrainingInterrupted, clear_note, write_note
-from stages.train.launch import INTERRUPTED, end_with_parent
+from stages.train.launch import INTERRUPTED, STOPPING, end_with_parent
 from stages.train.loop import train
 from stages.train.publishing import publish_curves, publish_model, resource_usage, training_metrics
 from stages.train.state import TrainingResult
@@ -42,10 +43,10 @@ def main() -> Measurements:
             result = train(params, inputs, accelerator, interruption)
         except TrainingInterrupted as interrupted:
             exit_interrupted(accelerator, interrupted)
-        publish(result)
-    usage = resource_usage(result.state)
-    accelerator.end_training()
-    return usage
+        publish(result)  # from here on, a signal changes nothing: the run ends
+        usage = resource_usage(result.state)
+        accelerator.end_training()
+        return usage
 
 
 def publish(result: TrainingResult) -> None:
@@ -89,7 +90,11 @@ def _exit_without_cleanup(code: int) -> NoReturn:
 def run() -> NoReturn:
     """Run the stage in this process, one of those that a launcher has started."""
     end_with_parent()
-    run_stage("train", main, libraries=("accelerate", "numpy", "peft", "safetensors", "torch", "transformers"), devices=devices_used)
+    try:
+        run_stage("train", main, libraries=("accelerate", "numpy", "peft", "safetensors", "torch", "transformers"), devices=devices_used)
+    finally:
+        for number in STOPPING:  # the exit code is settled, and freeing the memory takes a second
+            signal.signal(number, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

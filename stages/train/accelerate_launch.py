@@ -32,8 +32,6 @@ TRAINING = "stages.train"
 
 def main() -> NoReturn:
     """Train, and exit with the code of the training; see ``stages.train.launch.describe_end``."""
-    for number in STOPPING:
-        signal.signal(number, signal.SIG_DFL)  # until the training handles them: no traceback of a KeyboardInterrupt
     end_with_parent()
     try:
         code = launch(load_params().train, sys.argv[1:])

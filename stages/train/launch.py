@@ -31,24 +31,31 @@ def main() -> int:
     """Run the training and return the exit code: 0, 1 after an error, 75 after an interruption, 128 + N after signal N."""
     started = time.time()
     child: subprocess.Popen[bytes] | None = None
-    received: list[int] = []
+    stopped = False
 
-    def stop(number: int, _frame: FrameType | None) -> None:
-        received.append(number)
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        nonlocal stopped
+        stopped = True
         if child is not None:
-            child.send_signal(number)
+            child.terminate()
 
     for number in STOPPING:
         signal.signal(number, stop)
     command = [sys.executable, "-m", "stages.train.accelerate_launch", *sys.argv[1:]]
-    child = subprocess.Popen(command, env={**os.environ, PARENT: str(os.getpid())})
-    if received:
-        child.send_signal(received[0])
+    environment = {**os.environ, PARENT: str(os.getpid())}
+    child = subprocess.Popen(command, env=environment, preexec_fn=ignore_ctrl_c)  # noqa: PLW1509 - there is one thread
+    if stopped:  # before there was a child
+        child.terminate()
     code = child.wait()
     message, status = describe_end(128 - code if code < 0 else code, resume_hint(started))
     if message:
         print(f"train: {message}", file=sys.stderr, flush=True)
     return status
+
+
+def ignore_ctrl_c() -> None:
+    """Ignore SIGINT until the training handles it: while Python imports, it ends in a traceback. SIGTERM, which follows, does not."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def describe_end(code: int, hint: str) -> tuple[str | None, int]:
@@ -66,13 +73,11 @@ def describe_end(code: int, hint: str) -> tuple[str | None, int]:
     if code == CRASHED:
         return f"ended by an unexpected error; the traceback is above. {hint}", 1
     if code - 128 in STOPPING:  # before or after the time in which the training handles them
-        return f"stopped by {signal.Signals(code - 128).name}. {hint}", INTERRUPTED
-    if code > 128:
-        name = f"signal {code - 128}" + f" ({signal.Signals(code - 128).name})" * (code - 128 in list(signal.Signals))
-        memory = (
-            " The system kills a process when memory runs out: lower train.micro_batch_size (global_batch_size can stay) or close programs."
-        )
-        return f"killed by {name}.{memory * (code - 128 == signal.SIGKILL)} {hint}", code
+        return f"stopped. {hint}", INTERRUPTED
+    if code - 128 in list(signal.Signals):
+        number = signal.Signals(code - 128)
+        memory = "The system kills a process when memory runs out: lower train.micro_batch_size (global_batch_size can stay). "
+        return f"killed by signal {number} ({number.name}). {memory * (number == signal.SIGKILL)}{hint}", code
     return f"ended with exit code {code}. {hint}", code
 
 

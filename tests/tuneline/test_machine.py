@@ -116,7 +116,7 @@ def limited_group():
         groups[Path("/sys/fs/cgroup", folder, name)] = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "150000"}
     for group, files in groups.items():
         with contextlib.suppress(OSError):
-            if group.parent.is_dir():
+            if (group.parent / "cgroup.procs").exists():
                 group.mkdir()
                 try:
                     for file, content in files.items():

@@ -31,9 +31,9 @@ CPUS = "distributed_type: MULTI_CPU\nnum_machines: 1\nnum_processes: 2\nuse_cpu:
         (CRASHED, 1, "unexpected error; the traceback is above. HINT"),
         (128 + signal.SIGKILL, 137, "killed by signal 9 (SIGKILL). The system kills a process when memory runs out"),
         (128 + signal.SIGSEGV, 139, "killed by signal 11 (SIGSEGV). HINT"),
-        (128 + 100, 228, "killed by signal 100. HINT"),
-        (128 + signal.SIGTERM, 75, "stopped by SIGTERM. HINT"),
-        (128 + signal.SIGINT, 75, "stopped by SIGINT. HINT"),
+        (228, 228, "ended with exit code 228. HINT"),
+        (128 + signal.SIGTERM, 75, "stopped. HINT"),
+        (128 + signal.SIGINT, 75, "stopped. HINT"),
         (3, 3, "ended with exit code 3. HINT"),
     ],
 )
