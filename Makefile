@@ -22,7 +22,7 @@ export DO_NOT_TRACK := 1
 
 .PHONY: help
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 .PHONY: setup
 setup: $(INSTALLED) ## Create .venv and install the pinned requirements
@@ -56,6 +56,10 @@ serve: setup ## Start Prefect server, worker and deployments on this machine
 .PHONY: test
 test: setup ## Run the tests, one worker per core
 	@python -m pytest -n $(WORKERS) --dist loadscope $(ARGS)
+
+.PHONY: test-gpu
+test-gpu: setup ## Run the tests that need a GPU; without one, say which were skipped
+	@python -m pytest -m gpu -n 0 -rs $(ARGS)
 
 .PHONY: lint
 lint: setup ## Check style and types

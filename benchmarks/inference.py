@@ -33,7 +33,8 @@ from stages.export.graph import to_onnx
 from stages.export.model_files import save_model
 from stages.export.precisions import to_dynamic_int8, to_static_int8
 from tuneline.batches import Batch
-from tuneline.onnx.session import OnnxClassifier, session_options, threads
+from tuneline.machine import threads
+from tuneline.onnx.session import OnnxClassifier, session_options
 
 MRPC_LENGTHS = (19, 33, 35, 38, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 62, 65, 67, 70, 74, 104)
 """Quantiles, in steps of 5 %, of the lengths of MRPC's test pairs under bert-base-uncased, special tokens included."""

@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tuneline.batches import Batch, TokenizedSplit, length_sorted_batches
-from tuneline.onnx.session import open_session, processor_saturates, session_options, threads
+from tuneline.machine import threads
+from tuneline.onnx.session import open_session, processor_saturates, session_options
 from tuneline.params.loading import load_params
 from tuneline.paths import TOKENIZED, split_file
 

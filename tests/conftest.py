@@ -1,4 +1,4 @@
-"""Settings and fixtures of all tests: no network, no telemetry, one thread per worker."""
+"""Settings and fixtures of all tests: no network, no telemetry, one thread per worker, no GPU (except for tests marked ``gpu``)."""
 
 import os
 from pathlib import Path
@@ -9,6 +9,7 @@ import pytest
 # one thread, unless OMP_NUM_THREADS is set.
 os.environ.update(
     {
+        "ACCELERATE_USE_CPU": "true",  # outs of two runs have the same bytes on a CPU only
         "DO_NOT_TRACK": "1",
         "DVC_NO_ANALYTICS": "1",
         "GX_ANALYTICS_ENABLED": "false",

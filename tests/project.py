@@ -81,7 +81,7 @@ class Project:
 
 def _replace_files_of_the_user(folder: Path) -> None:
     (folder / "dvc.lock").unlink(missing_ok=True)
-    for path in [*(folder / "data").rglob("*"), *(folder / "metrics").rglob("*")]:
+    for path in [path for name in ("data", "metrics", "models") for path in (folder / name).rglob("*")]:
         if path.is_file() and path.name != "README.md":
             path.unlink()
     shutil.rmtree(folder / "conf")

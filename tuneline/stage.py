@@ -1,6 +1,7 @@
 """The entry point that all stages share: no telemetry, readable errors, exit codes, provenance, and a record of time and memory."""
 
 import gc
+import json
 import os
 import resource
 import sys
@@ -12,7 +13,7 @@ from typing import NoReturn
 from tuneline.errors import StageError
 from tuneline.paths import TIMING
 from tuneline.records.metrics import Metrics
-from tuneline.records.provenance import provenance_file, stage_provenance
+from tuneline.records.provenance import DevicesUsed, provenance_file, stage_provenance
 
 # Set here, before the libraries are imported, because they read these variables at import.
 QUIET = {
@@ -28,22 +29,29 @@ for _name, _value in QUIET.items():
 Measurements = Mapping[str, float]
 
 
-def run_stage(name: str, main: Callable[[], Measurements | None], libraries: Sequence[str] = ()) -> NoReturn:
+def run_stage(
+    name: str,
+    main: Callable[[], Measurements | None],
+    libraries: Sequence[str] = (),
+    devices: Callable[[], DevicesUsed] | None = None,
+) -> NoReturn:
     """Run a stage and exit the process: status 0 after success, 1 after a ``StageError``, 130 after an interrupt.
 
     Args:
         name: Name of the stage. Its timing is written to ``reports/timing/NAME.json``.
         main: Does the stage's work. It may return measurements (such as rows per second), which are added to the timing.
         libraries: For a stage whose provenance is an out: names of the libraries that its other outs depend on.
+        devices: For the same: returns the devices that ``main`` has trained on.
     """
     started = time.perf_counter()
     writes_records = int(os.environ.get("RANK", "0")) == 0  # one process of a distributed stage
     try:
         measurements = main()
         if libraries and writes_records:
-            stage_provenance(name, libraries).write(provenance_file(name))
+            used = devices() if devices else None
+            stage_provenance(name, libraries, devices=used).write(provenance_file(name))
     except StageError as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        report_error(name, error)
         sys.exit(1)
     except KeyboardInterrupt:
         print(f"{name}: interrupted; no partial outputs are left. `dvc repro` resumes from here.", file=sys.stderr)
@@ -52,6 +60,15 @@ def run_stage(name: str, main: Callable[[], Measurements | None], libraries: Seq
         write_timing(name, time.perf_counter() - started, measurements or {})
     gc.freeze()  # else Python searches all objects of torch and transformers for garbage while it exits: a second or two
     sys.exit(0)
+
+
+def report_error(name: str, error: StageError) -> None:
+    """Print an error. A process of ``torchrun`` leaves it in a file instead: all processes may have the same, and it is printed once."""
+    message = f"{name}: {error}"
+    if file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
+        Path(file).write_text(json.dumps({"stage": name, "message": message, "timestamp": int(time.time())}), encoding="utf-8")
+    else:
+        print(message, file=sys.stderr)
 
 
 def write_timing(name: str, seconds: float, measurements: Measurements) -> None:

@@ -234,6 +234,6 @@ def environment() -> dict[str, str]:
     Prefect sets ``PYTHONPATH`` to the folder of the flows, in which ``import train`` would find a flow.
     """
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("PREFECT_")}
-    # Stages are started as `python` and `accelerate-launch`: take those beside this interpreter.
+    # Stages are started as `python`: take the one that runs this.
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
     return {**kept, "PATH": path, "PYTHONUNBUFFERED": "1", "DVC_NO_ANALYTICS": "1", "DO_NOT_TRACK": "1"}

@@ -15,6 +15,7 @@ from stages.download.source import Source, SourceColumns, open_source
 from stages.download.staging import Selection, StagedSplit, divide, stage_split
 from tuneline.errors import DataError
 from tuneline.files import replace_directory
+from tuneline.launch import check_launch
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.paths import RAW, SPLITS, split_file
@@ -125,6 +126,7 @@ def write_splits(
 def main() -> dict[str, float]:
     """Run the stage on ``params.yaml``."""
     params = load_params()
+    check_launch(params.train.launch)
     with replace_directory(RAW) as folder:
         rows = download(params, open_source(params.data, params.seed), folder)
     print("download: " + ", ".join(f"{split} {count:,}" for split, count in rows.items()) + " rows")

@@ -17,6 +17,7 @@ from tuneline.batches import TokenizedRows, length_sorted_batches
 from tuneline.encoding import Encoder
 from tuneline.errors import DataError, StageError
 from tuneline.files.schemas import LabelSchema
+from tuneline.machine import threads
 
 Logits = NDArray[np.float32]
 
@@ -43,6 +44,7 @@ class Classifier:
             StageError: The folder does not hold a model.
             DataError: The model does not have the labels of the data.
         """
+        torch.set_num_threads(threads())  # torch does not know the quota of a container
         disable_progress_bar()  # type: ignore[no-untyped-call]
         try:
             model = AutoModelForSequenceClassification.from_pretrained(

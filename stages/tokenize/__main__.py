@@ -20,6 +20,7 @@ from tuneline.architectures import has_token_type_ids, token_limit
 from tuneline.base import read_base
 from tuneline.files import replace_directory
 from tuneline.files.schemas import LABELS, tokenized_schema, write_batches
+from tuneline.launch import check_launch
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.paths import BASE_TOKENIZER, METRICS, RAW, SPLITS, TOKENIZED, TOKENIZER, split_file
@@ -104,6 +105,7 @@ def _with_progress(batches: Iterator[pa.RecordBatch], bar: "tqdm[None]") -> Iter
 def main() -> Measurements:
     """Read the parameters, tokenize the splits, write splits and metrics."""
     params = load_params()
+    check_launch(params.train.launch)
     for split in SPLITS:
         require(split_file(RAW, split), made_by="download")
     started = time.perf_counter()

@@ -1,6 +1,6 @@
 """Train the classifier on the tokenized splits.
 
-Start: ``accelerate-launch --config_file conf/accelerate/NAME.yaml -m stages.train``.
+Start: ``python -m stages.train.launch``, which starts it on the devices of ``train.launch``.
 
 Reads: ``data/tokenized/{train,validation}.parquet``, ``data/tokenized/tokenizer/``, ``models/base/``; the parameters ``seed``,
 ``model.config``, ``train``; the functions in ``project/`` that ``train.loss`` and ``train.metric`` name.
@@ -10,14 +10,16 @@ Writes: ``models/classifier/``, ``plots/training/{loss,validation}.tsv``, ``metr
 """
 
 import os
+import signal
 import sys
 from typing import NoReturn
 
 from accelerate import Accelerator
 
 from stages.train.data import read_inputs
-from stages.train.devices import check_processes, create_accelerator
-from stages.train.interruption import EXIT_CODE, Interruption, TrainingInterrupted, clear_note, write_note
+from stages.train.devices import check_devices, create_accelerator, devices_used
+from stages.train.interruption import Interruption, TrainingInterrupted, clear_note, write_note
+from stages.train.launch import INTERRUPTED, STOPPING, end_with_parent
 from stages.train.loop import train
 from stages.train.publishing import publish_curves, publish_model, resource_usage, training_metrics
 from stages.train.state import TrainingResult
@@ -39,7 +41,7 @@ def main() -> Measurements:
     read_base(params)
     inputs = read_inputs(params.train)
     accelerator = create_accelerator(params)
-    check_processes(params.train.launch, accelerator.num_processes)
+    check_devices(params.train.launch, accelerator)
     if accelerator.is_main_process:
         print_warnings("train", params)
     with Interruption() as interruption:
@@ -47,10 +49,10 @@ def main() -> Measurements:
             result = train(params, inputs, accelerator, interruption)
         except TrainingInterrupted as interrupted:
             exit_interrupted(accelerator, interrupted)
-        publish(result)
-    usage = resource_usage(result.state)
-    accelerator.end_training()
-    return usage
+        publish(result)  # from here on, a signal changes nothing: the run ends
+        usage = resource_usage(result.state)
+        accelerator.end_training()
+        return usage
 
 
 def publish(result: TrainingResult) -> None:
@@ -76,8 +78,8 @@ def exit_interrupted(accelerator: Accelerator, interrupted: TrainingInterrupted)
     accelerator.wait_for_everyone()
     accelerator.end_training()
     if accelerator.num_processes > 1:
-        _exit_without_cleanup(EXIT_CODE)
-    sys.exit(EXIT_CODE)
+        _exit_without_cleanup(INTERRUPTED)
+    sys.exit(INTERRUPTED)
 
 
 def _exit_without_cleanup(code: int) -> NoReturn:
@@ -91,5 +93,15 @@ def _exit_without_cleanup(code: int) -> NoReturn:
     os._exit(code)
 
 
+def run() -> NoReturn:
+    """Run the stage in this process, one of those that a launcher has started."""
+    end_with_parent()
+    try:
+        run_stage("train", main, libraries=("accelerate", "numpy", "peft", "safetensors", "torch", "transformers"), devices=devices_used)
+    finally:
+        for number in STOPPING:  # the exit code is settled, and freeing the memory takes a second
+            signal.signal(number, signal.SIG_IGN)
+
+
 if __name__ == "__main__":
-    run_stage("train", main, libraries=("accelerate", "numpy", "peft", "safetensors", "torch", "transformers"))
+    run()

@@ -7,20 +7,18 @@ import contextlib
 import os
 import platform
 from collections import Counter
-from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from accelerate.state import PartialState
+from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch import nn
 
 from stages.train.training_logger import LIVE, check_trackers
 from tuneline.errors import ParamsError, StageError
+from tuneline.launch import launch_file, needs_gpu, read_launch
 from tuneline.params import Params
-from tuneline.params.loading import read_yaml
-
-LAUNCH = Path("conf/accelerate")
+from tuneline.records.provenance import DevicesUsed
 
 
 def create_accelerator(params: Params) -> Accelerator:
@@ -65,38 +63,40 @@ def check_precision(precision: str, device: torch.device) -> None:
         raise ParamsError(f"{name} does not support bf16 (Ampere and later GPUs do).", "Set train.mixed_precision to fp16 or 'no'.")
 
 
-def expected_processes(launch: str) -> int:
-    """Return the number of processes that a launch configuration requests.
+def check_devices(launch: str, accelerator: Accelerator) -> None:
+    """Compare the running processes and their device with the launch configuration: the result would be attributed to another.
+
+    ``torchrun`` and ``accelerate launch`` start the training with any configuration, and accelerate uses the CPU if torch finds no
+    GPU.
 
     Raises:
-        ParamsError: The configuration does not exist, or its ``num_processes`` is not an integer.
+        ParamsError: The configuration does not exist.
+        StageError: The device or the number of processes is another.
     """
-    path = LAUNCH / f"{launch}.yaml"
-    if not path.is_file():
-        available = ", ".join(sorted(file.stem for file in LAUNCH.glob("*.yaml")))
-        raise ParamsError(f"train.launch: {path} does not exist.", f"Choose one of {available}.")
-    number = read_yaml(path).get("num_processes")
-    if not isinstance(number, int):
-        raise ParamsError(f"{path}: num_processes must be an integer, not {number!r}.")
-    return number
-
-
-def check_processes(launch: str, running: int) -> None:
-    """Compare the number of running processes with the launch configuration.
-
-    ``accelerate launch --cpu --num_processes 2`` starts one process without a warning, and its results would be attributed
-    to two.
-
-    Raises:
-        StageError: The numbers differ.
-    """
-    requested = expected_processes(launch)
-    if running != requested:
+    requested = read_launch(launch).get("num_processes")
+    running = accelerator.num_processes
+    if isinstance(requested, int) and running != requested:
         raise StageError(
-            f"{LAUNCH / launch}.yaml requests {requested} process{'es' * (requested != 1)}, but {running} "
+            f"{launch_file(launch)} requests {requested} process{'es' * (requested != 1)}, but {running} "
             f"{'is' if running == 1 else 'are'} running.",
-            "Change num_processes in that file, or train.launch. Several processes on the CPU need torchrun (docs/training.md).",
+            "Start the training with `dvc repro`, or correct num_processes in that file.",
         )
+    if accelerator.device.type == "cpu" and needs_gpu(launch):
+        raise StageError(
+            f"{launch_file(launch)} is for a GPU, but torch {torch.__version__} finds none.",
+            "`nvidia-smi` shows the driver, `tuneline doctor` the build of torch. On the CPU: train.launch: cpu.",
+        )
+
+
+def devices_used() -> DevicesUsed:
+    """Return the devices that this process has trained on."""
+    state = AcceleratorState()
+    return DevicesUsed(
+        type=state.device.type,
+        precision=state.mixed_precision,
+        processes=state.num_processes,
+        distribution=state.distributed_type.value,
+    )
 
 
 def describe_devices(accelerator: Accelerator) -> str:

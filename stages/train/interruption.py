@@ -17,8 +17,6 @@ from tuneline.paths import REPORTS
 
 NOTE = REPORTS / "interrupted" / "train.json"
 """Exists from an interruption until the resumed run ends. accelerate and DVC do not pass exit codes on; this file remains."""
-EXIT_CODE = 75
-"""EX_TEMPFAIL of sysexits.h: temporary failure, try again later."""
 
 
 class TrainingInterrupted(Exception):  # noqa: N818 - a requested stop, not an error
@@ -41,7 +39,7 @@ class TrainingInterrupted(Exception):  # noqa: N818 - a requested stop, not an e
 class Interruption:
     """Context that records SIGTERM and SIGINT instead of ending the process; the loop stops where its state is consistent.
 
-    A launcher that forwards signals may deliver one twice; the second changes nothing. Python sets handlers in the main
+    A launcher may forward a signal that has reached this process already; the second changes nothing. Python sets handlers in the main
     thread only: in other threads (notebooks, for example) signals keep their default effect.
 
     Attributes:
@@ -64,7 +62,7 @@ class Interruption:
             signal.signal(number, previous)
 
     def _record(self, number: int, _frame: FrameType | None) -> None:
-        self.signal = signal.Signals(number).name
+        self.signal = self.signal or signal.Signals(number).name
 
 
 class Coordinator:

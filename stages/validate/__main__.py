@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tuneline.errors import GateError
 from tuneline.files import replace_directory
+from tuneline.launch import check_launch
 from tuneline.params.loading import load_params
 from tuneline.paths import CHECKS, METRICS, RAW, REFERENCE_PROFILE, SPLITS, TOKENIZED, split_file
 from tuneline.records.metrics import Metrics
@@ -26,6 +27,7 @@ FETCH_REFERENCE = "Fetch it again (`python -m flows.promotion.reference`), or re
 def main() -> dict[str, float]:
     """Check the data, write the report, and then fail if there are errors."""
     params = load_params()
+    check_launch(params.train.launch)
     for split in SPLITS:
         require(split_file(RAW, split), "download")
         require(split_file(TOKENIZED, split), "tokenize")

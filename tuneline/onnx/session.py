@@ -1,7 +1,6 @@
 """Sessions of ONNX Runtime: load an exported model, compute logits, detect processors on which int8 products saturate."""
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from tuneline.batches import TokenizedRows, length_sorted_batches
 from tuneline.errors import StageError
+from tuneline.machine import threads
 
 if TYPE_CHECKING:
     import onnx
@@ -21,17 +21,11 @@ SAFE_WEIGHT_BITS = 7
 """Bits of int8 weights whose products do not saturate on any processor, see ``stages.compare.saturation``."""
 
 
-def threads() -> int:
-    """Return the number of threads to use: ``OMP_NUM_THREADS`` if set, else the number of cores this process may run on."""
-    value = os.environ.get("OMP_NUM_THREADS", "")
-    return int(value) if value.isdigit() and int(value) > 0 else len(os.sched_getaffinity(0))
-
-
 def session_options(intra_op_threads: int | None = None, exact_products: bool = False) -> onnxruntime.SessionOptions:
     """Return the options of a session.
 
     Args:
-        intra_op_threads: Threads per operator; ``None`` for ``threads()``.
+        intra_op_threads: Threads per operator; ``None`` for ``tuneline.machine.threads()``.
         exact_products: On x86 processors without VNNI, multiply 8-bit weights as unsigned numbers, which is slower but does not
             saturate.
     """
@@ -57,7 +51,7 @@ class OnnxClassifier:
 
         Args:
             path: File of the model.
-            intra_op_threads: Threads per operator; ``None`` for ``threads()``.
+            intra_op_threads: Threads per operator; ``None`` for ``tuneline.machine.threads()``.
 
         Raises:
             StageError: The file cannot be loaded.

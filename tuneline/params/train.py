@@ -52,7 +52,7 @@ class TrainParams(Section):
     """Section ``train``."""
 
     launch: str
-    """Launch configuration: ``conf/accelerate/NAME.yaml``."""
+    """Launch configuration: ``conf/accelerate/NAME.yaml``. ``auto``: all GPUs of the machine, or what else it has."""
 
     epochs: Positive | None
     """Passes over the train split. Set either ``epochs`` or ``max_steps``, and the other to ``null``."""
@@ -109,7 +109,8 @@ class TrainParams(Section):
     except those of ``freeze``."""
 
     mixed_precision: Literal["no", "fp16", "bf16"] | None
-    """Precision of the forward pass. ``no``: float32. ``fp16`` needs a GPU. ``null``: the precision of the launch configuration."""
+    """Precision of the forward pass. ``no``: float32. ``fp16`` needs a GPU. ``null``: the precision of the launch configuration; with
+    ``launch: auto``, bf16 or fp16 on a GPU and float32 elsewhere."""
     tf32: bool
     """Multiply float32 matrices in TF32 on CUDA: faster, with 10 bits of mantissa. No effect on other devices."""
     gradient_checkpointing: bool

@@ -1,4 +1,4 @@
-"""Provenance of a stage: the parameters, code and libraries that its outs were made with.
+"""Provenance of a stage: the parameters, code, libraries and devices that its outs were made with.
 
 ``download``, ``tokenize`` and ``train`` write theirs beside their outs, and ``export`` puts them into the record of the model. A file
 of its own, because a changed comment in the code of ``download`` changes its provenance but not the data, so nothing is trained again.
@@ -15,12 +15,24 @@ from typing import Any
 from tuneline.errors import StageError
 from tuneline.params.loading import read_yaml
 from tuneline.paths import PARAMS, PROVENANCE
-from tuneline.records.record import Record
+from tuneline.records.record import OMITTED, Record
 
 ROOT = Path(__file__).parents[2]
 """Root of the project that this code is part of."""
 CODE = ("project", "stages", "tuneline")
 """Packages that contain the code of the pipeline, and the user's losses and metrics."""
+
+
+class DevicesUsed(Record):
+    """Devices that a model was trained on: another kind, precision or number of processes gives other weights."""
+
+    type: str
+    """``cpu``, ``cuda`` or another type of torch."""
+    precision: str
+    """``no`` (float32), ``fp16`` or ``bf16``."""
+    processes: int
+    distribution: str
+    """How accelerate distributes the training: ``NO``, ``MULTI_GPU``, ``FSDP``, ..."""
 
 
 class StageProvenance(Record):
@@ -32,15 +44,18 @@ class StageProvenance(Record):
     """SHA-256 over the names and bytes of the stage's Python files."""
     libraries: Mapping[str, str]
     """Versions of the libraries that its outs depend on, without build tags such as ``+cpu``."""
+    devices: DevicesUsed | None = OMITTED
+    """Devices of ``train``."""
 
 
-def stage_provenance(stage: str, libraries: Sequence[str], root: Path = ROOT) -> StageProvenance:
+def stage_provenance(stage: str, libraries: Sequence[str], root: Path = ROOT, devices: DevicesUsed | None = None) -> StageProvenance:
     """Return the provenance of a stage, with the parameters of the current folder.
 
     Args:
         stage: Name of the stage in ``dvc.yaml``, which lists its parameters and its code.
         libraries: Names of the libraries whose versions are recorded.
         root: Folder with ``dvc.yaml`` and the code.
+        devices: Devices of a training.
 
     Raises:
         StageError: ``dvc.yaml`` lists a parameter or a file of code that does not exist.
@@ -50,6 +65,7 @@ def stage_provenance(stage: str, libraries: Sequence[str], root: Path = ROOT) ->
         parameters=select(read_yaml(PARAMS), block["params"]),
         code=code_hash(root, [dep for dep in block["deps"] if Path(dep).parts[0] in CODE]),
         libraries={name: importlib.metadata.version(name).partition("+")[0] for name in libraries},
+        devices=devices,
     )
 
 

@@ -2,16 +2,17 @@ import pytest
 import torch
 
 from stages.train.devices import (
+    check_devices,
     check_precision,
-    check_processes,
     create_accelerator,
     describe_devices,
-    expected_processes,
+    devices_used,
     transformer_layer_class,
 )
 from tests.conftest import ROOT
 from tests.stages.train import tiny_task
 from tuneline.errors import ParamsError, StageError
+from tuneline.records.provenance import DevicesUsed
 
 
 @pytest.fixture
@@ -84,16 +85,33 @@ def test_fsdp_wraps_the_transformer_layers_of_the_model():
     )
 
 
-def test_process_count_that_differs_from_the_launch_configuration_is_an_error(monkeypatch):
+@pytest.fixture
+def two_processes(accelerated, monkeypatch):
+    """Return an accelerator on the CPU that counts two processes."""
     monkeypatch.chdir(ROOT / "tests")
-    check_processes("multi-gpu", 2)
-    with pytest.raises(StageError, match=r"conf/accelerate/multi-gpu\.yaml requests 2 processes, but 1 is running"):
-        check_processes("multi-gpu", 1)
-    with pytest.raises(StageError, match="requests 1 process, but 2 are running"):
-        check_processes("cpu", 2)
+    accelerator = create_accelerator(tiny_task.params())
+    monkeypatch.setattr(type(accelerator), "num_processes", 2)
+    return accelerator
 
 
-def test_unknown_launch_error_lists_the_available_ones(monkeypatch):
+def test_process_count_that_differs_from_the_launch_configuration_is_an_error(two_processes):
+    check_devices("multi-gpu", two_processes)
+    check_devices("auto", two_processes)
+    with pytest.raises(StageError, match=r"conf/accelerate/cpu\.yaml requests 1 process, but 2 are running"):
+        check_devices("cpu", two_processes)
+    with pytest.raises(StageError, match=r"conf/accelerate/multi-node\.yaml requests 16 processes, but 2 are running"):
+        check_devices("multi-node", two_processes)
+
+
+def test_launch_for_a_gpu_that_trains_on_the_cpu_is_an_error(project_alone, monkeypatch):
+    """The driver may be there, and torch built for the CPU or for another driver."""
+    accelerator = create_accelerator(tiny_task.params())
     monkeypatch.chdir(ROOT / "tests")
-    with pytest.raises(ParamsError, match=r"conf/accelerate/gpus.yaml does not exist(.|\n)*Choose one of .*cpu, .*fsdp"):
-        expected_processes("gpus")
+    monkeypatch.delenv("ACCELERATE_USE_CPU")
+    with pytest.raises(StageError, match=r"conf/accelerate/gpu\.yaml is for a GPU, but torch .* finds none"):
+        check_devices("gpu", accelerator)
+
+
+def test_devices_used_are_those_of_the_training(project_alone):
+    create_accelerator(tiny_task.params(mixed_precision="bf16"))
+    assert devices_used() == DevicesUsed(type="cpu", precision="bf16", processes=1, distribution="NO")

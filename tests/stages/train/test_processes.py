@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
-from tests.stages.train.test_launch_files import OWN, environment
+from tests.stages.train.test_accelerate_launch import environment
 
 ROWS = 57  # the last batch is one row: one of two processes has an empty micro-batch
 
@@ -45,7 +45,7 @@ def sharded(tmp_path_factory, data):
     return project
 
 
-FSDP = environment(OWN / "fsdp.yaml") | {"ACCELERATE_MIXED_PRECISION": "no"}
+FSDP = environment("fsdp") | {"ACCELERATE_MIXED_PRECISION": "no"}
 """Environment of tests/conf/accelerate/fsdp.yaml in float32, which can be compared to more digits."""
 
 

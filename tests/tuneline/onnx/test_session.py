@@ -1,4 +1,3 @@
-import os
 import subprocess
 import sys
 import time
@@ -10,7 +9,7 @@ from onnx import TensorProto, helper
 
 from tests.conftest import ROOT
 from tuneline.errors import StageError
-from tuneline.onnx.session import OnnxClassifier, threads
+from tuneline.onnx.session import OnnxClassifier
 
 
 def write_model(path, *nodes):
@@ -44,13 +43,6 @@ def test_invalid_model_file_is_named(tmp_path, content):
     (tmp_path / "model.onnx").write_bytes(content)
     with pytest.raises(StageError, match=r"model\.onnx cannot be loaded"):
         OnnxClassifier(tmp_path / "model.onnx")
-
-
-def test_threads_are_omp_num_threads_or_the_available_cores(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert threads() == 3
-    monkeypatch.setenv("OMP_NUM_THREADS", "")
-    assert threads() == len(os.sched_getaffinity(0))
 
 
 def test_threads_do_not_spin_after_a_batch(tmp_path):

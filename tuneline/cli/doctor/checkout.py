@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tuneline.cli.doctor import CheckResult, error, ok, warning
 from tuneline.errors import ParamsError
+from tuneline.launch import launch_file
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
@@ -65,7 +66,7 @@ def check_git(root: Path) -> Iterator[CheckResult]:
 
 def check_launch_file(root: Path, params: Params) -> CheckResult:
     """Check that the launch configuration named by ``train.launch`` exists."""
-    path = root / f"conf/accelerate/{params.train.launch}.yaml"
+    path = root / launch_file(params.train.launch)
     if path.exists():
         return ok(f"train.launch: {params.train.launch}")
     available = ", ".join(sorted(file.stem for file in path.parent.glob("*.yaml")))

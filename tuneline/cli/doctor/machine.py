@@ -1,12 +1,12 @@
 """Checks of the environment (Python, programs, packages) and the machine (cores, memory, disk, GPU, int8 support)."""
 
+import contextlib
 import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
-from typing import Any
 
 import psutil
 from packaging.requirements import Requirement
@@ -14,6 +14,11 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from tuneline.cli.doctor import CheckResult, error, ok, warning
+from tuneline.errors import ParamsError
+from tuneline.launch import AUTO, Devices, choose, find_devices, needs_gpu
+from tuneline.machine import available_cores, cpu_quota, why_no_accelerator
+from tuneline.params import TrainParams
+from tuneline.params.loading import load_params
 from tuneline.paths import ONNX
 from tuneline.records.export import EXPORT_RECORD, UsageRecord
 
@@ -30,16 +35,16 @@ FREE_DISK_HINT = (
 def check_environment(root: Path) -> Iterator[CheckResult]:
     """Yield the results for the interpreter, the programs that stages call, and the installed packages."""
     yield check_python(sys.version_info[:2])
-    yield check_programs(Path(sys.prefix), shutil.which("python"), shutil.which("accelerate-launch"), shutil.which("dvc"))
+    yield check_programs(Path(sys.prefix), shutil.which("python"), shutil.which("dvc"))
     yield check_packages(root / "requirements.txt", installed_packages())
 
 
 def check_machine(root: Path) -> Iterator[CheckResult]:
     """Yield the results for cores, memory, disk, GPU and the int8 model."""
-    yield check_cores(len(os.sched_getaffinity(0)), cpu_quota(CGROUP), os.environ.get("OMP_NUM_THREADS"))
+    yield check_cores(available_cores(), cpu_quota(), os.environ.get("OMP_NUM_THREADS"))
     yield check_memory(min(psutil.virtual_memory().available, available_in_container(CGROUP)))
     yield check_disk(root, shutil.disk_usage(root).free)
-    yield check_accelerator(NVIDIA_DRIVER.exists(), torch_version(), launch_config(root))
+    yield from check_accelerator(root)
     yield from check_int8(root / ONNX)
 
 
@@ -61,7 +66,7 @@ def check_programs(prefix: Path, *programs: str | None) -> CheckResult:
     bin_folder = (prefix / "bin").resolve()
     elsewhere = [path or "none" for path in programs if path is None or Path(path).parent.resolve() != bin_folder]
     if not elsewhere:
-        return ok(f"python, accelerate-launch and dvc are in {bin_folder}")
+        return ok(f"python and dvc are in {bin_folder}")
     return warning(f"PATH finds {', '.join(elsewhere)} before {bin_folder}", f"source {bin_folder}/activate   (make run does this itself)")
 
 
@@ -87,31 +92,18 @@ def check_packages(lock: Path, versions: Mapping[str, str]) -> CheckResult:
     return error(f"not as pinned in {lock.name}: {', '.join(wrong[:MAX_PACKAGES_SHOWN])}{more}", "make setup")
 
 
-def cpu_quota(cgroup: Path) -> float | None:
-    """Return the number of cores that the container may use (cgroup v2); ``None`` if it is not limited."""
-    try:
-        quota, period = (cgroup / "cpu.max").read_text().split()
-    except (OSError, ValueError):
-        return None
-    return None if quota == "max" else int(quota) / int(period)
-
-
 def check_cores(cores: int, quota: float | None, threads: str | None) -> CheckResult:
     """Check that no more threads run than there are cores.
 
     Args:
-        cores: Cores that this process may be scheduled on.
+        cores: Cores that a process may compute on: physical ones, within affinity mask and quota.
         quota: Cores that the container may use at a time; ``None`` for no limit.
         threads: Value of ``OMP_NUM_THREADS``.
     """
-    if quota is not None and quota < cores and not threads:
-        return warning(
-            f"the machine has {cores} cores, but this container may use {quota:g} at a time: threads will wait for each other",
-            f"export OMP_NUM_THREADS={max(int(quota), 1)}",
-        )
+    limit = f" (the container may use {quota:g} at a time)" if quota is not None else ""
     if threads and threads.isdecimal() and int(threads) > cores:
-        return warning(f"OMP_NUM_THREADS is {threads}, but only {cores} cores are available", f"export OMP_NUM_THREADS={cores}")
-    return ok(f"{cores} cores" + (f", OMP_NUM_THREADS={threads}" if threads else ""))
+        return warning(f"OMP_NUM_THREADS is {threads}, but only {cores} cores are available{limit}", "unset OMP_NUM_THREADS")
+    return ok(f"{cores} cores{limit}, {threads or cores} threads" + " (OMP_NUM_THREADS)" * bool(threads))
 
 
 def available_in_container(cgroup: Path) -> float:
@@ -149,33 +141,46 @@ def torch_version() -> str | None:
         return None
 
 
-def launch_config(root: Path) -> dict[str, Any]:
-    """Return the launch configuration that ``params.yaml`` names; empty if it cannot be read."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
+def check_accelerator(root: Path) -> Iterator[CheckResult]:
+    """Check that ``train.launch`` suits the machine, and say what it trains on; yield nothing if another check finds it invalid."""
+    with contextlib.suppress(ParamsError), contextlib.chdir(root):
+        params = load_params().train
+        if params.launch == AUTO:
+            yield check_choice(find_devices(), params, torch_version(), NVIDIA_DRIVER.exists())
+        elif needs_gpu(params.launch):
+            yield check_gpu(params.launch, why_no_accelerator())
+        else:
+            yield check_cpu(params.launch, why_no_accelerator())
 
-    yaml = YAML(typ="safe", pure=True)
-    try:
-        name = yaml.load(root / "params.yaml")["train"]["launch"]
-        return dict(yaml.load(root / f"conf/accelerate/{name}.yaml"))
-    except (OSError, YAMLError, KeyError, TypeError, ValueError):
-        return {}
 
+def check_choice(devices: Devices, params: TrainParams, torch: str | None, driver: bool) -> CheckResult:
+    """Say what ``train.launch: auto`` chooses, and check that it does not overlook a GPU.
 
-def check_accelerator(driver: bool, torch: str | None, launch: Mapping[str, Any]) -> CheckResult:
-    """Check that the GPU driver, the build of torch and the launch configuration fit together."""
-    on_cpu = bool(launch.get("use_cpu", True))
-    if not on_cpu and not driver:
-        return error("train.launch needs a GPU, but no NVIDIA driver is installed", "Set train.launch to cpu, or install the driver.")
+    Args:
+        devices: The devices that torch finds.
+        params: The section ``train``.
+        torch: Version of torch.
+        driver: True if an NVIDIA driver is installed.
+    """
+    choice = choose(devices, params.global_batch_size, params.mixed_precision)
+    message = f"train.launch auto chooses {choice}" + (f" ({devices.why_cpu})" if devices.why_cpu else "")
     if driver and torch is not None and torch.endswith("+cpu"):
-        level = error if not on_cpu else warning
-        return level(
-            f"a GPU is available, but torch {torch} is built for the CPU",
-            "Install the CUDA build: README.md, 'torch with or without CUDA'.",
-        )
-    if driver and on_cpu:
-        return warning("a GPU is available, but train.launch trains on the CPU", "dvc exp run -S train.launch=gpu")
-    return ok(f"torch {torch}" + (", GPU" if driver else ", CPU only"))
+        return warning(message, "This machine has a GPU. Install the CUDA build of torch: README.md, 'torch with or without CUDA'.")
+    return ok(message)
+
+
+def check_gpu(launch: str, why_not: str | None) -> CheckResult:
+    """Check that there is a GPU for a launch configuration that needs one."""
+    if why_not is not None:
+        return error(f"train.launch {launch} needs a GPU, and there is none: {why_not}", "Set train.launch to auto, or install the driver.")
+    return ok(f"train.launch {launch}, on a GPU")
+
+
+def check_cpu(launch: str, why_no_gpu: str | None) -> CheckResult:
+    """Check that a launch configuration for the CPU leaves no GPU unused."""
+    if why_no_gpu is None and sys.platform != "darwin":
+        return warning(f"train.launch {launch} does not use the GPU of this machine", "dvc exp run -S train.launch=auto")
+    return ok(f"train.launch {launch}")
 
 
 def check_int8(folder: Path) -> Iterator[CheckResult]:

@@ -98,7 +98,8 @@ def measure_latency(root: Path, split: str) -> Latencies | None:
         ``None`` if there are no models or no rows.
     """
     from tuneline.batches import TokenizedSplit
-    from tuneline.onnx.session import OnnxClassifier, threads
+    from tuneline.machine import threads
+    from tuneline.onnx.session import OnnxClassifier
 
     record = UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
     path = split_file(root / TOKENIZED, split)

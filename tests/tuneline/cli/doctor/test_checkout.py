@@ -7,6 +7,7 @@ from ruamel.yaml import YAML
 
 from tests.params import change_params
 from tuneline.cli.doctor import checkout as checks
+from tuneline.launch import launch_file
 from tuneline.params.loading import load_params
 from tuneline.records.source import BaseSource, PretrainedSource
 
@@ -36,7 +37,7 @@ def test_invalid_parameters_are_named_by_key(checkout):
 def test_missing_launch_configuration_is_an_error_with_the_available_ones(checkout):
     params = load_params(checkout / "params.yaml")
     assert checks.check_launch_file(checkout, params).level == "ok"
-    (checkout / "conf/accelerate/cpu.yaml").rename(checkout / "conf/accelerate/other.yaml")
+    (checkout / launch_file(params.train.launch)).rename(checkout / "conf/accelerate/other.yaml")
     result = checks.check_launch_file(checkout, params)
     assert result.level == "error"
     assert "other" in result.hint

@@ -1,7 +1,9 @@
 import pytest
 
+from tests.params import params, write_params
 from tests.records import export_record
 from tuneline.cli.doctor import machine
+from tuneline.launch import Devices
 
 GB = 2**30
 
@@ -10,9 +12,9 @@ GB = 2**30
     ("cores", "quota", "threads", "level"),
     [
         (4, None, None, "ok"),
-        (16, 2.0, None, "warning"),
-        (16, 2.0, "2", "ok"),
-        (2, 2.0, None, "ok"),
+        (2, 2.5, None, "ok"),
+        (2, 2.5, "2", "ok"),
+        (2, 2.5, "4", "warning"),
         (2, None, "8", "warning"),
         (2, None, "2", "ok"),
     ],
@@ -21,11 +23,8 @@ def test_more_threads_than_cores_are_a_warning(cores, quota, threads, level):
     assert machine.check_cores(cores, quota, threads).level == level
 
 
-@pytest.mark.parametrize(("content", "quota"), [("200000 100000\n", 2.0), ("max 100000\n", None), ("", None), (None, None)])
-def test_cpu_quota_reads_the_container_limit(tmp_path, content, quota):
-    if content is not None:
-        (tmp_path / "cpu.max").write_text(content)
-    assert machine.cpu_quota(tmp_path) == quota
+def test_cores_name_the_limit_of_the_container():
+    assert machine.check_cores(2, 2.5, None).message == "2 cores (the container may use 2.5 at a time), 2 threads"
 
 
 def test_available_memory_reads_the_container_limit(tmp_path):
@@ -55,28 +54,40 @@ def test_disk_hint_keeps_the_versions_that_branches_and_tags_use(tmp_path, free)
     assert "--workspace" not in hint
 
 
-CPU, GPU = {"use_cpu": True}, {"use_cpu": False}
+def accelerator_results(root, **changes):
+    write_params(root, **changes)
+    return [(result.level, result.message) for result in machine.check_accelerator(root)]
 
 
-@pytest.mark.parametrize(
-    ("driver", "torch", "launch", "level"),
-    [
-        (False, "2.1+cpu", CPU, "ok"),
-        (False, "2.1", {}, "ok"),
-        (False, "2.1", GPU, "error"),
-        (True, "2.1", GPU, "ok"),
-        (True, "2.1+cpu", GPU, "error"),
-        (True, "2.1+cpu", CPU, "warning"),
-        (True, "2.1", CPU, "warning"),
-    ],
-)
-def test_gpu_driver_torch_build_and_launch_configuration_must_fit_together(driver, torch, launch, level):
-    assert machine.check_accelerator(driver, torch, launch).level == level
+def test_doctor_says_what_auto_chooses(checkout, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    ((level, message),) = accelerator_results(checkout)
+    assert (level, message) == ("ok", "train.launch auto chooses the CPU, float32 (ACCELERATE_USE_CPU is set)")
 
 
-def test_launch_config_is_the_one_named_in_params_yaml(checkout):
-    assert machine.launch_config(checkout)["use_cpu"] is True
-    assert machine.launch_config(checkout / "conf") == {}
+def test_auto_on_a_gpu_machine_with_torch_for_the_cpu_is_a_warning(monkeypatch):
+    devices = Devices(why_cpu="torch 2.1+cpu is built for the CPU")
+    assert machine.check_choice(devices, params().train, "2.1+cpu", driver=True).level == "warning"
+    assert machine.check_choice(devices, params().train, "2.1+cpu", driver=False).level == "ok"
+    assert machine.check_choice(Devices("cuda", 2, (8, 0)), params().train, "2.1", driver=True).message.endswith("2 GPUs (DDP), bf16")
+
+
+def test_launch_for_a_gpu_without_one_is_an_error(checkout, monkeypatch):
+    monkeypatch.delenv("ACCELERATE_USE_CPU")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    ((level, message),) = accelerator_results(checkout, train={"launch": "gpu"})
+    assert level == "error"
+    assert "train.launch gpu needs a GPU, and there is none" in message
+
+
+def test_launch_for_the_cpu_on_a_machine_with_a_gpu_is_a_warning(checkout, monkeypatch):
+    assert machine.check_cpu("cpu", None).level == "warning"
+    assert machine.check_cpu("cpu", "/dev has no file of a GPU driver").level == "ok"
+    assert machine.check_gpu("gpu", None).level == "ok"
+
+
+def test_accelerator_check_leaves_an_unknown_launch_to_another_check(checkout):
+    assert accelerator_results(checkout, train={"launch": "absent"}) == []
 
 
 def int8_results(folder, model):

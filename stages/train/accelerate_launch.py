@@ -1,0 +1,208 @@
+"""Start the processes of a training with accelerate's launcher, on the devices that ``train.launch`` names or that are chosen here.
+
+Start: ``python -m stages.train.accelerate_launch``, from stages/train/launch.py. One process needs no other: accelerate's launcher
+prepares the environment, and the training runs in this process, which has imported torch already. Several processes are started by
+accelerate's launcher (torchrun, for most configurations), and this process waits for them.
+"""
+
+import argparse
+import logging
+import os
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from stages.train.launch import CRASHED, INTERRUPTED, PARENT, STOPPING, end_with_parent
+from tuneline import stage  # noqa: F401 - sets variables that libraries read when they are imported
+from tuneline.errors import ParamsError, StageError
+from tuneline.launch import AUTO, Choice, check_launch, choose, find_devices, launch_file, read_launch
+from tuneline.machine import cpu_is_forced, threads
+from tuneline.params import TrainParams
+from tuneline.params.loading import load_params
+
+if TYPE_CHECKING:
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+TRAINING = "stages.train"
+
+
+def main() -> NoReturn:
+    """Train, and exit with the code of the training; see ``stages.train.launch.describe_end``."""
+    end_with_parent()
+    try:
+        code = launch(load_params().train, sys.argv[1:])
+    except StageError as error:
+        print(f"train: {error}", file=sys.stderr, flush=True)
+        code = 1
+    except Exception:
+        traceback.print_exc()
+        code = CRASHED
+    sys.exit(code)
+
+
+def launch(params: TrainParams, flags: list[str]) -> int:
+    """Start the training as ``params.launch`` says, and return its exit code.
+
+    Args:
+        params: The section ``train``.
+        flags: Further flags of ``accelerate launch``, such as ``--machine_rank 1``.
+
+    Raises:
+        ParamsError: The launch configuration does not suit accelerate or this machine.
+    """
+    check_launch(params.launch)
+    given = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = str(threads())  # before torch is imported: OpenMP reads it once
+    choice = choose_devices(params) if params.launch == AUTO else None
+    parsed = parse(params.launch, [*chosen_flags(params.launch, choice), *flags])
+    args = validate(params.launch, parsed, choice)
+    if given is None:
+        os.environ["OMP_NUM_THREADS"] = str(threads_per_process(args))
+    from accelerate.commands import launch as accelerate
+
+    if args.use_cpu and args.mpirun_hostfile is None and (args.num_processes > 1 or args.num_machines > 1):
+        os.environ["ACCELERATE_USE_CPU"] = "true"  # accelerate alone would start one process only
+        return run_launcher(accelerate.multi_gpu_launcher, args)
+    if args.multi_gpu or args.use_fsdp:
+        return run_launcher(accelerate.multi_gpu_launcher, args)
+    if args.use_deepspeed or args.use_megatron_lm or args.tpu or args.mpirun_hostfile or args.on_sagemaker:
+        return run_launcher(accelerate.launch_command, parsed)
+    return train_here(args)
+
+
+def choose_devices(params: TrainParams) -> Choice:
+    """Choose devices and precision, and print the choice."""
+    devices = find_devices()
+    choice = choose(devices, params.global_batch_size, params.mixed_precision)
+    reason = f" ({devices.why_cpu})" if devices.why_cpu else ""
+    print(f"train: auto chooses {choice}{reason}", flush=True)
+    return choice
+
+
+def chosen_flags(name: str, choice: Choice | None) -> list[str]:
+    """Return the flags of ``accelerate launch`` for what a launch configuration leaves open. With all of them, accelerate warns of none."""
+    if choice is not None:
+        several = choice.device == "cuda" and choice.processes > 1
+        return ["--num_processes", str(choice.processes), *["--cpu"] * (choice.device == "cpu"), *["--multi_gpu"] * several]
+    config = read_launch(name)
+    if isinstance(config.get("num_processes"), int) or config.get("distributed_type", "NO") == "NO":
+        return []
+    listed = str(config.get("gpu_ids") or "all")
+    count = find_devices().count if listed == "all" else len(listed.split(","))
+    return ["--num_processes", str(count * int(config.get("num_machines") or 1))]
+
+
+def parse(name: str, flags: list[str]) -> argparse.Namespace:
+    """Return the arguments of ``accelerate launch`` for a launch configuration and flags."""
+    from accelerate.commands.launch import launch_command_parser
+
+    options = ["--config_file", str(launch_file(name)), "--num_cpu_threads_per_process", os.environ["OMP_NUM_THREADS"]]
+    args: argparse.Namespace = launch_command_parser().parse_args([*options, *flags, "--module", TRAINING])
+    args.signals_to_handle = "SIGHUP,SIGQUIT"  # torchrun's: run_launcher handles the others, without a time limit for the checkpoint
+    return args
+
+
+def validate(name: str, parsed: argparse.Namespace, choice: Choice | None) -> argparse.Namespace:
+    """Return the arguments completed from the configuration, as ``accelerate launch`` does it.
+
+    Raises:
+        ParamsError: accelerate refuses the configuration.
+    """
+    from accelerate.commands.launch import _validate_launch_command
+
+    try:
+        args, defaults, _ = _validate_launch_command(argparse.Namespace(**vars(parsed)))
+    except ValueError as error:
+        hint = f"`accelerate config --config_file {launch_file(name)}` asks for valid values."
+        raise ParamsError(f"{launch_file(name)}: accelerate refuses it: {error}", hint) from None
+    args.use_cpu = bool(args.use_cpu or args.cpu or cpu_is_forced())
+    args.on_sagemaker = defaults.compute_environment != "LOCAL_MACHINE"
+    if choice is not None:
+        args.mixed_precision = choice.precision
+    if args.num_machines == 1 and args.main_process_port is None:
+        args.main_process_port = 0  # any free port
+    return args
+
+
+def threads_per_process(args: argparse.Namespace) -> int:
+    """Return the threads of each process of this machine, and set them in the arguments."""
+    cores = int(args.num_cpu_threads_per_process)
+    args.num_cpu_threads_per_process = max(cores // max(args.num_processes // args.num_machines, 1), 1)
+    return int(args.num_cpu_threads_per_process)
+
+
+def train_here(args: argparse.Namespace) -> NoReturn:
+    """Train in this process, with the environment that accelerate's launcher would start another one with.
+
+    Raises:
+        SystemExit: Always.
+    """
+    from accelerate.utils.launch import prepare_simple_launcher_cmd_env
+
+    _, environment = prepare_simple_launcher_cmd_env(args)
+    os.environ.update(environment)
+    from stages.train.__main__ import run
+
+    run()
+
+
+def run_launcher(launcher: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> int:
+    """Start processes with a function of accelerate, wait for them, and return one exit code for all of them."""
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    for number in STOPPING:
+        signal.signal(number, stop_processes)
+    os.environ[PARENT] = str(os.getpid())
+    hide_torchrun_log()
+    try:
+        launcher(args)
+    except ChildFailedError as error:
+        return exit_code(error)
+    except subprocess.CalledProcessError as error:
+        return 128 - error.returncode if error.returncode < 0 else error.returncode
+    except SignalException as error:
+        return 128 + error.sigval
+    return 0
+
+
+def stop_processes(number: int, _frame: FrameType | None) -> None:
+    """Ask all processes of the training to save a checkpoint and end. torchrun starts them in sessions of their own, without Ctrl-C."""
+    import psutil
+
+    processes = psutil.Process().children(recursive=True)
+    if not processes:
+        os._exit(128 + number)
+    for process in processes:
+        process.terminate()
+
+
+def hide_torchrun_log() -> None:
+    """Hide torchrun's messages about processes that ended: the last line of a run says it. ``LOGLEVEL`` shows them."""
+    import torch.distributed.run
+
+    if "LOGLEVEL" not in os.environ:
+        for name in logging.getLogger().manager.loggerDict:
+            if name.startswith(torch.distributed.__name__):
+                logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def exit_code(error: "ChildFailedError") -> int:
+    """Return one exit code for several processes, and print the error of one that ended with a ``StageError``."""
+    failures: list[Any] = sorted(error.failures.values(), key=lambda failure: int(failure.timestamp))
+    if any(failure.exitcode == INTERRUPTED for failure in failures):
+        return INTERRUPTED
+    for failure in failures:
+        if failure.error_file_data.get("stage"):  # see tuneline.stage.report_error
+            print(failure.message, file=sys.stderr, flush=True)
+            return 1
+    code = int(failures[0].exitcode)
+    return 128 - code if code < 0 else CRASHED
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Start training and say how it ended.
+
+Start: ``python -m stages.train.launch``, with any flags of ``accelerate launch``. The training runs in a child process, which accelerate's
+launcher sets up (stages/train/accelerate_launch.py): if the system kills it, somebody has to say so, and how to continue. This process
+imports nothing that takes time or memory.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from tuneline.paths import CHECKPOINTS
+
+INTERRUPTED = 75
+"""Exit code of an interrupted run that can be resumed: EX_TEMPFAIL of sysexits.h, try again later."""
+CRASHED = 70
+"""Exit code of a run that ended with a traceback: EX_SOFTWARE of sysexits.h."""
+PARENT = "TUNELINE_PARENT"
+"""Environment variable with the process id of the process that a process of the training must not outlive."""
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    """Run the training and return the exit code: 0, 1 after an error, 75 after an interruption, 128 + N after signal N."""
+    started = time.time()
+    child: subprocess.Popen[bytes] | None = None
+    stopped = False
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        nonlocal stopped
+        stopped = True
+        if child is not None:
+            child.terminate()
+
+    for number in STOPPING:
+        signal.signal(number, stop)
+    command = [sys.executable, "-m", "stages.train.accelerate_launch", *sys.argv[1:]]
+    environment = {**os.environ, PARENT: str(os.getpid())}
+    child = subprocess.Popen(command, env=environment, preexec_fn=ignore_ctrl_c)  # noqa: PLW1509 - there is one thread
+    if stopped:  # before there was a child
+        child.terminate()
+    code = child.wait()
+    message, status = describe_end(128 - code if code < 0 else code, resume_hint(started))
+    if message:
+        print(f"train: {message}", file=sys.stderr, flush=True)
+    return status
+
+
+def ignore_ctrl_c() -> None:
+    """Ignore SIGINT until the training handles it: while Python imports, it ends in a traceback. SIGTERM, which follows, does not."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def describe_end(code: int, hint: str) -> tuple[str | None, int]:
+    """Return the last line of the run, and the exit code.
+
+    Args:
+        code: Exit code of the training; 128 + N after signal N.
+        hint: How to continue.
+
+    Returns:
+        ``None`` instead of a line where the training has printed its own: after its end, an error or an interruption.
+    """
+    if code in (0, 1, INTERRUPTED):
+        return None, code
+    if code == CRASHED:
+        return f"ended by an unexpected error; the traceback is above. {hint}", 1
+    if code - 128 in STOPPING:  # before or after the time in which the training handles them
+        return f"stopped. {hint}", INTERRUPTED
+    if code - 128 in list(signal.Signals):
+        number = signal.Signals(code - 128)
+        memory = "The system kills a process when memory runs out: lower train.micro_batch_size (global_batch_size can stay). "
+        return f"killed by signal {number} ({number.name}). {memory * (number == signal.SIGKILL)}{hint}", code
+    return f"ended with exit code {code}. {hint}", code
+
+
+def resume_hint(started: float, checkpoints: Path = CHECKPOINTS) -> str:
+    """Return how to continue the run that has written to ``checkpoints`` since ``started``, in seconds since the epoch."""
+    runs = [file for file in checkpoints.glob("*/run.json") if file.stat().st_mtime >= started - 1]
+    steps = sorted(step for run in runs for step in run.parent.glob("step-*"))
+    if not steps:
+        return "There is no checkpoint yet: `dvc repro` starts again."
+    return f"`dvc repro` resumes from step {int(steps[-1].name.removeprefix('step-'))} ({steps[-1]})."
+
+
+def end_with_parent() -> None:
+    """Ask the kernel for SIGTERM when the process that started this one ends; then a checkpoint is saved. Linux only."""
+    parent = os.environ.get(PARENT)
+    if parent is None:
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != int(parent):  # it has ended before
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

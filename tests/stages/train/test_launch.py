@@ -1,0 +1,257 @@
+"""Runs started as DVC starts them: the choice of the device, what is printed last, exit codes, and no process that is left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from stages.train.launch import CRASHED, describe_end, resume_hint
+from tests.conftest import ROOT
+from tests.stages.train import launcher, tiny_task
+from tests.stages.train.conftest import fill
+
+LONG = {"epochs": 500, "checkpoint_every_steps": 5, "keep_checkpoints": 2}
+"""A run that lasts until it is stopped."""
+CPUS = "distributed_type: MULTI_CPU\nnum_machines: 1\nnum_processes: 2\nuse_cpu: true\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "words"),
+    [
+        (0, 0, None),
+        (1, 1, None),
+        (75, 75, None),
+        (CRASHED, 1, "unexpected error; the traceback is above. HINT"),
+        (128 + signal.SIGKILL, 137, "killed by signal 9 (SIGKILL). The system kills a process when memory runs out"),
+        (128 + signal.SIGSEGV, 139, "killed by signal 11 (SIGSEGV). HINT"),
+        (228, 228, "ended with exit code 228. HINT"),
+        (128 + signal.SIGTERM, 75, "stopped. HINT"),
+        (128 + signal.SIGINT, 75, "stopped. HINT"),
+        (3, 3, "ended with exit code 3. HINT"),
+    ],
+)
+def test_last_line_says_how_the_training_ended(code, status, words):
+    message, exit_status = describe_end(code, "HINT")
+    assert exit_status == status
+    assert (message is None) == (words is None)
+    assert words is None or words in message
+
+
+def test_hint_names_the_newest_checkpoint_of_this_run(tmp_path):
+    for key, steps in {"old": [900], "this": [5, 10]}.items():
+        for step in steps:
+            (tmp_path / key / f"step-{step:08d}").mkdir(parents=True)
+        (tmp_path / key / "run.json").touch()
+    os.utime(tmp_path / "old/run.json", (1, 1))
+    assert resume_hint(time.time(), tmp_path) == f"`dvc repro` resumes from step 10 ({tmp_path}/this/step-00000010)."
+    assert "There is no checkpoint yet" in resume_hint(time.time() + 60, tmp_path)
+
+
+@dataclass
+class Launch:
+    """A running ``python -m stages.train.launch``, in a process group of its own as in a terminal."""
+
+    project: Path
+    process: subprocess.Popen[str]
+
+    def processes(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def wait_for_steps(self, count: int = 1) -> list[psutil.Process]:
+        """Wait until training processes have saved a checkpoint, and return all processes below the launcher."""
+        launcher.wait_for(self.project / "checkpoints", f"step-{5 * count:08d}")
+        return self.processes()
+
+    def end(self) -> tuple[int, list[str]]:
+        """Return exit code and printed lines."""
+        printed = self.process.communicate(timeout=launcher.TIMEOUT)[0]
+        return self.process.returncode, printed.splitlines()
+
+
+@pytest.fixture
+def launch(tmp_path, data):
+    """Return a function that launches a training with some parameters."""
+    fill(tmp_path, data)
+    (tmp_path / "conf/accelerate/cpus.yaml").write_text(CPUS)
+    started = []
+
+    def start(env=None, **train) -> Launch:
+        tiny_task.write_params(tmp_path, **{"launch": "auto", **train})
+        given = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **(env or {})}
+        given.pop("ACCELERATE_USE_CPU")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "stages.train.launch"],
+            cwd=tmp_path,
+            env=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return Launch(tmp_path, process)
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+def assert_gone(processes: list[psutil.Process], seconds: float = 30) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def note(project: Path) -> dict[str, object]:
+    return json.loads((project / "reports/interrupted/train.json").read_text())
+
+
+def test_launch_for_a_gpu_without_one_ends_at_once_with_our_message(launch):
+    """accelerate would train on the CPU and exit with 0."""
+    code, lines = launch(launch="gpu").end()
+    assert code == 1
+    assert lines[0].startswith("train: train.launch: conf/accelerate/gpu.yaml needs a GPU, and there is none: ")
+    assert lines[1:] == ["  Set train.launch to auto, for the best devices of each machine, or to cpu."]
+
+
+def test_auto_trains_on_the_cpu_where_there_is_nothing_else_and_records_it(launch):
+    run = launch()
+    code, lines = run.end()
+    assert code == 0, lines
+    assert lines[0].startswith("train: auto chooses the CPU, float32 (")
+    assert lines[1].startswith("train: cpu ")
+    assert not [line for line in lines if "not passed" in line or "Warning" in line or "Traceback" in line]
+    provenance = json.loads((run.project / "reports/provenance/train.json").read_text())
+    assert provenance["devices"] == {"type": "cpu", "precision": "no", "processes": 1, "distribution": "NO"}
+
+
+@pytest.mark.parametrize("stop", ["launcher", "group"])
+def test_signal_saves_a_checkpoint_and_the_last_line_says_how_to_resume(launch, stop):
+    """`kill` reaches the launcher alone; Ctrl-C reaches all processes of the terminal."""
+    run = launch(**LONG)
+    processes = run.wait_for_steps()
+    if stop == "launcher":
+        run.process.terminate()
+    else:
+        os.killpg(run.process.pid, signal.SIGINT)
+    code, lines = run.end()
+    assert code == 75, lines
+    assert "interrupted by SIG" in lines[-1]
+    assert lines[-1].endswith("Run `dvc repro` to resume from it.")
+    assert note(run.project)["resumable"]
+    assert_gone(processes)
+
+
+def test_killed_training_is_explained(launch):
+    """The system kills the process with the most memory, which is not the launcher."""
+    run = launch(**LONG)
+    run.wait_for_steps(2)[0].kill()
+    code, lines = run.end()
+    assert code == 137
+    assert lines[-1].startswith("train: killed by signal 9 (SIGKILL). The system kills a process when memory runs out")
+    assert "`dvc repro` resumes from step 10 (checkpoints/" in lines[-1] or "resumes from step 15" in lines[-1]
+    assert not [line for line in lines if "Traceback" in line]
+
+
+@pytest.mark.slow
+def test_signal_before_the_training_starts_ends_it_without_a_traceback(launch):
+    for wait, number in ((0.0, signal.SIGTERM), (0.5, signal.SIGINT), (2.5, signal.SIGTERM)):
+        run = launch(**LONG)
+        while not run.processes():
+            time.sleep(0.01)
+        time.sleep(wait)
+        os.killpg(run.process.pid, number)
+        code, lines = run.end()
+        assert code == 75, lines
+        assert not [line for line in lines if "Traceback" in line]
+        assert "`dvc repro`" in lines[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["auto", "cpus"])
+def test_training_does_not_outlive_a_killed_launcher(launch, name):
+    run = launch(launch=name, **LONG)
+    processes = run.wait_for_steps()
+    run.process.kill()
+    assert_gone(processes)
+    assert note(run.project)["signal"] == "SIGTERM", "a checkpoint was saved"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["auto", "cpus"])
+def test_error_of_the_training_is_printed_once_and_last(launch, name):
+    code, lines = launch(launch=name, class_weights={"purple": 2.0}).end()
+    assert code == 1
+    assert [line for line in lines if line.startswith("train: train.class_weights: 'purple' is not a class.")] == [lines[-2]]
+    assert not [line for line in lines if "Traceback" in line or "FAILED" in line]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["auto", "cpus"])
+def test_loss_that_is_not_finite_is_printed_once_and_last(launch, name):
+    code, lines = launch(launch=name, learning_rate=1e30, max_grad_norm=None, optimizer="sgd").end()
+    assert code == 1
+    (said,) = [index for index, line in enumerate(lines) if line.startswith("train: Step ") and "loss" in line]
+    assert said == len(lines) - 2
+    assert not [line for line in lines if "Traceback" in line or "FAILED" in line]
+
+
+@pytest.mark.slow
+def test_unexpected_error_keeps_its_traceback_and_says_how_to_continue(launch, tmp_path):
+    (tmp_path / "models").write_text("a file in the place of a folder")
+    code, lines = launch(checkpoint_every_steps=5).end()
+    assert code == 1
+    assert "Traceback (most recent call last):" in lines
+    assert lines[-1].startswith("train: ended by an unexpected error; the traceback is above. `dvc repro` resumes from step ")
+
+
+@pytest.mark.slow
+def test_two_processes_on_the_cpu_are_started_by_the_launcher(launch):
+    """accelerate alone would start one."""
+    run = launch(launch="cpus")
+    code, lines = run.end()
+    assert code == 0, lines
+    assert [line for line in lines if "2 processes (MULTI_CPU)" in line]
+    assert json.loads((run.project / "reports/provenance/train.json").read_text())["devices"]["processes"] == 2
+
+
+def resumed_lines(run: Launch) -> list[str]:
+    """Stop a run that resumes when it has trained on, and return what it printed."""
+    done = int(str(note(run.project)["step"]))
+    launcher.wait_for(run.project / "checkpoints", f"step-{done // 5 * 5 + 10:08d}")
+    run.process.terminate()
+    return run.end()[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", ["launcher", "group"])
+def test_signal_stops_two_processes_which_resume(launch, stop):
+    run = launch(launch="cpus", **LONG)
+    processes = run.wait_for_steps()
+    if stop == "launcher":
+        run.process.terminate()
+    else:
+        os.killpg(run.process.pid, signal.SIGINT)
+    code, lines = run.end()
+    assert code == 75, lines
+    assert lines[-1].endswith("Run `dvc repro` to resume from it.")
+    assert not [line for line in lines if "Traceback" in line]
+    assert_gone(processes)
+    assert [line for line in resumed_lines(launch(launch="cpus", **LONG)) if "resumes from step" in line]
+
+
+@pytest.mark.slow
+def test_killed_process_of_two_is_explained(launch):
+    run = launch(launch="cpus", **LONG)
+    processes = run.wait_for_steps()
+    processes[-1].kill()
+    code, lines = run.end()
+    assert code == 137, lines
+    assert lines[-1].startswith("train: killed by signal 9 (SIGKILL).")
+    assert_gone(processes)
