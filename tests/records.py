@@ -3,7 +3,7 @@
 from typing import Any
 
 from tuneline.records.export import FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord, TokenizerRecord
-from tuneline.records.provenance import StageProvenance
+from tuneline.records.provenance import DevicesUsed, StageProvenance
 
 
 def export_record(models: dict[str, dict[str, Any]] | None = None, **changes: Any) -> ExportRecord:
@@ -14,7 +14,8 @@ def export_record(models: dict[str, dict[str, Any]] | None = None, **changes: An
         changes: Other values of the record.
     """
     files = {"fp32": "model.onnx", "fp16": "model.fp16.onnx", "int8": "model.int8.onnx"}
-    stage = StageProvenance(parameters={"seed": 42}, code="c" * 64, libraries={"torch": "2.13.0"})
+    devices = DevicesUsed(type="cuda", precision="bf16", processes=2, distribution="MULTI_GPU")
+    stage = StageProvenance(parameters={"seed": 42}, code="c" * 64, libraries={"torch": "2.13.0"}, devices=devices)
     values = {
         "format": FORMAT,
         "task": "classification",

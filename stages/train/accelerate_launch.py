@@ -6,6 +6,7 @@ accelerate's launcher (torchrun, for most configurations), and this process wait
 """
 
 import argparse
+import contextlib
 import logging
 import os
 import signal
@@ -174,11 +175,14 @@ def stop_processes(number: int, _frame: FrameType | None) -> None:
     """Ask all processes of the training to save a checkpoint and end. torchrun starts them in sessions of their own, without Ctrl-C."""
     import psutil
 
+    for handled in STOPPING:
+        signal.signal(handled, signal.SIG_IGN)
     processes = psutil.Process().children(recursive=True)
     if not processes:
         os._exit(128 + number)
     for process in processes:
-        process.terminate()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
 
 
 def hide_torchrun_log() -> None:

@@ -151,7 +151,11 @@ class TrainingLogger:
             shutil.rmtree(LIVE, ignore_errors=True)
             LIVE.mkdir(parents=True, exist_ok=True)
         options = {"dvclive": {"dir": str(LIVE), "save_dvc_exp": False, "dvcyaml": False}}
-        self._accelerator.init_trackers("train", init_kwargs=options)
+        try:
+            self._accelerator.init_trackers("train", init_kwargs=options)
+        except Exception as error:  # DVCLive 3.49, for example, in a git repository without a commit
+            self.info(f"WARNING: there will be no live curves in {LIVE}: {error}")
+            self._accelerator.trackers.clear()
         if self._enabled:
             with suppress_logging_errors():
                 self._replay([*map(self._step_row, progress.logged), *map(self._evaluation_row, progress.evaluated)])

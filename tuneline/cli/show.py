@@ -169,6 +169,7 @@ def show_export(console: Console, folder: Path) -> None:
 def export_facts(record: "ExportRecord") -> dict[str, str]:
     """Return the most important entries of ``export.json``."""
     made = record.provenance
+    devices = made.stages["train"].devices
     return {
         "task": f"{record.task}: {', '.join(record.text_columns)} -> {', '.join(record.labels or []) or 'a number'}",
         "reads": f"at most {record.max_length} tokens, {record.architecture}",
@@ -178,6 +179,7 @@ def export_facts(record: "ExportRecord") -> dict[str, str]:
         "parameters": made.parameters_hash[:12],
         "code": ", ".join(f"{name} {stage.code[:12]}" for name, stage in made.stages.items()),
         "libraries": ", ".join(f"{name} {version}" for name, version in made.libraries.items()),
+        **({"trained on": str(devices)} if devices else {}),
     }
 
 

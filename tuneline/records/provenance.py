@@ -34,6 +34,11 @@ class DevicesUsed(Record):
     distribution: str
     """How accelerate distributes the training: ``NO``, ``MULTI_GPU``, ``FSDP``, ..."""
 
+    def __str__(self) -> str:
+        precision = "float32" if self.precision == "no" else self.precision
+        several = f", {self.processes} processes ({self.distribution})" if self.processes > 1 else ""
+        return f"{self.type}, {precision}{several}"
+
 
 class StageProvenance(Record):
     """Inputs of a stage other than its data: ``reports/provenance/STAGE.json``."""

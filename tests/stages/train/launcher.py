@@ -1,5 +1,6 @@
 """Run the train stage in child processes. They are forked from a server that has imported torch, so a start takes one second, not ten."""
 
+import contextlib
 import importlib
 import itertools
 import json
@@ -67,7 +68,10 @@ def run(project: Path, processes: int = 1, env: Mapping[str, str] | None = None,
 def wait_for(folder: Path, pattern: str) -> None:
     """Wait until a file in the folder or below matches the pattern."""
     deadline = time.monotonic() + TIMEOUT
-    while not any(folder.rglob(pattern)):
+    while True:
+        with contextlib.suppress(FileNotFoundError):  # a folder was renamed while its files were listed
+            if any(folder.rglob(pattern)):
+                return
         assert time.monotonic() < deadline, f"no {pattern} in {folder}"
         time.sleep(0.01)
 

@@ -156,7 +156,7 @@ def test_killed_training_is_explained(launch):
     assert code == 137
     assert lines[-1].startswith("train: killed by signal 9 (SIGKILL). The system kills a process when memory runs out")
     assert "`dvc repro` resumes from step 10 (checkpoints/" in lines[-1] or "resumes from step 15" in lines[-1]
-    assert not [line for line in lines if "Traceback" in line]
+    assert not [line for line in lines if "Traceback" in line], "\n".join(lines)
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_signal_before_the_training_starts_ends_it_without_a_traceback(launch):
         os.killpg(run.process.pid, number)
         code, lines = run.end()
         assert code == 75, lines
-        assert not [line for line in lines if "Traceback" in line]
+        assert not [line for line in lines if "Traceback" in line], "\n".join(lines)
         assert "`dvc repro`" in lines[-1]
 
 
@@ -241,7 +241,7 @@ def test_signal_stops_two_processes_which_resume(launch, stop):
     code, lines = run.end()
     assert code == 75, lines
     assert lines[-1].endswith("Run `dvc repro` to resume from it.")
-    assert not [line for line in lines if "Traceback" in line]
+    assert not [line for line in lines if "Traceback" in line], "\n".join(lines)
     assert_gone(processes)
     assert [line for line in resumed_lines(launch(launch="cpus", **LONG)) if "resumes from step" in line]
 

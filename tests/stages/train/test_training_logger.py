@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -39,6 +40,16 @@ def test_log_lines_have_loss_rate_throughput_and_time_left(trained, monkeypatch,
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("train: step 7 of 16:")]
     assert len(lines) == 1
     assert re.search(r"loss \d\.\d+, lr [\d.e-]+, \d+ samples/s, \d+ tokens/s, \d+\.\d% padding, \d+ s left", lines[0])
+
+
+def test_git_repository_without_a_commit_has_no_live_curves_but_trains(project, trained, capsys):
+    """DVCLive 3.49 asks git for the commit, and fails."""
+    subprocess.run(["git", "init", "--quiet"], cwd=project, check=True)
+    subprocess.run(["dvc", "init", "--quiet"], cwd=project, check=True)
+    result = trained(tiny_task.params(trackers=["dvclive"]))
+    assert result.state.is_finished()
+    assert "WARNING: there will be no live curves in reports/live: " in capsys.readouterr().out
+    result.state.accelerator.end_training()
 
 
 def test_live_curves_equal_the_published_curves(tracked_run):

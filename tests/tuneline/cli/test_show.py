@@ -76,6 +76,7 @@ def test_show_describes_exported_models_outside_their_project(project, tmp_path_
     assert "subject, body -> billing, delivery, damage" in output
     assert "model.onnx, 2.0 MB" in output
     assert "torch 2.13.0" in output
+    assert "trained on  cuda, bf16, 2 processes (MULTI_GPU)" in output
 
 
 def test_show_refuses_a_folder_without_exported_models(tmp_path):

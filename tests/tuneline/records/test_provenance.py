@@ -2,7 +2,7 @@ import pytest
 
 from tests.params import change_params, write_params
 from tuneline.errors import StageError
-from tuneline.records.provenance import StageProvenance, code_hash, parameters_hash, stage_provenance
+from tuneline.records.provenance import DevicesUsed, StageProvenance, code_hash, parameters_hash, stage_provenance
 
 
 @pytest.fixture
@@ -80,3 +80,19 @@ def test_changed_parameter_changes_the_hash_of_all(root, code):
     assert parameters_hash({"train": stage_provenance("train", [], root)}) != parameters_hash({"train": before})
     reordered = StageProvenance(parameters=dict(reversed(before.parameters.items())), code="", libraries={})
     assert parameters_hash({"train": reordered}) == parameters_hash({"train": before})
+
+
+def test_provenance_of_a_training_names_its_devices(root, code):
+    (root / "dvc.yaml").write_text(PIPELINE)
+    write_params(root)
+    used = DevicesUsed(type="cuda", precision="bf16", processes=2, distribution="MULTI_GPU")
+    stage_provenance("train", [], root, used).write(root / "train.json")
+    assert StageProvenance.read(root / "train.json").devices == used
+    assert str(used) == "cuda, bf16, 2 processes (MULTI_GPU)"
+
+
+def test_provenance_without_devices_has_no_key_for_them(root, code):
+    (root / "dvc.yaml").write_text(PIPELINE)
+    write_params(root)
+    stage_provenance("train", [], root).write(root / "train.json")
+    assert "devices" not in (root / "train.json").read_text()
