@@ -177,8 +177,17 @@ def test_changed_metric_that_training_does_not_use_resumes_the_run(folder):
     assert "resumes from step" in launcher.output(folder)
 
 
-def test_two_processes_train_with_a_custom_loss(folder):
-    assert launcher.run(folder, processes=2) == [0, 0], launcher.output(folder)
+def test_two_processes_train_with_a_custom_loss_as_one_does(tmp_path, data):
+    """One of two processes has no row in the last batch of 57 rows."""
+    curves = []
+    for launch, processes in (("cpu", 1), ("multi-gpu", 2)):
+        folder = tmp_path / launch
+        tiny_task.write_data(fill(folder, data), rows=57)
+        tiny_task.write_params(folder, tiny_task.WITHOUT_DROPOUT, launch=launch, micro_batch_size=2, **FOCAL)
+        write_functions(folder)
+        assert launcher.run(folder, processes) == [0] * processes, launcher.output(folder)
+        curves.append([loss for _, loss, *_ in launcher.curve(folder)])
+    assert curves[0] == pytest.approx(curves[1], abs=1e-4)
 
 
 @pytest.mark.slow
