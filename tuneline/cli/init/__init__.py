@@ -17,6 +17,7 @@ TaskOption = Annotated[Literal["classification", "regression"] | None, typer.Opt
 By = Annotated[str | None, typer.Option("--by", metavar="COLUMN", help="Keep rows with the same value in one split, such as a customer's")]
 Name = Annotated[str | None, typer.Option("--name", help="Folder under data/source/; default: the name of the file")]
 Header = Annotated[bool | None, typer.Option("--header/--no-header", help="The first line names the columns or not; default: detected")]
+Encoding = Annotated[str | None, typer.Option("--encoding", metavar="NAME", help="Such as cp1252; default: detected")]
 Force = Annotated[bool, typer.Option("--force", help="Do not ask; replace copies that differ")]
 
 
@@ -28,6 +29,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     by: By = None,
     name: Name = None,
     header: Header = None,
+    encoding: Encoding = None,
     force: Force = False,
 ) -> None:
     """Set up this checkout to learn from your own files (CSV, TSV, JSONL, Parquet; plain or .gz)."""
@@ -41,7 +43,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     params = load_params()
     split = params.data.split or SplitParams()
     with Console().status("Reading ..."):
-        plan = planning.plan(files, planning.UserChoices(tuple(text or ()), label, task, header, by, name, params.seed, split))
+        plan = planning.plan(files, planning.UserChoices(tuple(text or ()), label, task, header, encoding, by, name, params.seed, split))
     required = settings.plan_params(plan, params.train.metric)
     content = settings.changed(PARAMS, required)
     changes = settings.differing(PARAMS, required)

@@ -308,3 +308,33 @@ def test_mrpc_is_recognised_and_copied_unchanged(project, shared):
     assert (data.text_columns, data.label_column, data.files.quoting) == (["#1 String", "#2 String"], "Quality", None)
     for split in ("train", "validation", "test"):
         assert (project / f"data/source/mrpc/{split}.tsv").read_bytes() == (shared / f"data/mrpc/{split}.tsv").read_bytes()
+
+
+@pytest.mark.real_data
+def test_headerless_pair_of_mrpc_is_recognised(project, shared):
+    lines = (shared / "data/mrpc/train.tsv").read_text(encoding="utf-8-sig").splitlines(keepends=True)[1:]
+    (project / "bare.tsv").write_text("".join(lines))
+    assert init(project / "bare.tsv", "--force").exit_code == 0
+    data = load_params().data
+    assert (data.text_columns, data.label_column) == (["column_4", "column_5"], "column_1")
+
+
+def test_joined_files_are_refused_with_the_line_of_the_second_header(project, tickets):
+    content = tickets.read_text()
+    (project / "joined.csv").write_bytes(content.encode() + content.encode("utf-8-sig"))
+    done = init(project / "joined.csv", "--force")
+    assert done.exit_code == 1
+    assert "joined.csv, line 42: a second header line" in done.output
+    assert not (project / "data").exists()
+
+
+def test_guessed_encoding_is_pointed_out_and_a_named_one_is_used(project):
+    rows = "".join(f"{'ab'[n % 2]},žluťoučký kůň {n}\n" for n in range(40))
+    (project / "a.csv").write_bytes(f"label,text\n{rows}".encode("cp1250"))
+    guessed = init(project / "a.csv", "--force")
+    assert "is read as cp1252" in guessed.output
+    assert load_params().data.files.encoding == "cp1252"
+    named = init(project / "a.csv", "--force", "--encoding", "cp1250")
+    assert "is read as" not in named.output
+    assert "žluťoučký kůň" in named.output
+    assert load_params().data.files.encoding == "cp1250"
