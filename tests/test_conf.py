@@ -58,7 +58,8 @@ def test_task_with_a_checkpoint_keeps_the_model_config_of_the_checkpoint(task: s
     """The small sizes of the default task in model.config would not fit the checkpoint."""
     params = parse_params(composed(root, f"task={task}"))
     assert params.model.config == {}
-    assert params.tokenize.tokenizer == params.model.checkpoint == "google-bert/bert-base-uncased"
+    assert params.model.checkpoint == "google-bert/bert-base-uncased"
+    assert params.tokenize.tokenizer is None, "it is the checkpoint's own"
 
 
 @pytest.mark.parametrize("task", ["mrpc", "rte", "cola", "stsb", "sst2"])
@@ -72,6 +73,12 @@ def test_glue_task_reports_a_labelled_split_that_selects_no_model(task: str, roo
 def test_command_line_values_override_the_task(root: Path):
     params = parse_params(composed(root, "task=files", "data.path=reviews", "data.text_columns=[title,review]", "train.learning_rate=1e-3"))
     assert (params.data.path, params.data.text_columns, params.train.learning_rate) == ("reviews", ["title", "review"], 1e-3)
+
+
+def test_checkpoint_on_the_command_line_clears_the_model_config_of_a_task(root: Path):
+    """Hydra merges mappings, so `model.config={}` would leave the sizes of the task in place."""
+    params = parse_params(composed(root, "task=files", "model.checkpoint=someone/bert", "model.config=null"))
+    assert (params.model.checkpoint, params.model.config) == ("someone/bert", {})
 
 
 def test_files_of_conf_are_valid_yaml(root: Path):

@@ -9,13 +9,13 @@ import onnx
 
 from tuneline.errors import DataError
 from tuneline.params import Params
-from tuneline.paths import RAW, SPLITS, split_file
+from tuneline.paths import BASE, RAW, SPLITS, split_file
 from tuneline.records.export import FORMAT, DataRecord, ExportRecord, ModelProvenance, TokenizerRecord
 from tuneline.records.provenance import StageProvenance, file_hash, provenance_file, stage_provenance
-from tuneline.records.source import RawSource
+from tuneline.records.source import BaseSource, RawSource
 from tuneline.stage import require
 
-EARLIER_STAGES = ("download", "tokenize", "train")
+EARLIER_STAGES = ("base", "download", "tokenize", "train")
 LIBRARIES = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch", "transformers")
 
 
@@ -68,7 +68,8 @@ def data_record(folder: Path) -> DataRecord:
 def model_provenance() -> ModelProvenance:
     """Return the provenance of the models: their data, and all stages that they went through."""
     earlier = {stage: StageProvenance.read(require(provenance_file(stage), stage)) for stage in EARLIER_STAGES}
-    return ModelProvenance(data=data_record(RAW), stages={**earlier, "export": stage_provenance("export", LIBRARIES)})
+    stages = {**earlier, "export": stage_provenance("export", LIBRARIES)}
+    return ModelProvenance(data=data_record(RAW), base=BaseSource.read(BASE / "source.json"), stages=stages)
 
 
 def embed(model: onnx.ModelProto, record: ExportRecord, **own: Any) -> None:

@@ -1,14 +1,14 @@
 """Convert the raw splits to token ids.
 
-Reads: ``data/raw/*.parquet``; the parameters ``tokenize``, ``data.text_columns`` and, for a model made from scratch, ``model``.
-Computes: a tokenizer (that of a checkpoint, or WordPiece trained on the train split) and the token ids of every row. Long texts are
-truncated; nothing is padded, because the collator pads each batch.
-Writes: ``data/tokenized/{train,validation,test}.parquet``, ``data/tokenized/tokenizer/``, ``data/tokenized/source.json`` (origin of
-the tokenizer, with the commit), ``metrics/tokenize.json``.
+Reads: ``data/raw/*.parquet``, ``models/base/``; the parameters ``tokenize``, ``data.text_columns`` and, for a model made from scratch,
+``model.config``.
+Computes: a tokenizer (that in ``models/base/tokenizer/``, or WordPiece trained on the train split) and the token ids of every row. Long
+texts are truncated; nothing is padded, because the collator pads each batch.
+Writes: ``data/tokenized/{train,validation,test}.parquet``, ``data/tokenized/tokenizer/``, ``metrics/tokenize.json``.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +17,14 @@ from tqdm import tqdm
 
 from stages.tokenize.rows import RawSplit
 from tuneline.architectures import has_token_type_ids, token_limit
+from tuneline.base import read_base
 from tuneline.files import replace_directory
 from tuneline.files.schemas import LABELS, tokenized_schema, write_batches
-from tuneline.params import ModelParams, TokenizeParams
+from tuneline.params import Params
 from tuneline.params.loading import load_params
-from tuneline.paths import METRICS, RAW, SPLITS, TOKENIZED, TOKENIZER, split_file
+from tuneline.paths import BASE_TOKENIZER, METRICS, RAW, SPLITS, TOKENIZED, TOKENIZER, split_file
 from tuneline.records.metrics import Metrics
-from tuneline.records.source import TokenizedSource, TokenizerSource
+from tuneline.records.source import BaseSource
 from tuneline.stage import Measurements, require, run_stage
 
 if TYPE_CHECKING:
@@ -32,13 +33,12 @@ if TYPE_CHECKING:
     from tuneline.encoding import Counts, Encoder
 
 
-def run(params: TokenizeParams, model: ModelParams, text_columns: Sequence[str], raw: Path, target: Path) -> dict[str, "Counts"]:
+def run(params: Params, base: BaseSource, raw: Path, target: Path) -> dict[str, "Counts"]:
     """Tokenize every split.
 
     Args:
-        params: The section ``tokenize``.
-        model: The section ``model``.
-        text_columns: One or two columns of text.
+        params: All parameters.
+        base: What is in ``models/base/``.
         raw: Folder of the raw splits.
         target: Empty folder for the tokenized splits and the tokenizer.
 
@@ -51,59 +51,37 @@ def run(params: TokenizeParams, model: ModelParams, text_columns: Sequence[str],
     from stages.tokenize.tokenizer import save_tokenizer
     from tuneline.encoding import Encoder
 
+    text_columns, max_length = params.data.text_columns, params.tokenize.max_length
     sources = {split: RawSplit(split_file(raw, split), text_columns) for split in SPLITS}
-    params = pin_revision(params)
-    tokenizer = build_tokenizer(params, model, sources["train"])
-    encoders = {split: Encoder(tokenizer, params.max_length, pairs=len(text_columns) == 2) for split in SPLITS}
+    tokenizer = build_tokenizer(params, base, sources["train"])
+    encoders = {split: Encoder(tokenizer, max_length, pairs=len(text_columns) == 2) for split in SPLITS}
     for split, encoder in encoders.items():
         tokenize_split(encoder, sources[split], split_file(target, split))
-    save_tokenizer(tokenizer, params.max_length, target / TOKENIZER.name)
-    TokenizedSource(tokenizer=tokenizer_source(params)).write(target / "source.json")
+    save_tokenizer(tokenizer, max_length, target / TOKENIZER.name)
     return {split: encoder.counts for split, encoder in encoders.items()}
 
 
-def pin_revision(params: TokenizeParams) -> TokenizeParams:
-    """Replace a branch or tag of the hub by its commit, so that all files are read at the same commit.
-
-    Raises:
-        StageError: The hub does not have the revision, or cannot be reached.
-    """
-    from stages.tokenize.tokenizer import resolve_commit
-
-    if params.tokenizer is None:
-        return params
-    return params.model_copy(update={"revision": resolve_commit(params.tokenizer, params.revision)})
-
-
-def tokenizer_source(params: TokenizeParams) -> TokenizerSource:
-    """Return the origin of the tokenizer."""
-    if params.tokenizer is None:
-        return TokenizerSource(origin="the train split")
-    if params.revision is None:
-        return TokenizerSource(origin="a folder")
-    return TokenizerSource(origin="hub", name=params.tokenizer, commit=params.revision)
-
-
-def build_tokenizer(params: TokenizeParams, model: ModelParams, train: RawSplit) -> "PreTrainedTokenizerFast":
+def build_tokenizer(params: Params, base: BaseSource, train: RawSplit) -> "PreTrainedTokenizerFast":
     """Load the tokenizer, or train it on ``train``, and check that ``max_length`` suits it and the model.
 
     Raises:
         StageError: The tokenizer cannot be loaded or trained, or ``max_length`` is too long or too short.
     """
-    from stages.tokenize.tokenizer import check_length, checkpoint_limit, load_tokenizer, train_wordpiece
+    from stages.tokenize.tokenizer import check_length, train_wordpiece
+    from tuneline.tokenizer import checkpoint_limit, load_tokenizer
 
-    limit = None
-    if params.tokenizer is None:
-        tokenizer = train_wordpiece(train.texts, params.vocab_size)
+    limit, config = None, params.model.config
+    if base.tokenizer is None:
+        tokenizer = train_wordpiece(train.texts, params.tokenize.vocab_size)
     else:
-        tokenizer = load_tokenizer(params.tokenizer, params.revision)
-        limit = checkpoint_limit(tokenizer, params.tokenizer, params.revision)
-    if model.checkpoint is None:
-        limit = token_limit(model.config)
-        if not has_token_type_ids(model.config):
+        tokenizer = load_tokenizer(BASE_TOKENIZER, base.tokenizer.name)
+        limit = checkpoint_limit(tokenizer, BASE_TOKENIZER)
+    if base.checkpoint is None:
+        limit = token_limit(config)
+        if not has_token_type_ids(config):
             tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
     texts = len(train.text_columns)
-    check_length(params.max_length, limit, tokenizer.num_special_tokens_to_add(pair=texts == 2), texts)
+    check_length(params.tokenize.max_length, limit, tokenizer.num_special_tokens_to_add(pair=texts == 2), texts)
     return tokenizer
 
 
@@ -130,7 +108,7 @@ def main() -> Measurements:
         require(split_file(RAW, split), made_by="download")
     started = time.perf_counter()
     with replace_directory(TOKENIZED) as partial:
-        counts = run(params.tokenize, params.model, params.data.text_columns, RAW, partial)
+        counts = run(params, read_base(params), RAW, partial)
     seconds = time.perf_counter() - started
     total = sum(counts.values(), start=type(counts["train"])())
     by_split = {name: value for split, count in counts.items() for name, value in count.metrics(f"{split}_").items()}

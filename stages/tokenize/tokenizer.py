@@ -1,19 +1,15 @@
-"""The tokenizer: trained on the train split, or loaded from a checkpoint; checked against the parameters, and saved."""
+"""The tokenizer: trained on the train split, checked against the parameters, and saved."""
 
 import json
 import string
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
-from transformers.utils.hub import cached_file, extract_commit_hash
 
-from tuneline.architectures import DIRECT_TOKENIZERS, token_limit
-from tuneline.errors import DataError, ParamsError, StageError
+from tuneline.errors import DataError, ParamsError
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET_LIMIT = 1000
@@ -25,10 +21,6 @@ _ISOLATED = frozenset(string.punctuation) | {chr(point) for point in range(0x4E0
 Texts = Callable[[], Iterator[Sequence[str]]]
 """Returns an iterator over batches of texts. It is called once per pass over the data."""
 
-UNLIMITED = 10**9
-"""A ``model_max_length`` from here on means no limit; transformers writes 1e30."""
-CHECKPOINT_FILES = ("tokenizer_config.json", "tokenizer.json", "config.json")
-"""A checkpoint with a tokenizer has at least one of these files."""
 MACHINE_KEYS = frozenset({"name_or_path", "is_local", "local_files_only", "tokenizer_file", "vocab_file", "merges_file", "_commit_hash"})
 """Keys of a tokenizer configuration that describe the machine it was saved on."""
 CALL_KEYS = frozenset({"max_length", "stride", "truncation_strategy", "pad_to_multiple_of"})
@@ -113,60 +105,6 @@ def assemble(model: models.WordPiece, post_process: bool = True) -> Tokenizer:
     return tokenizer
 
 
-def load_tokenizer(name: str, revision: str | None) -> PreTrainedTokenizerFast:
-    """Load the fast tokenizer of a checkpoint, without running code stored beside it.
-
-    Args:
-        name: A folder, or a name on the hub.
-        revision: Commit, tag or branch on the hub.
-
-    Raises:
-        StageError: The checkpoint does not exist, cannot be reached, or has no fast tokenizer with a padding token.
-    """
-    if name.startswith((".", "/", "~")) and not Path(name).is_dir():
-        raise StageError(f"tokenize.tokenizer: {name!r} is not a folder.", "Relative paths start at the root of the project.")
-    try:
-        class_name = str(read_json(name, "tokenizer_config.json", revision).get("tokenizer_class")).removesuffix("Fast")
-        loader = getattr(transformers, class_name) if class_name in DIRECT_TOKENIZERS else transformers.AutoTokenizer
-        tokenizer = loader.from_pretrained(name, revision=revision, trust_remote_code=False)
-    except Exception as error:  # a broken file raises errors of many types
-        raise _load_error(name, error) from None
-    if not isinstance(tokenizer, PreTrainedTokenizerFast):
-        raise StageError(
-            f"tokenize.tokenizer: {name!r} has only a slow tokenizer ({type(tokenizer).__name__}).",
-            "The pipeline needs a fast tokenizer (a tokenizer.json). Choose another checkpoint, or convert this one.",
-        )
-    if tokenizer.pad_token_id is None:
-        raise StageError(
-            f"tokenize.tokenizer: {name!r} has no padding token, which batches need.",
-            "Save a copy with one (tokenizer.pad_token = ...; tokenizer.save_pretrained(FOLDER)) and set tokenize.tokenizer to its folder.",
-        )
-    return tokenizer
-
-
-def resolve_commit(name: str, revision: str | None) -> str | None:
-    """Return the commit that a revision of a hub checkpoint points to; ``None`` for a folder.
-
-    Raises:
-        StageError: The checkpoint or the revision does not exist, or the hub cannot be reached.
-    """
-    if Path(name).is_dir():
-        return None
-    try:
-        paths = (cached_file(name, file, revision=revision, _raise_exceptions_for_missing_entries=False) for file in CHECKPOINT_FILES)
-        path = next((path for path in paths if path is not None), None)
-    except (OSError, ValueError) as error:
-        raise _load_error(name, error) from None
-    return extract_commit_hash(path, None)
-
-
-def checkpoint_limit(tokenizer: PreTrainedTokenizerFast, name: str, revision: str | None) -> int | None:
-    """Return the number of tokens that a checkpoint takes, from its tokenizer, else from its model; ``None`` if neither sets a limit."""
-    if tokenizer.model_max_length < UNLIMITED:
-        return int(tokenizer.model_max_length)
-    return token_limit(read_json(name, "config.json", revision))
-
-
 def check_length(max_length: int, limit: int | None, special_tokens: int, texts: int) -> None:
     """Check ``tokenize.max_length``.
 
@@ -208,24 +146,3 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, max_length: int, folder: 
     kept["model_max_length"] = max_length
     kept["model_input_names"] = list(tokenizer.model_input_names)
     path.write_text(json.dumps(dict(sorted(kept.items())), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def read_json(name: str, file: str, revision: str | None) -> dict[str, Any]:
-    """Read one JSON file of a checkpoint; empty if the checkpoint does not have it.
-
-    Raises:
-        OSError: The checkpoint does not exist or cannot be reached.
-    """
-    path = cached_file(name, file, revision=revision, _raise_exceptions_for_missing_entries=False)
-    values = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
-    return values if isinstance(values, dict) else {}
-
-
-def _load_error(name: str, error: Exception) -> StageError:
-    first_line = str(error).strip().split("\n", 1)[0]
-    hint = (
-        "The folder must hold tokenizer.json and tokenizer_config.json, as save_pretrained writes them."
-        if Path(name).is_dir()
-        else "Check the name and tokenize.revision, and that the hub can be reached (HF_HUB_OFFLINE, HF_ENDPOINT); or use a folder."
-    )
-    return StageError(f"tokenize.tokenizer: {name!r} cannot be loaded: {first_line}", hint)

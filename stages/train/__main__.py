@@ -2,7 +2,8 @@
 
 Start: ``accelerate-launch --config_file conf/accelerate/NAME.yaml -m stages.train``.
 
-Reads: ``data/tokenized/{train,validation}.parquet``, ``data/tokenized/tokenizer/``; the parameters ``seed``, ``model``, ``train``.
+Reads: ``data/tokenized/{train,validation}.parquet``, ``data/tokenized/tokenizer/``, ``models/base/``; the parameters ``seed``,
+``model.config``, ``train``.
 Computes: a training loop on accelerate (stages/train/loop.py); keeps the best weights by the validation metric, or the last.
 Writes: ``models/classifier/``, ``plots/training/{loss,validation}.tsv``, ``metrics/train.json``. During the run: ``checkpoints/``,
 ``reports/live/``. After an interruption: ``reports/interrupted/train.json``.
@@ -20,7 +21,9 @@ from stages.train.interruption import EXIT_CODE, Interruption, TrainingInterrupt
 from stages.train.loop import train
 from stages.train.publishing import publish_curves, publish_model, resource_usage, training_metrics
 from stages.train.state import TrainingResult
+from tuneline.base import read_base
 from tuneline.params.loading import load_params
+from tuneline.params.warnings import print_warnings
 from tuneline.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER
 from tuneline.records.metrics import Metrics
 from tuneline.stage import Measurements, run_stage
@@ -33,9 +36,12 @@ def main() -> Measurements:
         SystemExit: With exit code 75 after a signal; the state is saved.
     """
     params = load_params()
+    read_base(params)
     inputs = read_inputs(params.train)
     accelerator = create_accelerator(params)
     check_processes(params.train.launch, accelerator.num_processes)
+    if accelerator.is_main_process:
+        print_warnings("train", params)
     with Interruption() as interruption:
         try:
             result = train(params, inputs, accelerator, interruption)

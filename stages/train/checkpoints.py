@@ -47,7 +47,7 @@ def run_identity(params: Params, accelerator: Accelerator, data: Iterable[Path])
     code = sorted(path for pattern in _CODE for path in root.glob(pattern))
     return {
         "seed": params.seed,
-        "model": params.model.model_dump(mode="json"),
+        "model": params.model.model_dump(mode="json", include={"config"}),  # the checkpoint is in ``data``
         "train": params.train.model_dump(mode="json", exclude={"launch"}),  # what it sets up is named below
         "data": {str(path): _hash_files([path]) for path in data},
         "code": _hash_files(code),

@@ -20,7 +20,7 @@ from tuneline.errors import DataError, ParamsError
 from tuneline.files.schemas import UNLABELLED, LabelSchema
 from tuneline.metrics import metrics_for
 from tuneline.params import TrainParams
-from tuneline.paths import TOKENIZED, TOKENIZER, split_file
+from tuneline.paths import BASE_MODEL, TOKENIZED, TOKENIZER, split_file
 from tuneline.scores import task_of
 from tuneline.stage import require
 
@@ -49,9 +49,10 @@ class Inputs:
 
 
 def data_files() -> Iterator[Path]:
-    """Yield the files that ``read_inputs`` reads."""
+    """Yield the files that determine the model: those that ``read_inputs`` reads, and the checkpoint."""
     yield from (split_file(TOKENIZED, split) for split in ("train", "validation"))
-    yield from sorted(path for path in TOKENIZER.rglob("*") if path.is_file())
+    for folder in (TOKENIZER, BASE_MODEL):
+        yield from sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def read_inputs(params: TrainParams) -> Inputs:

@@ -1,6 +1,7 @@
 """The model to train: built from a checkpoint or a configuration, partly frozen or with LoRA adapters."""
 
 import difflib
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
@@ -11,21 +12,23 @@ from tuneline.errors import ParamsError
 from tuneline.files.schemas import LabelSchema
 from tuneline.params import ModelParams, TrainParams
 from tuneline.params.train import LoraParams
+from tuneline.paths import BASE_MODEL
 
 
-def build_model(params: ModelParams, labels: LabelSchema, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+def build_model(params: ModelParams, labels: LabelSchema, tokenizer: PreTrainedTokenizerBase, base: Path = BASE_MODEL) -> PreTrainedModel:
     """Build the classifier in float32. New weights are drawn from torch's global generator: seed it first.
 
     Args:
         params: Section ``model``.
         labels: Label schema; its names are written into the configuration.
         tokenizer: Source of the vocabulary size and padding id of a new model.
+        base: Folder of the checkpoint, if ``params`` names one.
 
     Raises:
         ParamsError: The configuration has an unknown key, or the checkpoint cannot be loaded or does not fit the model.
     """
     if params.checkpoint is not None:
-        return _from_checkpoint(params.checkpoint, params, labels)
+        return _from_checkpoint(base, params, labels)
     config = new_config(params.config, tokenizer)
     config.update(label_config(labels))
     auto: Any = AutoModelForSequenceClassification
@@ -73,25 +76,24 @@ def check_keys(options: dict[str, Any], config: PretrainedConfig) -> None:
             raise ParamsError(f"model.config.{key}: the configuration of {config.model_type} does not have this key.{suggestion}")
 
 
-def _from_checkpoint(name: str, params: ModelParams, labels: LabelSchema) -> PreTrainedModel:
+def _from_checkpoint(folder: Path, params: ModelParams, labels: LabelSchema) -> PreTrainedModel:
     try:
-        config = AutoConfig.from_pretrained(name, revision=params.revision, trust_remote_code=False)
-        options = {key: value for key, value in params.config.items() if key != "model_type"}
-        check_keys(options, config)
-        config.update({**options, **label_config(labels)})
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        check_keys(params.config, config)
+        config.update({**params.config, **label_config(labels)})
         loaded: tuple[PreTrainedModel, dict[str, Any]] = AutoModelForSequenceClassification.from_pretrained(
-            name,
-            revision=params.revision,
+            folder,
             config=config,
             dtype="float32",
             use_safetensors=True,
+            local_files_only=True,
             trust_remote_code=False,
             ignore_mismatched_sizes=True,  # a head for other classes is initialized anew; _check_loaded refuses anything else
             output_loading_info=True,
         )
     except (OSError, ValueError) as error:
-        raise ParamsError(f"model.checkpoint: {name!r} could not be loaded: {error}") from None
-    _check_loaded(*loaded, name)
+        raise ParamsError(f"model.checkpoint: {params.checkpoint} could not be loaded: {error}") from None
+    _check_loaded(*loaded, str(params.checkpoint))
     return loaded[0]
 
 
@@ -101,8 +103,8 @@ def _check_loaded(model: PreTrainedModel, info: dict[str, Any], name: str) -> No
     body = sorted(key for key in new if key.startswith(f"{model.base_model_prefix}.") and ".pooler." not in key)
     if body:
         raise ParamsError(
-            f"model.checkpoint: {name!r} lacks {len(body)} weights of the model, or has them in another shape: {body[0]} ...",
-            "Remove keys from model.config that change shapes.",
+            f"model.checkpoint: {name} lacks {len(body)} weights of the model, or has them in another shape: {body[0]} ...",
+            "Remove keys from model.config that change shapes; if there are none, config.json and the weights do not belong together.",
         )
     print(f"train: loaded {name}; new weights: {', '.join(sorted(new)) or 'none'}")
 

@@ -11,7 +11,9 @@ from rich.text import Text
 
 from tuneline.errors import StageError
 from tuneline.metrics import METRIC_TABLE
+from tuneline.paths import BASE
 from tuneline.records.metrics import Metrics
+from tuneline.records.source import BaseSource
 from tuneline.repo import CLASSIFIER, EVALUATED, Lock, changed_by_machine, commit_of, lock_at, read_lock, registered
 
 if TYPE_CHECKING:
@@ -117,7 +119,16 @@ def provenance(root: Path, lock: Lock) -> dict[str, str]:
         "commit": str(commit) if commit else "not committed yet: git add params.yaml dvc.lock metrics && git commit",
     }
     tags = registered(root, version, commit) if commit else []
-    return facts | ({"registry": ", ".join(tags)} if tags else {})
+    return facts | base_facts(BaseSource.read_if_valid(root / BASE / "source.json")) | ({"registry": ", ".join(tags)} if tags else {})
+
+
+def base_facts(base: BaseSource | None) -> dict[str, str]:
+    """Return the base model and, if it is not the checkpoint's own, the tokenizer: name, commit, licence and hash."""
+    if base is None:
+        return {}
+    facts = {"base": base.checkpoint.description if base.checkpoint else "none: trained from scratch"}
+    other = base.tokenizer and (base.checkpoint is None or base.tokenizer.name != base.checkpoint.name)
+    return facts | ({"tokenizer": base.tokenizer.description} if base.tokenizer and other else {})
 
 
 def existing_paths(root: Path) -> dict[str, str]:
@@ -157,6 +168,7 @@ def export_facts(record: "ExportRecord") -> dict[str, str]:
         "task": f"{record.task}: {', '.join(record.text_columns)} -> {', '.join(record.labels or []) or 'a number'}",
         "reads": f"at most {record.max_length} tokens, {record.architecture}",
         **{precision: f"{model.file}, {model.bytes / 2**20:.1f} MB" for precision, model in record.models.items()},
+        **base_facts(made.base),
         "data": ", ".join(f"{split} {sha[:12]}" for split, sha in made.data.sha256.items()),
         "parameters": made.parameters_hash[:12],
         "code": ", ".join(f"{name} {stage.code[:12]}" for name, stage in made.stages.items()),

@@ -6,8 +6,9 @@ from pydantic import Field, model_validator
 
 from tuneline.params.data import DataParams, TokenizeParams
 from tuneline.params.evaluate import CompareParams, EvaluateParams, ExportParams
+from tuneline.params.model import ModelParams
 from tuneline.params.section import Section
-from tuneline.params.train import ModelParams, RunParams, TrainParams
+from tuneline.params.train import RunParams, TrainParams
 from tuneline.params.validate import ValidateParams
 
 __all__ = [
@@ -40,8 +41,12 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.model.checkpoint is not None and self.tokenize.tokenizer is None:
-            raise ValueError("tokenize.tokenizer: a checkpoint needs the tokenizer it was trained with; set it to the same name")
+        same = self.tokenize.tokenizer is not None and self.tokenize.tokenizer == self.model.checkpoint
+        if same and self.tokenize.revision not in (None, self.model.revision):
+            raise ValueError(
+                f"tokenize.revision: {self.tokenize.revision!r} is not model.revision ({self.model.revision!r}), and both are of "
+                f"{self.model.checkpoint}; set model.revision, and tokenize.tokenizer and tokenize.revision to null"
+            )
         if self.train.keep == "best" and self.evaluate.split == "validation":
             raise ValueError(
                 "train.keep: 'best' chooses on the validation split, and evaluate.split reports on it; keep the last, "

@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from tuneline.params.model import invalid_name
 from tuneline.params.section import Section
 
 Task = Literal["classification", "regression"]
@@ -165,10 +166,19 @@ class TokenizeParams(Section):
     """Section ``tokenize``."""
 
     tokenizer: str | None
-    """Name of a checkpoint on the hub, or a folder. ``null``: train a WordPiece tokenizer on the train split."""
+    """Name of a checkpoint on the hub, or a folder ``models/source/NAME``. ``null``: that of ``model.checkpoint``; without a checkpoint,
+    a WordPiece tokenizer is trained on the train split."""
     revision: str | None
-    """Commit, tag or branch on the hub. ``data/tokenized/source.json`` records the commit."""
+    """Commit, tag or branch of the tokenizer on the hub, if it is not that of ``model.checkpoint``."""
     vocab_size: Annotated[int, Field(ge=100)]
     """Maximal vocabulary size of a tokenizer trained on the train split."""
     max_length: Annotated[int, Field(ge=4)]
     """Maximal tokens of a row, special tokens included. Longer texts are truncated."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.tokenizer is None and self.revision is not None:
+            raise ValueError("revision: there is no tokenize.tokenizer; set it to null. The tokenizer of model.checkpoint has its revision")
+        if self.tokenizer is not None and (problem := invalid_name(self.tokenizer, self.revision)):
+            raise ValueError(f"tokenizer: {problem}")
+        return self

@@ -1,4 +1,4 @@
-"""Sections ``model``, ``train`` and ``run``: what is trained, how, and how a training is saved."""
+"""Sections ``train`` and ``run``: how a model is trained, and how a training is saved."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -23,24 +23,6 @@ Schedule = Literal[
     "warmup_stable_decay",
     "greedy",
 ]
-
-
-class ModelParams(Section):
-    """Section ``model``: the checkpoint to fine-tune, or the configuration of a new model."""
-
-    checkpoint: str | None
-    """Name on the Hugging Face Hub, or a folder. ``null``: train from scratch, with ``config``."""
-    revision: str | None
-    """Commit, tag or branch of the checkpoint on the hub."""
-    config: dict[str, Any]
-    """Keys of the transformers configuration; ``model_type`` selects its class. Vocabulary size, label names and padding id
-    come from the data. With a checkpoint: overrides of its configuration, for example dropout."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.checkpoint is None and "model_type" not in self.config:
-            raise ValueError("config: without a checkpoint it needs 'model_type', for example 'bert'")
-        return self
 
 
 class EarlyStopping(Section):

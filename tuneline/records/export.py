@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from tuneline.records.provenance import StageProvenance, parameters_hash
 from tuneline.records.record import OMITTED, Number, Record
-from tuneline.records.source import RawSource
+from tuneline.records.source import BaseSource, RawSource
 
 EXPORT_RECORD = "export.json"
 """Name of the file in a folder of models."""
@@ -75,9 +75,11 @@ class DataRecord(Record):
 
 
 class ModelProvenance(Record):
-    """Where a model comes from: its data, and each stage that it went through, by name."""
+    """Where a model comes from: its data, its base model, and each stage that it went through, by name."""
 
     data: DataRecord
+    base: BaseSource | None = OMITTED
+    """Pretrained model and tokenizer; ``None`` in a record that an earlier version of Tuneline wrote."""
     stages: Mapping[str, StageProvenance]
 
     @property

@@ -1,5 +1,6 @@
-"""Origin of the data: ``data/raw/source.json`` and ``data/tokenized/source.json``."""
+"""Origin of data and base weights: ``data/raw/source.json`` and ``models/base/source.json``."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -64,20 +65,39 @@ class RawSource(Record):
         return {key: value for key, value in self.model_dump(mode="json").items() if isinstance(value, str | int | float)}
 
 
-class TokenizerSource(Record):
-    """Origin of a tokenizer. The path of a folder is left out, because it depends on the machine."""
+class PretrainedSource(Record):
+    """A pretrained model that was brought into the project, whole or its tokenizer only."""
 
-    origin: str = Field(alias="from")
-    """``the train split``, ``a folder`` or ``hub``."""
-    name: str | None = OMITTED
-    """Name of the repository on the hub."""
+    name: str
+    """Name on the hub, or the path of a folder under ``models/source/``."""
     commit: str | None = OMITTED
-    """Its commit."""
+    """Commit on the hub; a folder has none."""
+    license: str | None
+    """Licence that its model card states."""
+    sha256: Mapping[str, str]
+    """SHA-256 of each file, by name."""
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the weights, or of the tokenizer: that of the file if there is one, else over the names and hashes of all."""
+        hashes = {name: value for name, value in self.sha256.items() if name.endswith(".safetensors")} or dict(self.sha256)
+        if len(hashes) == 1:
+            return next(iter(hashes.values()))
+        return hashlib.sha256("".join(f"{value}  {name}\n" for name, value in sorted(hashes.items())).encode()).hexdigest()
+
+    @property
+    def description(self) -> str:
+        """Name, commit, licence and checksum in one line, for people."""
+        at = f" at {self.commit}" if self.commit else ""
+        return f"{self.name}{at}, licence {self.license or 'not stated'}, SHA-256 {self.checksum}"
 
 
-class TokenizedSource(Record):
-    """Origin of the tokenized splits, which are made of ``data/raw``."""
+class BaseSource(Record):
+    """Origin of ``models/base/``."""
 
-    written_by: ClassVar[str] = "tokenize"
+    written_by: ClassVar[str] = "base"
 
-    tokenizer: TokenizerSource
+    checkpoint: PretrainedSource | None
+    """The checkpoint in ``models/base/model/``; ``None``: the model is trained from scratch."""
+    tokenizer: PretrainedSource | None
+    """The tokenizer in ``models/base/tokenizer/``; ``None``: one is trained on the train split."""

@@ -13,11 +13,10 @@ from tuneline.files import replace_file
 from tuneline.metrics import METRIC_TABLE
 
 CARD = Path("reports/model_card.md")
-HUB_NAME = re.compile(r"[a-z0-9][\w.-]*(/[a-z0-9][\w.-]*)?", re.ASCII | re.IGNORECASE)
 TASK = "text-classification"
 
 
-def metadata(report: Report, root: Path) -> str:
+def metadata(report: Report) -> str:
     """Return the metadata block (YAML between lines of three dashes), written by the classes of huggingface_hub."""
     from huggingface_hub import EvalResult, ModelCardData
 
@@ -38,23 +37,18 @@ def metadata(report: Report, root: Path) -> str:
         for name in METRIC_TABLE
         if name in report.metrics
     ]
-    checkpoint = params.get("model.checkpoint")
+    checkpoint = report.provenance.base.checkpoint if report.provenance.base else None
     data = ModelCardData(
         library_name="transformers",
         pipeline_tag=TASK,
         tags=["tuneline", *(["onnx"] if report.exported else [])],
-        base_model=checkpoint if is_hub_name(root, checkpoint) else None,
+        base_model=checkpoint.name if checkpoint and checkpoint.commit else None,
         datasets=[dataset] if from_hub else None,
         metrics=[metric.hub_name for metric in METRIC_TABLE.values() if metric.hub_name and metric.name in report.metrics],
         model_name=name_of(report),
         eval_results=results or None,
     )
     return f"---\n{data.to_yaml()}\n---\n"
-
-
-def is_hub_name(root: Path, checkpoint: Any) -> bool:
-    """Return True if a checkpoint is a repository name on the hub, not a local folder."""
-    return isinstance(checkpoint, str) and bool(HUB_NAME.fullmatch(checkpoint)) and not (root / checkpoint).exists()
 
 
 def name_of(report: Report) -> str:
@@ -75,7 +69,7 @@ def three_digits(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def render(report: Report, root: Path) -> str:
+def render(report: Report) -> str:
     """Return the card: metadata, then Markdown."""
     import jinja2
 
@@ -85,11 +79,11 @@ def render(report: Report, root: Path) -> str:
     environment.filters |= {"md": escape, "three_digits": three_digits}
     columns = " and ".join(report.params.get("data.text_columns") or ["a text"])
     body = environment.get_template("model_card.md.j2").render(report=report, name=name_of(report), columns=columns)
-    return metadata(report, root) + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
+    return metadata(report) + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
 
 
 def write(root: Path, report: Report) -> Path:
     """Write the card and return its path."""
     with replace_file(root / CARD) as partial:
-        partial.write_text(render(report, root), encoding="utf-8")
+        partial.write_text(render(report), encoding="utf-8")
     return root / CARD

@@ -8,12 +8,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
-from tuneline.paths import CHECKS, ONNX, RAW, REPORTS, TIMING
+from tuneline.paths import BASE, CHECKS, ONNX, RAW, REPORTS, TIMING
 from tuneline.records.checks import CheckEntry, Checks
 from tuneline.records.evaluation import SliceMetrics, Slices
 from tuneline.records.export import EXPORT_RECORD, ExportRecord
 from tuneline.records.metrics import Metrics
-from tuneline.records.source import RawSource
+from tuneline.records.source import BaseSource, RawSource
 from tuneline.repo import CLASSIFIER, Commit, Lock, commit_of, git, registered
 
 OUTS = ("data/raw", "data/tokenized", CLASSIFIER, "models/onnx")
@@ -108,6 +108,7 @@ class Provenance:
         code: Hash by file or folder of code.
         libraries: Versions of the libraries that created the model.
         source: ``data/raw/source.json`` without nested values.
+        base: Origin of the base model and the tokenizer.
         stages: Measurements in ``reports/timing/`` by stage.
     """
 
@@ -120,6 +121,7 @@ class Provenance:
     code: Mapping[str, str]
     libraries: Mapping[str, str]
     source: Mapping[str, Any]
+    base: BaseSource | None
     stages: Mapping[str, Mapping[str, float]]
 
     @property
@@ -150,6 +152,7 @@ def read_provenance(root: Path, lock: Lock) -> Provenance:
         lock.code(),
         record.provenance.libraries if record else {},
         source.facts if source else {},
+        BaseSource.read_if_valid(root / BASE / "source.json"),
         {stage: measured for stage, measured in timing.items() if measured},
     )
 

@@ -1,0 +1,27 @@
+import pytest
+
+from tests.params import params
+from tuneline.params.warnings import find_warnings, print_warnings
+
+CHECKPOINT = {"checkpoint": "google-bert/bert-base-uncased", "config": None}
+
+
+def test_learning_rate_from_scratch_with_a_checkpoint_is_a_warning(capsys):
+    doubtful = params(model=CHECKPOINT, train={"learning_rate": 7e-4})
+    assert len(find_warnings(doubtful)) == 1
+    print_warnings("train", doubtful)
+    assert capsys.readouterr().out.startswith("train: WARNING: train.learning_rate: 0.0007 suits training from scratch")
+
+
+@pytest.mark.parametrize(
+    ("model", "train"),
+    [
+        ({}, {"learning_rate": 7e-4}),
+        (CHECKPOINT, {"learning_rate": 5e-5}),
+        (CHECKPOINT, {"learning_rate": 2e-4}),
+        (CHECKPOINT, {"learning_rate": 7e-4, "lora": {}}),
+        (CHECKPOINT, {"learning_rate": 1e-2, "optimizer": "sgd"}),
+    ],
+)
+def test_usual_learning_rates_give_no_warning(model, train):
+    assert find_warnings(params(model=model, train=train)) == []

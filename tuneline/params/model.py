@@ -1,0 +1,80 @@
+"""Section ``model``: the checkpoint to fine-tune, or the configuration of a new model; and names of pretrained models."""
+
+from pathlib import PurePosixPath
+from typing import Any, Self
+
+from pydantic import field_validator, model_validator
+
+from tuneline.params.section import Section
+from tuneline.paths import BASE_SOURCE
+
+STRUCTURE = frozenset(
+    {
+        "model_type", "vocab_size", "type_vocab_size", "max_position_embeddings", "embedding_size", "hidden_size", "dim", "d_model",
+        "intermediate_size", "hidden_dim", "num_hidden_layers", "n_layers", "num_attention_heads", "n_heads", "num_key_value_heads",
+        "head_dim",
+    }
+)  # fmt: skip
+"""Keys of a configuration that a checkpoint determines, because its weights have these sizes."""
+
+
+def is_folder(name: str) -> bool:
+    """Return True if a pretrained model is named by the path of a folder in the project, not by its name on the hub."""
+    return PurePosixPath(name).parts[: len(BASE_SOURCE.parts)] == BASE_SOURCE.parts
+
+
+def invalid_name(name: str, revision: str | None) -> str | None:
+    """Return what is wrong with the name of a pretrained model, or ``None``.
+
+    Args:
+        name: ``owner/name`` or ``name`` on the hub, or ``models/source/NAME``.
+        revision: Commit, tag or branch on the hub.
+    """
+    path = PurePosixPath(name)
+    if is_folder(name):
+        if len(path.parts) != len(BASE_SOURCE.parts) + 1 or ".." in path.parts:
+            return f"{name!r} is not a folder directly in {BASE_SOURCE}/, such as {BASE_SOURCE}/my-model"
+        if revision is not None:
+            return f"{name!r} is a folder, which has no revisions; set the revision to null"
+    elif not name.strip() or name[0] in "./~" or name.count("/") > 1 or "\\" in name:
+        folder = f"{BASE_SOURCE}/{path.name or 'NAME'}"
+        return (
+            f"{name!r} is neither a name on the hub nor a folder in {BASE_SOURCE}/; copy the folder to {folder} and write that, because "
+            "DVC detects changes only there"
+        )
+    return None if path.as_posix() == name else f"{name!r} should be written {path.as_posix()!r}"
+
+
+class ModelParams(Section):
+    """Section ``model``: the checkpoint to fine-tune, or the configuration of a new model."""
+
+    checkpoint: str | None
+    """Name on the Hugging Face Hub, or a folder ``models/source/NAME``. ``null``: train from scratch, with ``config``."""
+    revision: str | None
+    """Commit, tag or branch of the checkpoint on the hub. ``models/base/source.json`` records the commit."""
+    config: dict[str, Any]
+    """Keys of the transformers configuration; ``model_type`` selects its class. Vocabulary size, label names and padding id
+    come from the data. With a checkpoint: overrides of its configuration, for example dropout. ``null``: none."""
+
+    @field_validator("config", mode="before")
+    @classmethod
+    def _no_overrides(cls, value: Any) -> Any:
+        return {} if value is None else value  # Hydra cannot empty a mapping: `-S model.config={}` changes nothing
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.checkpoint is None:
+            if self.revision is not None:
+                raise ValueError("revision: there is no model.checkpoint; set it to null")
+            if "model_type" not in self.config:
+                raise ValueError("config: without a checkpoint it needs 'model_type', for example 'bert'")
+            return self
+        if problem := invalid_name(self.checkpoint, self.revision):
+            raise ValueError(f"checkpoint: {problem}")
+        if structure := sorted(STRUCTURE & self.config.keys()):
+            raise ValueError(
+                f"config: {', '.join(structure)}: the weights of model.checkpoint determine this; a new model would be described here. "
+                "Set model.config to null (-S model.config=null), or to other keys that you override; or model.checkpoint to null, to "
+                "train from scratch"
+            )
+        return self

@@ -1,0 +1,24 @@
+"""Parameters that are valid but probably a mistake. The stages that read them print a warning."""
+
+from tuneline.params import Params
+
+FINE_TUNING_RATE = 2.0e-4
+"""Learning rate of Adam above which fine-tuning usually destroys what an encoder has learned."""
+
+
+def find_warnings(params: Params) -> list[str]:
+    """Return one line for each doubtful value."""
+    train, warnings = params.train, []
+    adam = train.optimizer in {"adamw", "adam"}
+    if params.model.checkpoint is not None and adam and train.lora is None and train.learning_rate > FINE_TUNING_RATE:
+        warnings.append(
+            f"train.learning_rate: {train.learning_rate:g} suits training from scratch; fine-tuning a checkpoint with it usually destroys "
+            "what the checkpoint has learned. Published values are 1e-5 to 5e-5, for small models up to 1e-4."
+        )
+    return warnings
+
+
+def print_warnings(stage: str, params: Params) -> None:
+    """Print the warnings, with the name of the stage."""
+    for warning in find_warnings(params):
+        print(f"{stage}: WARNING: {warning}", flush=True)
