@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tuneline.errors import DataError
 from tuneline.readers.rows import listed
-from tuneline.readers.text import explained, open_bytes
+from tuneline.readers.text import explained, open_bytes, open_text
 
 WESTERN = "cp1252"
 """The encoding in which Excel saves CSV files in Western Europe and America."""
@@ -29,6 +29,7 @@ class Lines:
         broken: The others, by line number; at most ``MOST_BROKEN`` are kept.
         broken_count: Number of the others.
         high, letters: Bytes beyond ASCII and ASCII letters in the others.
+        foreign: The first of the others that is not cp1252 either, with its number.
     """
 
     valid: int = 0
@@ -36,17 +37,20 @@ class Lines:
     broken_count: int = 0
     high: int = 0
     letters: int = 0
+    foreign: tuple[int, bytes] | None = None
 
     MOST_BROKEN = 5
 
     def add(self, number: int, line: bytes) -> None:
         """Count one line that is not ASCII."""
-        if _is_utf8(line):
+        if _is(line, "utf-8"):
             self.valid += 1
             return
         self.broken_count += 1
         self.high += sum(byte >= 0x80 for byte in line)
         self.letters += sum(byte < 0x80 and chr(byte).isalpha() for byte in line)
+        if self.foreign is None and not _is(line, WESTERN):
+            self.foreign = number, line
         if len(self.broken) < self.MOST_BROKEN:
             self.broken[number] = line
 
@@ -75,13 +79,15 @@ def detect_encoding(path: Path) -> str:
 
 
 def _single_byte(path: Path) -> str:
+    with open_text(path, WESTERN):
+        pass  # refuses a binary file
     lines = Lines()
     for number, line in _beyond_ascii(path):
         lines.add(number, line)
     if lines.valid > MOST_ACCIDENTS * lines.broken_count:
         raise DataError(_mixed(path, lines), _mixed_hint(lines))
-    number, line = next(iter(lines.broken.items()))
-    if lines.high > MOST_ACCENTS * (lines.high + lines.letters):
+    number, line = lines.foreign or next(iter(lines.broken.items()))
+    if lines.foreign or lines.high > MOST_ACCENTS * (lines.high + lines.letters):
         raise DataError(f"{path}, line {number:,}: neither utf-8 nor {WESTERN}: {_shown(line)}.", UNNAMED.format("cp1251 or shift_jis"))
     return WESTERN
 
@@ -127,9 +133,9 @@ def _beyond_ascii(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, line
 
 
-def _is_utf8(line: bytes) -> bool:
+def _is(line: bytes, encoding: str) -> bool:
     try:
-        line.decode()
+        line.decode(encoding)
     except UnicodeDecodeError:
         return False
     return True

@@ -12,23 +12,26 @@ from tuneline.params import Params
 from tuneline.paths import SPLITS
 
 WIDTH = 60
-TOKENS_PER_WORD = 1.4
-"""WordPiece tokens per English word, roughly."""
 
 
-def show_plan(plan: Plan, changes: Mapping[str, tuple[Any, Any]], params: Params) -> None:
-    """Print first rows, decisions, splits, warnings and changed parameters."""
+def show_plan(plan: Plan, params: Params) -> None:
+    """Print first rows, decisions, splits and warnings."""
     console = Console()
     console.print(first_rows(plan))
     for reason in plan.decision.reasons:
-        console.print(Text(f"  {reason}"))
-    console.print(Text(f"  format: {layout_text(plan)}\n"))
+        console.print(Text(f"  {reason}"), soft_wrap=True)
+    console.print(Text(f"  format: {layout_text(plan)}\n"), soft_wrap=True)
     console.print(splits_table(plan))
     for note in [*plan.notes, *split_notes(plan), *warnings(plan, params)]:
-        console.print(Text(f"  {note}"))
+        console.print(Text(f"  {note}"), soft_wrap=True)
+
+
+def show_changes(changes: Mapping[str, tuple[Any, Any]]) -> None:
+    """Print the parameters that will change."""
+    console = Console()
     console.print(Text("\nparams.yaml" + ("" if changes else ": nothing to change")))
     for key, (old, new) in changes.items():
-        console.print(Text(f"  {key}: {_plain(old)} -> {_plain(new)}"))
+        console.print(Text(f"  {key}: {_plain(old)} -> {_plain(new)}"), soft_wrap=True)
 
 
 def first_rows(plan: Plan) -> Table:
@@ -81,7 +84,7 @@ def split_notes(plan: Plan) -> list[str]:
 def warnings(plan: Plan, params: Params) -> list[str]:
     """Return warnings: what would stop the pipeline, or give a poor model."""
     messages = [f"{target} is replaced: its content differs." for target in plan.placement.replaced]
-    classes, tokenize = plan.classes, params.tokenize
+    classes = plan.classes
     if "-1" in classes["train"]:
         messages.append("! -1 is a class like the others. If it means that a label is missing, empty these cells.")
     least = params.validate_.rows.min
@@ -91,12 +94,6 @@ def warnings(plan: Plan, params: Params) -> list[str]:
     messages += [
         f"! {split} has no rows of {', '.join(names[:5])}{', ...' * (len(names) > 5)}." for split, names in absent.items() if names
     ]
-    long = sum(one.words_at(0.9) for one in plan.profiles if one.name in plan.decision.text_columns) * TOKENS_PER_WORD
-    if long > tokenize.max_length:
-        messages.append(
-            f"! One row in ten is longer than about {long:.0f} tokens, and tokenize.max_length is {tokenize.max_length}: "
-            "longer texts are truncated. To raise it, model.config.max_position_embeddings must be at least as large."
-        )
     return messages
 
 
@@ -115,7 +112,7 @@ def show_next_steps(plan: Plan, written: bool) -> None:
             "  dvc repro             run the pipeline\n"
             f"  dvc add {plan.placement.tracked}\n"
             "                        version the data with DVC\n"
-            "  docs/your-data.md     columns, splits, pretrained checkpoints"
+            "  docs/your-data.md     columns, splits, encodings, checkpoints"
         ),
         soft_wrap=True,
     )

@@ -26,8 +26,15 @@ class _Representer(RoundTripRepresenter):
         """Return a ``null``."""
         return self.represent_scalar("tag:yaml.org,2002:null", "null")
 
+    def represent_float(self, data: float) -> Any:
+        """Return a number with a point: 5e-05 would be a text in YAML 1.1, which many libraries read."""
+        mantissa, exponent, power = repr(data).partition("e")
+        point = "" if "." in mantissa else ".0"
+        return self.represent_scalar("tag:yaml.org,2002:float", f"{mantissa}{point}{exponent}{power.replace('-0', '-')}")
+
 
 _Representer.add_representer(type(None), _Representer.represent_none)
+_Representer.add_representer(float, _Representer.represent_float)
 
 
 def plan_params(plan: Plan, metric: str) -> dict[str, Any]:

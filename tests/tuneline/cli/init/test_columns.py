@@ -164,4 +164,4 @@ def test_pair_without_names_is_recognised_and_other_columns_are_not_taken_for_on
 
 def test_column_of_text_that_is_not_used_is_named():
     found = decided(["text", "address", "label"], rows_of(fact, address, klass, rows=200))
-    assert "not used: 'address' (8 words)" in found.reasons[0]
+    assert "not used: 'address' (7 words)" in found.reasons[0]

@@ -50,7 +50,7 @@ def test_text_cut_off_inside_a_character_names_its_last_line(tmp_path):
         detect_encoding(written(tmp_path, (LINE * 40).encode(), b"caf\xc3"))
 
 
-@pytest.mark.parametrize(("text", "encoding"), [("Привет мир", "cp1251"), ("これは文です", "shift_jis")])
+@pytest.mark.parametrize(("text", "encoding"), [("Привет мир", "cp1251"), ("これは文です", "shift_jis"), ("žluťoučký kůň", "cp1250")])
 def test_letters_of_another_alphabet_are_not_taken_for_western_ones(tmp_path, text, encoding):
     with pytest.raises(DataError, match="line 1: neither utf-8 nor cp1252"):
         detect_encoding(written(tmp_path, f"{text},a\n".encode(encoding) * 30))
