@@ -57,7 +57,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
     preview.show_plan(plan, params)
     if opened is None and not proposals.is_current(plan, params) and not force and sys.stdin.isatty():
         opened = proposals.choose_checkpoint(plan, params)
-    required = settings.plan_params(plan, params.train.metric) | proposals.propose(plan, params, opened, trial)
+    may_write = force or sys.stdin.isatty()
+    required = settings.plan_params(plan, params.train.metric) | proposals.propose(plan, params, opened, trial and may_write)
     content = settings.changed(PARAMS, required)
     changes = settings.differing(PARAMS, required)
     preview.show_changes(changes)

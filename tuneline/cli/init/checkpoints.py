@@ -98,12 +98,15 @@ class Lengths:
     MOST_TRUNCATED = 0.01
     """Share of rows that may be truncated."""
     SHORTEST = 16
+    CHEAP = 128
+    """Tokens up to which no row is truncated: a batch is padded to its longest row only, so the few long rows cost little."""
 
     @property
     def max_length(self) -> int:
-        """The smallest multiple of 8 that truncates at most 1 % of the rows, within the limit of the model."""
+        """The smallest multiple of 8 that truncates at most 1 % of the rows, and none below 128, within the limit of the model."""
         needed = int(self.tokens[-1 - int(self.MOST_TRUNCATED * len(self.tokens))])
-        rounded = max(self.SHORTEST, -(-needed // 8) * 8)
+        complete = min(int(self.tokens[-1]), self.CHEAP)
+        rounded = max(self.SHORTEST, -(-max(needed, complete) // 8) * 8)
         return rounded if self.limit is None else min(rounded, self.limit)
 
     def truncated(self, length: int) -> float:

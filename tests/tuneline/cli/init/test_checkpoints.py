@@ -30,7 +30,9 @@ def test_lengths_count_special_tokens_and_both_texts_of_a_pair(checkpoint):
     ("tokens", "limit", "expected"),
     [
         ([5] * 100, 512, 16),
-        ([30] * 99 + [400], 512, 32),
+        ([30] * 99 + [100], 512, 104),
+        ([30] * 99 + [400], 512, 128),
+        ([200] * 99 + [400], 512, 200),
         ([30] * 98 + [400] * 2, 512, 400),
         ([33] * 100, None, 40),
         ([600] * 100, 512, 512),
@@ -38,7 +40,7 @@ def test_lengths_count_special_tokens_and_both_texts_of_a_pair(checkpoint):
         ([600] * 100, 509, 509),
     ],
 )
-def test_max_length_is_the_smallest_that_truncates_one_row_in_a_hundred(tokens, limit, expected):
+def test_max_length_truncates_at_most_one_row_in_a_hundred_and_none_of_short_ones(tokens, limit, expected):
     lengths = Lengths(np.sort(np.array(tokens)), limit)
     assert lengths.max_length == expected
     assert lengths.truncated(expected) <= 0.01 or expected == limit
