@@ -6,8 +6,9 @@ It serves models and data sets from folders, each with one commit and any number
         hub.add("datasets", "someone/reviews", {"data/train.parquet": parquet_bytes})
         subprocess.run([...], env=hub.env(tmp_path / "home"))
 
-The client reads the address of the hub when it is imported, so start a client as a process with ``hub.env``. The hub implements only
-what a client needs to read: the commit of a revision, the list of files, and the files.
+The client reads the address of the hub when it is imported: start a client as a process with ``hub.env``, or change the address in
+this process with ``hub.connect``. The hub implements only what a client needs to read: the commit of a revision, the list of files, and
+the files. ``gated``, ``private``, ``cut`` and ``damaged`` make it refuse or spoil them.
 """
 
 import hashlib
@@ -22,7 +23,11 @@ from threading import Thread
 from typing import Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import pytest
+
 Kind = Literal["models", "datasets"]
+LARGE_FILES = {".safetensors", ".bin", ".parquet"}
+"""Suffixes of the files that the hub keeps in LFS and lists with a SHA-256."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,10 @@ class Repository:
         name = path.relative_to(self.folder).as_posix()
         if path.is_dir():
             return {"type": "directory", "path": name, "oid": self.commit, "size": 0}
-        return {"type": "file", "path": name, "oid": _sha1(path.read_bytes()), "size": path.stat().st_size}
+        entry = {"type": "file", "path": name, "oid": _sha1(path.read_bytes()), "size": path.stat().st_size}
+        if path.suffix in LARGE_FILES:
+            entry["lfs"] = {"oid": hashlib.sha256(path.read_bytes()).hexdigest(), "size": entry["size"], "pointerSize": 134}
+        return entry
 
     def inside(self, name: str) -> Path | None:
         """Return the file or folder of this name, or ``None`` if it does not exist in the repository."""
@@ -57,6 +65,14 @@ class LoopbackHub:
     repositories: dict[tuple[str, str], Repository] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
     """Requests received, in order: ``GET /api/datasets/...``."""
+    gated: set[str] = field(default_factory=set)
+    """Repositories whose files nobody may read; their lists may be read, as on the real hub."""
+    private: set[str] = field(default_factory=set)
+    """Repositories that exist, but not for this client."""
+    cut: dict[str, int] = field(default_factory=dict)
+    """Number of bytes after which the connection breaks, by name of the file."""
+    damaged: set[str] = field(default_factory=set)
+    """Names of files whose content has another last byte than the list says."""
 
     def add(self, kind: Kind, name: str, files: Mapping[str, bytes | str] | Path, branches: tuple[str, ...] = ("main",)) -> str:
         """Add a repository and return its commit.
@@ -73,7 +89,8 @@ class LoopbackHub:
                 target = folder / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(content.encode() if isinstance(content, str) else content)
-        commit = _sha1(f"{kind}/{name}".encode())
+        contents = b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+        commit = _sha1(f"{kind}/{name}".encode() + contents)
         self.repositories[kind, name] = Repository(folder, commit, branches)
         return commit
 
@@ -85,6 +102,15 @@ class LoopbackHub:
         """Return the environment of a process that uses this hub, with its own cache and no proxy."""
         keep = {key: value for key, value in os.environ.items() if key not in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_TOKEN")}
         return {**keep, "HF_ENDPOINT": self.url, "HF_HOME": str(home), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+
+    def connect(self, patch: pytest.MonkeyPatch, home: Path) -> None:
+        """Let the client in this process use this hub, with its own cache, until the patch is undone."""
+        from huggingface_hub import constants
+
+        patch.setattr(constants, "ENDPOINT", self.url)
+        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", self.url + "/{repo_id}/resolve/{revision}/{filename}")
+        patch.setattr(constants, "HF_HUB_CACHE", str(home / "hub"))
+        patch.setattr(constants, "HF_HUB_OFFLINE", False)
 
     def __enter__(self) -> "LoopbackHub":
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
@@ -133,7 +159,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _repository(self, kind: str, name: str, revision: str | None) -> Repository | None:
         repository = self.hub.repositories.get((kind, name))
-        if repository is None:
+        if name in self.hub.private:
+            self._missing("RepoNotFound", status=401)
+        elif repository is None:
             self._missing("RepoNotFound")
         elif revision is not None and not repository.has_revision(revision):
             self._missing("RevisionNotFound")
@@ -157,19 +185,23 @@ class _Handler(BaseHTTPRequestHandler):
         path = repository.inside(name)
         if path is None or not path.is_file():
             return self._missing("EntryNotFound")
+        if any(repository is self.hub.repositories.get(("models", name)) for name in self.hub.gated):
+            return self._missing("GatedRepo", status=403)
         content = path.read_bytes()
+        if name in self.hub.damaged:
+            content = content[:-1] + bytes([content[-1] ^ 1])
         headers = {"ETag": f'"{_sha1(content)}"', "X-Repo-Commit": repository.commit, "Accept-Ranges": "bytes"}
         part = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if part is None:
-            return self._reply(content, headers=headers)
+            return self._reply(content, headers=headers, cut=self.hub.cut.get(name))
         first, last = int(part[1]), min(int(part[2] or len(content) - 1), len(content) - 1)
         headers["Content-Range"] = f"bytes {first}-{last}/{len(content)}"
-        return self._reply(content[first : last + 1], status=206, headers=headers)
+        return self._reply(content[first : last + 1], status=206, headers=headers, cut=self.hub.cut.get(name))
 
-    def _missing(self, code: str) -> None:
-        self._reply({"error": code}, status=404, headers={"X-Error-Code": code, "X-Error-Message": code})
+    def _missing(self, code: str, status: int = 404) -> None:
+        self._reply({"error": code}, status=status, headers={"X-Error-Code": code, "X-Error-Message": code})
 
-    def _reply(self, content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+    def _reply(self, content: Any, status: int = 200, headers: Mapping[str, str] | None = None, cut: int | None = None) -> None:
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
         kind = "application/octet-stream" if isinstance(content, bytes) else "application/json"
         self.send_response(status)
@@ -177,7 +209,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(key, value)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body)
+            self.wfile.write(body[:cut])
+            self.close_connection = self.close_connection or cut is not None
 
     def log_message(self, *_: object) -> None:
         """Print nothing: the requests are in ``hub.requests``."""

@@ -13,6 +13,7 @@ from tests.params import change_params, write_params
 from tuneline.batches import TokenizedSplit, length_sorted_batches
 from tuneline.files.schemas import LABELS, LabelSchema, raw_schema, tokenized_schema, write_table
 from tuneline.records.provenance import StageProvenance, provenance_file
+from tuneline.records.source import BaseSource
 
 QUEUES = ("billing", "delivery", "returns")
 MAX_LENGTH = 24
@@ -120,5 +121,6 @@ def _write_settings(folder: Path, changes: dict[str, Any]) -> None:
     write_params(folder)
     change_params(folder, {"tokenize.max_length": MAX_LENGTH, **changes})
     record = StageProvenance(parameters={"seed": 42}, code="c" * 64, libraries={"torch": "2.13.0"})
-    for stage in ("download", "tokenize", "train"):
+    for stage in ("base", "download", "tokenize", "train"):
         record.write(folder / provenance_file(stage))
+    BaseSource(checkpoint=None, tokenizer=None).write(folder / "models/base/source.json")

@@ -245,7 +245,7 @@ def _list(name: str, commit: str, key: str) -> tuple[dict[str, int], dict[str, s
 
 @contextlib.contextmanager
 def _without_progress_bar() -> Iterator[None]:
-    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     if are_progress_bars_disabled():
         yield

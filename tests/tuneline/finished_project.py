@@ -18,6 +18,7 @@ from tests.records import export_record
 from tuneline.batches import TokenizedSplit
 from tuneline.curves import calibration, calibration_error, probabilities, ranking_metrics
 from tuneline.files.schemas import LabelSchema, raw_schema, write_table
+from tuneline.records.source import BaseSource, PretrainedSource
 from tuneline.scores import averaging, metrics_of
 
 PARAMS = {
@@ -86,7 +87,12 @@ class FinishedProject:
         table = pa.table({**columns, "labels": self.labels, "idx": np.arange(self.rows)}, schema=schema)
         (self.root / "data/raw").mkdir(parents=True, exist_ok=True)
         write_table(table, self.root / "data/raw/test.parquet")
+        self.base(None)
         self.write("data/raw/source.json", {"source": "sample", "rows": self.rows, "splits": {}, "label_names": self.label_schema.names})
+
+    def base(self, checkpoint: PretrainedSource | None) -> None:
+        """Write the record of the base model."""
+        BaseSource(checkpoint=checkpoint, tokenizer=checkpoint).write(self.root / "models/base/source.json")
 
     def evaluate(self, skill: float, seed: int) -> None:
         noise = np.random.default_rng(seed).normal(size=(self.rows, self.label_schema.outputs))

@@ -13,6 +13,9 @@ from tuneline.errors import DataError, StageError
 from tuneline.params.loading import load_params
 from tuneline.paths import SPLITS, split_file
 from tuneline.records.provenance import StageProvenance, provenance_file
+from tuneline.records.source import BaseSource, PretrainedSource
+
+BASE = PretrainedSource(name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64})
 
 
 def write_classifier(folder, **config):
@@ -41,8 +44,19 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(export_record, "RAW", tmp_path)
     for stage in export_record.EARLIER_STAGES:
         StageProvenance(parameters={}, code="", libraries={}).write(provenance_file(stage))
+    BaseSource(checkpoint=BASE, tokenizer=BASE).write(tmp_path / "models/base/source.json")
     write_params(tmp_path, tokenize={"max_length": 64})
     return tmp_path
+
+
+def test_provenance_names_the_base_model(project):
+    assert export_record.model_provenance().base == BaseSource(checkpoint=BASE, tokenizer=BASE)
+
+
+def test_missing_record_of_the_base_model_names_the_stage(project):
+    (project / "models/base/source.json").unlink()
+    with pytest.raises(DataError, match="dvc repro -f base"):
+        export_record.model_provenance()
 
 
 def test_record_of_a_classifier_has_its_classes(project):

@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 import sys
 
@@ -8,13 +9,14 @@ import pytest
 from transformers import AutoTokenizer, BertTokenizer
 
 from stages.tokenize import __main__ as tokenize
+from tests.checkpoints import write_checkpoint
 from tests.conftest import ROOT
-from tests.hub import LoopbackHub
 from tests.params import change_params, write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw, write_splits
 from tuneline.errors import DataError, ParamsError, StageError
 from tuneline.files.schemas import ROW_GROUP, LabelSchema, read_labels, write_table
 from tuneline.paths import SPLITS
+from tuneline.records.source import BaseSource, PretrainedSource
 
 PARAMS = {
     "tokenize": {"vocab_size": 300, "max_length": 24},
@@ -28,12 +30,17 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_params(tmp_path, **PARAMS)
     write_splits(tmp_path / "data/raw")
+    BaseSource(checkpoint=None, tokenizer=None).write(tmp_path / "models/base/source.json")
     return tmp_path
 
 
-def use_checkpoint(project, folder, max_length):
-    changes = {"tokenize.tokenizer": str(folder), "tokenize.max_length": max_length, "model.checkpoint": str(folder)}
-    change_params(project, changes)
+def use_checkpoint(project, folder, max_length, scratch=False):
+    """Write what the stage ``base`` writes for a checkpoint, or for its tokenizer alone."""
+    shutil.copytree(folder, project / "models/base/tokenizer")
+    source = PretrainedSource(name="someone/bert", commit="c" * 40, license=None, sha256={})
+    BaseSource(checkpoint=None if scratch else source, tokenizer=source).write(project / "models/base/source.json")
+    model = {"tokenize.tokenizer": "someone/bert"} if scratch else {"model.checkpoint": "someone/bert", "model.config": None}
+    change_params(project, {**model, "tokenize.max_length": max_length})
 
 
 def contents(folder):
@@ -42,9 +49,7 @@ def contents(folder):
 
 def test_stage_writes_splits_tokenizer_and_metrics(project):
     measurements = tokenize.main()
-    assert json.loads((project / "data/tokenized/source.json").read_text()) == {"tokenizer": {"from": "the train split"}}
     assert sorted(contents(project / "data/tokenized")) == [
-        "source.json",
         "test.parquet",
         "tokenizer/tokenizer.json",
         "tokenizer/tokenizer_config.json",
@@ -104,41 +109,29 @@ def test_stage_is_deterministic_and_does_not_import_torch_or_record_paths(projec
     assert not [name for name, content in here.items() if str(project).encode() in content or str(ROOT).encode() in content]
 
 
-def test_tokenizer_of_a_checkpoint_is_used(project, wordpiece_folder):
-    change_params(project, {"tokenize.tokenizer": str(wordpiece_folder)})
+def test_tokenizer_of_a_checkpoint_is_used(project, tmp_path_factory):
+    folder = write_checkpoint(tmp_path_factory.mktemp("checkpoint") / "bert")
+    use_checkpoint(project, folder, max_length=24)
     tokenize.main()
-    ours, theirs = AutoTokenizer.from_pretrained("data/tokenized/tokenizer"), AutoTokenizer.from_pretrained(wordpiece_folder)
+    ours, theirs = AutoTokenizer.from_pretrained("data/tokenized/tokenizer"), AutoTokenizer.from_pretrained(folder)
     assert type(ours) is type(theirs) is BertTokenizer
     assert ours.get_vocab() == theirs.get_vocab()
-    assert json.loads((project / "data/tokenized/source.json").read_text()) == {"tokenizer": {"from": "a folder"}}
 
 
-def run_stage(project, **env):
-    """Run the stage in a separate process, because the hub client reads the hub's address at import."""
-    command = [sys.executable, "-m", "stages.tokenize"]
-    return subprocess.run(command, cwd=project, env={**env, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+def test_tokenizer_of_a_checkpoint_serves_a_new_model_within_its_own_limit(project, tmp_path_factory):
+    folder = write_checkpoint(tmp_path_factory.mktemp("checkpoint") / "bert")
+    use_checkpoint(project, folder, max_length=33, scratch=True)
+    with pytest.raises(ParamsError, match="more than the 32 tokens that the model takes"):
+        tokenize.main()
 
 
-def test_hub_checkpoint_is_pinned_to_a_commit_and_then_works_offline(project, wordpiece_folder, tmp_path_factory):
-    change_params(project, {"tokenize.tokenizer": "someone/small-bert", "tokenize.revision": "stable"})
-    home = tmp_path_factory.mktemp("home")
-    with LoopbackHub(tmp_path_factory.mktemp("hub")) as hub:
-        files = {path.name: path.read_bytes() for path in wordpiece_folder.iterdir()}
-        commit = hub.add("models", "someone/small-bert", files, branches=("main", "stable"))
-        online = run_stage(project, **hub.env(home))
-        assert online.returncode == 0, online.stderr
-        requested = [request for request in hub.requests if "/resolve/" in request]
-        assert {request.split("/resolve/")[1].split("/")[0] for request in requested} <= {"stable", commit}
-    once = contents(project / "data/tokenized")
-    assert json.loads(once["source.json"]) == {"tokenizer": {"from": "hub", "name": "someone/small-bert", "commit": commit}}
-    offline = run_stage(project, **hub.env(home), HF_HUB_OFFLINE="1")
-    assert offline.returncode == 0, offline.stderr
-    assert contents(project / "data/tokenized") == once
-    without_cache = run_stage(project, **hub.env(home) | {"HF_HOME": str(home / "empty")}, HF_HUB_OFFLINE="1")
-    assert without_cache.returncode == 1
-    assert "tokenize.tokenizer: 'someone/small-bert' cannot be loaded" in without_cache.stderr
-    assert "Traceback" not in without_cache.stderr
-    assert contents(project / "data/tokenized") == once
+def test_missing_or_other_base_model_names_the_stage(project):
+    change_params(project, {"model.checkpoint": "someone/bert", "model.config": None})
+    with pytest.raises(StageError, match=r"model.checkpoint is someone/bert, but models/base has none.\n  Run `dvc repro base`"):
+        tokenize.main()
+    (project / "models/base/source.json").unlink()
+    with pytest.raises(StageError, match=r"models/base/source.json is missing.\n  .*dvc repro base"):
+        tokenize.main()
 
 
 def test_wordpiece_is_trained_on_the_train_split_only(project):
@@ -191,8 +184,8 @@ def test_unsuitable_max_length_is_refused(project, length, message):
     assert not (project / "data/tokenized").exists()
 
 
-def test_max_length_above_that_of_the_checkpoint_is_refused(project, wordpiece_folder):
-    use_checkpoint(project, wordpiece_folder, max_length=65)
+def test_max_length_above_that_of_the_checkpoint_is_refused(project, tmp_path_factory):
+    use_checkpoint(project, write_checkpoint(tmp_path_factory.mktemp("checkpoint") / "bert"), max_length=65)
     with pytest.raises(ParamsError, match="more than the 64 tokens"):
         tokenize.main()
 
@@ -250,14 +243,3 @@ def test_mrpc_equals_the_output_of_transformers(project, shared):
     metrics = json.loads((project / "metrics/tokenize.json").read_text())
     assert [metrics[f"{split}_rows"] for split in SPLITS] == [3668, 408, 1725]
     assert metrics["truncation_rate"] == pytest.approx(truncated / 5801, abs=1e-6)
-
-
-@pytest.fixture(scope="module")
-def wordpiece_folder(tmp_path_factory):
-    """The tokenizer of a small BERT checkpoint that takes 64 tokens."""
-    from stages.tokenize.tokenizer import train_wordpiece
-
-    folder = tmp_path_factory.mktemp("bert")
-    vocab = train_wordpiece(lambda: iter([sentences(200)]), 250).get_vocab()
-    BertTokenizer(vocab=vocab, model_max_length=64).save_pretrained(folder)
-    return folder

@@ -5,21 +5,20 @@ import subprocess
 import sys
 
 import pytest
-from transformers import AutoTokenizer, BertTokenizer, ByT5Tokenizer, RobertaTokenizer
+from transformers import AutoTokenizer, BertTokenizer
 
 from stages.tokenize.tokenizer import (
     ALPHABET_LIMIT,
     SPECIAL_TOKENS,
     alphabet,
     check_length,
-    checkpoint_limit,
-    load_tokenizer,
     save_tokenizer,
     train_wordpiece,
 )
 from tests.conftest import ROOT
 from tests.stages.tokenize.raw_splits import sentences
-from tuneline.errors import DataError, ParamsError, StageError
+from tuneline.errors import DataError, ParamsError
+from tuneline.tokenizer import load_tokenizer
 
 TRAIN = """
 import hashlib
@@ -83,94 +82,6 @@ def test_training_is_deterministic_across_processes_and_threads(wordpiece, threa
     assert there == hashlib.sha256(wordpiece.backend_tokenizer.to_str().encode()).hexdigest()
 
 
-@pytest.fixture
-def bert(tmp_path, wordpiece):
-    """Folder of a BERT checkpoint whose tokenizer takes 64 tokens."""
-    BertTokenizer(vocab=wordpiece.get_vocab(), model_max_length=64).save_pretrained(tmp_path / "bert")
-    return tmp_path / "bert"
-
-
-@pytest.fixture
-def roberta(tmp_path):
-    """Folder of a RoBERTa checkpoint: byte-level BPE, no token types, no maximal length."""
-    vocab = {token: index for index, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a", "b", "ab", "Ġ"])}
-    RobertaTokenizer(vocab=vocab, merges=[("a", "b")]).save_pretrained(tmp_path / "roberta")
-    return tmp_path / "roberta"
-
-
-@pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_load_tokenizer_gives_the_same_tokenizer_as_the_auto_class(family, request):
-    folder = str(request.getfixturevalue(family))
-    ours, auto = load_tokenizer(folder, None), AutoTokenizer.from_pretrained(folder)
-    assert ours.backend_tokenizer.to_str() == auto.backend_tokenizer.to_str()
-    assert (type(ours), ours.model_input_names) == (type(auto), auto.model_input_names)
-
-
-def test_load_tokenizer_keeps_the_model_inputs_of_the_architecture(bert, roberta):
-    assert "token_type_ids" in load_tokenizer(str(bert), None).model_input_names
-    assert "token_type_ids" not in load_tokenizer(str(roberta), None).model_input_names
-
-
-def test_load_tokenizer_loads_an_unknown_class_with_the_auto_class(tmp_path, wordpiece):
-    wordpiece.save_pretrained(tmp_path / "plain")
-    assert json.loads((tmp_path / "plain/tokenizer_config.json").read_text())["tokenizer_class"] == "TokenizersBackend"
-    assert load_tokenizer(str(tmp_path / "plain"), None)("parcel")["input_ids"] == wordpiece("parcel")["input_ids"]
-
-
-def test_checkpoint_limit_is_that_of_the_tokenizer_else_of_the_model(bert, roberta):
-    assert checkpoint_limit(load_tokenizer(str(bert), None), str(bert), None) == 64
-    tokenizer = load_tokenizer(str(roberta), None)
-    assert checkpoint_limit(tokenizer, str(roberta), None) is None
-    (roberta / "config.json").write_text(json.dumps({"model_type": "roberta", "max_position_embeddings": 34, "pad_token_id": 1}))
-    assert checkpoint_limit(tokenizer, str(roberta), None) == 32
-
-
-def test_load_tokenizer_refuses_a_slow_tokenizer(tmp_path):
-    ByT5Tokenizer().save_pretrained(tmp_path / "slow")
-    with pytest.raises(StageError, match="only a slow tokenizer"):
-        load_tokenizer(str(tmp_path / "slow"), None)
-
-
-def test_load_tokenizer_refuses_a_tokenizer_without_padding_token(tmp_path, wordpiece):
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "[UNK]"}
-    wordpiece.backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    with pytest.raises(StageError, match="no padding token"):
-        load_tokenizer(str(tmp_path), None)
-
-
-def test_load_tokenizer_never_runs_code_of_the_checkpoint(tmp_path, bert):
-    trap = tmp_path / "ran"
-    (bert / "evil.py").write_text(f"open({str(trap)!r}, 'w')\nclass Evil: pass\n")
-    config = json.loads((bert / "tokenizer_config.json").read_text())
-    config |= {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}}
-    (bert / "tokenizer_config.json").write_text(json.dumps(config))
-    with pytest.raises(StageError, match=r"tokenize\.tokenizer.*cannot be loaded"):
-        load_tokenizer(str(bert), None)
-    assert not trap.exists()
-
-
-@pytest.mark.parametrize("name", ["nobody/nothing-of-this-name", "no-such-folder/deeper/still", "../models/missing", ""])
-def test_load_tokenizer_names_a_missing_checkpoint(name):
-    with pytest.raises(StageError) as caught:
-        load_tokenizer(name, None)
-    assert repr(name) in str(caught.value)
-    assert "tokenize.tokenizer" in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 2
-
-
-@pytest.mark.parametrize("broken", ["", "{", "[]", '{"version": "1.0"}', '{"version": "1.0", "model": {"type": "Unheard"}}'])
-def test_load_tokenizer_refuses_a_broken_file(bert, broken):
-    (bert / "tokenizer.json").write_text(broken)
-    with pytest.raises(StageError, match=r"tokenize\.tokenizer.*cannot be loaded"):
-        load_tokenizer(str(bert), None)
-
-
-def test_load_tokenizer_refuses_an_empty_folder(tmp_path):
-    with pytest.raises(StageError, match=r"tokenizer\.json"):
-        load_tokenizer(str(tmp_path), None)
-
-
 def test_check_length_accepts_a_suitable_length():
     check_length(128, limit=128, special_tokens=3, texts=2)
     check_length(5, limit=None, special_tokens=3, texts=2)
@@ -198,7 +109,7 @@ def test_save_tokenizer_drops_paths_and_settings_of_earlier_calls(tmp_path, word
     bert = BertTokenizer(vocab=wordpiece.get_vocab(), model_max_length=512)
     bert.save_pretrained(source)
     bert(["a", "b"], padding="max_length", truncation=True, max_length=17)
-    loaded = load_tokenizer(str(source), None)
+    loaded = load_tokenizer(source, "a folder")
     loaded(["a", "b"], padding="max_length", truncation=True, max_length=17)
     save_tokenizer(loaded, 32, tmp_path / "saved")
     for path in (tmp_path / "saved").iterdir():

@@ -1,3 +1,6 @@
+import json
+import shutil
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -13,10 +16,12 @@ from tuneline.params import ModelParams
 LABELS = LabelSchema(tiny_task.NAMES)
 
 
-def build(labels=LABELS, checkpoint=None, **config):
-    return build_model(
-        ModelParams(checkpoint=checkpoint, revision=None, config=config or dict(tiny_task.MODEL)), labels, tiny_task.tokenizer()
-    )
+def build(labels=LABELS, base=None, **config):
+    """Build a new model, or one from the checkpoint in the folder ``base``."""
+    if base is None:
+        params = ModelParams(checkpoint=None, revision=None, config=config or dict(tiny_task.MODEL))
+        return build_model(params, labels, tiny_task.tokenizer())
+    return build_model(ModelParams(checkpoint="someone/bert", revision=None, config=config), labels, tiny_task.tokenizer(), base)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +62,7 @@ def test_misspelled_model_config_key_is_refused_with_the_nearest_name(config, me
 
 
 def test_checkpoint_gives_its_body_and_a_new_head(checkpoint, capsys):
-    model = build(checkpoint=str(checkpoint), attention_probs_dropout_prob=0.0)
+    model = build(base=checkpoint, attention_probs_dropout_prob=0.0)
     saved = load_file(checkpoint / "model.safetensors")
     name = "bert.encoder.layer.0.attention.self.query.weight"
     assert torch.equal(model.state_dict()[name], saved[name])
@@ -67,25 +72,28 @@ def test_checkpoint_gives_its_body_and_a_new_head(checkpoint, capsys):
 
 
 def test_checkpoint_in_bfloat16_is_trained_in_float32(checkpoint, tmp_path):
-    build(checkpoint=str(checkpoint)).bfloat16().save_pretrained(tmp_path)
-    assert {parameter.dtype for parameter in build(checkpoint=str(tmp_path)).parameters()} == {torch.float32}
+    build(base=checkpoint).bfloat16().save_pretrained(tmp_path)
+    assert {parameter.dtype for parameter in build(base=tmp_path).parameters()} == {torch.float32}
 
 
-def test_model_config_that_changes_the_body_of_a_checkpoint_is_refused(checkpoint):
-    with pytest.raises(ParamsError, match=r"lacks \d+ weights of the model.*bert\."):
-        build(checkpoint=str(checkpoint), hidden_size=32)
+def test_checkpoint_whose_configuration_does_not_fit_its_weights_is_refused(checkpoint, tmp_path):
+    shutil.copytree(checkpoint, tmp_path, dirs_exist_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "hidden_size": 32}))
+    with pytest.raises(ParamsError, match=r"model.checkpoint: someone/bert lacks \d+ weights of the model.*bert\."):
+        build(base=tmp_path)
 
 
 def test_missing_checkpoint_is_an_error_that_names_the_parameter(tmp_path):
-    with pytest.raises(ParamsError, match=r"model.checkpoint: '.*nowhere' could not be loaded"):
-        build(checkpoint=str(tmp_path / "nowhere"))
+    with pytest.raises(ParamsError, match=r"model.checkpoint: someone/bert could not be loaded"):
+        build(base=tmp_path / "nowhere")
 
 
 def test_pickled_weights_are_refused(checkpoint, tmp_path):
     (tmp_path / "config.json").write_bytes((checkpoint / "config.json").read_bytes())
     torch.save(load_file(checkpoint / "model.safetensors"), tmp_path / "pytorch_model.bin")
     with pytest.raises(ParamsError, match=r"could not be loaded: .*safetensors"):
-        build(checkpoint=str(tmp_path))
+        build(base=tmp_path)
 
 
 def adapted(**train):

@@ -8,9 +8,13 @@ import signal
 import time
 
 import pytest
+import torch
 
+from stages.train.model import build_model
+from tests.params import change_params
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
+from tuneline.records.source import BaseSource, PretrainedSource
 
 SETTINGS = {"epochs": 3, "checkpoint_every_steps": 3, "early_stopping": {"patience": 50}, "trackers": ["dvclive"]}
 STEPS = 24
@@ -130,6 +134,33 @@ def test_changed_data_starts_a_new_run(folder):
     tiny_task.write_data(folder, rows=64)
     assert launcher.run(folder) == [0]
     assert "resumes from step" not in launcher.output(folder)
+
+
+def test_changed_base_weights_start_a_new_run(folder):
+    """The parameters are the same: only the files of the checkpoint differ."""
+    write_base(folder, seed=0)
+    launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
+    write_base(folder, seed=1)
+    assert launcher.run(folder) == [0]
+    assert "resumes from step" not in launcher.output(folder)
+
+
+def test_same_base_weights_resume_the_run(folder):
+    write_base(folder, seed=0)
+    launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
+    assert launcher.run(folder) == [0]
+    assert "resumes from step" in launcher.output(folder)
+
+
+def write_base(project, seed):
+    """Write ``models/base`` with a checkpoint, and the parameters that name it."""
+    torch.manual_seed(seed)
+    labels, checkpoint = tiny_task.CLASSES, project / "models/base/model"
+    build_model(tiny_task.params().model, labels, tiny_task.tokenizer()).save_pretrained(checkpoint)
+    source = PretrainedSource(name="someone/bert", commit="c" * 40, license=None, sha256={})
+    BaseSource(checkpoint=source, tokenizer=source).write(project / "models/base/source.json")
+    tiny_task.write_params(project, evaluate_every_steps=5, **SETTINGS)
+    change_params(project, {"model.checkpoint": "someone/bert", "model.config": None})
 
 
 def test_changed_checkpoint_interval_resumes_the_run(folder, reference):

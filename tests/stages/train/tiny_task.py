@@ -13,6 +13,7 @@ from tests.params import complete
 from tuneline.files.schemas import LabelSchema, tokenized_schema, write_table
 from tuneline.params import Params, RunParams
 from tuneline.params.loading import parse_params
+from tuneline.records.source import BaseSource
 
 NAMES = ("billing", "delivery", "technical")
 CLASSES = LabelSchema(NAMES)
@@ -60,7 +61,8 @@ def table(rows: int, seed: int, labels: LabelSchema = CLASSES) -> pa.Table:
 
 
 def write_data(project: Path, rows: int = 60, labels: LabelSchema = CLASSES) -> None:
-    """Write ``data/tokenized``. The default, 60 rows in batches of 8, leaves a last batch of 4."""
+    """Write ``data/tokenized`` and ``models/base``. The default, 60 rows in batches of 8, leaves a last batch of 4."""
+    BaseSource(checkpoint=None, tokenizer=None).write(project / "models/base/source.json")
     folder = project / "data/tokenized"
     tokenizer().save_pretrained(folder / "tokenizer")
     for seed, (split, count) in enumerate({"train": rows, "validation": 21, "test": 21}.items()):

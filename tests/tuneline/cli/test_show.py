@@ -5,7 +5,9 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from tests.records import export_record
 from tuneline.cli import app
+from tuneline.records.source import BaseSource, PretrainedSource
 
 runner = CliRunner(env={"COLUMNS": "200"})
 
@@ -33,6 +35,27 @@ def test_show_prints_metrics_version_commit_paths_and_next_steps(project):
     assert "reports/predictions.parquet" in output
     assert "reports/index.html" not in output, "only what is there"
     assert "dvc exp run -S train.learning_rate=" in output
+
+
+def test_show_names_the_base_model(project):
+    assert re.search(r"base +none: trained from scratch", shown())
+    source = PretrainedSource(name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64})
+    project.base(source)
+    output = shown()
+    assert f"base  someone/bert at {'c' * 40}, licence mit, SHA-256 {'e' * 64}" in output
+    assert "tokenizer" not in output, "it is the checkpoint's own"
+    BaseSource(checkpoint=source, tokenizer=source.model_copy(update={"name": "someone/words"})).write(
+        project.root / "models/base/source.json"
+    )
+    assert "tokenizer  someone/words at" in shown()
+
+
+def test_show_of_exported_models_names_the_base_model(tmp_path):
+    source = PretrainedSource(name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64})
+    record = export_record()
+    base = BaseSource(checkpoint=source, tokenizer=source)
+    record.model_copy(update={"provenance": record.provenance.model_copy(update={"base": base})}).write(tmp_path / "export.json")
+    assert f"base  someone/bert at {'c' * 40}, licence mit" in shown(str(tmp_path))
 
 
 def test_show_of_an_uncommitted_result_says_how_to_commit_it(project):

@@ -1,12 +1,19 @@
 import json
 
-import pytest
 from huggingface_hub import ModelCard
 from typer.testing import CliRunner
 
 from tests.tuneline.finished_project import HOSTILE, FinishedProject
 from tuneline.cli import app
 from tuneline.cli.report.card import CARD, escape
+from tuneline.records.source import PretrainedSource
+
+CHECKPOINT = PretrainedSource(
+    name="google-bert/bert-base-uncased",
+    commit="c" * 40,
+    license="apache-2.0",
+    sha256={"config.json": "d" * 64, "model.safetensors": "e" * 64},
+)
 
 
 def card() -> ModelCard:
@@ -27,9 +34,8 @@ def test_huggingface_hub_parses_the_metadata_with_every_metric(project):
 
 
 def test_base_model_and_data_set_from_the_hub_are_linked(project):
-    project.change_params(
-        **{"data.source": "hub", "data.path": "nyu-mll/glue", "data.name": "mrpc", "model.checkpoint": "google-bert/bert-base-uncased"}
-    )
+    project.change_params(**{"data.source": "hub", "data.path": "nyu-mll/glue", "data.name": "mrpc"})
+    project.base(CHECKPOINT)
     project.lock(seed=1)
     source = {"source": "hub", "path": "nyu-mll/glue", "commit": "abc123", "splits": {}, "label_names": None}
     project.write("data/raw/source.json", source)
@@ -41,12 +47,19 @@ def test_base_model_and_data_set_from_the_hub_are_linked(project):
     }
 
 
-@pytest.mark.parametrize("checkpoint", ["/somewhere/bert", "./bert", "models/base", None])
-def test_local_checkpoint_is_not_linked_as_base_model(project, checkpoint):
-    (project.root / "models/base").mkdir(parents=True, exist_ok=True)
-    project.change_params(**{"model.checkpoint": checkpoint})
-    project.lock(seed=1)
-    assert card().data.base_model is None
+def test_base_model_is_named_with_commit_licence_and_hash(project):
+    project.base(CHECKPOINT)
+    model_card = card()
+    assert model_card.data.base_model == "google-bert/bert-base-uncased"
+    assert model_card.data.license is None, "the licence of the base model is not a statement about this one"
+    assert f"google-bert/bert-base-uncased at {'c' * 40}, licence apache-2.0, SHA-256 {'e' * 64}" in model_card.text
+
+
+def test_folder_is_not_linked_as_base_model(project):
+    project.base(PretrainedSource(name="models/source/mine", license=None, sha256={"model.safetensors": "e" * 64}))
+    model_card = card()
+    assert model_card.data.base_model is None
+    assert f"models/source/mine, licence not stated, SHA-256 {'e' * 64}" in model_card.text
 
 
 def test_card_describes_task_usage_metrics_limits_and_commit(project):

@@ -1,0 +1,246 @@
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from transformers import BertTokenizer
+
+from stages.base import __main__ as base
+from tests.checkpoints import WORDS, checkpoint_files, write_checkpoint
+from tests.conftest import ROOT
+from tests.stages.base.conftest import NAME, use_checkpoint
+from tuneline.errors import StageError
+
+COMMIT = "0" * 40
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def record(project: Path) -> dict:
+    return json.loads((project / "models/base/source.json").read_text())
+
+
+def other_tokenizer(words: list[str]) -> dict[str, bytes]:
+    """Return the files of a tokenizer alone."""
+    files = checkpoint_files()
+    kept = {name: files[name] for name in ("tokenizer_config.json", "README.md")}
+    return {**kept, "tokenizer.json": BertTokenizer(vocab={w: i for i, w in enumerate(words)}).backend_tokenizer.to_str().encode()}
+
+
+def test_model_from_scratch_needs_only_the_record(project):
+    use_checkpoint(project, None)
+    code = "import runpy, sys\ntry: runpy.run_module('stages.base', run_name='__main__')\n" + (
+        "finally: assert not {'torch', 'transformers', 'huggingface_hub', 'numpy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=project, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, check=True)
+    assert sorted(contents(project / "models/base")) == ["source.json"]
+    assert record(project) == {"checkpoint": None, "tokenizer": None}
+    provenance = json.loads((project / "reports/provenance/base.json").read_text())
+    assert provenance["parameters"]["model.checkpoint"] is None
+
+
+def test_checkpoint_of_the_hub_is_copied_with_commit_licence_and_hashes(project, hub, capsys):
+    base.main()
+    files, written = checkpoint_files(), contents(project / "models/base")
+    assert {name.removeprefix("model/"): content for name, content in written.items() if name.startswith("model/")} == {
+        name: files[name] for name in ("config.json", "model.safetensors")
+    }
+    assert {name for name in written if name.startswith("tokenizer/")} == {
+        "tokenizer/config.json", "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json"
+    }  # fmt: skip
+    checkpoint = record(project)["checkpoint"]
+    commit = hub.repositories["models", NAME].commit
+    assert (checkpoint["name"], checkpoint["commit"], checkpoint["license"]) == (NAME, commit, "apache-2.0")
+    assert checkpoint["sha256"]["model.safetensors"] == hashlib.sha256(files["model.safetensors"]).hexdigest()
+    assert record(project)["tokenizer"]["commit"] == commit
+    assert f"{NAME}: main is commit {commit} now; `dvc repro --force base` looks again" in capsys.readouterr().out
+    revisions = {request.split("/resolve/")[1].split("/")[0] for request in hub.requests if "/resolve/" in request}
+    assert revisions == {commit}, "all files are of one commit"
+
+
+def test_pinned_commit_gives_the_same_files_and_follows_nothing(project, hub, capsys):
+    base.main()
+    by_branch = contents(project / "models/base")
+    capsys.readouterr()
+    use_checkpoint(project, NAME, hub.repositories["models", NAME].commit)
+    base.main()
+    assert contents(project / "models/base") == by_branch
+    assert "looks again" not in capsys.readouterr().out
+
+
+def test_moved_branch_is_followed_when_the_stage_runs_again(project, hub):
+    base.main()
+    before = record(project)["checkpoint"]
+    hub.add("models", NAME, checkpoint_files(seed=1))
+    base.main()
+    after = record(project)["checkpoint"]
+    assert before["commit"] != after["commit"]
+    assert before["sha256"]["model.safetensors"] != after["sha256"]["model.safetensors"]
+
+
+def test_folder_gives_the_same_files_as_the_hub(project, hub):
+    base.main()
+    from_hub = contents(project / "models/base")
+    write_checkpoint(project / "models/source/mine")
+    use_checkpoint(project, "models/source/mine")
+    base.main()
+    from_folder = contents(project / "models/base")
+    assert {**from_folder, "source.json": b""} == {**from_hub, "source.json": b""}
+    assert record(project)["checkpoint"]["name"] == "models/source/mine"
+    assert record(project)["checkpoint"]["license"] == "apache-2.0"
+    assert "commit" not in record(project)["checkpoint"]
+
+
+def test_sharded_checkpoint_is_copied_with_its_index(project, hub):
+    files = checkpoint_files(shard="10KB")
+    hub.add("models", "someone/sharded", files)
+    use_checkpoint(project, "someone/sharded")
+    base.main()
+    shards = {name for name in files if name.endswith(".safetensors")}
+    assert len(shards) > 1
+    assert {path.name for path in (project / "models/base/model").iterdir()} == {"config.json", "model.safetensors.index.json", *shards}
+
+
+def test_tokenizer_of_another_repository_with_the_same_vocabulary_is_used(project, hub):
+    hub.add("models", "someone/words", other_tokenizer(WORDS))
+    use_checkpoint(project, NAME, tokenize={"tokenizer": "someone/words"})
+    base.main()
+    assert record(project)["tokenizer"]["name"] == "someone/words"
+    assert record(project)["checkpoint"]["name"] == NAME
+
+
+def test_tokenizer_without_checkpoint_is_for_a_new_model(project, hub):
+    hub.add("models", "someone/words", other_tokenizer(WORDS))
+    use_checkpoint(project, None, tokenize={"tokenizer": "someone/words"})
+    base.main()
+    assert record(project)["checkpoint"] is None
+    assert not (project / "models/base/model").exists()
+    assert (project / "models/base/tokenizer/tokenizer.json").exists()
+
+
+SWAPPED = [*WORDS[:7], "letter", *WORDS[8:]]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (SWAPPED, r"someone/words at \w+ has another vocabulary than someone/small-bert at \w+: token 7 is 'letter', not 'invoice'"),
+        ([*WORDS, "more"], rf"whose weights have {len(WORDS)} embeddings: there is none for token {len(WORDS)}, 'more'"),
+    ],
+)
+def test_tokenizer_of_another_vocabulary_is_refused_before_the_weights_are_fetched(project, hub, words, message):
+    hub.add("models", "someone/words", other_tokenizer(words))
+    use_checkpoint(project, NAME, tokenize={"tokenizer": "someone/words"})
+    with pytest.raises(StageError, match=rf"tokenize\.tokenizer: .*{message}"):
+        base.main()
+    assert not [request for request in hub.requests if request.startswith("GET") and "model.safetensors" in request]
+
+
+def without(*names: str, **changed: bytes | str) -> dict[str, bytes | str]:
+    """Return the files of the checkpoint without some of them; the names of changed ones have ``_`` for a dot."""
+    return {**{name: content for name, content in checkpoint_files().items() if name not in names}, **changed}
+
+
+def with_config(**values) -> dict[str, bytes | str]:
+    """Return the files of the checkpoint with other values in ``config.json``; ``None`` removes a key."""
+    config = {**json.loads(checkpoint_files()["config.json"]), **values}
+    return {**checkpoint_files(), "config.json": json.dumps({key: value for key, value in config.items() if value is not None})}
+
+
+UNUSABLE = {
+    "weights as a pickle": ({**without("model.safetensors"), "pytorch_model.bin": b"pickle"}, "only as a pickle"),
+    "no weights": (without("model.safetensors"), "has no weights for torch"),
+    "no configuration": (without("config.json"), "has no config.json"),
+    "invalid configuration": ({**checkpoint_files(), "config.json": "{"}, "config.json of .* is not valid JSON"),
+    "no tokenizer": (without("tokenizer.json"), "has no tokenizer"),
+    "code of its own": (with_config(model_type="evil", auto_map={"AutoModel": "evil.Evil"}), "needs Python code from its repository"),
+    "unknown type": (with_config(model_type="unheard"), "is of type 'unheard', which transformers [0-9.]+ does not have"),
+    "no type": (with_config(model_type=None), "has no model_type"),
+    "no classifier": (with_config(model_type="vit"), "is of type 'vit', for which .* has no text classifier"),
+    "a missing shard": (
+        {**without("model.safetensors"), "model.safetensors.index.json": '{"weight_map": {"a": "model-00001-of-00001.safetensors"}}'},
+        "lacks model-00001-of-00001.safetensors",
+    ),
+    "truncated weights": (
+        {**checkpoint_files(), "model.safetensors": checkpoint_files()["model.safetensors"][:-100]},
+        "model.safetensors of .*: it is truncated or damaged",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+@pytest.mark.parametrize("place", ["hub", "folder"])
+def test_unusable_checkpoint_is_one_clear_error(project, hub, case, place):
+    files, message = UNUSABLE[case]
+    if place == "hub":
+        hub.add("models", "someone/unusable", files)
+        use_checkpoint(project, "someone/unusable")
+    else:
+        (project / "models/source/unusable").mkdir()
+        for name, content in files.items():
+            (project / "models/source/unusable" / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        use_checkpoint(project, "models/source/unusable")
+    with pytest.raises(StageError, match=rf"model\.checkpoint: (.|\n)*{message}") as refused:
+        base.main()
+    assert refused.value.hint
+    assert not (project / "models/base").exists()
+
+
+def test_remote_code_of_a_known_type_is_not_run(project, hub):
+    trap = project / "ran"
+    files = with_config(auto_map={"AutoConfig": "evil.Evil", "AutoModelForSequenceClassification": "evil.Evil"})
+    hub.add("models", "someone/evil", {**files, "evil.py": f"open({str(trap)!r}, 'w')\n"})
+    use_checkpoint(project, "someone/evil")
+    base.main()
+    assert not trap.exists()
+    assert not list((project / "models/base").rglob("*.py"))
+
+
+def test_damaged_download_is_refused_with_its_place_in_the_cache(project, hub, tmp_path):
+    hub.damaged.add("model.safetensors")
+    with pytest.raises(StageError, match=r"model.safetensors of .*: its SHA-256 is not the one that the hub lists") as refused:
+        base.main()
+    assert f"hf cache rm model/{NAME}" in refused.value.hint
+
+
+def test_failed_run_keeps_the_previous_model(project, hub):
+    base.main()
+    before = contents(project / "models/base")
+    use_checkpoint(project, "someone/unknown")
+    with pytest.raises(StageError, match="the hub has no model 'someone/unknown'"):
+        base.main()
+    assert contents(project / "models/base") == before
+
+
+def test_stage_is_deterministic_and_records_no_path(project, hub):
+    base.main()
+    once = contents(project / "models/base")
+    base.main()
+    assert contents(project / "models/base") == once
+    assert not [name for name, content in once.items() if str(project).encode() in content or hub.url.encode() in content]
+
+
+TMPFS = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+
+
+@pytest.mark.parametrize("full", ["home", "models"])
+def test_full_disk_is_one_clear_error(project, hub, tmp_path, full):
+    """A real file system of 64 kB is full: that of the cache, or that of the project."""
+    home = tmp_path / "home"
+    mounted = {"home": home, "models": project / "models"}[full]
+    home.mkdir()
+    if subprocess.run([*TMPFS, f"mount -t tmpfs none {mounted}"], capture_output=True, check=False).returncode:
+        pytest.skip("this system does not allow a user to mount a file system")
+    hub.add("models", "someone/large", {**checkpoint_files(), "vocab.txt": b"a\n" * 200_000})
+    use_checkpoint(project, "someone/large")
+    script = f'mount -t tmpfs -o size=64k none {mounted} && mkdir -p models/source && exec "{sys.executable}" -m stages.base'
+    env = {**hub.env(home), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([*TMPFS, script], cwd=project, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "model.checkpoint: someone/large" in done.stderr
+    assert "disk" in done.stderr or "No space left" in done.stderr
