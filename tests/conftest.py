@@ -37,6 +37,15 @@ def shared() -> Path:
     return SHARED
 
 
+@pytest.fixture(scope="session")
+def pretrained_hub() -> Path:
+    """Return a folder with the repositories of a hub, among them a real pretrained encoder; skip the test if there is none."""
+    root = Path(os.environ.get("TUNELINE_TEST_HUB", SHARED / "hub"))
+    if not (root / "models/sentence-transformers/all-MiniLM-L6-v2/model.safetensors").exists():
+        pytest.skip("TUNELINE_TEST_HUB names no folder with models/sentence-transformers/all-MiniLM-L6-v2")
+    return root
+
+
 @pytest.fixture(autouse=True, scope="session")
 def homes(tmp_path_factory: pytest.TempPathFactory):
     """Give tools that keep state in a home folder a temporary one for the test run."""

@@ -12,7 +12,9 @@ from tuneline.cli.doctor import CheckResult, error, ok, warning
 from tuneline.errors import ParamsError
 from tuneline.params import Params
 from tuneline.params.loading import load_params
-from tuneline.paths import PARAMS, SOURCE
+from tuneline.params.model import is_folder
+from tuneline.paths import BASE, PARAMS, SOURCE
+from tuneline.records.source import BaseSource
 
 OUTPUT_FOLDERS = ("data", "models", "metrics", "plots", "reports", "checkpoints")
 
@@ -33,6 +35,7 @@ def check_checkout(root: Path) -> Iterator[CheckResult]:
         yield ok("params.yaml is valid")
         yield check_launch_file(root, params)
         yield check_source(root, params)
+        yield check_base_model(root, params)
     yield check_partial_files(root)
     yield check_pipeline(root)
 
@@ -83,6 +86,22 @@ def check_source(root: Path, params: Params) -> CheckResult:
     if not missing:
         return ok(f"data.source: files in {folder}")
     return error(f"{folder} has no file for {' and '.join(missing)}", "tuneline init FILE.csv; if DVC tracks the files: dvc pull")
+
+
+def check_base_model(root: Path, params: Params) -> CheckResult:
+    """Check that the checkpoint and tokenizer can be read: the folder exists, or the hub may be contacted or is not needed."""
+    names = {"model.checkpoint": params.model.checkpoint, "tokenize.tokenizer": params.tokenize.tokenizer}
+    for key, name in names.items():
+        if name and is_folder(name) and not (root / name / "config.json").exists():
+            return error(
+                f"{key}: {root / name} has no config.json", f"save_pretrained('{name}'); if DVC tracks the folder: dvc pull {name}"
+            )
+    base = BaseSource.read_if_valid(root / BASE / "source.json")
+    present = {source.name for source in (base.checkpoint, base.tokenizer) if source} if base else set()
+    missing = [name for name in names.values() if name and not is_folder(name) and name not in present]
+    if missing and os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"}:
+        return warning(f"{missing[0]} is not in {BASE}, and HF_HUB_OFFLINE is set", "unset HF_HUB_OFFLINE, or dvc pull models/base")
+    return ok(f"model.checkpoint: {params.model.checkpoint or 'none, trained from scratch'}")
 
 
 def check_partial_files(root: Path) -> CheckResult:

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from tests.params import change_params
 from tuneline.cli.doctor import checkout as checks
 from tuneline.params.loading import load_params
+from tuneline.records.source import BaseSource, PretrainedSource
 
 
 def set_data(folder, **values):
@@ -70,6 +72,32 @@ def test_hub_source_in_offline_mode_is_a_warning(checkout, monkeypatch):
     assert checks.check_source(checkout, params).level == "warning"
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     assert checks.check_source(checkout, params).level == "ok"
+
+
+def set_checkpoint(folder, name):
+    change_params(folder, {"model.checkpoint": name, "model.config": None})
+    return load_params(folder / "params.yaml")
+
+
+def test_missing_folder_of_the_checkpoint_is_an_error(checkout):
+    params = set_checkpoint(checkout, "models/source/mine")
+    result = checks.check_base_model(checkout, params)
+    assert result.level == "error"
+    assert "dvc pull models/source/mine" in result.hint
+    (checkout / "models/source/mine").mkdir(parents=True)
+    (checkout / "models/source/mine/config.json").touch()
+    assert checks.check_base_model(checkout, params).level == "ok"
+
+
+def test_checkpoint_of_the_hub_in_offline_mode_is_a_warning_until_it_is_in_the_project(checkout, monkeypatch):
+    params = set_checkpoint(checkout, "someone/bert")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    assert checks.check_base_model(checkout, params).level == "ok"
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert checks.check_base_model(checkout, params).level == "warning"
+    source = PretrainedSource(name="someone/bert", commit="c" * 40, license=None, sha256={})
+    BaseSource(checkpoint=source, tokenizer=source).write(checkout / "models/base/source.json")
+    assert checks.check_base_model(checkout, params).level == "ok"
 
 
 def test_partial_files_of_a_killed_run_are_named(checkout):
