@@ -90,6 +90,11 @@ def plan(paths: Sequence[Path], choices: UserChoices) -> Plan:
     placement = place({split: file.path for split, file in labelled.items()}, train.layout, choices.name)
     split = plan_split([name for name in SPLITS if name not in labelled], train, choices)
     classes, incomplete = count_classes(labelled, decision, split, choices.seed)
+    if not classes["train"]:
+        text = " and ".join(map(repr, decision.text_columns))
+        raise DataError(
+            f"{train.path}: no row has a text in {text} and a label in {decision.label_column!r}.", "Name others: --text, --label"
+        )
     first = list(itertools.islice(train.rows(), PREVIEW_ROWS))
     return Plan(train.layout, placement, decision, split, profiles, sample.rows, train.columns, first, classes, incomplete, notes)
 

@@ -87,6 +87,8 @@ def warnings(plan: Plan, params: Params) -> list[str]:
     classes = plan.classes
     if "-1" in classes["train"]:
         messages.append("! -1 is a class like the others. If it means that a label is missing, empty these cells.")
+    if params.data.max_rows is not None:
+        messages.append(f"! data.max_rows is {params.data.max_rows:,}: more rows of a split are not used. Set it to null to use all.")
     least = params.validate_.rows.min
     if few := [split for split in SPLITS if classes[split].total() < least]:
         messages.append(f"! {' and '.join(few)}: fewer than {least} rows (validate.rows.min), so the data checks will fail.")
@@ -112,7 +114,8 @@ def show_next_steps(plan: Plan, written: bool) -> None:
             "  dvc repro             run the pipeline\n"
             f"  dvc add {plan.placement.tracked}\n"
             "                        version the data with DVC\n"
-            "  docs/your-data.md     columns, splits, encodings, checkpoints"
+            "  docs/your-data.md     columns, splits, encodings, trying other values\n"
+            "  docs/fine-tune.md     checkpoints"
         ),
         soft_wrap=True,
     )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tuneline.architectures import token_limit
 from tuneline.cli.init.checkpoints import Checkpoint, Lengths
 from tuneline.cli.init.planning import Plan
 from tuneline.params import Params
@@ -102,8 +103,7 @@ def from_scratch(plan: Plan, params: Params) -> Recipe:
     words = sum(one.words_at(0.95) for one in plan.profiles if one.name in plan.decision.text_columns)
     shortest, longest = SCRATCH_LENGTHS
     max_length = min(max(shortest, math.ceil(words * TOKENS_PER_WORD / 8) * 8), longest)
-    config = dict(SCRATCH_CONFIG) if params.model.checkpoint is not None else dict(params.model.config)
-    config["max_position_embeddings"] = max(max_length, config.get("max_position_embeddings", 0))
+    config = scratch_config(params, max_length)
     return Recipe(
         {
             **reset(plan, params),
@@ -122,6 +122,17 @@ def from_scratch(plan: Plan, params: Params) -> Recipe:
             f"{epochs} epochs, {epochs * steps_per_epoch:,} steps of {SCRATCH_BATCH} rows; learning rate {SCRATCH_RATE:.0e}",
         ),
     )
+
+
+def scratch_config(params: Params, max_length: int) -> dict[str, Any]:
+    """Return the configuration of a new model that takes ``max_length`` tokens: the user's, if there is one."""
+    if params.model.checkpoint is not None:
+        return {**SCRATCH_CONFIG, "max_position_embeddings": max_length}
+    config = dict(params.model.config)
+    limit = token_limit(config)
+    if limit is not None and limit < max_length:
+        config["max_position_embeddings"] += max_length - limit
+    return config
 
 
 def reset(plan: Plan, params: Params) -> dict[str, Any]:

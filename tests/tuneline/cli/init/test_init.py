@@ -223,6 +223,18 @@ def test_problems_of_later_stages_are_shown_as_warnings(project):
     assert load_params().tokenize.max_length == 424
 
 
+def test_file_without_a_complete_row_is_refused(project):
+    (project / "a.csv").write_text("text,label,other\n" + "".join(f"{'some words' * (n % 2)},{'x' * (1 - n % 2)},{n}\n" for n in range(30)))
+    done = init(project / "a.csv", "--text", "text", "--label", "label", "--force")
+    assert done.exit_code == 1
+    assert "no row has a text in 'text' and a label in 'label'" in done.output
+
+
+def test_limit_of_rows_of_a_quick_run_is_pointed_out(project, tickets):
+    (project / "params.yaml").write_text((project / "params.yaml").read_text().replace("max_rows: null", "max_rows: 500"))
+    assert "data.max_rows is 500" in init(tickets, "--force").output
+
+
 def test_minus_one_among_the_labels_is_pointed_out(project):
     (project / "a.csv").write_text("text,label\n" + "".join(f"some words {n},{n % 3 - 1}\n" for n in range(90)))
     done = init(project / "a.csv", "--force")

@@ -1,4 +1,8 @@
+import shutil
+
 import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
 from tests.hub import LoopbackHub
@@ -7,7 +11,7 @@ from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
 from tuneline.cli import app
 from tuneline.cli.init.choosing import MULTILINGUAL, SMALL, suggested
 from tuneline.cli.init.settings import changed
-from tuneline.params.loading import load_params
+from tuneline.params.loading import load_params, read_yaml
 
 runner = CliRunner(env={"COLUMNS": "200"})
 
@@ -31,6 +35,17 @@ def test_learning_rate_is_a_number_in_every_version_of_yaml(project, tickets, ch
     init(tickets, "--checkpoint", checkpoint, "--force", "--no-trial")
     assert "learning_rate: 0.0001" in (project / "params.yaml").read_text()
     assert "learning_rate: 5.0e-5\n" in changed(project / "params.yaml", {"train.learning_rate": 5e-5})
+
+
+def test_parameters_can_be_kept_as_a_task_that_experiments_start_from(project, root, tickets, checkpoint):
+    """As docs/your-data.md says."""
+    init(tickets, "--checkpoint", checkpoint, "--force", "--no-trial")
+    shutil.copytree(root / "conf", project / "conf")
+    (project / "conf/task/mine.yaml").write_text("# @package _global_\n" + (project / "params.yaml").read_text())
+    with initialize_config_dir(str(project / "conf"), version_base=None):
+        values = OmegaConf.to_container(compose(config_name="config", overrides=["task=mine", "train.learning_rate=2e-5"]))
+    assert values == read_yaml(project / "params.yaml") | {"train": values["train"]}
+    assert values["train"] == read_yaml(project / "params.yaml")["train"] | {"learning_rate": 2e-5}
 
 
 def test_second_run_proposes_the_same_and_asks_nothing(project, tickets, checkpoint):

@@ -63,6 +63,14 @@ def test_rows_of_a_quick_run_determine_the_steps(plan, checkpoint):
     assert "20 epochs, 400 steps" in "\n".join(recipe.reasons)
 
 
+@pytest.mark.parametrize(("config", "positions"), [({"model_type": "bert"}, None), ({"model_type": "roberta", "pad_token_id": 1}, 130)])
+def test_configuration_that_the_user_wrote_is_kept_and_takes_the_texts(plan, config, positions):
+    params = load_params()
+    written = config | ({"max_position_embeddings": 100} if positions else {})
+    recipe = from_scratch(plan, params.model_copy(update={"model": params.model.model_copy(update={"config": written})}))
+    assert recipe.params["model.config"] == config | ({"max_position_embeddings": positions} if positions else {})
+
+
 def test_new_model_takes_longer_texts_if_there_are_any(project, plan):
     rows = "".join(f"{'word ' * 200}{number},{number % 2}\n" for number in range(40))
     (project / "long.csv").write_text(f"text,label\n{rows}")
