@@ -3,11 +3,12 @@
 (a) ``textbook``: a shuffled DataLoader, padding per batch, ``torch.optim.AdamW`` with its defaults, a linear schedule.
 (b) ``trainer``: Hugging Face ``Trainer`` with its defaults. (c) ``grouped``: the same, grouping by length.
 (d) ``ours``: the loop of the train stage, with checkpoints and evaluation; ``whole``: the same with
-``first_token_only: false``, which is (d) without its largest saving.
+``first_token_only: false``, which is (d) without its largest saving; ``plain``: that with ``bucket_window: 1``, so without sorting by
+length, as the textbook tasks (conf/task/mrpc.yaml) train.
 
 Every run has its own process, which measures its own memory. Methods alternate, so a machine that slows down affects all of them.
-Without ``--seeds``, speed is measured (one epoch, or ``--steps``); with it, the loss on the validation split after ``--epochs``, over
-that number of seeds.
+Without ``--seeds``, speed is measured (one epoch, or ``--steps``); with it, the quality on the validation split after ``--epochs``, over
+that number of seeds. ``--checkpoint FOLDER`` fine-tunes its weights; its tokenizer must be that of bert-base-uncased.
 
 Run in the root of the project: ``python -m benchmarks.training``. Pairs are MRPC's with the tokenizer of bert-base-uncased if
 both are next to the checkout; else random rows of the same lengths. On a GPU: ``--device cuda --bf16 --layers 12 --hidden 768
@@ -28,7 +29,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-WAYS = ("textbook", "trainer", "grouped", "whole", "ours")
+WAYS = ("textbook", "trainer", "grouped", "plain", "whole", "ours")
 Result = dict[str, float]
 
 
@@ -44,7 +45,7 @@ def measure(way: str, seed: int, options: argparse.Namespace) -> Result:
         return result
 
 
-RUN = ("layers", "hidden", "batch", "epochs", "steps", "rows", "device", "bf16", "learning_rate", "profile", "clock")
+RUN = ("layers", "hidden", "batch", "epochs", "steps", "rows", "device", "bf16", "learning_rate", "checkpoint", "profile", "clock")
 """Options that are passed to each run."""
 
 
@@ -79,17 +80,25 @@ def compare_speed(options: argparse.Namespace, console: Console) -> None:
             console.print(f"{way}: {share:.1%} of the device's peak (6 x parameters without embeddings x tokens)")
 
 
-def compare_losses(options: argparse.Namespace, console: Console) -> None:
-    """Print the final loss on the validation split, over seeds."""
-    table = Table("method", "validation loss", "standard deviation", "accuracy", *(f"seed {seed}" for seed in range(options.seeds)))
-    for way in options.ways:
-        results = [measure(way, seed, options) for seed in range(options.seeds)]
-        losses = [result["loss"] for result in results]
-        spread = statistics.stdev(losses) if len(losses) > 1 else 0.0
-        accuracy = statistics.mean(result["accuracy"] for result in results)
-        table.add_row(way, f"{statistics.mean(losses):.4f}", f"{spread:.4f}", f"{accuracy:.4f}", *(f"{loss:.4f}" for loss in losses))
-        console.print(f"{way}: {statistics.mean(losses):.4f}", style="dim")
+def compare_quality(options: argparse.Namespace, console: Console) -> None:
+    """Print accuracy, F1 and loss on the validation split: mean and standard deviation over seeds, and each seed's accuracy."""
+    results: dict[str, list[Result]] = {way: [] for way in options.ways}
+    for seed in range(options.seeds):
+        for way in options.ways:
+            results[way].append(measure(way, seed, options))
+            console.print(f"seed {seed}: {way} {results[way][-1]}", style="dim", highlight=False)
+    table = Table("method", "accuracy", "F1", "loss", *(f"seed {seed}" for seed in range(options.seeds)))
+    for way, runs in results.items():
+        table.add_row(way, *(spread([run[name] for run in runs]) for name in QUALITY), *(f"{run['accuracy']:.4f}" for run in runs))
     console.print(table)
+
+
+QUALITY = ("accuracy", "f1", "loss")
+
+
+def spread(values: Sequence[float]) -> str:
+    """Return mean and standard deviation."""
+    return f"{statistics.mean(values):.4f}" + (f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else "")
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -97,6 +106,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add: Any = parser.add_argument
     add("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    add("--checkpoint", default=None, help="folder of a BERT checkpoint, instead of --layers and --hidden")
     add("--layers", type=int, default=4)
     add("--hidden", type=int, default=256)
     add("--batch", type=int, default=16)
@@ -104,7 +114,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--steps", type=int, default=None, help="instead of whole epochs")
     add("--rows", type=int, default=None, help="number of rows; default: all")
     add("--rounds", type=int, default=3)
-    add("--seeds", type=int, default=None, help="compare losses over this number of seeds, instead of speed")
+    add("--seeds", type=int, default=None, help="compare quality over this number of seeds, instead of speed")
     add("--learning-rate", type=float, default=1e-4)
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--bf16", type=int, choices=(0, 1), default=0)
@@ -122,13 +132,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     """Measure and print."""
     options, console = parse(), Console(width=140)
-    console.print(
-        f"BERT {options.layers} x {options.hidden}, batch {options.batch}, {options.steps or f'{options.epochs} epochs of'} steps"
-    )
+    model = Path(options.checkpoint).name if options.checkpoint else f"BERT {options.layers} x {options.hidden}"
+    console.print(f"{model}, batch {options.batch}, {options.steps or f'{options.epochs} epochs of'} steps")
     if options.seeds is None:
         compare_speed(options, console)
     else:
-        compare_losses(options, console)
+        compare_quality(options, console)
 
 
 if __name__ == "__main__":

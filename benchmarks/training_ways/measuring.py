@@ -1,5 +1,6 @@
 """Measurements that all methods share: model, throughput, quality, memory."""
 
+import argparse
 import resource
 import time
 from collections.abc import Callable, Iterator
@@ -17,11 +18,15 @@ from tuneline.scores import metrics_of
 MATMULS = ("mm", "bmm", "linear", "scaled_dot_product", "gemm", "attention")
 
 
-def new_model(layers: int, hidden: int, seed: int) -> PreTrainedModel:
-    """Return a model whose initial weights depend on the seed only."""
-    torch.manual_seed(seed)
-    config = BertConfig(**model_config(layers, hidden), num_labels=LABELS.outputs, vocab_size=VOCABULARY)
-    model: PreTrainedModel = AutoModelForSequenceClassification.from_config(config)
+def new_model(options: argparse.Namespace) -> PreTrainedModel:
+    """Return a model whose new weights depend on the seed only: that of the checkpoint with a new head, or all of them."""
+    torch.manual_seed(options.seed)
+    auto: Any = AutoModelForSequenceClassification
+    if options.checkpoint is not None:
+        loaded: PreTrainedModel = auto.from_pretrained(options.checkpoint, num_labels=LABELS.outputs, use_safetensors=True)
+        return loaded
+    config = BertConfig(**model_config(options.layers, options.hidden), num_labels=LABELS.outputs, vocab_size=VOCABULARY)
+    model: PreTrainedModel = auto.from_config(config)
     return model
 
 
@@ -90,7 +95,7 @@ class Meter:
 
 
 def score(model: torch.nn.Module, split: TokenizedSplit) -> dict[str, float]:
-    """Return loss and accuracy on a split."""
+    """Return loss, accuracy and F1 on a split."""
     model.eval()
     device = next(model.parameters()).device
     logits = []
@@ -99,7 +104,7 @@ def score(model: torch.nn.Module, split: TokenizedSplit) -> dict[str, float]:
             batch = split.pad(np.arange(start, min(start + 64, len(split))), 0)
             logits.append(model(**{name: torch.from_numpy(values).to(device) for name, values in batch.items()}).logits.float().cpu())
     scores = metrics_of(torch.cat(logits).numpy(), split.labels, split.label_schema)
-    return {"loss": scores["loss"], "accuracy": scores["accuracy"]}
+    return {name: scores[name] for name in ("loss", "accuracy", "f1")}
 
 
 def matmul_share(step: Callable[[], object], repetitions: int = 5) -> float:

@@ -32,7 +32,7 @@ def textbook(options: argparse.Namespace) -> dict[str, float]:
     """Train with the textbook loop: shuffle, pad, forward, backward, step."""
     split, scored = splits(options)
     loader = DataLoader(split, batch_size=options.batch, shuffle=True, collate_fn=collator())
-    model = new_model(options.layers, options.hidden, options.seed).to(options.device)
+    model = new_model(options).to(options.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
     steps = options.steps or len(loader) * options.epochs
     schedule = get_scheduler("linear", optimizer, 0, steps)
@@ -84,7 +84,7 @@ class _CountingTrainer(Trainer):
 def trainer(options: argparse.Namespace, grouped: bool) -> dict[str, float]:
     """Train with the Trainer, with its defaults except for the compared settings."""
     split, scored = splits(options)
-    model = new_model(options.layers, options.hidden, options.seed)
+    model = new_model(options)
     arguments = TrainingArguments(
         output_dir=str(Path(options.folder) / "trainer"),
         per_device_train_batch_size=options.batch,

@@ -17,8 +17,8 @@ from tuneline.batches import TokenizedSplit
 from tuneline.params import Params
 
 
-def parameters(options: argparse.Namespace, first_token_only: bool) -> Params:
-    """Return the parameters of the run; others have their defaults. The last weights are kept, as the other methods do."""
+def parameters(options: argparse.Namespace, first_token_only: bool, sort: bool) -> Params:
+    """Return the parameters of the run; others are those of the tests. The last weights are kept, as the other methods do."""
     train: dict[str, Any] = {
         "global_batch_size": options.batch,
         "micro_batch_size": options.batch,
@@ -30,17 +30,18 @@ def parameters(options: argparse.Namespace, first_token_only: bool) -> Params:
         "mixed_precision": "bf16" if options.bf16 else "no",
         "keep": "last",
         "first_token_only": first_token_only,
+        **({} if sort else {"bucket_window": 1}),
     }
     model = {"model_type": "bert", **model_config(options.layers, options.hidden)}
     return params(seed=options.seed, model={"config": model}, train=train)
 
 
-def ours(options: argparse.Namespace, first_token_only: bool = True) -> dict[str, float]:
+def ours(options: argparse.Namespace, first_token_only: bool = True, sort: bool = True) -> dict[str, float]:
     """Train with the loop of the stage, in the folder of this run."""
     os.environ["ACCELERATE_USE_CPU"] = str(options.device == "cpu")
     splits = [TokenizedSplit.read(options.folder / f"{split}.parquet") for split in ("train", "validation")]
     inputs = Inputs(splits[0], splits[1], _Padding())
-    settings = parameters(options, first_token_only)
+    settings = parameters(options, first_token_only, sort)
     meter = Meter(options.clock)
     os.chdir(options.folder)
     with metered(meter, options), timed() as seconds, contextlib.redirect_stdout(None):
@@ -63,7 +64,7 @@ class _Padding:
 def metered(meter: Meter, options: argparse.Namespace) -> Any:
     """Measure the steps of the loop, and make it train the same model as the other methods."""
     train_batch, evaluate, save = loop.train_batch, loop.evaluate, Checkpoints.save
-    build, files = setup.build_model, setup.data_files
+    build, files, adapt = setup.build_model, setup.data_files, loop.short_waits_on_shared_cores
 
     def counting(state: Any, rows: Any) -> Any:
         lengths = state.sampler.lengths[rows]
@@ -83,8 +84,10 @@ def metered(meter: Meter, options: argparse.Namespace) -> Any:
         return done
 
     loop.train_batch, loop.evaluate, Checkpoints.save = counting, unmetered(evaluate), unmetered(save)  # type: ignore[method-assign]
-    setup.build_model = lambda *_: new_model(options.layers, options.hidden, options.seed)
+    setup.build_model = lambda *_: new_model(options)
     setup.data_files = lambda: iter(())
+    if options.waits == "fixed":
+        loop.short_waits_on_shared_cores = contextlib.nullcontext  # type: ignore[assignment]
     yield
     loop.train_batch, loop.evaluate, Checkpoints.save = train_batch, evaluate, save  # type: ignore[method-assign]
-    setup.build_model, setup.data_files = build, files
+    setup.build_model, setup.data_files, loop.short_waits_on_shared_cores = build, files, adapt

@@ -21,6 +21,7 @@ WAYS = {
     "textbook": textbook,
     "trainer": lambda options: trainer(options, grouped=False),
     "grouped": lambda options: trainer(options, grouped=True),
+    "plain": lambda options: ours(options, first_token_only=False, sort=False),
     "whole": lambda options: ours(options, first_token_only=False),
     "ours": ours,
 }
@@ -33,7 +34,9 @@ def parse() -> argparse.Namespace:
     for name in ("layers", "hidden", "batch", "epochs", "steps", "rows", "seed", "bf16", "profile"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--learning-rate", type=float)
+    parser.add_argument("--checkpoint")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--waits", choices=("adaptive", "fixed"), default="adaptive")
     parser.add_argument("--clock", default="wall")
     parser.add_argument("--folder", type=Path)
     return parser.parse_args()
@@ -43,9 +46,7 @@ def main() -> None:
     """Train once and print the measurements."""
     options = parse()
     write_splits(options.folder, options.rows)
-    parameters = sum(
-        weight.numel() for name, weight in new_model(options.layers, options.hidden, 0).named_parameters() if "embeddings" not in name
-    )
+    parameters = sum(weight.numel() for name, weight in new_model(options).named_parameters() if "embeddings" not in name)
     before = peak_mb()
     measurements = WAYS[options.way](options)
     measurements["peak_mb"] = torch.cuda.max_memory_allocated() / 2**20 if options.device == "cuda" else peak_mb()

@@ -100,7 +100,10 @@ def copy(pretrained: Pretrained, names: Sequence[str], target: Path) -> Pretrain
         for name in names:
             shutil.copyfile(folder / name, target / name)
     except OSError as error:
-        raise StageError(f"{pretrained.key}: {pretrained.label} cannot be copied to {BASE}: {error.strerror}.") from None
+        raise StageError(
+            f"{pretrained.key}: {pretrained.label} cannot be copied from {folder} to {BASE}: {error.strerror}.",
+            f"It needs {sum(pretrained.files[name] for name in names) / 2**20:,.0f} MB there.",
+        ) from None
     sha256 = {name: file_hash(target / name) for name in names}
     for name, expected in pretrained.sha256.items():
         if sha256.get(name, expected) != expected:

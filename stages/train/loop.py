@@ -10,6 +10,7 @@ from accelerate.utils import find_executable_batch_size
 from accelerate.utils.memory import should_reduce_batch_size
 
 from stages.train.checkpoints import training_lock
+from stages.train.contention import short_waits_on_shared_cores
 from stages.train.data import Inputs, Rows, shard_batch
 from stages.train.devices import gradient_synchronization
 from stages.train.evaluation import predict
@@ -38,7 +39,7 @@ def train(params: Params, inputs: Inputs, accelerator: Accelerator, interruption
             resume(state)
             if state.progress.step == 0:
                 print_startup_summary(state)
-            with state.logger.open(state.progress, state.total_steps):
+            with state.logger.open(state.progress, state.total_steps), short_waits_on_shared_cores():
                 fit(state)
             return training_result(state, params, inputs)
 

@@ -1,3 +1,5 @@
+import subprocess
+
 import pytest
 
 from flows.settings import Settings, load_settings
@@ -12,6 +14,12 @@ def test_projects_own_settings_are_valid(root):
 
 def test_missing_settings_file_gives_defaults(tmp_path):
     assert load_settings(tmp_path) == Settings()
+
+
+def test_default_inbox_and_outbox_are_ignored_by_git(root):
+    scoring = Settings().scoring
+    for folder in (scoring.inbox, scoring.outbox):
+        assert subprocess.run(["git", "check-ignore", "--quiet", folder / "tickets.csv"], cwd=root, check=False).returncode == 0
 
 
 def test_unknown_key_error_names_the_key(tmp_path):

@@ -40,7 +40,7 @@ def test_fine_tuning_needs_the_hub_once_and_runs_again_only_for_other_weights(pr
     change_weights(changed)
     project = Project.copy_to(tmp_path / "project")
     with LoopbackHub(tmp_path / "hub") as hub:
-        env = hub.env(tmp_path / "home")
+        env = {**hub.env(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
         hub.add("datasets", "nyu-mll/glue", pretrained_hub / "datasets/nyu-mll/glue")
         first = hub.add("models", NAME, pretrained_hub / "models" / NAME)
         project.run("dvc", "exp", "run", *(word for value in SETTINGS for word in ("-S", value)), **env)

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from tuneline.cli import doctor, init, predict, report, show
+from tuneline.cli import doctor, explain, init, predict, report, show
 from tuneline.errors import StageError
 
 
@@ -43,6 +43,7 @@ def tuneline() -> None:
 
 
 app.command("init")(init.command)
+app.command("explain")(explain.command)
 app.command("predict")(predict.command)
 app.command("show")(show.command)
 app.command("report")(report.command)

@@ -29,15 +29,25 @@ class Params(Section):
     """All parameters of ``params.yaml``. Read it with ``tuneline.params.loading.load_params``."""
 
     seed: Annotated[int, Field(ge=0, lt=2**32)]
+    """Seed of every random choice: rows, new weights, order of examples, dropout, calibration rows."""
     data: DataParams
+    """The data set: source, splits, columns and labels."""
     tokenize: TokenizeParams
+    """The tokenizer, and the length of a row."""
     model: ModelParams
+    """The checkpoint to fine-tune, or the configuration of a new model."""
     validate_: ValidateParams = Field(alias="validate")
+    """Severities and thresholds of the data checks, by the name of the check. docs/data-checks.md has the reasons for the defaults."""
     train: TrainParams
+    """Training: length, optimizer, loss, precision, and the choice of the weights to publish."""
     run: RunParams
+    """How a training is saved and watched. No out depends on it."""
     evaluate: EvaluateParams
+    """The reported split and its metrics."""
     export: ExportParams
+    """The ONNX models."""
     compare: CompareParams
+    """Tolerances for the comparison of the ONNX models with the trained model."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -54,8 +54,11 @@ class Splits(Section):
     """``data.splits``: split of the source that each split is taken from, in the slice syntax of the datasets library."""
 
     train: str
+    """Split of a hub data set, or file without its ending, that becomes train. With ``split``: the rows to divide."""
     validation: str
+    """The same for validation. Not read if ``split.validation`` is above 0."""
     test: str
+    """The same for test. Not read if ``split.test`` is above 0."""
 
 
 class SplitParams(Section):
@@ -83,26 +86,34 @@ class DataParams(Section):
     """Section ``data``: source, columns and task."""
 
     source: Literal["sample", "files", "hub"]
+    """``sample``: the built-in generator of support tickets. ``files``: your files under ``data/source/``. ``hub``: a data set of the
+    Hugging Face Hub."""
     path: str | None
     """hub: id of the data set. files: a folder under ``data/source/``; ``null`` for that folder itself."""
     name: str | None
-    """hub: the configuration, for example ``mrpc``."""
+    """hub: the configuration, for example ``mrpc``. ``null``: the data set has only one."""
     revision: str | None
-    """hub: a commit, tag or branch. ``data/raw/source.json`` records the commit."""
+    """hub: a commit, tag or branch. ``null``: main. ``data/raw/source.json`` records the commit."""
     splits: Splits
+    """What each split is taken from, in the slice syntax of the datasets library, for example ``train[:90%]`` or ``part1+part2``."""
     split: SplitParams | None
     """Divide one split of the source. ``null``: the source has three splits, or ``splits`` slices them."""
     text_columns: Annotated[list[str], Field(min_length=1, max_length=2)]
+    """Columns of the text. The model reads two as a pair."""
     label_column: str
+    """Column of the class, or of the number of a regression."""
     label_names: list[str] | None
     """Class names in the order of their ids. ``null``: the order of the source if it has one, else sorted."""
     task: Task
+    """``classification``: labels are classes. ``regression``: labels are numbers to predict."""
     max_rows: Annotated[int, Field(ge=1)] | None
-    """Maximal number of rows of each split, sampled with ``seed``."""
+    """Maximal number of rows of each split, sampled with ``seed``. ``null``: all rows."""
     drop_incomplete: bool
     """Drop rows without text or without a label, and report their number. ``false``: such a row is an error."""
     sample: SampleParams
+    """Size and difficulty of the built-in sample."""
     files: FilesParams
+    """Format of the files under ``data/source/``."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -169,7 +180,7 @@ class TokenizeParams(Section):
     """Name of a checkpoint on the hub, or a folder ``models/source/NAME``. ``null``: that of ``model.checkpoint``; without a checkpoint,
     a WordPiece tokenizer is trained on the train split."""
     revision: str | None
-    """Commit, tag or branch of the tokenizer on the hub, if it is not that of ``model.checkpoint``."""
+    """Commit, tag or branch of the tokenizer on the hub, if it is not that of ``model.checkpoint``. ``null``: main."""
     vocab_size: Annotated[int, Field(ge=100)]
     """Maximal vocabulary size of a tokenizer trained on the train split."""
     max_length: Annotated[int, Field(ge=4)]

@@ -18,7 +18,7 @@ class EvaluateParams(Section):
     metrics: list[str] | None
     """Names or paths of metrics for ``evaluate.load``. ``null``: the project's own metrics, which need no network."""
     f1: Literal["binary", "macro"] | None
-    """Averaging of F1. ``null``: binary with two classes, macro with more."""
+    """Averaging of F1 over the classes. ``null``: binary with two classes, macro with more."""
     batch_size: Annotated[int, Field(ge=1)]
     """Rows per batch."""
     behaviour: Annotated[str, Field(pattern=r"^[\w-]+$")] | None
@@ -46,6 +46,7 @@ class ExportParams(Section):
     precisions: Annotated[list[Precision], Field(min_length=1)]
     """Precisions to export. fp32 is required, because the others are converted from it."""
     int8: Int8Params
+    """How the int8 model is quantized."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -84,8 +85,11 @@ class CompareParams(Section):
     close: Annotated[float, Field(gt=0)]
     """Regression: two predictions agree if they differ by at most this fraction of the labels' standard deviation."""
     fp32: Tolerance
+    """Tolerances of the fp32 model."""
     fp16: Tolerance
+    """Tolerances of the fp16 model."""
     int8: Int8Tolerance
+    """Tolerances of the int8 model."""
 
     def tolerance(self, precision: str) -> Tolerance:
         """Return the tolerance of one precision."""

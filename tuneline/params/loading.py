@@ -65,7 +65,7 @@ def describe(problem: ErrorDetails) -> str:
     """Describe one error in one line: the dotted key, what is wrong, and for an unknown key the nearest known one."""
     key = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        return f"{key}: unknown key{_suggestion(key)}"
+        return f"{key}: unknown key{suggestion(key)}"
     if problem["type"] == "missing":
         return f"{key}: missing; copy it from conf/base.yaml"
     message = problem["msg"].removeprefix("Value error, ")
@@ -74,11 +74,17 @@ def describe(problem: ErrorDetails) -> str:
     return f"{key}: {message[0].lower()}{message[1:]}, not {problem['input']!r}"
 
 
-def _suggestion(key: str) -> str:
-    """Search the same section first, then all sections: a key may be in the wrong one."""
+def suggestion(key: str) -> str:
+    """Return the end of a message about an unknown key: the nearest known key, or all keys of its section.
+
+    Searches the same section first, then all sections: a key may be in the wrong one.
+    """
     section, _, name = key.rpartition(".")
     keys = list(known_keys(optional=True))
     siblings = [key for key in keys if key.rpartition(".")[0] == section]
+    if not siblings:  # the section is misspelled, too
+        close = difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
+        return f"; did you mean {close[0]}?" if close else f"; known sections are {', '.join(key for key in keys if '.' not in key)}"
     for candidates in (siblings, keys):
         names = {key.rpartition(".")[2]: key for key in candidates}
         if close := difflib.get_close_matches(name, list(names), n=1, cutoff=0.6):

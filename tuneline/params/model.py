@@ -51,7 +51,7 @@ class ModelParams(Section):
     checkpoint: str | None
     """Name on the Hugging Face Hub, or a folder ``models/source/NAME``. ``null``: train from scratch, with ``config``."""
     revision: str | None
-    """Commit, tag or branch of the checkpoint on the hub. ``models/base/source.json`` records the commit."""
+    """Commit, tag or branch of the checkpoint on the hub. ``null``: main. ``models/base/source.json`` records the commit."""
     config: dict[str, Any]
     """Keys of the transformers configuration; ``model_type`` selects its class. Vocabulary size, label names and padding id
     come from the data. With a checkpoint: overrides of its configuration, for example dropout. ``null``: none."""

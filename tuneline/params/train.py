@@ -38,10 +38,13 @@ class LoraParams(Section):
     """``train.lora``: train low-rank adapters and the head only; they are merged into the model before it is saved."""
 
     rank: Positive = 8
+    """Rank of the adapters."""
     alpha: Positive = 16
+    """Scale of the adapters: their output is multiplied by ``alpha / rank``."""
     dropout: Fraction = 0.0
+    """Dropout rate of the adapters' input."""
     target_modules: list[str] | Literal["all-linear"] | None = None
-    """Names of linear layers. ``null``: peft's default for the model type."""
+    """Names of linear layers that get an adapter. ``null``: peft's default for the model type."""
 
 
 class TrainParams(Section):
@@ -51,21 +54,25 @@ class TrainParams(Section):
     """Launch configuration: ``conf/accelerate/NAME.yaml``."""
 
     epochs: Positive | None
+    """Passes over the train split. Set either ``epochs`` or ``max_steps``, and the other to ``null``."""
     max_steps: Positive | None
-    """Number of optimizer steps. Set either ``epochs`` or ``max_steps``, and the other to ``null``."""
+    """Optimizer steps of the whole training. Set either ``epochs`` or ``max_steps``, and the other to ``null``."""
     global_batch_size: Positive
     """Examples in one optimizer step, over all processes."""
     micro_batch_size: Positive
-    """Examples in one forward pass of one process. Gradient accumulation follows from ``global_batch_size`` and the number of
-    processes."""
+    """Examples in one forward pass of one process; must divide ``global_batch_size``. Gradient accumulation follows from the two and
+    the number of processes."""
     bucket_window: Positive
     """Maximum number of batches of ``global_batch_size`` examples that are sorted by length together, which reduces padding.
     1: random order without length bucketing."""
 
     optimizer: Literal["adamw", "adam", "adafactor", "sgd"]
+    """Optimizer. ``adamw`` and ``adam`` use torch's fused kernel. ``adafactor`` follows ``learning_rate`` and ``schedule``, without its
+    own relative step size."""
     learning_rate: PositiveFloat
+    """Learning rate after the warmup, from which ``schedule`` changes it. Usual for fine-tuning: 1.0e-5 to 5.0e-5."""
     weight_decay: Annotated[float, Field(ge=0)]
-    """Weight decay factor of matrices; biases and norms do not decay."""
+    """Weight decay factor of matrices; biases and norms do not decay. 0: no decay."""
     betas: Annotated[list[Fraction], Field(min_length=2, max_length=2)]
     """Moment decay rates of Adam and AdamW."""
     epsilon: PositiveFloat
@@ -79,21 +86,26 @@ class TrainParams(Section):
     schedule_options: dict[str, Any]
     """Keyword arguments of the schedule's function in ``transformers.optimization``, for example ``{num_cycles: 2}``."""
     warmup_ratio: Fraction | None
-    """Warmup as a share of all optimizer steps."""
+    """Warmup as a fraction of all optimizer steps, rounded up. Set at most one of ``warmup_ratio`` and ``warmup_steps``; with both
+    ``null``, there is no warmup."""
     warmup_steps: Annotated[int, Field(ge=0)] | None
     """Optimizer steps of the warmup. Set at most one of ``warmup_ratio`` and ``warmup_steps``."""
 
     label_smoothing: Fraction
+    """Fraction of the target that is spread evenly over all classes. 0: none. Classification only."""
     class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None
-    """``balanced``: every class has the same total weight. Or a weight by class name; classes not named weigh 1."""
+    """Weights of the classes in the loss. ``balanced``: every class has the same total weight. A mapping: a weight by class name;
+    classes not named weigh 1. ``null``: every example weighs the same. Classification only."""
     freeze: list[str]
-    """Names of modules that are not trained, for example ``[embeddings, encoder.layer.0]``."""
+    """Names of modules that are not trained, for example ``[embeddings, encoder.layer.0]``. Leave it empty with ``lora``."""
     lora: LoraParams | None
+    """Train low-rank adapters and the head only, and merge them into the model before it is saved. ``null``: train all parameters
+    except those of ``freeze``."""
 
     mixed_precision: Literal["no", "fp16", "bf16"] | None
-    """``null``: the precision of the launch configuration."""
+    """Precision of the forward pass. ``no``: float32. ``fp16`` needs a GPU. ``null``: the precision of the launch configuration."""
     tf32: bool
-    """Multiply float32 matrices in TF32 on CUDA."""
+    """Multiply float32 matrices in TF32 on CUDA: faster, with 10 bits of mantissa. No effect on other devices."""
     gradient_checkpointing: bool
     """Recompute activations in the backward pass: less memory, about a third more time."""
     first_token_only: bool
@@ -111,6 +123,7 @@ class TrainParams(Section):
     metric: str
     """Validation metric that determines the best weights: one of the task in ``tuneline/metrics.py`` that is not of probabilities."""
     early_stopping: EarlyStopping | None
+    """Stop when ``metric`` on the validation split no longer improves. ``null``: train to the end."""
     log_every_steps: Positive
     """Optimizer steps between rows of the training curve; the loss of a row is the mean since the previous row."""
 
@@ -131,10 +144,12 @@ class RunParams(Section):
     """Section ``run``: how a training is saved and watched. It changes no out, so no stage runs again after a change."""
 
     checkpoint_every_steps: Positive | None
-    """Optimizer steps between checkpoints. A training that was killed resumes from the last one."""
+    """Optimizer steps between checkpoints. A training that was killed resumes from the last one. ``null``: none by steps."""
     checkpoint_every_minutes: PositiveFloat | None
+    """Minutes between checkpoints, in addition to those by steps and epochs. ``null``: none by time."""
     checkpoint_every_epochs: Positive | None
+    """Epochs between checkpoints, in addition to those by steps and time. ``null``: none by epochs."""
     keep_checkpoints: Positive
     """Number of last checkpoints kept during a run, in addition to the best."""
     trackers: list[Literal["dvclive", "tensorboard"]]
-    """Trackers of live curves, in ``reports/live/``."""
+    """Trackers of live curves, in ``reports/live/``. ``tensorboard`` must be installed: ``pip install '.[tensorboard]'``."""

@@ -18,6 +18,7 @@ class Rule(Section):
     """A check without a threshold."""
 
     severity: Severity
+    """``error``: if the check fails, the pipeline stops after the report is written. ``warning``: a failure is only reported."""
 
 
 class AtMost(Rule):
@@ -31,12 +32,14 @@ class AtLeast(Rule):
     """A check with a lower limit for a fraction."""
 
     min: Rate
+    """Smallest allowed fraction: of word occurrences for a vocabulary; of the earlier number of rows for ``promoted_rows``."""
 
 
 class RowCount(Rule):
     """``rows``: a lower limit for the number of rows."""
 
     min: Positive
+    """Smallest allowed number of rows of a split."""
 
 
 class DecodedText(AtMost):
@@ -77,38 +80,71 @@ class ValidateParams(Section):
     __pydantic_extra__: dict[str, AtMost] = Field(init=False)  # pydantic's place for the type of other keys
 
     columns: Rule
+    """Every split has the columns, types and label names that the pipeline writes."""
     rows: RowCount
+    """Every split has enough rows."""
     missing_values: AtMost
+    """No text and no label is null."""
     blank_text: AtMost
+    """Every text has a visible character."""
     control_characters: AtMost
+    """Texts contain no control characters except tabs and line breaks."""
     broken_encoding: AtMost
+    """Texts contain no U+FFFD and no UTF-8 that was read as Latin-1 or Windows-1252."""
     length_outliers: AtMost
+    """The number of characters of a row is within three interquartile ranges of train's quartiles, on a log scale."""
     label_set: AtMost
+    """Labels are ids of the label names; in a regression, finite numbers."""
     absent_classes: Rule
+    """Every class has a row in train."""
     class_balance: AtMost
+    """The most frequent label does not make up almost all of a split."""
     conflicting_labels: AtMost
+    """The same text has the same label; in a regression, within one standard deviation."""
     duplicates: AtMost
+    """Rows do not repeat an earlier row of their split."""
     leakage: AtMost
+    """Rows of validation and test are not in an earlier split; pairs in either order."""
     near_duplicates: NearDuplicates
+    """Rows of validation and test have no near-duplicate in an earlier split."""
 
     row_count: Rule
+    """A tokenized split has as many rows as the raw one."""
     ids_in_vocabulary: AtMost
+    """Ids are between 0 and the tokenizer's largest id."""
     special_tokens: AtMost
+    """Special tokens are where this tokenizer puts them, and nowhere else."""
     max_length: AtMost
+    """No row is longer than ``tokenize.max_length``."""
     column_lengths: AtMost
+    """Ids, mask and type ids of a row have the same length."""
     attention_mask: AtMost
+    """The attention mask is 1 everywhere: rows are not padded yet."""
     token_type_ids: AtMost
+    """Type ids are in the tokenizer's range and never decrease within a row."""
     token_labels: AtMost
+    """Tokenized rows have the labels of the raw rows."""
     empty_rows: AtMost
+    """Every row has a token that is not special."""
     unknown_rate: AtMost
+    """Few tokens are unknown to the vocabulary."""
     truncation_rate: AtMost
+    """Few rows fill ``tokenize.max_length``."""
     decoded_text: DecodedText
+    """Decoded ids match the raw texts."""
 
     label_drift: Drift
+    """Labels of validation and test are distributed as in train."""
     length_drift: Drift
+    """Lengths in characters of validation and test are distributed as in train."""
     vocabulary_overlap: AtLeast
+    """Most word occurrences of validation and test are words of train."""
 
     promoted_rows: AtLeast
+    """A split has not shrunk, compared with the data of the promoted model."""
     promoted_labels: Drift
+    """Labels are distributed as in the data of the promoted model."""
     promoted_lengths: Drift
+    """Lengths in characters are distributed as in the data of the promoted model."""
     promoted_vocabulary: AtLeast
+    """Texts use the most frequent words of the promoted model's data as much as that data did."""

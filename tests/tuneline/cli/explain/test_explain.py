@@ -1,0 +1,106 @@
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.conftest import ROOT
+from tuneline.cli import app
+
+runner = CliRunner(env={"COLUMNS": "100"})
+
+
+@pytest.fixture(autouse=True)
+def project(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def explained(*words: str) -> str:
+    done = runner.invoke(app, ["explain", *words])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_explain_lists_all_sections():
+    keys = [line.split()[0] for line in explained().splitlines() if line and line[0] != " "]
+    assert keys[:10] == ["seed", "data", "tokenize", "model", "validate", "train", "run", "evaluate", "export", "compare"]
+
+
+def test_explain_prints_meaning_type_default_and_stages_of_a_parameter():
+    output = explained("export.opset")
+    assert output.startswith("export.opset\n    Version of the ONNX operator set.")
+    assert "Type: integer from 18 to 23. Default: " in output
+    assert "A change reruns export" in output
+
+
+def test_explain_prints_all_parameters_of_a_section():
+    output = explained("run")
+    assert "A change reruns no stage" in output
+    assert "\nrun.checkpoint_every_steps\n" in output
+    assert "\nrun.trackers\n" in output
+
+
+def test_explain_prints_keys_that_sections_have_in_common_once():
+    output = explained("compare")
+    assert output.count(".max_abs_diff\n") == 1
+    assert "\ncompare.*.max_abs_diff\n" in output
+    assert "\ncompare.int8.allow_saturation\n" in output
+
+
+def test_explain_prints_other_stages_where_a_parameter_has_them():
+    own = explained("data").partition("\ndata.text_columns\n")[2].partition("\n\n")[0]
+    assert "A change reruns download, tokenize, validate" in own
+
+
+@pytest.mark.parametrize("key", ["model.config.hidden_size", "train.class_weights.spam"])
+def test_explain_of_a_key_inside_a_mapping_explains_the_mapping(key):
+    assert explained(key).startswith(f"{key.rpartition('.')[0]}\n")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "nearest"),
+    [
+        ("train.warmup_ration", "train.warmup_ratio"),
+        ("warmup_ratio", "train.warmup_ratio"),
+        ("trian", "train"),
+        ("validate.leakge.max", "validate.leakage.max"),
+    ],
+)
+def test_explain_of_an_unknown_key_names_the_nearest_one(wrong, nearest):
+    done = runner.invoke(app, ["explain", wrong])
+    assert done.exit_code == 1
+    assert f"tuneline explain: {wrong}: unknown parameter; did you mean {nearest}?" in done.output
+
+
+def test_explain_of_an_unknown_section_names_the_sections():
+    done = runner.invoke(app, ["explain", "xyz.abc"])
+    assert done.exit_code == 1
+    assert "known sections are seed, data, tokenize" in done.output
+
+
+def test_explain_outside_a_project_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = runner.invoke(app, ["explain", "train"])
+    assert done.exit_code == 1
+    assert "is missing" in done.output
+    assert "root of the project" in done.output
+
+
+def test_explain_writes_no_trailing_spaces_and_no_colour_when_piped():
+    output = explained("train")
+    assert "\x1b" not in output
+    assert not [line for line in output.splitlines() if line != line.rstrip()]
+
+
+def test_explain_refuses_a_key_with_markdown():
+    assert runner.invoke(app, ["explain", "train", "--markdown"]).exit_code == 2
+
+
+def test_explain_imports_no_numeric_library():
+    """It answers a question, so it starts at once."""
+    code = (
+        "import sys\nfrom tuneline.cli import app\napp(['explain', 'train'], standalone_mode=False)\n"
+        "heavy = {'numpy', 'pyarrow', 'torch', 'transformers', 'datasets', 'dvc'} & set(sys.modules)\nassert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
