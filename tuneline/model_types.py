@@ -12,7 +12,7 @@ def check_model_type(checkpoint: Pretrained) -> None:
     Raises:
         StageError: It does not.
     """
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES  # type: ignore[attr-defined]  # it is redefined there
     from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
 
     config = checkpoint.config()

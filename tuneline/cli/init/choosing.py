@@ -63,9 +63,8 @@ def ask(current: str | None, suggestion: Suggestion) -> str | None:
     for number, line in enumerate(lines, 1):
         console.print(Text(f"  {number}  {line}"), soft_wrap=True)
     default = [name for name, _ in known].index(current or suggestion.name) + 1
-    number = 0
-    while not 1 <= number <= len(lines):
-        number = typer.prompt("Number", default=default, type=int)
+    while not 1 <= (number := typer.prompt("Number", default=default, type=int)) <= len(lines):
+        console.print(f"Choose a number from 1 to {len(lines)}.")
     if number == len(lines) - 1:
         return str(typer.prompt("Name")).strip()
     return None if number == len(lines) else known[number - 1][0]
