@@ -1,5 +1,6 @@
 """Output of ``tuneline init``: the plan before it is written, and the next steps after."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from rich.text import Text
 from tuneline.cli.init.planning import Plan
 from tuneline.params import Params
 from tuneline.paths import SPLITS
+from tuneline.readers.rows import listed
 
 WIDTH = 60
 
@@ -92,6 +94,8 @@ def warnings(plan: Plan, params: Params) -> list[str]:
     least = params.validate_.rows.min
     if few := [split for split in SPLITS if classes[split].total() < least]:
         messages.append(f"! {' and '.join(few)}: fewer than {least} rows (validate.rows.min), so the data checks will fail.")
+    if rare := [name for name, rows in sum(classes.values(), Counter()).items() if rows == 1 and name]:
+        messages.append(f"! Only one row has the label {listed(rare, 5)}: a typo, or the header of another file?")
     absent = {split: sorted(set(classes["train"]) - set(classes[split])) for split in SPLITS[1:]}
     messages += [
         f"! {split} has no rows of {', '.join(names[:5])}{', ...' * (len(names) > 5)}." for split, names in absent.items() if names

@@ -230,6 +230,12 @@ def test_file_without_a_complete_row_is_refused(project):
     assert "no row has a text in 'text' and a label in 'label'" in done.output
 
 
+def test_label_of_a_single_row_is_pointed_out(project, tickets):
+    """Such as the header of a file that was appended, if its columns have other names."""
+    tickets.write_text(tickets.read_text() + "number,message,queue\n")
+    assert "Only one row has the label 'queue'" in init(tickets, "--force").output
+
+
 def test_limit_of_rows_of_a_quick_run_is_pointed_out(project, tickets):
     (project / "params.yaml").write_text((project / "params.yaml").read_text().replace("max_rows: null", "max_rows: 500"))
     assert "data.max_rows is 500" in init(tickets, "--force").output
