@@ -49,16 +49,17 @@ def command(  # noqa: PLR0917 - typer calls it by name
     if revision is not None and checkpoint is None:
         raise ParamsError("--revision is that of a checkpoint, and there is no --checkpoint.", "Add --checkpoint NAME, or leave it out.")
     params = load_params()
-    opened = None if checkpoint is None else checkpoints.open_checkpoint(checkpoint, revision)
     split = params.data.split or SplitParams()
     choices = planning.UserChoices(tuple(text or ()), label, task, header, encoding, by, name, params.seed, split)
     with Console().status("Reading ..."):
+        opened = None if checkpoint is None else checkpoints.open_checkpoint(checkpoint, revision)
         plan = planning.plan(files, choices)
     preview.show_plan(plan, params)
-    if opened is None and not proposals.is_current(plan, params) and not force and sys.stdin.isatty():
+    current, terminal = proposals.is_current(plan, params), sys.stdin.isatty()
+    if opened is None and not current and not force and terminal:
         opened = proposals.choose_checkpoint(plan, params)
-    may_write = force or sys.stdin.isatty()
-    required = settings.plan_params(plan, params.train.metric) | proposals.propose(plan, params, opened, trial and may_write)
+    required = settings.plan_params(plan, params.train.metric, current)
+    required |= proposals.propose(plan, params, opened, trial and (force or terminal))
     content = settings.changed(PARAMS, required)
     changes = settings.differing(PARAMS, required)
     preview.show_changes(changes)

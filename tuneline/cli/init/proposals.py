@@ -35,7 +35,10 @@ def choose_checkpoint(plan: Plan, params: Params) -> Checkpoint | None:
     current = params.model.checkpoint
     suggestion = choosing.suggested(plan.sample, plan.columns, plan.decision.text_columns)
     name = choosing.ask(current, suggestion)
-    return None if name is None else open_checkpoint(name, params.model.revision if name == current else None)
+    if name is None:
+        return None
+    with Console().status("Reading its configuration and tokenizer ..."):
+        return open_checkpoint(name, params.model.revision if name == current else None)
 
 
 def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None, trial: bool) -> dict[str, Any]:

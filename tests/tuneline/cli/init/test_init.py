@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from stages.download.__main__ import main as download
 from tuneline.cli import app
+from tuneline.cli.init.settings import changed
 from tuneline.params.data import SplitParams
 from tuneline.params.loading import load_params
 
@@ -64,6 +65,15 @@ def test_fractions_that_the_user_set_are_kept(project, tickets):
     (project / "params.yaml").write_text(text.replace("{validation: 0.1, test: 0.1, by: null", "{validation: 0.2, test: 0.1, by: id"))
     assert init(tickets, "--force").exit_code == 0
     assert load_params().data.split == SplitParams(validation=0.2, by="id")
+
+
+def test_class_names_and_behaviour_tests_that_the_user_added_for_this_file_are_kept(project, tickets):
+    init(tickets, "--force")
+    own = {"data.label_names": ["delivery", "damage"], "evaluate.behaviour": "own", "train.learning_rate": 1e-3}
+    (project / "params.yaml").write_text(changed(project / "params.yaml", own))
+    assert init(tickets).exit_code == 0
+    params = load_params()
+    assert (params.data.label_names, params.evaluate.behaviour, params.train.learning_rate) == (["delivery", "damage"], "own", 1e-3)
 
 
 def test_file_under_data_source_is_used_in_place(project, tickets):
