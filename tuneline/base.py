@@ -2,10 +2,8 @@
 
 from tuneline.errors import StageError
 from tuneline.params import Params
-from tuneline.paths import BASE
+from tuneline.paths import BASE, BASE_RECORD
 from tuneline.records.source import BaseSource
-
-SOURCE_RECORD = BASE / "source.json"
 
 
 def read_base(params: Params) -> BaseSource:
@@ -15,7 +13,7 @@ def read_base(params: Params) -> BaseSource:
         DataError: The stage ``base`` has not run.
         StageError: It ran with other parameters.
     """
-    source = BaseSource.read(SOURCE_RECORD, "The stage 'base' writes it: run `dvc repro base`.")
+    source = BaseSource.read(BASE_RECORD, "The stage 'base' writes it: run `dvc repro base`.")
     named = {
         "model.checkpoint": (params.model.checkpoint, source.checkpoint),
         "tokenize.tokenizer": (params.tokenize.tokenizer or params.model.checkpoint, source.tokenizer),

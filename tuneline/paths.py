@@ -11,6 +11,7 @@ TOKENIZED = Path("data/tokenized")
 TOKENIZER = TOKENIZED / "tokenizer"
 BASE_SOURCE = Path("models/source")
 BASE = Path("models/base")
+BASE_RECORD = BASE / "source.json"
 BASE_MODEL = BASE / "model"
 BASE_TOKENIZER = BASE / "tokenizer"
 CHECKPOINTS = Path("checkpoints")

@@ -18,7 +18,7 @@ from tuneline.model_types import check_model_type
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.params.warnings import print_warnings
-from tuneline.paths import BASE, BASE_MODEL, BASE_TOKENIZER
+from tuneline.paths import BASE, BASE_MODEL, BASE_RECORD, BASE_TOKENIZER
 from tuneline.pretrained import COMMIT, CONFIG, Pretrained, find
 from tuneline.records.provenance import file_hash
 from tuneline.records.source import BaseSource, PretrainedSource
@@ -37,24 +37,24 @@ def bring(params: Params, target: Path) -> BaseSource:
     """
     checkpoint = find_checkpoint(params)
     tokenizer = find_tokenizer(params, checkpoint)
-    if checkpoint is not None:
-        check_model_type(checkpoint)
-        weights = checkpoint.weight_files()
-    source = BaseSource(
-        checkpoint=None,
-        tokenizer=None if tokenizer is None else bring_tokenizer(tokenizer, checkpoint, target / BASE_TOKENIZER.name),
+    return BaseSource(
+        tokenizer=bring_tokenizer(tokenizer, checkpoint, target / BASE_TOKENIZER.name) if tokenizer else None,
+        checkpoint=bring_checkpoint(checkpoint, target / BASE_MODEL.name) if checkpoint else None,
     )
-    if checkpoint is None:
-        return source
-    brought = copy(checkpoint, [CONFIG, *weights], target / BASE_MODEL.name)
-    check_weights(checkpoint, target / BASE_MODEL.name)
-    return source.model_copy(update={"checkpoint": brought})
 
 
 def find_checkpoint(params: Params) -> Pretrained | None:
-    """Find the checkpoint; ``None`` if the model is trained from scratch."""
-    name = params.model.checkpoint
-    return None if name is None else announce(find(name, params.model.revision), params.model.revision)
+    """Find the checkpoint; ``None`` if the model is trained from scratch.
+
+    Raises:
+        StageError: It is of a type that cannot be trained, or has no safetensors.
+    """
+    if params.model.checkpoint is None:
+        return None
+    checkpoint = announce(find(params.model.checkpoint, params.model.revision), params.model.revision)
+    check_model_type(checkpoint)
+    checkpoint.weight_files()
+    return checkpoint
 
 
 def find_tokenizer(params: Params, checkpoint: Pretrained | None) -> Pretrained | None:
@@ -88,6 +88,13 @@ def bring_tokenizer(tokenizer: Pretrained, checkpoint: Pretrained | None, target
     return source
 
 
+def bring_checkpoint(checkpoint: Pretrained, target: Path) -> PretrainedSource:
+    """Copy configuration and weights, and check that the weights are complete."""
+    source = copy(checkpoint, [CONFIG, *checkpoint.weight_files()], target)
+    check_weights(checkpoint, target)
+    return source
+
+
 def copy(pretrained: Pretrained, names: Sequence[str], target: Path) -> PretrainedSource:
     """Fetch files and copy them.
 
@@ -117,7 +124,7 @@ def main() -> None:
     print_warnings("base", params)
     with replace_directory(BASE) as folder:
         source = bring(params, folder)
-        source.write(folder / "source.json")
+        source.write(folder / BASE_RECORD.name)
     print(f"base: {source.checkpoint.description if source.checkpoint else 'no checkpoint: the model is trained from scratch'}")
 
 

@@ -9,7 +9,7 @@ import onnx
 
 from tuneline.errors import DataError
 from tuneline.params import Params
-from tuneline.paths import BASE, RAW, SPLITS, split_file
+from tuneline.paths import BASE_RECORD, RAW, SPLITS, split_file
 from tuneline.records.export import FORMAT, DataRecord, ExportRecord, ModelProvenance, TokenizerRecord
 from tuneline.records.provenance import StageProvenance, file_hash, provenance_file, stage_provenance
 from tuneline.records.source import BaseSource, RawSource
@@ -69,7 +69,7 @@ def model_provenance() -> ModelProvenance:
     """Return the provenance of the models: their data, and all stages that they went through."""
     earlier = {stage: StageProvenance.read(require(provenance_file(stage), stage)) for stage in EARLIER_STAGES}
     stages = {**earlier, "export": stage_provenance("export", LIBRARIES)}
-    return ModelProvenance(data=data_record(RAW), base=BaseSource.read(BASE / "source.json"), stages=stages)
+    return ModelProvenance(data=data_record(RAW), base=BaseSource.read(BASE_RECORD), stages=stages)
 
 
 def embed(model: onnx.ModelProto, record: ExportRecord, **own: Any) -> None:

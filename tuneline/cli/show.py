@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tuneline.errors import StageError
 from tuneline.metrics import METRIC_TABLE
-from tuneline.paths import BASE
+from tuneline.paths import BASE_RECORD
 from tuneline.records.metrics import Metrics
 from tuneline.records.source import BaseSource
 from tuneline.repo import CLASSIFIER, EVALUATED, Lock, changed_by_machine, commit_of, lock_at, read_lock, registered
@@ -119,7 +119,7 @@ def provenance(root: Path, lock: Lock) -> dict[str, str]:
         "commit": str(commit) if commit else "not committed yet: git add params.yaml dvc.lock metrics && git commit",
     }
     tags = registered(root, version, commit) if commit else []
-    return facts | base_facts(BaseSource.read_if_valid(root / BASE / "source.json")) | ({"registry": ", ".join(tags)} if tags else {})
+    return facts | base_facts(BaseSource.read_if_valid(root / BASE_RECORD)) | ({"registry": ", ".join(tags)} if tags else {})
 
 
 def base_facts(base: BaseSource | None) -> dict[str, str]:

@@ -13,7 +13,7 @@ from tuneline.errors import ParamsError
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
-from tuneline.paths import BASE, PARAMS, SOURCE
+from tuneline.paths import BASE, BASE_RECORD, PARAMS, SOURCE
 from tuneline.records.source import BaseSource
 
 OUTPUT_FOLDERS = ("data", "models", "metrics", "plots", "reports", "checkpoints")
@@ -96,7 +96,7 @@ def check_base_model(root: Path, params: Params) -> CheckResult:
             return error(
                 f"{key}: {root / name} has no config.json", f"save_pretrained('{name}'); if DVC tracks the folder: dvc pull {name}"
             )
-    base = BaseSource.read_if_valid(root / BASE / "source.json")
+    base = BaseSource.read_if_valid(root / BASE_RECORD)
     present = {source.name for source in (base.checkpoint, base.tokenizer) if source} if base else set()
     missing = [name for name in names.values() if name and not is_folder(name) and name not in present]
     if missing and os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"}:

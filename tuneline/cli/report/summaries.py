@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
-from tuneline.paths import BASE, CHECKS, ONNX, RAW, REPORTS, TIMING
+from tuneline.paths import BASE_RECORD, CHECKS, ONNX, RAW, REPORTS, TIMING
 from tuneline.records.checks import CheckEntry, Checks
 from tuneline.records.evaluation import SliceMetrics, Slices
 from tuneline.records.export import EXPORT_RECORD, ExportRecord
@@ -152,7 +152,7 @@ def read_provenance(root: Path, lock: Lock) -> Provenance:
         lock.code(),
         record.provenance.libraries if record else {},
         source.facts if source else {},
-        BaseSource.read_if_valid(root / BASE / "source.json"),
+        BaseSource.read_if_valid(root / BASE_RECORD),
         {stage: measured for stage, measured in timing.items() if measured},
     )
 
