@@ -12,7 +12,7 @@ def check_model_type(checkpoint: Pretrained) -> None:
     Raises:
         StageError: It does not.
     """
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES  # type: ignore[attr-defined]  # it is redefined there
+    from transformers import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
 
     config = checkpoint.config()
@@ -20,7 +20,7 @@ def check_model_type(checkpoint: Pretrained) -> None:
     if model_type in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES:
         return
     name, library = f"{checkpoint.key}: {checkpoint.label}", f"transformers {version('transformers')}"
-    if model_type in CONFIG_MAPPING_NAMES:
+    if model_type in CONFIG_MAPPING:
         raise StageError(
             f"{name} is of type {model_type!r}, for which {library} has no text classifier.",
             "Choose an encoder, such as BERT, RoBERTa, DeBERTa, ELECTRA or ModernBERT.",
