@@ -11,10 +11,11 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from stages.base.checks import check_model_type, check_vocabulary, check_weights
+from stages.base.checks import check_vocabulary, check_weights
 from tuneline.errors import StageError
 from tuneline.files import replace_directory
 from tuneline.launch import check_launch
+from tuneline.model_types import check_model_type
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.params.warnings import print_warnings

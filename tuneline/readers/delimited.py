@@ -11,6 +11,8 @@ from tuneline.readers.text import Lines
 
 LONGEST_FIELD = 1 << 20
 """Characters. A longer field is a quote that was never closed: without a limit it would swallow the rest of the file."""
+BOM = "\ufeff"
+"""Byte order mark. After the start of a file, it is where another file was appended."""
 
 
 @dataclass(frozen=True)
@@ -78,23 +80,30 @@ class DelimitedReader:
             DataError: The file cannot be read any further.
         """
         lines, width = self._lines, len(self.names)
-        names = self.names if lines.strict else None  # a row like the header is a problem of strict reading only
+        # A row with which another file begins is a problem of strict reading only. The first character tells most rows from it.
+        starts = {BOM, *(case[:1] for name in self.names for case in (name.lower(), name.upper()))} if lines.strict else set()
         line = lines.number + 1
         while True:
             try:
                 for fields in self._records:
-                    if lines.problem is not None:
-                        yield line, lines.take_problem() or self._ragged(line, fields)
-                    elif len(fields) == width and fields != names:
+                    if lines.problem is None and len(fields) == width and fields[0][:1] not in starts:
                         yield line, fields
-                    elif fields:
-                        yield line, self._header_again(line) if fields == names else self._ragged(line, fields)
+                    elif fields or lines.problem is not None:
+                        yield line, self._checked(line, fields)
                     line = lines.number + 1
             except csv.Error as error:
                 yield line, lines.take_problem() or self._unreadable(line, str(error))
                 line = lines.number + 1
             else:
                 return
+
+    def _checked(self, line: int, fields: list[str]) -> list[str] | RowProblem:
+        """Return the fields, or what is wrong with them."""
+        if self._lines.problem is not None:
+            return self._lines.take_problem() or self._ragged(line, fields)
+        if self._lines.strict and (problem := self._joint(line, fields)):
+            return problem
+        return fields if len(fields) == len(self.names) else self._ragged(line, fields)
 
     def _read_header(self) -> list[str]:
         lines = self._lines
@@ -130,14 +139,25 @@ class DelimitedReader:
         message = f"{len(fields)} column{'s' * (len(fields) != 1)}, but {width} in {source}"
         if self._dialect.literal and any(field.startswith('"') for field in fields):
             return RowProblem(line, message, f"Quotes are literal here; if they enclose fields, set {options.quoting} to standard.")
+        if len(fields) > width and any(BOM in field for field in fields):
+            return RowProblem(line, message, "Another file was appended to an unfinished line: end the line before its byte order mark.")
         if len(fields) > width:
             return RowProblem(line, message, f"Quote texts that contain {self._dialect.delimiter!r} ({options.quoting}: standard).")
         return RowProblem(line, message, f"Correct the line; if quotes do not enclose fields, set {options.quoting} to literal.")
 
-    def _header_again(self, line: int) -> RowProblem:
-        if self._dialect.columns is None:
-            return RowProblem(line, "a second header line", "Remove it; files that are joined keep only the first header.")
-        return RowProblem(line, "a header line instead of a row", f"Leave out {self._lines.options.columns}: the file has a header.")
+    def _joint(self, line: int, fields: list[str]) -> RowProblem | None:
+        """Return the problem of a row with which another file begins, or ``None``: one like the header, or behind a byte order mark."""
+        cells = [field.removeprefix(BOM).strip(' "').casefold() for field in fields]
+        names = [name.casefold() for name in self.names]
+        if sorted(cells) != sorted(names):
+            hint = "Another file was appended here: remove the mark, and its header if it has one."
+            return RowProblem(line, "a byte order mark in front of the row", hint) if fields[0].startswith(BOM) else None
+        if self._dialect.columns is not None:
+            return RowProblem(line, "a header line instead of a row", f"Leave out {self._lines.options.columns}: the file has a header.")
+        if cells != names:
+            hint = "Another file was appended here. Give both files the same order of columns before you join them."
+            return RowProblem(line, "a second header line, in another order", hint)
+        return RowProblem(line, "a second header line", "Remove it; files that are joined keep only the first header.")
 
     def _unreadable(self, line: int, error: str) -> RowProblem:
         literal = f"where quotes are only characters, set {self._lines.options.quoting} to literal."

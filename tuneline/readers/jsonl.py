@@ -25,6 +25,8 @@ def _parse(line: str, number: int) -> dict[str, Any] | RowProblem:
     try:
         value = json.loads(line)
     except json.JSONDecodeError as error:
+        if line.startswith("\ufeff"):
+            return RowProblem(number, "a byte order mark in front of the row", "Another file was appended here: remove the mark.")
         return RowProblem(number, f"not JSON: {error.msg} at character {error.pos + 1}", "Write one JSON object per line.")
     except RecursionError:
         return RowProblem(number, "JSON nested too deep", "Write one flat JSON object per line.")

@@ -57,6 +57,29 @@ def test_row_equal_to_the_header_is_a_problem_only_where_reading_is_strict():
     assert list(DelimitedReader(lines_of(content, strict=False), CSV)) == [(2, ["1", "a"]), (3, ["id", "text"])]
 
 
+@pytest.mark.parametrize(
+    ("content", "line", "message"),
+    [
+        ("id,text\n1,a\n\ufeffid,text\n2,b\n", 3, "a second header line"),
+        ('id,text\n1,a\n\ufeff"id","text"\n2,b\n', 3, "a second header line"),
+        ("id,text\n1,a\nID,Text\n2,b\n", 3, "a second header line"),
+        ("id,text\n1,a\ntext,id\nb,2\n", 3, "a second header line, in another order"),
+        ("id,text\n1,a\n\ufeff2,b\n", 3, "a byte order mark in front of the row"),
+        ("id,text\n1,a\ufeffid,text\n2,b\n", 2, "3 columns, but 2 in the header"),
+    ],
+)
+def test_file_that_was_appended_to_another_is_noticed_at_its_first_line(content, line, message):
+    problems = [(problem.line, problem) for _, problem in DelimitedReader(lines_of(content), CSV) if isinstance(problem, RowProblem)]
+    ((found, problem),) = problems
+    assert (found, problem.message) == (line, message)
+    assert "join" in problem.hint or "appended" in problem.hint
+
+
+def test_rows_that_begin_like_the_header_are_rows():
+    content = "id,text\nid 7,text\nidea,a\n,text\n"
+    assert [fields for _, fields in DelimitedReader(lines_of(content), CSV)] == [["id 7", "text"], ["idea", "a"], ["", "text"]]
+
+
 def test_bad_byte_stays_in_its_field_where_reading_is_not_strict():
     assert list(DelimitedReader(lines_of("id,text\n1,\udce9\n", strict=False), CSV)) == [(2, ["1", "\udce9"])]
 

@@ -61,3 +61,8 @@ def test_objects_are_read_back(objects):
 @given(st.text(st.characters(codec="utf-8"), max_size=300))
 def test_any_content_gives_objects_or_problems(content):
     assert all(isinstance(row, dict | RowProblem) for _, row in read(content))
+
+
+def test_file_that_was_appended_to_another_is_noticed_by_its_byte_order_mark():
+    _, (line, problem) = read('{"a": 1}\n\ufeff{"a": 2}\n')
+    assert (line, problem.message) == (2, "a byte order mark in front of the row")

@@ -1,4 +1,4 @@
-"""``tuneline init``: read the user's files, show a plan, ask, copy the files to ``data/source/``, write ``params.yaml``."""
+"""``tuneline init``: read the user's files, propose columns, splits and training, ask, copy the files, write ``params.yaml``."""
 
 import sys
 from pathlib import Path
@@ -6,46 +6,63 @@ from typing import Annotated, Literal
 
 import typer
 
-from tuneline.errors import StageError
+from tuneline.errors import ParamsError, StageError
 
 Files = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="One file, or train.csv, validation.csv and test.csv, or their folder")
 ]
+Name = Annotated[str | None, typer.Option("--checkpoint", metavar="NAME", help="To fine-tune: name on the hub, or models/source/NAME")]
+Revision = Annotated[str | None, typer.Option("--revision", metavar="REV", help="Of the checkpoint: commit, tag or branch; default: main")]
+Trial = Annotated[bool, typer.Option("--trial/--no-trial", help="Train a few steps to say what the training will cost")]
 Text = Annotated[list[str] | None, typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair of texts")]
 Label = Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="Label column")]
 TaskOption = Annotated[Literal["classification", "regression"] | None, typer.Option("--task", help="Default: by the labels")]
 By = Annotated[str | None, typer.Option("--by", metavar="COLUMN", help="Keep rows with the same value in one split, such as a customer's")]
-Name = Annotated[str | None, typer.Option("--name", help="Folder under data/source/; default: the name of the file")]
+Folder = Annotated[str | None, typer.Option("--name", help="Folder under data/source/; default: the name of the file")]
 Header = Annotated[bool | None, typer.Option("--header/--no-header", help="The first line names the columns or not; default: detected")]
+Encoding = Annotated[str | None, typer.Option("--encoding", metavar="NAME", help="Such as cp1252; default: detected")]
 Force = Annotated[bool, typer.Option("--force", help="Do not ask; replace copies that differ")]
 
 
 def command(  # noqa: PLR0917 - typer calls it by name
     files: Files,
+    checkpoint: Name = None,
+    revision: Revision = None,
+    trial: Trial = True,
     text: Text = None,
     label: Label = None,
     task: TaskOption = None,
     by: By = None,
-    name: Name = None,
+    name: Folder = None,
     header: Header = None,
+    encoding: Encoding = None,
     force: Force = False,
 ) -> None:
     """Set up this checkout to learn from your own files (CSV, TSV, JSONL, Parquet; plain or .gz)."""
     from rich.console import Console
 
-    from tuneline.cli.init import planning, preview, settings
+    from tuneline.cli.init import checkpoints, planning, preview, proposals, settings
     from tuneline.params.data import SplitParams
     from tuneline.params.loading import load_params
     from tuneline.paths import PARAMS
 
+    if revision is not None and checkpoint is None:
+        raise ParamsError("--revision is that of a checkpoint, and there is no --checkpoint.", "Add --checkpoint NAME, or leave it out.")
     params = load_params()
     split = params.data.split or SplitParams()
+    choices = planning.UserChoices(tuple(text or ()), label, task, header, encoding, by, name, params.seed, split)
     with Console().status("Reading ..."):
-        plan = planning.plan(files, planning.UserChoices(tuple(text or ()), label, task, header, by, name, params.seed, split))
-    required = settings.plan_params(plan, params.train.metric)
+        opened = None if checkpoint is None else checkpoints.open_checkpoint(checkpoint, revision)
+        plan = planning.plan(files, choices)
+    preview.show_plan(plan, params)
+    current, terminal = proposals.is_current(plan, params), sys.stdin.isatty()
+    if opened is None and not current and not force and terminal:
+        opened = proposals.choose_checkpoint(plan, params)
+    required = settings.plan_params(plan, params.train.metric, current)
+    required |= proposals.propose(plan, params, opened, trial and (force or terminal))
     content = settings.changed(PARAMS, required)
     changes = settings.differing(PARAMS, required)
-    preview.show_plan(plan, changes, params)
+    preview.show_changes(changes)
     if changes or plan.placement.copies:
         confirm([str(path) for path in plan.placement.replaced], force)
         # The files first: after an interruption in between, params.yaml still names files that exist.

@@ -1,12 +1,12 @@
-"""Statistics of the columns of a file, and from them the decision which columns hold the text and the label, and on the task."""
+"""The decision which columns hold the text and the label, and on the task, by the names and the statistics of the columns."""
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from tuneline.cli.init.rows import NESTED, Row
+from tuneline.cli.init.pairs import ALIKE_WORDS, relation
+from tuneline.cli.init.profiles import Profile
+from tuneline.cli.init.rows import Row
 from tuneline.errors import DataError
 from tuneline.readers.rows import listed
 
@@ -44,95 +44,6 @@ PAIRS = (
 MOST_CLASSES = 200
 MOST_INTEGER_CLASSES = 20
 """Distinct whole numbers; a label column with more is a regression."""
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-MOST_VALUES = 1000
-"""Distinct values that are counted; a column with more does not hold classes."""
-UNLABELLED = {"", "-1"}
-
-
-@dataclass
-class Profile:
-    """Statistics of one column, over the whole file: a file may be sorted, so its first rows are not representative.
-
-    Attributes:
-        name: Its name.
-        rows: Rows read.
-        filled: Rows with a value.
-        numbers, fractions: Cells that are numbers, and those of them that are not whole.
-        words: Words in all cells.
-        lengths: Number of cells by number of words.
-        nested: Cells that are lists or objects.
-        values: Number of cells by value, for the first ``MOST_VALUES`` values.
-        many: There are more values.
-    """
-
-    name: str
-    rows: int = 0
-    filled: int = 0
-    numbers: int = 0
-    fractions: int = 0
-    words: int = 0
-    lengths: Counter[int] = field(default_factory=Counter)
-    nested: int = 0
-    values: Counter[str] = field(default_factory=Counter)
-    many: bool = False
-
-    def add(self, cell: str | None) -> None:
-        """Count one cell."""
-        self.rows += 1
-        text = (cell or "").strip()
-        if not text:
-            return
-        self.filled += 1
-        self.nested += cell == NESTED
-        words = len(text.split())
-        self.words += words
-        self.lengths[words] += 1
-        if len(text) < 40 and NUMBER.fullmatch(text):
-            self.numbers += 1
-            self.fractions += not float(text).is_integer()
-        if text in self.values or len(self.values) < MOST_VALUES:
-            self.values[text] += 1
-        else:
-            self.many = True
-
-    @property
-    def mean_words(self) -> float:
-        """Mean number of words of a filled cell."""
-        return self.words / self.filled if self.filled else 0.0
-
-    def words_at(self, quantile: float) -> int:
-        """Return the number of words that this fraction of the filled cells does not exceed."""
-        seen = 0
-        for words in sorted(self.lengths):
-            seen += self.lengths[words]
-            if seen >= quantile * self.filled:
-                return words
-        return 0
-
-    @property
-    def is_numeric(self) -> bool:
-        """True if every filled cell is a number."""
-        return 0 < self.filled == self.numbers
-
-    @property
-    def classes(self) -> list[str]:
-        """The distinct values, most frequent first."""
-        return [value for value, _ in self.values.most_common()]
-
-    @property
-    def is_unlabelled(self) -> bool:
-        """True if all cells are empty or -1, the values of a missing label."""
-        return not self.many and not set(self.values) - UNLABELLED
-
-
-def profile(columns: Sequence[str], rows: Iterable[Row]) -> list[Profile]:
-    """Return the statistics of each column."""
-    profiles = [Profile(name) for name in columns]
-    for row in rows:
-        for one, cell in zip(profiles, row, strict=True):
-            one.add(cell)
-    return profiles
 
 
 @dataclass(frozen=True)
@@ -152,11 +63,18 @@ class Decision:
     reasons: tuple[str, ...]
 
 
-def decide(profiles: Sequence[Profile], text: Sequence[str] = (), label: str | None = None, task: Task | None = None) -> Decision:
+def decide(
+    profiles: Sequence[Profile],
+    sample: Sequence[Row] = (),
+    text: Sequence[str] = (),
+    label: str | None = None,
+    task: Task | None = None,
+) -> Decision:
     """Decide on text columns, label column and task, by known names first, then by the values.
 
     Args:
         profiles: Statistics of the columns.
+        sample: Some of the rows; without them, a pair of texts is recognised by its names only.
         text: Text columns, if the user named them.
         label: Label column, if the user named it.
         task: Task, if the user named it.
@@ -170,7 +88,7 @@ def decide(profiles: Sequence[Profile], text: Sequence[str] = (), label: str | N
             raise DataError(f"There is no column {name!r}.", f"Columns: {listed(known)}.")
     labelled, why_label = (known[label], "named by you") if label else label_of([one for one in profiles if one.name not in text])
     others = [one for one in profiles if one is not labelled]
-    texts, why_text = (tuple(text), "named by you") if text else text_of(others)
+    texts, why_text = (tuple(text), "named by you") if text else text_of(others, sample, [one.name for one in profiles])
     chosen, why_task = (task, "named by you") if task else task_of(labelled)
     named = " and ".join(repr(name) for name in texts)
     reasons = (f"text: {named} ({why_text})", f"label: {labelled.name!r} ({why_label})", f"task: {chosen} ({why_task})")
@@ -197,8 +115,13 @@ def label_of(profiles: Sequence[Profile]) -> tuple[Profile, str]:
     raise DataError("No column looks like a label: few distinct values, or numbers.", "Name it: --label COLUMN")
 
 
-def text_of(profiles: Sequence[Profile]) -> tuple[tuple[str, ...], str]:
-    """Return the text columns: a pair with known names, else the one with the most words.
+def text_of(profiles: Sequence[Profile], sample: Sequence[Row], columns: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Return the text columns: a pair with known names, else the one with the most words and the one that makes a pair with it.
+
+    Args:
+        profiles: Statistics of the columns that may be text.
+        sample: Some of the rows.
+        columns: Names of the columns of the rows.
 
     Raises:
         DataError: No column looks like text.
@@ -209,8 +132,32 @@ def text_of(profiles: Sequence[Profile]) -> tuple[tuple[str, ...], str]:
             return (candidates[one].name, candidates[other].name), "a pair, by their names"
     if not candidates:
         raise DataError("No column looks like text.", "Name it: --text COLUMN (twice for a pair)")
-    wordy = sorted(candidates.values(), key=lambda one: (one.mean_words >= 2, one.name.strip().lower() in TEXT_NAMES, one.mean_words))
-    return (wordy[-1].name,), f"{wordy[-1].mean_words:.0f} words per row"
+    *others, most = sorted(
+        candidates.values(), key=lambda one: (one.mean_words >= 2, one.name.strip().lower() in TEXT_NAMES, one.mean_words)
+    )
+    if second := second_text([one.name for one in others], most.name, sample, columns):
+        return tuple(sorted((most.name, second[0]), key=list(columns).index)), second[1]
+    unused = [f"{one.name!r} ({one.mean_words:.0f} words)" for one in others if one.mean_words >= ALIKE_WORDS]
+    more = f"; not used: {', '.join(unused)}; --text COLUMN --text COLUMN makes a pair" if unused else ""
+    return (most.name,), f"{most.mean_words:.0f} words per row{more}"
+
+
+def second_text(names: Sequence[str], first: str, sample: Sequence[Row], columns: Sequence[str]) -> tuple[str, str] | None:
+    """Return the column that makes a pair with the first, and the reason; ``None`` if there is none.
+
+    Args:
+        names: The columns that may be text.
+        first: The column of text with the most words.
+        sample: Some of the rows.
+        columns: Names of the columns of the rows.
+    """
+    position = list(columns).index
+    found = {name: relation(sample, position(first), position(name)) for name in names}
+    pairs = {name: one for name, one in found.items() if one is not None and one.is_pair}
+    if not pairs:
+        return None
+    name = max(pairs, key=lambda name: pairs[name].within - pairs[name].across)
+    return name, f"a pair: {pairs[name].reason}"
 
 
 def task_of(label: Profile) -> tuple[Task, str]:

@@ -1,6 +1,5 @@
 """Detection of the layout of a source file from its name, its bytes and its first records."""
 
-import codecs
 import csv
 import itertools
 from collections import Counter
@@ -9,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from tuneline.cli.init.encodings import detect_encoding, known_encoding
 from tuneline.errors import DataError
 from tuneline.readers.delimited import Dialect
-from tuneline.readers.text import explained, open_bytes, open_text
+from tuneline.readers.text import open_text
 
 Kind = Literal["delimited", "jsonl", "parquet"]
 Quoting = Literal["standard", "literal"]
@@ -33,7 +33,7 @@ HINTS = {
 }
 DELIMITERS = (",", "\t", ";", "|")
 SAMPLE = 2**20
-"""Characters from which the layout is detected, and bytes that are decoded at a time."""
+"""Characters from which the layout is detected."""
 LONGEST_FIELD = 2**31 - 1
 """Characters. With the wrong dialect, a field of the sample may run to its end."""
 
@@ -80,8 +80,12 @@ class Layout:
         return csv.reader(lines, delimiter=self.delimiter, quoting=csv.QUOTE_NONE if self.quoting == "literal" else csv.QUOTE_MINIMAL)
 
 
-def detect_layout(path: Path) -> Layout:
+def detect_layout(path: Path, encoding: str | None = None) -> Layout:
     """Detect how a file is written.
+
+    Args:
+        path: The file.
+        encoding: Its encoding, if the user named it.
 
     Raises:
         DataError: The file is missing, empty, or in a format that the pipeline does not read.
@@ -98,29 +102,8 @@ def detect_layout(path: Path) -> Layout:
     layout = Layout(KINDS[suffix], compressed)
     if layout.kind == "parquet":
         return layout
-    layout = replace(layout, encoding=detect_encoding(path))
+    layout = replace(layout, encoding=detect_encoding(path) if encoding is None else known_encoding(encoding))
     return layout if layout.kind == "jsonl" else detect_dialect(path, layout, suffix)
-
-
-def detect_encoding(path: Path) -> str:
-    """Return UTF-8 or UTF-16 where the bytes allow it; otherwise cp1252, in which Excel saves in Western Europe.
-
-    Raises:
-        DataError: The file cannot be read.
-    """
-    try:
-        with explained(str(path)), open_bytes(path) as (content, _):
-            start = content.read(4)
-            if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                return "utf-16"
-            decoder = codecs.getincrementaldecoder("utf-8")()
-            decoder.decode(start)
-            while block := content.read(SAMPLE):
-                decoder.decode(block)
-            decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return "cp1252"
-    return "utf-8-sig" if start.startswith(codecs.BOM_UTF8) else "utf-8"
 
 
 def detect_dialect(path: Path, layout: Layout, suffix: str) -> Layout:
@@ -186,19 +169,37 @@ def tidiness(lines: Sequence[str], layout: Layout) -> float:
 
 
 def has_header(records: Sequence[Sequence[str]]) -> bool:
-    """Return True if the first record names the columns: short names, not numbers, none repeated in its column."""
+    """Return True if the first record names the columns.
+
+    Its cells differ, none is a number or occurs in its column again, and they are short, or there is a column of classes (the first
+    class of which would occur again). A file that was appended to another has its header again: such records do not count.
+    """
     first, *rest = [record for record in records if record]
-    if len(set(first)) < len(first) or not all(_is_name(cell) for cell in first):
+    if len(set(first)) < len(first) or any(_is_number(cell) for cell in first):
         return False
-    return not any(row[position] == cell for row in rest for position, cell in enumerate(first) if position < len(row))
+    columns = list(zip(*(record for record in rest if len(record) == len(first) and not _is_same(record, first)), strict=True))
+    if any(cell in column for cell, column in zip(first, columns, strict=False)):
+        return False
+    if not first[0].strip():  # pandas writes its index without a name
+        return len(first) > 1 and bool(columns) and all(map(_is_number, columns[0])) and all(map(_is_name, first[1:]))
+    return all(map(_is_name, first)) or (all(map(str.strip, first)) and any(map(_has_classes, columns)))
+
+
+def _is_same(record: Sequence[str], header: Sequence[str]) -> bool:
+    return sorted(cell.strip('\ufeff "').casefold() for cell in record) == sorted(cell.strip('\ufeff "').casefold() for cell in header)
 
 
 def _is_name(cell: str) -> bool:
-    text = cell.strip()
-    if not text or len(text) > 60 or len(text.split()) > 4:
-        return False
+    return 0 < len(cell.strip()) <= 60 and len(cell.split()) <= 4
+
+
+def _is_number(cell: str) -> bool:
     try:
-        float(text)
+        float(cell)
     except ValueError:
-        return True
-    return False
+        return False
+    return True
+
+
+def _has_classes(column: Sequence[str]) -> bool:
+    return len(set(column)) <= len(column) // 10

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tuneline.cli.init.columns import Decision, Profile, Task, decide, profile
+from tuneline.cli.init.columns import Decision, Task, decide
+from tuneline.cli.init.encodings import WESTERN
 from tuneline.cli.init.layout import Layout, detect_layout
 from tuneline.cli.init.placement import Placement, by_split, files_in, place
-from tuneline.cli.init.rows import Row, RowFile, open_rows
+from tuneline.cli.init.profiles import Profile, profile
+from tuneline.cli.init.rows import Row, RowFile, Sample, open_rows
 from tuneline.errors import DataError
 from tuneline.params.data import SplitParams
 from tuneline.paths import SPLITS
@@ -32,6 +34,7 @@ class UserChoices:
     label: str | None = None
     task: Task | None = None
     header: bool | None = None
+    encoding: str | None = None
     by: str | None = None
     name: str | None = None
     seed: int = 42
@@ -48,6 +51,7 @@ class Plan:
         decision: Text columns, label column and task.
         split: ``data.split``: how ``download`` divides the train file; ``None`` if every split has a file.
         profiles: Statistics of the columns of the train file.
+        sample: A random sample of its rows.
         columns, first: Columns and first rows of the train file.
         classes: Rows per class of each split; one class ``""`` in a regression.
         incomplete: Number of rows without text or label.
@@ -59,6 +63,7 @@ class Plan:
     decision: Decision
     split: SplitParams | None
     profiles: Sequence[Profile]
+    sample: Sequence[Row]
     columns: Sequence[str]
     first: Sequence[Row]
     classes: Mapping[str, Counter[str]]
@@ -73,28 +78,34 @@ def plan(paths: Sequence[Path], choices: UserChoices) -> Plan:
         DataError: The files cannot be used, or the user has to choose something; the hint names the option.
     """
     files = by_split(files_in(paths))
-    sources = {split: open_rows(path, layout) for split, (path, layout) in with_layouts(files, choices.header).items()}
+    sources = {split: open_rows(path, layout) for split, (path, layout) in with_layouts(files, choices.header, choices.encoding).items()}
     train = sources["train"]
-    profiles = profile(train.columns, train.rows())
+    sample = Sample()
+    profiles = profile(train.columns, sample.watch(train.rows()))
     if not profiles or profiles[0].rows == 0:
         raise DataError(f"{train.path} has no rows.", "Add rows, or name another file.")
-    decision = decide(profiles, choices.text, choices.label, choices.task)
-    notes: list[str] = []
+    decision = decide(profiles, sample.rows, choices.text, choices.label, choices.task)
+    notes = encoding_notes(train.layout.encoding, sample.rows) if choices.encoding is None else []
     labelled = {split: file for split, file in sources.items() if split == "train" or _is_labelled(file, decision, notes)}
     placement = place({split: file.path for split, file in labelled.items()}, train.layout, choices.name)
     split = plan_split([name for name in SPLITS if name not in labelled], train, choices)
     classes, incomplete = count_classes(labelled, decision, split, choices.seed)
+    if not classes["train"]:
+        text = " and ".join(map(repr, decision.text_columns))
+        raise DataError(
+            f"{train.path}: no row has a text in {text} and a label in {decision.label_column!r}.", "Name others: --text, --label"
+        )
     first = list(itertools.islice(train.rows(), PREVIEW_ROWS))
-    return Plan(train.layout, placement, decision, split, profiles, train.columns, first, classes, incomplete, notes)
+    return Plan(train.layout, placement, decision, split, profiles, sample.rows, train.columns, first, classes, incomplete, notes)
 
 
-def with_layouts(files: Mapping[str, Path], header: bool | None) -> dict[str, tuple[Path, Layout]]:
+def with_layouts(files: Mapping[str, Path], header: bool | None, encoding: str | None) -> dict[str, tuple[Path, Layout]]:
     """Return each file with its layout.
 
     Raises:
         DataError: The layouts differ; ``data.files`` describes all files at once.
     """
-    layouts = {split: detect_layout(path) for split, path in files.items()}
+    layouts = {split: detect_layout(path, encoding) for split, path in files.items()}
     if header is not None:
         layouts = {split: replace(layout, header=header) for split, layout in layouts.items()}
     for split, layout in layouts.items():
@@ -104,6 +115,16 @@ def with_layouts(files: Mapping[str, Path], header: bool | None) -> dict[str, tu
                 f"{files[split]} has another layout than {files['train']}.", "Write all files in one format, delimiter and encoding."
             )
     return {split: (files[split], layouts[split]) for split in files}
+
+
+def encoding_notes(encoding: str, sample: Sequence[Row]) -> list[str]:
+    """Return a warning with an example if the encoding is a guess."""
+    if encoding != WESTERN:
+        return []
+    example = next((cell for row in sample for cell in row if cell and not cell.isascii()), "")
+    position = next((index for index, character in enumerate(example) if not character.isascii()), 0)
+    shown = example[max(0, position - 20) : position + 20]
+    return [f"! The file is not UTF-8 and is read as {WESTERN}: {shown!r}. If that looks wrong, name its encoding: --encoding NAME"]
 
 
 def _is_labelled(file: RowFile, decision: Decision, notes: list[str]) -> bool:

@@ -1,5 +1,6 @@
 """Output of ``tuneline init``: the plan before it is written, and the next steps after."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,25 +11,29 @@ from rich.text import Text
 from tuneline.cli.init.planning import Plan
 from tuneline.params import Params
 from tuneline.paths import SPLITS
+from tuneline.readers.rows import listed
 
 WIDTH = 60
-TOKENS_PER_WORD = 1.4
-"""WordPiece tokens per English word, roughly."""
 
 
-def show_plan(plan: Plan, changes: Mapping[str, tuple[Any, Any]], params: Params) -> None:
-    """Print first rows, decisions, splits, warnings and changed parameters."""
+def show_plan(plan: Plan, params: Params) -> None:
+    """Print first rows, decisions, splits and warnings."""
     console = Console()
     console.print(first_rows(plan))
     for reason in plan.decision.reasons:
-        console.print(Text(f"  {reason}"))
-    console.print(Text(f"  format: {layout_text(plan)}\n"))
+        console.print(Text(f"  {reason}"), soft_wrap=True)
+    console.print(Text(f"  format: {layout_text(plan)}\n"), soft_wrap=True)
     console.print(splits_table(plan))
     for note in [*plan.notes, *split_notes(plan), *warnings(plan, params)]:
-        console.print(Text(f"  {note}"))
+        console.print(Text(f"  {note}"), soft_wrap=True)
+
+
+def show_changes(changes: Mapping[str, tuple[Any, Any]]) -> None:
+    """Print the parameters that will change."""
+    console = Console()
     console.print(Text("\nparams.yaml" + ("" if changes else ": nothing to change")))
     for key, (old, new) in changes.items():
-        console.print(Text(f"  {key}: {_plain(old)} -> {_plain(new)}"))
+        console.print(Text(f"  {key}: {_plain(old)} -> {_plain(new)}"), soft_wrap=True)
 
 
 def first_rows(plan: Plan) -> Table:
@@ -81,22 +86,20 @@ def split_notes(plan: Plan) -> list[str]:
 def warnings(plan: Plan, params: Params) -> list[str]:
     """Return warnings: what would stop the pipeline, or give a poor model."""
     messages = [f"{target} is replaced: its content differs." for target in plan.placement.replaced]
-    classes, tokenize = plan.classes, params.tokenize
+    classes = plan.classes
     if "-1" in classes["train"]:
         messages.append("! -1 is a class like the others. If it means that a label is missing, empty these cells.")
+    if params.data.max_rows is not None:
+        messages.append(f"! data.max_rows is {params.data.max_rows:,}: more rows of a split are not used. Set it to null to use all.")
     least = params.validate_.rows.min
     if few := [split for split in SPLITS if classes[split].total() < least]:
         messages.append(f"! {' and '.join(few)}: fewer than {least} rows (validate.rows.min), so the data checks will fail.")
+    if rare := [name for name, rows in sum(classes.values(), Counter()).items() if rows == 1 and name]:
+        messages.append(f"! Only one row has the label {listed(rare, 5)}: a typo, or the header of another file?")
     absent = {split: sorted(set(classes["train"]) - set(classes[split])) for split in SPLITS[1:]}
     messages += [
         f"! {split} has no rows of {', '.join(names[:5])}{', ...' * (len(names) > 5)}." for split, names in absent.items() if names
     ]
-    long = sum(one.words_at(0.9) for one in plan.profiles if one.name in plan.decision.text_columns) * TOKENS_PER_WORD
-    if long > tokenize.max_length:
-        messages.append(
-            f"! One row in ten is longer than about {long:.0f} tokens, and tokenize.max_length is {tokenize.max_length}: "
-            "longer texts are truncated. To raise it, model.config.max_position_embeddings must be at least as large."
-        )
     return messages
 
 
@@ -115,7 +118,8 @@ def show_next_steps(plan: Plan, written: bool) -> None:
             "  dvc repro             run the pipeline\n"
             f"  dvc add {plan.placement.tracked}\n"
             "                        version the data with DVC\n"
-            "  docs/your-data.md     columns, splits, pretrained checkpoints"
+            "  docs/your-data.md     columns, splits, encodings, trying other values\n"
+            "  docs/fine-tune.md     checkpoints"
         ),
         soft_wrap=True,
     )

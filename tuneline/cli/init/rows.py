@@ -1,6 +1,7 @@
 """The rows of a source file as text."""
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ NESTED = "\x00nested"
 """Cell that holds a list or an object, which is neither text nor label."""
 PARQUET_BATCH = 10_000
 """Rows."""
-SOURCES = OptionNames("the delimiter", "the quoting", "the first row", "the encoding")
+SOURCES = OptionNames("the delimiter", "the quoting", "the first row", "--encoding")
 """What messages name instead of options: ``tuneline init`` detects them."""
 
 
@@ -48,6 +49,31 @@ class RowFile:
         if self.layout.kind == "delimited":
             return _delimited_rows(self)
         return _json_rows(self) if self.layout.kind == "jsonl" else _parquet_rows(self)
+
+
+class Sample:
+    """A random sample of rows, the same for the same file, that is drawn while the rows are read (reservoir sampling, algorithm R).
+
+    Attributes:
+        rows: The sample, in no order.
+    """
+
+    SIZE = 5000
+    LONGEST = 1 << 15
+    """Characters that are kept of a cell: more than any encoder reads."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def watch(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield the rows and draw the sample."""
+        generator = random.Random(0)  # noqa: S311 - no secret depends on it
+        for number, row in enumerate(rows):
+            position = number if number < self.SIZE else generator.randrange(number + 1)
+            if position < self.SIZE:
+                kept = tuple(cell and cell[: self.LONGEST] for cell in row)
+                self.rows[position : position + 1] = [kept]
+            yield row
 
 
 def open_rows(path: Path, layout: Layout) -> RowFile:

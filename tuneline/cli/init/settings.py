@@ -26,16 +26,24 @@ class _Representer(RoundTripRepresenter):
         """Return a ``null``."""
         return self.represent_scalar("tag:yaml.org,2002:null", "null")
 
+    def represent_float(self, data: float) -> Any:
+        """Return a number with a point: 5e-05 would be a text in YAML 1.1, which many libraries read."""
+        mantissa, exponent, power = repr(data).partition("e")
+        point = "" if "." in mantissa else ".0"
+        return self.represent_scalar("tag:yaml.org,2002:float", f"{mantissa}{point}{exponent}{power.replace('-0', '-')}")
+
 
 _Representer.add_representer(type(None), _Representer.represent_none)
+_Representer.add_representer(float, _Representer.represent_float)
 
 
-def plan_params(plan: Plan, metric: str) -> dict[str, Any]:
+def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
     """Return the parameters for a plan, by dotted key.
 
     Args:
         plan: The plan.
         metric: The current ``train.metric``, which stays if it suits the task.
+        current: The parameters are for this data already: the names of its classes and its behaviour tests stay.
     """
     layout, regression = plan.layout, plan.decision.task == "regression"
     tabs = layout.delimiter == "\t"
@@ -44,6 +52,7 @@ def plan_params(plan: Plan, metric: str) -> dict[str, Any]:
     suitable = {metric.name for metric in metrics_for(task) if metric.validated}
     delimited = layout.kind == "delimited"
     drop_incomplete = {"data.drop_incomplete": True} if plan.incomplete else {}
+    of_other_classes = {} if current else {"data.label_names": None, "evaluate.behaviour": None}
     return {
         "data.source": "files",
         "data.path": plan.placement.data_path,
@@ -53,14 +62,13 @@ def plan_params(plan: Plan, metric: str) -> dict[str, Any]:
         "data.split": None if plan.split is None else plan.split.model_dump(),
         "data.text_columns": list(plan.decision.text_columns),
         "data.label_column": plan.decision.label_column,
-        "data.label_names": None,
         "data.task": plan.decision.task,
         "data.files.delimiter": layout.delimiter if delimited and layout.delimiter != usual["delimiter"] else None,
         "data.files.quoting": layout.quoting if delimited and layout.quoting != usual["quoting"] else None,
         "data.files.columns": list(plan.columns) if delimited and not layout.header else None,
         "data.files.encoding": "utf-8" if layout.kind == "parquet" else layout.encoding.removesuffix("-sig"),
         **drop_incomplete,
-        "evaluate.behaviour": None,  # its templates are for the classes of another task
+        **of_other_classes,
         "train.metric": metric if metric in suitable else primary_metric(task).name,
     }
 

@@ -1,8 +1,12 @@
 """A folder with parameters, and small files to start from."""
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.params import write_params
+from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
 
 TICKETS = [
     ("the parcel never came", "delivery"),
@@ -18,6 +22,24 @@ def project(tmp_path, monkeypatch):
     write_params(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def checkpoint(project):
+    """Name of a checkpoint folder in the project."""
+    return write_checkpoint(project / "models/source/tiny").relative_to(project).as_posix()
+
+
+@pytest.fixture
+def run_tuneline(root):
+    """Run the command in a process of its own: the client of the hub reads its address when it is imported."""
+
+    def run(*words, env):
+        command = [sys.executable, "-c", "from tuneline.cli import app; app()", *map(str, words)]
+        env = {**env, "PYTHONPATH": str(root)}
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+
+    return run
 
 
 @pytest.fixture

@@ -1,11 +1,12 @@
 import pytest
 
-from tuneline.cli.init.columns import decide, profile
+from tuneline.cli.init.columns import decide
+from tuneline.cli.init.profiles import profile
 from tuneline.errors import DataError
 
 
 def decided(columns, rows, **choices):
-    return decide(profile(columns, rows), **choices)
+    return decide(profile(columns, rows), rows, **choices)
 
 
 def rows_of(*makers, rows=40):
@@ -102,3 +103,65 @@ def test_column_of_free_text_is_refused_as_label():
 def test_lists_are_neither_text_nor_label():
     rows = [(sentence(number), "\x00nested", klass(number)) for number in range(10)]
     assert decided(["text", "label", "kind"], rows).label_column == "kind"
+
+
+NOUNS = ("river", "king", "bridge", "garden", "school", "engine", "forest", "library", "painter", "harbour", "museum", "captain")
+
+
+def pick(number, step):
+    return NOUNS[(number * step + number // 12) % 12]
+
+
+def fact(number):
+    return f"The {pick(number, 1)} of the old {pick(number, 5)} was sold to a {pick(number, 7)} in {1900 + number}"
+
+
+def other_order(number):
+    words = fact(number).split()
+    return " ".join([*words[-2:], *words[:-2]])
+
+
+def reply(number):
+    return f"In the {pick(number, 7)} of the old {pick(number, 11)} a {pick(number, 5)} was sold to the king"
+
+
+def cleaned(number):
+    return " ".join(word for word in fact(number).lower().split() if word not in {"the", "of", "a"})
+
+
+def person(number):
+    return f"{['Anna', 'Bob', 'Carla'][number % 3]} {['Smith', 'Chen', 'Rossi', 'Silva'][number % 4]}"
+
+
+def town(number):
+    return ["New York", "Salt Lake City", "Oslo"][number % 3]
+
+
+def date(number):
+    return f"Mon Apr {number % 30:02d} 22:{number % 60:02d}:19 PDT 2009"
+
+
+def address(number):
+    return f"{number} Main Street, Flat {number % 7}, {town(number)}"
+
+
+@pytest.mark.parametrize(
+    ("makers", "texts"),
+    [
+        ((number, fact, other_order, klass), ["column_2", "column_3"]),
+        ((klass, reply, fact), ["column_2", "column_3"]),
+        ((klass, fact, number, reply), ["column_2", "column_4"]),
+        ((klass, fact, cleaned), ["column_2"]),
+        ((person, town, date, fact, klass), ["column_4"]),
+        ((date, date, fact, klass), ["column_3"]),
+        ((number, fact, address, klass), ["column_2"]),
+    ],
+)
+def test_pair_without_names_is_recognised_and_other_columns_are_not_taken_for_one(makers, texts):
+    found = decided([f"column_{position + 1}" for position in range(len(makers))], rows_of(*makers, rows=200))
+    assert list(found.text_columns) == texts
+
+
+def test_column_of_text_that_is_not_used_is_named():
+    found = decided(["text", "address", "label"], rows_of(fact, address, klass, rows=200))
+    assert "not used: 'address' (7 words)" in found.reasons[0]

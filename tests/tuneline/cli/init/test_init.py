@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from stages.download.__main__ import main as download
 from tuneline.cli import app
+from tuneline.cli.init.settings import changed
 from tuneline.params.data import SplitParams
 from tuneline.params.loading import load_params
 
@@ -64,6 +65,15 @@ def test_fractions_that_the_user_set_are_kept(project, tickets):
     (project / "params.yaml").write_text(text.replace("{validation: 0.1, test: 0.1, by: null", "{validation: 0.2, test: 0.1, by: id"))
     assert init(tickets, "--force").exit_code == 0
     assert load_params().data.split == SplitParams(validation=0.2, by="id")
+
+
+def test_class_names_and_behaviour_tests_that_the_user_added_for_this_file_are_kept(project, tickets):
+    init(tickets, "--force")
+    own = {"data.label_names": ["delivery", "damage"], "evaluate.behaviour": "own", "train.learning_rate": 1e-3}
+    (project / "params.yaml").write_text(changed(project / "params.yaml", own))
+    assert init(tickets).exit_code == 0
+    params = load_params()
+    assert (params.data.label_names, params.evaluate.behaviour, params.train.learning_rate) == (["delivery", "damage"], "own", 1e-3)
 
 
 def test_file_under_data_source_is_used_in_place(project, tickets):
@@ -163,9 +173,9 @@ def test_nothing_is_written_without_a_terminal_to_ask(project, tickets):
 
 def test_files_are_written_only_after_a_yes(project, tickets, monkeypatch):
     monkeypatch.setattr("tuneline.cli.init.sys", Terminal)
-    assert runner.invoke(app, ["init", str(tickets)], input="n\n").exit_code == 1
+    assert runner.invoke(app, ["init", str(tickets)], input="6\nn\n").exit_code == 1
     assert not (project / "data").exists()
-    assert runner.invoke(app, ["init", str(tickets)], input="y\n").exit_code == 0
+    assert runner.invoke(app, ["init", str(tickets)], input="6\ny\n").exit_code == 0
     assert (project / "data/source/tickets/all.csv").exists()
 
 
@@ -220,7 +230,25 @@ def test_problems_of_later_stages_are_shown_as_warnings(project):
     (project / "a.csv").write_text("text,label\n" + "".join(f"{'word ' * 300}{n},{n % 2}\n" for n in range(30)))
     output = init(project / "a.csv", "--force").output
     assert "validation and test: fewer than 20 rows" in output
-    assert "tokenize.max_length is 128" in output
+    assert load_params().tokenize.max_length == 424
+
+
+def test_file_without_a_complete_row_is_refused(project):
+    (project / "a.csv").write_text("text,label,other\n" + "".join(f"{'some words' * (n % 2)},{'x' * (1 - n % 2)},{n}\n" for n in range(30)))
+    done = init(project / "a.csv", "--text", "text", "--label", "label", "--force")
+    assert done.exit_code == 1
+    assert "no row has a text in 'text' and a label in 'label'" in done.output
+
+
+def test_label_of_a_single_row_is_pointed_out(project, tickets):
+    """Such as the header of a file that was appended, if its columns have other names."""
+    tickets.write_text(tickets.read_text() + "number,message,queue\n")
+    assert "Only one row has the label 'queue'" in init(tickets, "--force").output
+
+
+def test_limit_of_rows_of_a_quick_run_is_pointed_out(project, tickets):
+    (project / "params.yaml").write_text((project / "params.yaml").read_text().replace("max_rows: null", "max_rows: 500"))
+    assert "data.max_rows is 500" in init(tickets, "--force").output
 
 
 def test_minus_one_among_the_labels_is_pointed_out(project):
@@ -308,3 +336,33 @@ def test_mrpc_is_recognised_and_copied_unchanged(project, shared):
     assert (data.text_columns, data.label_column, data.files.quoting) == (["#1 String", "#2 String"], "Quality", None)
     for split in ("train", "validation", "test"):
         assert (project / f"data/source/mrpc/{split}.tsv").read_bytes() == (shared / f"data/mrpc/{split}.tsv").read_bytes()
+
+
+@pytest.mark.real_data
+def test_headerless_pair_of_mrpc_is_recognised(project, shared):
+    lines = (shared / "data/mrpc/train.tsv").read_text(encoding="utf-8-sig").splitlines(keepends=True)[1:]
+    (project / "bare.tsv").write_text("".join(lines))
+    assert init(project / "bare.tsv", "--force").exit_code == 0
+    data = load_params().data
+    assert (data.text_columns, data.label_column) == (["column_4", "column_5"], "column_1")
+
+
+def test_joined_files_are_refused_with_the_line_of_the_second_header(project, tickets):
+    content = tickets.read_text()
+    (project / "joined.csv").write_bytes(content.encode() + content.encode("utf-8-sig"))
+    done = init(project / "joined.csv", "--force")
+    assert done.exit_code == 1
+    assert "joined.csv, line 42: a second header line" in done.output
+    assert not (project / "data").exists()
+
+
+def test_guessed_encoding_is_pointed_out_and_a_named_one_is_used(project):
+    rows = "".join(f"{'ab'[n % 2]},žlutý kůň {n}\n" for n in range(40))
+    (project / "a.csv").write_bytes(f"label,text\n{rows}".encode("cp1250"))
+    guessed = init(project / "a.csv", "--force")
+    assert "is read as cp1252" in guessed.output
+    assert load_params().data.files.encoding == "cp1252"
+    named = init(project / "a.csv", "--force", "--encoding", "cp1250")
+    assert "is read as" not in named.output
+    assert "žlutý kůň" in named.output
+    assert load_params().data.files.encoding == "cp1250"

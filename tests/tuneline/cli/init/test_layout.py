@@ -51,6 +51,11 @@ def test_quoted_cells_are_detected_in_a_tsv(tmp_path):
         ("this is a sentence of many words,x\nother,y\nthird,x\n", False),
         ("text,text\nfine day,a\n", False),
         (",label\nfine day,a\n", False),
+        (",text,label\n0,fine day,a\n1,bad day,b\n", True),
+        ("text,label\nfine day,a\ntext,label\nbad day,a\n", True),
+        ("text,label\nfine day,a\n\ufefftext,label\nbad day,a\n", True),
+        ("How would you describe it in your own words?,Kind\n" + "".join(f"day {n},{'ab'[n % 2]}\n" for n in range(40)), True),
+        ("this is a sentence of many words,a\n" + "".join(f"day {n},{'ab'[n % 2]}\n" for n in range(40)), False),
     ],
 )
 def test_header_is_detected(tmp_path, content, header):

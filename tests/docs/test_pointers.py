@@ -1,0 +1,44 @@
+"""Pages and sections of the documentation that code, parameters and templates point to."""
+
+import re
+import subprocess
+
+import pytest
+
+SOURCES = ("tuneline", "stages", "flows", "conf", "params.yaml", "dvc.yaml", "prefect.yaml", "Makefile", "README.md")
+POINTER = re.compile(r"(?<![\w/.])docs/[\w./-]+\.md(?:#[\w-]+)?")
+
+
+def pointers(root):
+    """Return each pointer, and the files that contain it."""
+    listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard", *SOURCES], cwd=root, capture_output=True, check=True)
+    found = {}
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        path = root / name
+        if path.suffix in {".py", ".j2", ".yaml", ".md", ""} and path.is_file():
+            for pointer in POINTER.findall(path.read_text(encoding="utf-8")):
+                found.setdefault(pointer, []).append(name)
+    return found
+
+
+def anchors(text):
+    """Return the anchors of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_page_and_section_that_is_pointed_to_exists(root):
+    found = pointers(root)
+    assert "docs/your-data.md" in found
+    missing = {}
+    for pointer, names in found.items():
+        page, _, anchor = pointer.partition("#")
+        path = root / page
+        if not path.is_file() or (anchor and anchor not in anchors(path.read_text(encoding="utf-8"))):
+            missing[pointer] = names
+    assert not missing
+
+
+@pytest.mark.parametrize(("heading", "anchor"), [("## Dividing one file", "dividing-one-file"), ("### `a`, and b_c?", "a-and-b_c")])
+def test_anchors_are_those_of_github(heading, anchor):
+    assert anchor in anchors(f"# Title\n\n{heading}\n\n```\n# no heading\n```\n")

@@ -1,0 +1,88 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
+from tuneline.cli.init.checkpoints import Lengths, measure_lengths, open_checkpoint
+from tuneline.errors import StageError
+
+
+def test_facts_of_a_folder_are_read_without_loading_weights(checkpoint):
+    opened = open_checkpoint(checkpoint, None)
+    assert (opened.width, opened.layers, opened.parameters) == (16, 1, 1600)
+    assert opened.description == f"{checkpoint} (bert, 1 layers of 16, 0.0 million parameters, no licence in its model card)"
+
+
+def test_lengths_count_special_tokens_and_both_texts_of_a_pair(checkpoint):
+    opened = open_checkpoint(checkpoint, None)
+    rows = [("x", "a b", "c d e"), ("y", "a", None), ("z", "", "  ")]
+    columns = ["id", "one", "other"]
+    single = measure_lengths(opened, rows, columns, ["one"])
+    pair = measure_lengths(opened, rows, columns, ["one", "other"])
+    assert single.tokens.tolist() == [3, 4]
+    assert pair.tokens.tolist() == [4, 8]
+    assert pair.limit == 64
+
+
+@pytest.mark.parametrize(
+    ("tokens", "limit", "expected"),
+    [
+        ([5] * 100, 512, 16),
+        ([30] * 99 + [100], 512, 104),
+        ([30] * 99 + [400], 512, 128),
+        ([200] * 99 + [400], 512, 200),
+        ([30] * 98 + [400] * 2, 512, 400),
+        ([33] * 100, None, 40),
+        ([600] * 100, 512, 512),
+        ([600] * 100, 514 - 2, 512),
+        ([600] * 100, 509, 509),
+    ],
+)
+def test_max_length_truncates_at_most_one_row_in_a_hundred_and_none_of_short_ones(tokens, limit, expected):
+    lengths = Lengths(np.sort(np.array(tokens)), limit)
+    assert lengths.max_length == expected
+    assert lengths.truncated(expected) <= 0.01 or expected == limit
+
+
+def changed(folder, **changes):
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(values | changes))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder: (folder / "tokenizer.json").unlink(), "--checkpoint: models/source/tiny has no tokenizer"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "--checkpoint: models/source/tiny has no weights"),
+        (lambda folder: (folder / "config.json").unlink(), "--checkpoint: models/source/tiny has no config.json"),
+        (lambda folder: changed(folder, model_type="vit"), "--checkpoint: models/source/tiny is of type 'vit'"),
+        (lambda folder: changed(folder, model_type="own", auto_map={"AutoModel": "own.Own"}), "needs Python code from its repository"),
+    ],
+)
+def test_checkpoint_that_cannot_be_fine_tuned_is_refused(checkpoint, change, message):
+    change(Path(checkpoint))
+    with pytest.raises(StageError, match=message):
+        open_checkpoint(checkpoint, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "revision", "message"),
+    [
+        ("models/source/none", None, "--checkpoint: models/source/none is not a folder"),
+        ("../elsewhere", None, "--checkpoint: '../elsewhere' is neither a name on the hub nor a folder"),
+        ("models/source/tiny", "main", "is a folder, which has no revisions"),
+    ],
+)
+def test_name_that_is_not_one_is_refused(checkpoint, name, revision, message):
+    with pytest.raises(StageError, match=message):
+        open_checkpoint(name, revision)
+
+
+def test_names_of_sizes_of_other_architectures_are_known(project):
+    folder = write_checkpoint(project / "models/source/distil", model_type="distilbert", dim=24, n_layers=3)
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({key: values[key] for key in values if key not in ("hidden_size", "num_hidden_layers")}))
+    opened = open_checkpoint("models/source/distil", None)
+    assert (opened.width, opened.layers) == (24, 3)

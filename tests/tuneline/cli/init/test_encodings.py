@@ -1,0 +1,68 @@
+import gzip
+
+import pytest
+
+from tuneline.cli.init.encodings import detect_encoding, known_encoding
+from tuneline.errors import DataError
+
+LINE = "un café noir,a\n"
+
+
+def written(tmp_path, *parts):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"".join(parts))
+    return path
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_encoding_of_a_whole_file_is_detected(tmp_path, encoding):
+    assert detect_encoding(written(tmp_path, (LINE * 40).encode(encoding))) == encoding
+
+
+def test_character_between_two_blocks_is_not_broken(tmp_path, monkeypatch):
+    monkeypatch.setattr("tuneline.cli.init.encodings.BLOCK", 7)
+    assert detect_encoding(written(tmp_path, ("é" * 40).encode())) == "utf-8"
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "message"),
+    [
+        (300, 1, r"a\.csv, line 301: not utf-8: byte 0xe9 in .* 300 other lines beyond ASCII are utf-8"),
+        (300, 3, "line 301: .*; likewise lines 302, 303. "),
+        (10, 90, "line 11: .*; likewise lines 12, 13, 14, 15 and 85 more. "),
+    ],
+)
+def test_file_in_two_encodings_is_not_guessed(tmp_path, good, bad, message):
+    path = written(tmp_path, (LINE * good).encode(), (LINE * bad).encode("cp1252"))
+    with pytest.raises(DataError, match=message) as refused:
+        detect_encoding(path)
+    assert "in cp1252 this reads 'un café noir,a'" in refused.value.hint
+    assert "--encoding cp1252" in refused.value.hint
+
+
+def test_accidental_utf8_in_a_single_byte_file_does_not_prevent_the_guess(tmp_path):
+    """The two characters Ã© of a damaged text are é in UTF-8."""
+    assert detect_encoding(written(tmp_path, (LINE * 40).encode("cp1252"), "cafÃ©,a\n".encode("cp1252"))) == "cp1252"
+
+
+def test_text_cut_off_inside_a_character_names_its_last_line(tmp_path):
+    with pytest.raises(DataError, match="line 41: not utf-8: byte 0xc3"):
+        detect_encoding(written(tmp_path, (LINE * 40).encode(), b"caf\xc3"))
+
+
+@pytest.mark.parametrize(("text", "encoding"), [("Привет мир", "cp1251"), ("これは文です", "shift_jis"), ("žluťoučký kůň", "cp1250")])
+def test_letters_of_another_alphabet_are_not_taken_for_western_ones(tmp_path, text, encoding):
+    with pytest.raises(DataError, match="line 1: neither utf-8 nor cp1252"):
+        detect_encoding(written(tmp_path, f"{text},a\n".encode(encoding) * 30))
+
+
+def test_packed_file_is_read_unpacked(tmp_path):
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress((LINE * 3).encode("cp1252")))
+    assert detect_encoding(path) == "cp1252"
+
+
+def test_unknown_name_of_an_encoding_is_refused():
+    assert known_encoding("cp1251") == "cp1251"
+    with pytest.raises(DataError, match="--encoding 'utf9': Python has no such encoding"):
+        known_encoding("utf9")

@@ -1,0 +1,79 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tuneline.cli.init import planning
+from tuneline.cli.init.checkpoints import Lengths, open_checkpoint
+from tuneline.cli.init.recipe import fine_tuning, from_scratch
+from tuneline.params.loading import load_params
+
+
+@pytest.fixture
+def plan(tickets):
+    return planning.plan([tickets], planning.UserChoices())
+
+
+def of_rows(plan, rows):
+    classes = dict(plan.classes)
+    classes["train"] = type(classes["train"])({"a": rows})
+    return replace(plan, classes=classes)
+
+
+def lengths(*tokens, limit=512):
+    return Lengths(np.array(sorted(tokens)), limit)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [(100, (16, 20, None)), (1_000, (16, 10, None)), (3_668, (16, 3, None)), (20_000, (32, 3, None)), (320_000, (32, 1, 2500))],
+)
+def test_small_data_gets_more_epochs_and_large_data_one_with_several_evaluations(plan, checkpoint, rows, expected):
+    params = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), of_rows(plan, rows), load_params()).params
+    assert (params["train.global_batch_size"], params["train.epochs"], params["train.evaluate_every_steps"]) == expected
+
+
+@pytest.mark.parametrize(("width", "rate"), [(128, 1e-4), (384, 5e-5), (768, 3e-5), (1024, 1e-5), (2048, 6e-6)])
+def test_wider_models_get_lower_learning_rates(plan, checkpoint, width, rate):
+    opened = open_checkpoint(checkpoint, None)
+    params = fine_tuning(replace(opened, config={"hidden_size": width}), lengths(30), plan, load_params()).params
+    assert params["train.learning_rate"] == rate
+
+
+@pytest.mark.parametrize(("tokens", "micro_batch"), [(100, 16), (512, 8), (2048, 2), (8192, 1)])
+def test_long_texts_get_smaller_micro_batches(plan, checkpoint, tokens, micro_batch):
+    opened = replace(open_checkpoint(checkpoint, None), config={"hidden_size": 768, "num_hidden_layers": 12})
+    params = fine_tuning(opened, lengths(tokens, limit=8192), plan, load_params()).params
+    assert (params["train.global_batch_size"], params["train.micro_batch_size"]) == (16, micro_batch)
+
+
+def test_truncation_check_is_widened_only_where_the_model_itself_is_too_short(plan, checkpoint):
+    opened, params = open_checkpoint(checkpoint, None), load_params()
+    short = fine_tuning(opened, lengths(*[30] * 100), plan, params)
+    long = fine_tuning(opened, lengths(*[30] * 60, *[900] * 40), plan, params)
+    assert "validate.truncation_rate.max" not in short.params
+    assert long.params["validate.truncation_rate.max"] == 0.45
+    assert "40% of the rows are truncated even at the model's limit" in "\n".join(long.reasons)
+
+
+def test_rows_of_a_quick_run_determine_the_steps(plan, checkpoint):
+    params = load_params()
+    quick = params.model_copy(update={"data": params.data.model_copy(update={"max_rows": 320})})
+    recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), of_rows(plan, 100_000), quick)
+    assert "20 epochs, 400 steps" in "\n".join(recipe.reasons)
+
+
+@pytest.mark.parametrize(("config", "positions"), [({"model_type": "bert"}, None), ({"model_type": "roberta", "pad_token_id": 1}, 130)])
+def test_configuration_that_the_user_wrote_is_kept_and_takes_the_texts(plan, config, positions):
+    params = load_params()
+    written = config | ({"max_position_embeddings": 100} if positions else {})
+    recipe = from_scratch(plan, params.model_copy(update={"model": params.model.model_copy(update={"config": written})}))
+    assert recipe.params["model.config"] == config | ({"max_position_embeddings": positions} if positions else {})
+
+
+def test_new_model_takes_longer_texts_if_there_are_any(project, plan):
+    rows = "".join(f"{'word ' * 200}{number},{number % 2}\n" for number in range(40))
+    (project / "long.csv").write_text(f"text,label\n{rows}")
+    long = from_scratch(planning.plan([project / "long.csv"], planning.UserChoices()), load_params()).params
+    assert from_scratch(plan, load_params()).params["tokenize.max_length"] == 128
+    assert long["tokenize.max_length"] == long["model.config"]["max_position_embeddings"] == 288

@@ -1,0 +1,34 @@
+import pytest
+
+from tests.tuneline.cli.init.tiny_checkpoint import CONFIG
+from tuneline.cli.init import trial
+from tuneline.cli.init.trial import Result, Spec, batch_lengths, run_trial
+
+SPEC = Spec(CONFIG, 3, 4, 2, [8, 12, 16], cpu=True)
+
+
+def test_lengths_are_those_of_batches_of_similar_rows():
+    assert batch_lengths([3, 4, 9, 20, 30], max_length=16, rows=2) == [4, 16, 16]
+
+
+@pytest.mark.parametrize("labels", [1, 3])
+def test_trial_measures_the_architecture_in_a_process_of_its_own(labels):
+    result = run_trial(Spec(CONFIG, labels, 4, 2, [8, 12, 16], cpu=True))
+    assert isinstance(result, Result)
+    assert result.device.startswith("CPU")
+    assert result.step_seconds(2) > 2 * result.micro_batch_seconds > 0
+
+
+def test_trial_that_fails_gives_the_reason():
+    assert "Unrecognized model identifier: none" in run_trial(Spec({"model_type": "none"}, 2, 4, 1, [8], cpu=True))
+
+
+def test_trial_that_takes_too_long_is_given_up(monkeypatch):
+    monkeypatch.setattr(trial, "TIMEOUT", 0.01)
+    assert run_trial(SPEC) == "it took more than 0.01 seconds"
+
+
+def test_model_that_does_not_fit_into_memory_is_not_made():
+    huge = {**CONFIG, "hidden_size": 65536, "num_hidden_layers": 64, "intermediate_size": 262144}
+    message = run_trial(Spec(huge, 3, 4, 2, [8], cpu=True))
+    assert "weights and optimizer need" in message

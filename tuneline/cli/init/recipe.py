@@ -1,0 +1,193 @@
+"""Proposals for the parameters of model, tokenization and training, each with its reason.
+
+Sources: Devlin et al. 2019 (BERT; batches of 16 and 32, learning rates of 2e-5 to 5e-5, 2 to 4 epochs), Turc et al. 2019 (compact models;
+rates up to 3e-4), Liu et al. 2019 (RoBERTa; 1e-5 to 3e-5), Mosbach et al. 2021 (small data: more steps, and a warmup over the first tenth).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tuneline.architectures import token_limit
+from tuneline.cli.init.checkpoints import Checkpoint, Lengths
+from tuneline.cli.init.planning import Plan
+from tuneline.params import Params
+
+RATES = ((256, 1e-4), (512, 5e-5), (768, 3e-5), (1024, 1e-5), (math.inf, 6e-6))
+"""Learning rates up to each width of the hidden layers: wider models need lower ones."""
+SMALL_DATA = 5_000
+"""Rows below which batches are smaller, so that an epoch has more steps."""
+LEAST_STEPS = 600
+"""Optimizer steps below which fine-tuning gets more epochs."""
+EPOCHS = (3, 20)
+"""Fewest and most epochs of fine-tuning."""
+LARGE_DATA = 200_000
+"""Rows from which one epoch of fine-tuning suffices, with evaluations within it."""
+BATCH_TOKENS = 4096 * 768 * 12
+"""Tokens of a micro-batch times width times layers: 32 rows of 128 tokens for BERT-base."""
+SCRATCH_CONFIG = {
+    "model_type": "bert",
+    "hidden_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 512,
+}
+SCRATCH_BATCH = 32
+SCRATCH_RATE = 7e-4
+SCRATCH_STEPS = 1200
+SCRATCH_EPOCHS = (5, 30)
+SCRATCH_LENGTHS = (128, 512)
+TOKENS_PER_WORD = 1.4
+"""WordPiece tokens per English word, roughly."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Parameters and their reasons.
+
+    Attributes:
+        params: Values by dotted key.
+        reasons: One line per decision, for the user.
+        lengths: Lengths of the texts in tokens; ``None`` without a checkpoint, whose tokenizer counts them.
+    """
+
+    params: Mapping[str, Any]
+    reasons: tuple[str, ...]
+    lengths: Lengths | None = field(default=None, repr=False)
+
+
+def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Params) -> Recipe:
+    """Return the recipe for fine-tuning a checkpoint."""
+    rows = train_rows(plan, params)
+    max_length = lengths.max_length
+    batch = 16 if rows < SMALL_DATA else 32
+    micro_batch = micro_batch_size(batch, max_length, checkpoint)
+    steps_per_epoch = math.ceil(rows / batch)
+    epochs = 1 if rows >= LARGE_DATA else min(max(EPOCHS[0], math.ceil(LEAST_STEPS / steps_per_epoch)), EPOCHS[1])
+    rate = next(rate for width, rate in RATES if checkpoint.width <= width)
+    truncation, truncation_reasons = truncation_rate(lengths, params)
+    in_micro_batches = f", in micro-batches of {micro_batch} because of the memory" if micro_batch < batch else ""
+    evaluations = ", evaluated 4 times" if epochs == 1 else ""
+    return Recipe(
+        {
+            **reset(plan, params),
+            "model.checkpoint": checkpoint.pretrained.name,
+            "model.revision": checkpoint.pretrained.commit,
+            "model.config": {},
+            "tokenize.max_length": max_length,
+            "train.epochs": epochs,
+            "train.evaluate_every_steps": math.ceil(steps_per_epoch / 4) if epochs == 1 else None,
+            "train.global_batch_size": batch,
+            "train.micro_batch_size": micro_batch,
+            "train.learning_rate": rate,
+            **truncation,
+        },
+        (
+            f"checkpoint: {checkpoint.description}",
+            f"max_length {max_length}: truncates {lengths.truncated(max_length):.1%} of rows{_at_limit(lengths)}; {lengths.description}",
+            *truncation_reasons,
+            f"batch of {batch} rows{in_micro_batches}: 16 below {SMALL_DATA:,} rows, else 32",
+            f"{epochs} epoch{'s' * (epochs > 1)}, {epochs * steps_per_epoch:,} steps{evaluations}: at least {LEAST_STEPS} steps, within "
+            f"{EPOCHS[0]} to {EPOCHS[1]} epochs; 1 from {LARGE_DATA:,} rows",
+            f"learning rate {rate:.0e} for layers of {checkpoint.width}, warmup over a tenth of the steps, best weights by validation",
+        ),
+        lengths,
+    )
+
+
+def from_scratch(plan: Plan, params: Params) -> Recipe:
+    """Return the recipe for a small new model; a configuration that the user wrote is kept."""
+    steps_per_epoch = math.ceil(train_rows(plan, params) / SCRATCH_BATCH)
+    epochs = min(max(SCRATCH_EPOCHS[0], math.ceil(SCRATCH_STEPS / steps_per_epoch)), SCRATCH_EPOCHS[1])
+    words = sum(one.words_at(0.95) for one in plan.profiles if one.name in plan.decision.text_columns)
+    shortest, longest = SCRATCH_LENGTHS
+    max_length = min(max(shortest, math.ceil(words * TOKENS_PER_WORD / 8) * 8), longest)
+    config = scratch_config(params, max_length)
+    return Recipe(
+        {
+            **reset(plan, params),
+            "model.checkpoint": None,
+            "model.revision": None,
+            "model.config": config,
+            "tokenize.max_length": max_length,
+            "train.epochs": epochs,
+            "train.evaluate_every_steps": None,
+            "train.global_batch_size": SCRATCH_BATCH,
+            "train.micro_batch_size": SCRATCH_BATCH,
+            "train.learning_rate": SCRATCH_RATE,
+        },
+        (
+            f"max_length {max_length}: one row in twenty has more than {words} words",
+            f"{epochs} epochs, {epochs * steps_per_epoch:,} steps of {SCRATCH_BATCH} rows; learning rate {SCRATCH_RATE:.0e}",
+        ),
+    )
+
+
+def scratch_config(params: Params, max_length: int) -> dict[str, Any]:
+    """Return the configuration of a new model that takes ``max_length`` tokens: the user's, if there is one."""
+    if params.model.checkpoint is not None:
+        return {**SCRATCH_CONFIG, "max_position_embeddings": max_length}
+    config = dict(params.model.config)
+    limit = token_limit(config)
+    if limit is not None and limit < max_length:
+        config["max_position_embeddings"] += max_length - limit
+    return config
+
+
+def reset(plan: Plan, params: Params) -> dict[str, Any]:
+    """Return values that replace those of a former task or recipe and could contradict the new one."""
+    regression, train = plan.decision.task == "regression", params.train
+    weights = None if regression or isinstance(train.class_weights, dict) else train.class_weights
+    return {
+        "tokenize.tokenizer": None,
+        "tokenize.revision": None,
+        "train.max_steps": None,
+        "train.optimizer": "adamw",
+        "train.weight_decay": 0.01,
+        "train.max_grad_norm": 1.0,
+        "train.schedule": "linear",
+        "train.schedule_options": {},
+        "train.warmup_ratio": 0.1,
+        "train.warmup_steps": None,
+        "train.label_smoothing": 0.0 if regression else train.label_smoothing,
+        "train.class_weights": weights,
+        "train.freeze": [],
+        "train.lora": None,
+        "train.keep": "best",
+        "evaluate.split": "test",
+        "evaluate.metrics": None,
+        "evaluate.f1": None,
+    }
+
+
+def train_rows(plan: Plan, params: Params) -> int:
+    """Return the number of rows that are trained on in one epoch."""
+    rows = plan.classes["train"].total()
+    return max(1, rows if params.data.max_rows is None else min(rows, params.data.max_rows))
+
+
+def micro_batch_size(batch: int, max_length: int, checkpoint: Checkpoint) -> int:
+    """Return the largest half, quarter, ... of a batch whose activations fit into the memory that BERT-base takes for 32 x 128 tokens."""
+    while batch > 1 and batch * max_length * checkpoint.width * checkpoint.layers > BATCH_TOKENS:
+        batch //= 2
+    return batch
+
+
+def truncation_rate(lengths: Lengths, params: Params) -> tuple[dict[str, Any], list[str]]:
+    """Return a larger ``validate.truncation_rate.max`` and the reason if the data check would fail at the limit of the model."""
+    share, most = lengths.truncated(lengths.max_length), params.validate_.truncation_rate.max
+    if share <= most:
+        return {}, []
+    allowed = min(1.0, math.ceil(share * 20 + 1) / 20)
+    reason = (
+        f"! {share:.0%} of the rows are truncated even at the model's limit. The data check truncation_rate allows {most:.0%}; it becomes "
+        f"{allowed:.0%}. A checkpoint that takes longer texts (such as ModernBERT, 8,192 tokens) reads all of them."
+    )
+    return {"validate.truncation_rate.max": allowed}, [reason]
+
+
+def _at_limit(lengths: Lengths) -> str:
+    if lengths.limit is None or lengths.limit == lengths.max_length:
+        return "" if lengths.limit is None else " (the model takes no more)"
+    return f" ({lengths.truncated(lengths.limit):.1%} at {lengths.limit}, the model's limit)"
