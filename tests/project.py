@@ -36,7 +36,7 @@ class Project:
         for name in listed.stdout.splitlines():
             if (ROOT / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, folder / name)
+                shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
         project = cls(folder)
         project.run("git", "init", "--quiet", "--initial-branch", "main")
         return project
@@ -85,7 +85,7 @@ def _replace_files_of_the_user(folder: Path) -> None:
         if path.is_file() and path.name != "README.md":
             path.unlink()
     shutil.rmtree(folder / "conf")
-    shutil.copytree(ROOT / "tests/conf", folder / "conf")
+    shutil.copytree(ROOT / "tests/conf", folder / "conf", symlinks=True)
     write_params(folder)
     shutil.copyfile(folder / "params.yaml", folder / "conf/base.yaml")
     yaml = YAML()

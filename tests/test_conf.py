@@ -9,7 +9,6 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from tests.conftest import ROOT
-from tests.params import DEFAULTS
 from tuneline.params.loading import known_keys, parse_params, read_yaml
 
 TASKS = sorted(path.stem for path in (ROOT / "conf/task").glob("*.yaml"))
@@ -30,30 +29,11 @@ def flat(values: dict[str, Any], prefix: str = "") -> set[str]:
     return keys.union(*(flat(value, f"{prefix}{key}.") for key, value in values.items() if isinstance(value, dict)))
 
 
-def flat_values(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the values that are not sections, by dotted key."""
-    leaves: dict[str, Any] = {}
-    for key, value in values.items():
-        leaves |= flat_values(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
-    return leaves
-
-
-def test_experiment_keeps_the_defaults_of_params_yaml(root: Path):
-    """An experiment rewrites params.yaml from conf/, so a default that is only in params.yaml would be lost.
-
-    A value that tests/params.yaml does not have is the user's, and may be lost.
-    """
-    written = flat_values(read_yaml(root / "params.yaml"))
-    if written["data.source"] != "sample" or "tickets" not in TASKS:
-        pytest.skip("params.yaml is no longer that of the sample tickets")
-    shipped, task = flat_values(DEFAULTS), flat_values(composed(root, "task=tickets"))
-    missing = object()
-    lost = {key: value for key, value in written.items() if shipped.get(key, missing) == value and task.get(key, missing) != value}
-    assert not lost, "`dvc exp run -S` would reset these values of params.yaml: write them to conf/base.yaml or conf/task/tickets.yaml too"
-
-
-def test_default_task_is_valid(root: Path):
-    parse_params(composed(root))
+def test_experiment_starts_from_params_yaml(root: Path):
+    """Values that only params.yaml has, those of `tuneline init` or of an editor, are not reset."""
+    written = read_yaml(root / "params.yaml")
+    assert composed(root) == written
+    assert composed(root, "seed=7") == {**written, "seed": 7}
 
 
 @pytest.mark.parametrize("task", TASKS)
