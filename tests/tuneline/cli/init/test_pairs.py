@@ -46,7 +46,7 @@ def test_texts_of_one_length_and_vocabulary_are_a_pair_even_if_they_are_not_rela
 
 def test_short_text_is_no_pair_with_an_unrelated_long_one():
     generator = random.Random(1)
-    assert not relation([(text(generator, 4), text(generator, 30)) for _ in range(200)], 0, 1).is_pair
+    assert not relation([(text(generator, 8), text(generator, 30)) for _ in range(200)], 0, 1).is_pair
 
 
 @pytest.mark.parametrize(
