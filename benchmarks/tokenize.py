@@ -29,10 +29,11 @@ from transformers import PreTrainedTokenizerFast
 
 from stages.tokenize.__main__ import tokenize_split
 from stages.tokenize.rows import RawSplit
-from stages.tokenize.tokenizer import load_tokenizer, train_wordpiece
+from stages.tokenize.tokenizer import train_wordpiece
 from tuneline.encoding import CHUNK, Encoder
 from tuneline.files.schemas import LabelSchema, raw_schema, write_batches
 from tuneline.stage import QUIET
+from tuneline.tokenizer import load_tokenizer
 
 os.environ.update(QUIET)
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -69,7 +70,7 @@ def write_raw(path: Path, rows: int) -> None:
 def tokenizer_for(path: Path) -> PreTrainedTokenizerFast:
     """Return the tokenizer of ``bert-base-uncased`` if it is next to the checkout, else one trained on the rows."""
     folder = SHARED / "hub/models/google-bert/bert-base-uncased"
-    return load_tokenizer(str(folder), None) if folder.is_dir() else train_wordpiece(RawSplit(path, COLUMNS).texts, 8000)
+    return load_tokenizer(folder, folder.name) if folder.is_dir() else train_wordpiece(RawSplit(path, COLUMNS).texts, 8000)
 
 
 def with_datasets(path: Path, tokenizer: PreTrainedTokenizerFast, max_length: int) -> None:

@@ -68,7 +68,7 @@ def test_record_says_how_to_use_the_model(record):
 
 def test_record_has_the_provenance_of_every_stage(record):
     assert record.provenance.data.sha256.keys() == {"train", "validation", "test"}
-    assert record.provenance.stages.keys() == {"download", "tokenize", "train", "export"}
+    assert record.provenance.stages.keys() == {"base", "download", "tokenize", "train", "export"}
     assert record.provenance.stages["train"] == StageProvenance.read(provenance_file("train"))
     assert record.provenance.stages["export"].parameters["export"]["precisions"] == ["fp32", "fp16", "int8"]
 
