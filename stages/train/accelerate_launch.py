@@ -116,6 +116,7 @@ def validate(name: str, parsed: argparse.Namespace, choice: Choice | None) -> ar
     from accelerate.commands.launch import _validate_launch_command
 
     try:
+        args: argparse.Namespace
         args, defaults, _ = _validate_launch_command(argparse.Namespace(**vars(parsed)))
     except ValueError as error:
         hint = f"`accelerate config --config_file {launch_file(name)}` asks for valid values."
