@@ -144,6 +144,8 @@ def check_launch(name: str) -> None:
     Raises:
         ParamsError: The configuration does not exist, or needs a GPU and there is none.
     """
+    if name == AUTO:  # it suits every machine
+        return
     if needs_gpu(name) and (reason := why_no_accelerator()):
         raise ParamsError(
             f"train.launch: {launch_file(name)} needs a GPU, and there is none: {reason}.",

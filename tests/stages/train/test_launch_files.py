@@ -49,7 +49,7 @@ def test_launch_of_one_process_has_the_device_and_the_precision_of_its_file(path
     command, env = prepare_simple_launcher_cmd_env(launched(path))
     assert command[-2:] == ["-m", "stages.train"]
     assert env["ACCELERATE_USE_CPU"] == str(config.use_cpu)
-    assert env["ACCELERATE_MIXED_PRECISION"] == str(config.mixed_precision)
+    assert env["ACCELERATE_MIXED_PRECISION"] == str(config.mixed_precision or "no")
 
 
 @every(of_type("MULTI_GPU", "FSDP"))

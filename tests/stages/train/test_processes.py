@@ -104,7 +104,7 @@ def test_fewer_processes_than_requested_are_an_error(tmp_path, data):
     project = prepared(tmp_path, data, "multi-gpu")
     assert launcher.run(project, 1) == [1]
     assert "requests 2 processes, but 1 is running" in launcher.output(project)
-    assert not (project / "models").exists()
+    assert not (project / "models/classifier").exists()
 
 
 def test_gradients_are_synchronized_once_per_batch(tmp_path, data):

@@ -184,7 +184,7 @@ def test_signal_saves_a_checkpoint_and_writes_a_note(folder, reference, number):
     assert note["signal"] == number.name
     assert (folder / note["checkpoint"] / "complete.json").exists()
     assert f"interrupted by {number.name} after step {note['step']} of {STEPS}" in launcher.output(folder)
-    assert not (folder / "models").exists()
+    assert not (folder / "models/classifier").exists()
 
     assert launcher.run(folder) == [0]
     assert f"step {note['step']} of {STEPS}" in launcher.output(folder)

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.params import write_params
 from tuneline.cli.init import planning
 from tuneline.cli.init.checkpoints import Lengths, open_checkpoint
 from tuneline.cli.init.recipe import fine_tuning, from_scratch
@@ -72,6 +73,7 @@ def test_configuration_that_the_user_wrote_is_kept_and_takes_the_texts(plan, con
 
 
 def test_new_model_takes_longer_texts_if_there_are_any(project, plan):
+    write_params(project, model={"config": {"model_type": "bert", "max_position_embeddings": 128}})
     rows = "".join(f"{'word ' * 200}{number},{number % 2}\n" for number in range(40))
     (project / "long.csv").write_text(f"text,label\n{rows}")
     long = from_scratch(planning.plan([project / "long.csv"], planning.UserChoices()), load_params()).params
