@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
 
 from tuneline.architectures import architecture_of
 from tuneline.errors import ParamsError
@@ -77,6 +78,8 @@ def check_keys(options: dict[str, Any], config: PretrainedConfig) -> None:
 
 
 def _from_checkpoint(folder: Path, params: ModelParams, labels: LabelSchema) -> PreTrainedModel:
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call] # _check_loaded says in one line what its table of keys says
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         check_keys(params.config, config)
