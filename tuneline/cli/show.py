@@ -44,7 +44,7 @@ PATHS = {
 
 NEXT_STEPS = """\
 Try next:
-  dvc exp run -S train.learning_rate=5e-4     another value, compared with  dvc metrics diff
+  dvc exp run -S train.epochs=3               another value, compared with  dvc metrics diff
   dvc exp run -S task=mrpc                    another task (conf/task/)
   tuneline init FILE.csv --checkpoint NAME    your own data, with a pretrained model
   tuneline predict FILE                       the model at work"""
