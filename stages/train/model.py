@@ -33,7 +33,10 @@ def build_model(params: ModelParams, labels: LabelSchema, tokenizer: PreTrainedT
     config = new_config(params.config, tokenizer)
     config.update(label_config(labels))
     auto: Any = AutoModelForSequenceClassification
-    model: PreTrainedModel = auto.from_config(config)
+    try:
+        model: PreTrainedModel = auto.from_config(config)
+    except ValueError as error:
+        raise ParamsError(f"model.config: transformers cannot build this {config.model_type}: {error}") from None
     return model
 
 

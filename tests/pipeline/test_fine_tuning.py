@@ -14,8 +14,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.real_data, pytest.mark.timeout(1800)
 
 NAME = "sentence-transformers/all-MiniLM-L6-v2"
 SETTINGS = [
-    "task=mrpc",
+    "data.source=hub",
+    "data.path=nyu-mll/glue",
+    "data.name=mrpc",
+    "data.text_columns=[sentence1,sentence2]",
+    "data.label_column=label",
     f"model.checkpoint={NAME}",
+    "model.config=null",
+    "train.learning_rate=5e-5",
     "data.max_rows=200",
     "train.epochs=null",
     "train.max_steps=5",

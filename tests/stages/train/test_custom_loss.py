@@ -220,6 +220,7 @@ def tiny_settings():
         "tokenize.vocab_size": 300,
         "model.config.hidden_size": 16,
         "model.config.num_hidden_layers": 1,
+        "model.config.num_attention_heads": 2,
         "model.config.intermediate_size": 32,
         "train.epochs": None,
         "train.max_steps": 4,

@@ -204,7 +204,7 @@ def test_loss_that_is_not_finite_is_printed_once_and_last(launch, name):
 
 @pytest.mark.slow
 def test_unexpected_error_keeps_its_traceback_and_says_how_to_continue(launch, tmp_path):
-    (tmp_path / "models").write_text("a file in the place of a folder")
+    (tmp_path / "metrics").write_text("a file in the place of a folder")
     code, lines = launch(checkpoint_every_steps=5).end()
     assert code == 1
     assert "Traceback (most recent call last):" in lines

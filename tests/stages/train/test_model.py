@@ -61,6 +61,11 @@ def test_misspelled_model_config_key_is_refused_with_the_nearest_name(config, me
         build(**config)
 
 
+def test_sizes_that_do_not_fit_together_are_refused():
+    with pytest.raises(ParamsError, match=r"model.config: transformers cannot build this bert: .*hidden size .*16"):
+        build(model_type="bert", hidden_size=16)
+
+
 def test_checkpoint_gives_its_body_and_a_new_head(checkpoint, capsys):
     model = build(base=checkpoint, attention_probs_dropout_prob=0.0)
     saved = load_file(checkpoint / "model.safetensors")
