@@ -34,7 +34,7 @@ def test_show_prints_metrics_version_commit_paths_and_next_steps(project):
     assert "Run the pipeline" in output
     assert "reports/predictions.parquet" in output
     assert "reports/index.html" not in output, "only what is there"
-    assert "dvc exp run -S train.learning_rate=" in output
+    assert "dvc exp run -S train.epochs=" in output
 
 
 def test_show_names_the_base_model(project):
