@@ -5,15 +5,15 @@ Nothing here loads weights or runs code of a repository.
 """
 
 import contextlib
-import errno
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tuneline.errors import StageError
+from tuneline.hub import explained, without_progress_bar
 from tuneline.params.model import is_folder
 from tuneline.paths import BASE_SOURCE
 
@@ -37,10 +37,6 @@ PROGRESS_FROM = 10 * 2**20
 """Bytes of a download from which its progress is shown."""
 PICKLES = re.compile(r"pytorch_model.*\.bin(\.index\.json)?")
 COMMIT = re.compile(r"[0-9a-f]{40}")
-_OFFLINE = (
-    "Without network, set the revision to a commit that was fetched before, or copy the model to models/source/ and name that folder; "
-    "`dvc pull models/base` gets what another machine has fetched."
-)
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ class Pretrained:
         from huggingface_hub import snapshot_download
 
         large = sum(self.files[name] for name in names) > PROGRESS_FROM
-        with _explained(self.key, self.name, self.commit), contextlib.nullcontext() if large else _without_progress_bar():
+        with explained(self.key, self.name, self.commit), contextlib.nullcontext() if large else without_progress_bar():
             return Path(snapshot_download(self.name, revision=self.commit, allow_patterns=list(names)))
 
     def config(self) -> dict[str, Any]:
@@ -149,7 +145,7 @@ class Pretrained:
 
         self.weight_files()
         try:
-            with _explained(self.key, self.name, self.commit):
+            with explained(self.key, self.name, self.commit):
                 if self.commit is None:
                     metadata = get_local_safetensors_metadata(self.name)
                 else:
@@ -221,7 +217,7 @@ def _resolve(name: str, revision: str | None, key: str) -> str:
     """Return the commit that a branch or tag points to now."""
     from huggingface_hub import HfApi
 
-    with _explained(key, name, revision):
+    with explained(key, name, revision):
         return str(HfApi().model_info(name, revision=revision).sha)
 
 
@@ -231,7 +227,7 @@ def _list(name: str, commit: str, key: str) -> tuple[dict[str, int], dict[str, s
     from huggingface_hub.hf_api import RepoFile
 
     try:
-        with _explained(key, name, commit):
+        with explained(key, name, commit):
             files = [entry for entry in HfApi().list_repo_tree(name, revision=commit) if isinstance(entry, RepoFile)]
     except StageError as unreachable:
         wanted = [CONFIG, CARD, INDEX, "model*.safetensors", *TOKENIZER_FILES]
@@ -241,58 +237,3 @@ def _list(name: str, commit: str, key: str) -> tuple[dict[str, int], dict[str, s
             raise unreachable from None
         return {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}, {}
     return {file.path: file.size for file in files}, {file.path: file.lfs.sha256 for file in files if file.lfs}
-
-
-@contextlib.contextmanager
-def _without_progress_bar() -> Iterator[None]:
-    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-
-    if are_progress_bars_disabled():
-        yield
-        return
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        enable_progress_bars()
-
-
-@contextlib.contextmanager
-def _explained(key: str, name: str, revision: str | None) -> Iterator[None]:
-    """Replace the errors of the hub's client by one that names the parameter and says what to do."""
-    from huggingface_hub import errors
-    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # whichever the client is built on
-
-    try:
-        yield
-    except (OSError, ValueError, RuntimeError, errors.XetDownloadError, httpx.HTTPError) as error:
-        problem, hint = _explain(error, name, revision)
-        raise StageError(f"{key}: {problem}", hint) from None
-
-
-def _explain(error: Exception, name: str, revision: str | None) -> tuple[str, str]:
-    from huggingface_hub import constants, errors
-
-    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "no space left" in str(error).lower():
-        return f"{name} does not fit on the disk.", f"Free some, or set HF_HOME to a larger disk; now it is {constants.HF_HOME}."
-    explanations = {
-        errors.RevisionNotFoundError: (
-            f"{name} has no branch, tag or commit {revision!r}.",
-            "See 'Files and versions' on its page on the hub.",
-        ),
-        errors.GatedRepoError: (
-            f"access to {name} must be granted first (it is gated).",
-            "Ask for it on its page on the hub, then log in with `hf auth login`, or set HF_TOKEN.",
-        ),
-        errors.RepositoryNotFoundError: (
-            f"the hub has no model {name!r}, or it is private.",
-            "Check the name on its page; for a private one log in with `hf auth login`. A folder is named models/source/NAME.",
-        ),
-        errors.HFValidationError: (f"{name!r} is not the name of a model on the hub.", "It looks like 'google-bert/bert-base-uncased'."),
-        errors.OfflineModeIsEnabled: (f"the hub cannot be asked for {name}, because HF_HUB_OFFLINE is set.", f"Unset it. {_OFFLINE}"),
-    }
-    for kind, explanation in explanations.items():
-        if isinstance(error, kind):
-            return explanation
-    first = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-    return f"{name} cannot be fetched from {constants.ENDPOINT}: {first}", f"What was downloaded is kept: try again. {_OFFLINE}"

@@ -69,6 +69,13 @@ class Launch:
         launcher.wait_for(self.project / "checkpoints", f"step-{5 * count:08d}")
         return self.processes()
 
+    def stop(self, target: str) -> None:
+        """Send SIGTERM to the launcher alone, as `kill` does, or SIGINT to the whole group, as Ctrl-C in a terminal does."""
+        if target == "launcher":
+            self.process.terminate()
+        else:
+            os.killpg(self.process.pid, signal.SIGINT)
+
     def end(self) -> tuple[int, list[str]]:
         """Return exit code and printed lines."""
         printed = self.process.communicate(timeout=launcher.TIMEOUT)[0]
@@ -136,10 +143,7 @@ def test_signal_saves_a_checkpoint_and_the_last_line_says_how_to_resume(launch, 
     """`kill` reaches the launcher alone; Ctrl-C reaches all processes of the terminal."""
     run = launch(**LONG)
     processes = run.wait_for_steps()
-    if stop == "launcher":
-        run.process.terminate()
-    else:
-        os.killpg(run.process.pid, signal.SIGINT)
+    run.stop(stop)
     code, lines = run.end()
     assert code == 75, lines
     assert "interrupted by SIG" in lines[-1]
@@ -234,10 +238,7 @@ def resumed_lines(run: Launch) -> list[str]:
 def test_signal_stops_two_processes_which_resume(launch, stop):
     run = launch(launch="cpus", **LONG)
     processes = run.wait_for_steps()
-    if stop == "launcher":
-        run.process.terminate()
-    else:
-        os.killpg(run.process.pid, signal.SIGINT)
+    run.stop(stop)
     code, lines = run.end()
     assert code == 75, lines
     assert lines[-1].endswith("Run `dvc repro` to resume from it.")
