@@ -10,6 +10,7 @@ from transformers import BertTokenizer
 from stages.base import __main__ as base
 from tests.checkpoints import WORDS, checkpoint_files, write_checkpoint
 from tests.conftest import ROOT
+from tests.faults.disks import on_small_disk
 from tests.stages.base.conftest import NAME, use_checkpoint
 from tuneline.errors import StageError
 
@@ -224,22 +225,17 @@ def test_stage_is_deterministic_and_records_no_path(project, hub):
     assert not [name for name, content in once.items() if str(project).encode() in content or hub.url.encode() in content]
 
 
-TMPFS = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
-
-
 @pytest.mark.parametrize("full", ["home", "models"])
 def test_full_disk_is_one_clear_error(project, hub, tmp_path, full):
     """A real file system of 64 kB is full: that of the cache, or that of the project."""
     home = tmp_path / "home"
     mounted = {"home": home, "models": project / "models"}[full]
     home.mkdir()
-    if subprocess.run([*TMPFS, f"mount -t tmpfs none {mounted}"], capture_output=True, check=False).returncode:
-        pytest.skip("this system does not allow a user to mount a file system")
     hub.add("models", "someone/large", {**checkpoint_files(), "vocab.txt": b"a\n" * 200_000})
     use_checkpoint(project, "someone/large")
-    script = f'mount -t tmpfs -o size=64k none {mounted} && mkdir -p models/source && exec "{sys.executable}" -m stages.base'
+    command = on_small_disk(mounted, "64k", sys.executable, "-m", "stages.base")
     env = {**hub.env(home), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([*TMPFS, script], cwd=project, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "model.checkpoint: someone/large" in done.stderr
