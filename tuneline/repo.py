@@ -2,7 +2,6 @@
 
 import configparser
 import json
-import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from tuneline.paths import RAW
+from tuneline.registry import TAG_FORMAT, RegistryTags
 
 EVALUATED = "metrics/evaluate.json"
 CLASSIFIER = "models/classifier"
@@ -148,10 +148,6 @@ def commit_of(root: Path, version: str) -> Commit | None:
     return next(iter(commits(root, "-1", f"-S{version}", "--", "dvc.lock")), None)
 
 
-_VERSION = re.compile(r"[\w.-]+@v[\w.+-]+")
-_STAGE = re.compile(r"(?P<slot>[\w.-]+#\w[\w-]*)#(?P<number>\d+)")
-
-
 def registered(root: Path, version: str, commit: Commit) -> list[str]:
     """Return the names of a model version in the registry (git tags of gto): its versions, and the stages it is in now.
 
@@ -161,16 +157,16 @@ def registered(root: Path, version: str, commit: Commit) -> list[str]:
         commit: The commit that added it.
 
     Returns:
-        For example ``onnx@v0.2.0`` and ``onnx#production``. A tag names the model if ``dvc.lock`` of its commit has the hash.
+        For example ``onnx@v0.2.0`` and ``onnx#production``. A commit has the model if its ``dvc.lock`` has the hash.
     """
-    descendants = git(root, "tag", "--list", "--contains", commit.sha).splitlines()
-    names_of_version = {tag for tag in descendants if version in git(root, "show", f"{tag}^{{commit}}:dvc.lock")}
-    newest_assignment: dict[str, int] = {}
-    for tag in git(root, "tag", "--list").splitlines():
-        if match := _STAGE.fullmatch(tag):
-            newest_assignment[match["slot"]] = max(int(match["number"]), newest_assignment.get(match["slot"], 0))
-    stages = [slot for slot, number in newest_assignment.items() if f"{slot}#{number}" in names_of_version]
-    return [*sorted(tag for tag in names_of_version if _VERSION.fullmatch(tag)), *sorted(stages)]
+    versions, stages = [], []
+    descendants = set(git(root, "for-each-ref", f"--contains={commit.sha}", "--format=%(*objectname)", "refs/tags").split())
+    with_model = {sha for sha in descendants if version in git(root, "show", f"{sha}:dvc.lock")}
+    for artifact, tags in RegistryTags.parse(git(root, "for-each-ref", f"--format={TAG_FORMAT}", "refs/tags")).items():
+        versions += [f"{artifact}@{one.name}" for one in tags.versions if one.commit in with_model]
+        present = {stage: tags.in_stage(stage) for stage in tags.stages}
+        stages += [f"{artifact}#{stage}" for stage, one in present.items() if one and one.commit in with_model]
+    return [*sorted(versions), *sorted(stages)]
 
 
 @dataclass(frozen=True)

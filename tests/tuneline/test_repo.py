@@ -24,26 +24,30 @@ def registered_names(project) -> list[str]:
     return registered(project.root, version, commit_of(project.root, version))
 
 
+def tag(project, name: str) -> None:
+    project.git("tag", "--annotate", name, "--message=A tag of the registry")
+
+
 def test_registered_names_are_those_of_the_models_own_version(project):
-    project.git("tag", "onnx@v0.1.0")
-    project.git("tag", "onnx#production#1")
+    tag(project, "onnx@v0.1.0")
+    tag(project, "onnx#production#1")
     assert registered_names(project) == ["onnx@v0.1.0", "onnx#production"]
     project.run_pipeline(skill=3.0, seed=2).commit("Learn more")
     assert registered_names(project) == []
-    project.git("tag", "--annotate", "onnx@v0.2.0", "--message", "second")
+    tag(project, "onnx@v0.2.0")
     project.git("tag", "unrelated")
     assert registered_names(project) == ["onnx@v0.2.0"]
 
 
 def test_replaced_model_is_not_in_production_until_a_rollback(project):
     first = project.git("rev-parse", "HEAD")
-    project.git("tag", "onnx#production#1")
+    tag(project, "onnx#production#1")
     project.run_pipeline(skill=3.0, seed=2).commit("Learn more")
-    project.git("tag", "onnx#production#2")
+    tag(project, "onnx#production#2")
     assert registered_names(project) == ["onnx#production"]
     project.git("checkout", "--quiet", first)
     assert registered_names(project) == []
-    project.git("tag", "onnx#production#3")
+    tag(project, "onnx#production#3")
     assert registered_names(project) == ["onnx#production"]
 
 

@@ -64,8 +64,8 @@ def test_show_of_an_uncommitted_result_says_how_to_commit_it(project):
 
 
 def test_show_prints_the_names_in_the_registry(project):
-    project.git("tag", "onnx@v1.0.0")
-    project.git("tag", "onnx#production#1")
+    for name in ("onnx@v1.0.0", "onnx#production#1"):
+        project.git("tag", "--annotate", name, "--message=A tag of the registry")
     assert re.search(r"registry +onnx@v1\.0\.0, onnx#production\n", shown())
 
 
