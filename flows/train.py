@@ -15,7 +15,7 @@ from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout, isolated
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
-from flows.runs.repository import Repository, locked
+from flows.runs.repository import Repository, locked, safe_name
 from flows.runs.results import metrics_summary, require_remote
 from flows.runs.tasks import prepare, push_artifacts, stage_task
 from flows.server.worker import end_with_worker
@@ -58,7 +58,7 @@ def train(
     if push:
         require_remote(repository)
     parameters = (*([f"task={task}"] if task else []), *(overrides or []))
-    with isolated(repository, f"{runtime.flow_run.name}-{runtime.flow_run.id[:8]}", ref, parameters) as checkout:
+    with isolated(repository, f"{safe_name(runtime.flow_run.name)}-{runtime.flow_run.id[:8]}", ref, parameters) as checkout:
         return _run(repository, settings, checkout, push=push, promote=promote)
 
 
@@ -86,6 +86,8 @@ def _log_checkout(checkout: Checkout) -> None:
     logger.info("Commit %s of %s, in %s", checkout.spec.commit[:12], checkout.spec.ref, checkout.path)
     if checkout.resumed:
         logger.info("Resuming an earlier attempt of this run; the stages it finished are not run again.")
+    for path in checkout.damaged:
+        logger.warning("%s cannot be read, so it was renamed; what it described is not resumed.", path)
     if checkout.adopted:
         logger.info("Run %s ended early; training resumes from its checkpoints.", checkout.adopted)
 

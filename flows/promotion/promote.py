@@ -16,7 +16,7 @@ from flows.promotion.gate import Decision, decide
 from flows.promotion.registry import ConflictError, Registry, Version
 from flows.runs.checkout import Checkout
 from flows.runs.pipeline import Pipeline, PipelineFiles
-from flows.runs.repository import Repository
+from flows.runs.repository import Repository, safe_name
 from flows.runs.results import Result, commit_run
 from flows.runs.tasks import UNCACHED
 from flows.settings import PromotionPolicy
@@ -78,7 +78,8 @@ def _attempt(
     if push:
         registry.fetch()
     outcome = _gate_result(pipeline, checkout, registry, policy) if policy else "No promotion was requested."
-    result = commit_run(registry.repository, checkout, {"name": runtime.flow_run.name, "id": runtime.flow_run.id}, str(outcome))
+    run = {"name": safe_name(runtime.flow_run.name), "id": runtime.flow_run.id}
+    result = commit_run(registry.repository, checkout, run, str(outcome))
     if policy and isinstance(outcome, GateResult):
         return result, promote(registry, outcome, result, policy.stage, push=push)
     if push:

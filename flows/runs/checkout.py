@@ -11,7 +11,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -70,6 +70,7 @@ class Checkout:
         lock: File descriptor of the run's lock; the run is alive while a process holds it.
         resumed: True if an earlier attempt of the same run created it.
         adopted: The abandoned run whose checkpoints were taken over, if any.
+        damaged: Records of runs that could not be read, and were renamed.
     """
 
     path: Path
@@ -78,6 +79,7 @@ class Checkout:
     lock: int
     resumed: bool = False
     adopted: str | None = None
+    damaged: tuple[Path, ...] = ()
 
 
 @contextlib.contextmanager
@@ -99,17 +101,32 @@ def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, 
     with locked(state / f"{name}.lock", wait=ATTEMPT_WAIT) as lock:
         with locked(state / "checkouts.lock", wait=60):
             _kill_processes(name)
+            damaged = _set_damaged_records_aside(repository)
             checkout = _resume(repository, name, lock)
             checkout = checkout or _create(repository, name, RunSpec(ref, repository.resolve(ref), overrides), lock)
             _prune(repository)
         try:
-            yield checkout
+            yield replace(checkout, damaged=damaged)
         except BaseException:
             # Pruning goes by the folder's time, which changes only with its direct entries.
             checkout.path.touch()
             raise
         with locked(state / "checkouts.lock", wait=60):
             _remove(repository, name)
+
+
+def _set_damaged_records_aside(repository: Repository) -> tuple[Path, ...]:
+    """Rename the records that cannot be read: their runs are not resumed, and stop no other run."""
+    damaged = []
+    for record in (_record(repository, name) for name in _checkouts(repository)):
+        try:
+            RunSpec.read(record)
+        except FileNotFoundError:
+            continue
+        except (ValueError, KeyError, TypeError):
+            record.replace(record.with_name(f"{record.name}.damaged"))
+            damaged.append(record)
+    return tuple(damaged)
 
 
 def _resume(repository: Repository, name: str, lock: int) -> Checkout | None:
@@ -144,7 +161,7 @@ def _create(repository: Repository, name: str, spec: RunSpec, lock: int) -> Chec
 
 
 def _configure_dvc(repository: Repository, path: Path) -> None:
-    """Write the checkout's local DVC settings: the repository's cache, and remotes with addresses that are valid from here."""
+    """Write the checkout's local DVC settings: the repository's cache, and its remotes with addresses that are valid from here."""
     from dvc.config import Config
 
     settings = dvc_config(repository.root)
@@ -154,14 +171,17 @@ def _configure_dvc(repository: Repository, path: Path) -> None:
     with Config(dvc_dir=str(path / ".dvc")).edit("local", validate=False) as edited:
         edited.setdefault("cache", {})["dir"] = settings["cache"].get("dir") or str(repository.root / ".dvc" / "cache")
         edited.setdefault("core", {})["check_update"] = False
+        if default := settings["core"].get("remote"):  # a ref may be older than the remote
+            edited["core"]["remote"] = default
         for name, remote in settings["remote"].items():
             edited.setdefault("remote", {}).setdefault(name, {})["url"] = remote["url"]
 
 
 def _adopt_checkpoints(repository: Repository, path: Path, spec: RunSpec) -> str | None:
     """Move the checkpoints of the latest abandoned run of the same spec into a new checkout, and return that run's name."""
-    candidates = [name for name in _abandoned(repository) if (repository.state / name / CHECKPOINTS).is_dir()]
-    for name in [name for name in candidates if spec.trains_same_model(RunSpec.read(_record(repository, name)))][-1:]:
+    specs = {name: RunSpec.read(_record(repository, name)) for name in _abandoned(repository) if _record(repository, name).exists()}
+    with_checkpoints = [name for name in specs if (repository.state / name / CHECKPOINTS).is_dir()]
+    for name in [name for name in with_checkpoints if spec.trains_same_model(specs[name])][-1:]:
         shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
         (repository.state / name / CHECKPOINTS).rename(path / CHECKPOINTS)
         return name
@@ -183,7 +203,8 @@ def _remove(repository: Repository, name: str, *, unlock: bool = True) -> None:
         repository.git("worktree", "remove", "--force", "--force", str(path))
     shutil.rmtree(path, ignore_errors=True)
     if unlock:
-        (repository.state / f"{name}.lock").unlink(missing_ok=True)
+        for suffix in ("json.damaged", "lock"):
+            (repository.state / f"{name}.{suffix}").unlink(missing_ok=True)
 
 
 def _record(repository: Repository, name: str) -> Path:
@@ -191,13 +212,18 @@ def _record(repository: Repository, name: str) -> Path:
     return repository.state / f"{name}.json"
 
 
+def _checkouts(repository: Repository) -> list[str]:
+    """List the runs that have a checkout, complete or not."""
+    return [path.parent.name for path in repository.state.glob("*/.git")]
+
+
 def _abandoned(repository: Repository) -> list[str]:
     """List the abandoned runs, the latest last. Their remaining processes are killed first, so that nothing writes there."""
     abandoned = []
-    for record in repository.state.glob("*.json"):
-        with contextlib.suppress(BusyError, FileNotFoundError), locked(repository.state / f"{record.stem}.lock", wait=0):
-            _kill_processes(record.stem)
-            abandoned.append(((repository.state / record.stem).stat().st_mtime, record.stem))
+    for name in _checkouts(repository):
+        with contextlib.suppress(BusyError, FileNotFoundError), locked(repository.state / f"{name}.lock", wait=0):
+            _kill_processes(name)
+            abandoned.append(((repository.state / name).stat().st_mtime, name))
     return [name for _, name in sorted(abandoned)]
 
 

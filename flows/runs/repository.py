@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -82,6 +83,12 @@ class Repository:
     def has_remote(self, name: str = "origin") -> bool:
         """Return True if the repository has a git remote of that name."""
         return name in self.git("remote").split()
+
+
+def safe_name(text: str) -> str:
+    """Return a name that git takes in a branch and the file system in a path: letters, digits, ``-`` and ``_``, at most 100 bytes."""
+    name = re.sub(r"[^\w-]+", "-", text).encode()[:100].decode(errors="ignore")
+    return name.strip("-_") or "run"
 
 
 def dvc_config(root: Path) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class Result:
     @property
     def refs(self) -> list[str]:
         """Refs to push. Forced, because an earlier attempt of the same run may have pushed the branch."""
-        return [f"+{self.branch}"] if self.branch else []
+        return [f"+refs/heads/{self.branch}"] if self.branch else []
 
 
 def require_remote(repository: Repository) -> None:
@@ -69,9 +69,20 @@ def commit_run(repository: Repository, checkout: Checkout, run: Mapping[str, str
     ):
         _commit(repository, checkout, text, "--amend")
     commit = repository.git("rev-parse", "HEAD", cwd=checkout.path)
-    branch = _free_branch(repository, f"runs/{date.today().isoformat()}-{run['name']}", run["id"])
+    earlier = earlier_result(repository, run["id"])
+    branch = earlier.branch if earlier else _free_branch(repository, f"runs/{date.today().isoformat()}-{run['name']}", run["id"])
     repository.git("branch", "--force", branch, commit)
     return Result(commit, branch)
+
+
+def earlier_result(repository: Repository, run_id: str) -> Result | None:
+    """Return the result that an earlier attempt of a run committed; ``None`` if it came to no commit."""
+    known = f"--format=%(objectname) %(refname:short) %(contents:trailers:key={TRAILER},valueonly)"
+    for line in repository.git("for-each-ref", known, "refs/heads/runs").splitlines():
+        commit, branch, *runs = line.split() or ("", "")
+        if runs == [run_id]:
+            return Result(commit, branch)
+    return None
 
 
 def has_changes(repository: Repository, checkout: Checkout) -> bool:
@@ -92,8 +103,7 @@ def _commit(repository: Repository, checkout: Checkout, text: str, *more: str) -
 
 def _free_branch(repository: Repository, branch: str, run_id: str) -> str:
     """Return the branch name, with the run id appended if another run has that branch."""
-    taken = repository.git("branch", "--list", "--format=%(contents:trailers:key=" + TRAILER + ",valueonly)", branch)
-    return f"{branch}-{run_id[:8]}" if taken and run_id not in taken else branch
+    return f"{branch}-{run_id[:8]}" if repository.git("branch", "--list", branch) else branch
 
 
 def metrics_summary(checkout: Checkout) -> str:

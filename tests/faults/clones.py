@@ -1,0 +1,75 @@
+"""Clones of one origin, each of which a machine promotes models in. No model and no DVC: a commit is enough."""
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.promotion.registry import Registry
+from flows.runs.repository import Repository
+from tuneline.registry import Version
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run git in a folder and return what it prints."""
+    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@dataclass
+class Machine:
+    """A clone, and what its user does there.
+
+    Attributes:
+        root: The clone.
+        registry: Its registry of the artifact ``onnx``.
+    """
+
+    root: Path
+    registry: Registry
+
+    def commit(self) -> str:
+        """Commit the result of a run, which nothing but a promotion names."""
+        tree = git(self.root, "rev-parse", "HEAD^{tree}")
+        return git(self.root, "commit-tree", tree, "-p", "HEAD", "-m", f"A run in {self.root.name} {os.urandom(4).hex()}")
+
+    def promote(self, commit: str | None = None, *, push: bool = True) -> Version:
+        """Promote the result of a run, as the flow does."""
+        with self.registry.locked(wait=10):
+            self.registry.refresh(push=push)
+            return self.registry.promote(commit or self.commit(), "production", "It is better.", push=push)
+
+    def fetch(self) -> list[str]:
+        """Fetch from origin, as the flows do, and return the messages."""
+        with self.registry.locked(wait=10):
+            return self.registry.fetch()
+
+    @property
+    def production(self) -> str | None:
+        """Commit of the version in production."""
+        version = self.registry.in_stage("production")
+        return version.commit if version else None
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Tag objects by name."""
+        return {tag.name: tag.object for tag in self.registry.tags().tags}
+
+
+def origin(folder: Path) -> Path:
+    """Make the repository that clones push to, with one commit."""
+    git(folder, "init", "--quiet", "--bare", "--initial-branch=main", "origin.git")
+    commit = git(folder / "origin.git", "-c", "user.name=A", "-c", "user.email=a@b", "commit-tree", "-m", "Start", _empty_tree(folder))
+    git(folder / "origin.git", "update-ref", "refs/heads/main", commit)
+    return folder / "origin.git"
+
+
+def clone(folder: Path, name: str) -> Machine:
+    """Clone ``origin.git`` of a folder."""
+    git(folder, "clone", "--quiet", "origin.git", name)
+    git(folder / name, "config", "user.name", name)
+    git(folder / name, "config", "user.email", f"{name}@localhost")
+    return Machine(folder / name, Registry(Repository(folder / name), "onnx"))
+
+
+def _empty_tree(folder: Path) -> str:
+    return subprocess.run(["git", "mktree"], cwd=folder / "origin.git", input="", check=True, capture_output=True, text=True).stdout.strip()

@@ -1,0 +1,100 @@
+"""Faults of the files and names of runs: a damaged record, a name that is no file name."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flows.runs.checkout import isolated
+from flows.runs.repository import Repository, safe_name
+from flows.runs.results import commit_run
+from tests.faults.clones import git
+from tests.faults.kills import killed
+from tests.faults.truncation import damages
+
+NAMES = ["my run", "a:b", "a/b/../c", "..", "x.lock", "~^:?*[\\", "-option", "@{0}", "tab\tnew\nline\x00", "日本語", "é" * 200, ""]
+
+
+@pytest.fixture
+def repository(tmp_path, homes) -> Repository:
+    """A repository with an empty pipeline."""
+    root = tmp_path / "repo"
+    git(tmp_path, "init", "--quiet", "--initial-branch=main", "repo")
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=root, check=True)
+    git(root, "config", "user.name", "A")
+    git(root, "config", "user.email", "a@localhost")
+    git(root, "commit", "--quiet", "--message=Start")
+    return Repository(root)
+
+
+def abandon(repository: Repository, name: str) -> None:
+    """Leave behind what a run leaves that fails in its training."""
+    with pytest.raises(RuntimeError), isolated(repository, name, "main") as checkout:
+        (checkout.path / "checkpoints").mkdir(exist_ok=True)
+        raise RuntimeError
+
+
+def test_damaged_record_is_set_aside_and_blocks_no_run(repository):
+    abandon(repository, "damaged")
+    record = repository.state / "damaged.json"
+    for way in damages(record):
+        with isolated(repository, f"next-{way.split()[0]}", "main") as checkout:
+            assert checkout.damaged == (record,), way
+            assert checkout.adopted is None
+        aside = repository.state / "damaged.json.damaged"
+        assert not record.exists()
+        assert aside.exists()
+        with isolated(repository, "later", "main") as checkout:
+            assert checkout.damaged == (), "reported once"
+
+
+def test_run_whose_own_record_is_damaged_starts_again(repository):
+    abandon(repository, "run")
+    record = repository.state / "run.json"
+    for _ in damages(record):
+        with pytest.raises(RuntimeError), isolated(repository, "run", "main") as checkout:
+            assert checkout.damaged == (record,)
+            assert not checkout.resumed
+            raise RuntimeError
+
+
+def test_checkout_of_a_run_killed_while_it_was_created_is_pruned(repository):
+    def create() -> None:
+        with isolated(repository, "killed", "main"):
+            pass
+
+    def is_record(event: str, arguments: tuple) -> bool:
+        return event == "os.rename" and str(arguments[1]).endswith("killed.json")
+
+    assert killed(create, 1, is_record)
+    assert (repository.state / "killed").is_dir()
+    for number in range(4):
+        abandon(repository, f"run-{number}")
+    assert not (repository.state / "killed").exists()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_result_of_a_run_with_any_name_is_committed(repository, name):
+    run = {"name": safe_name(name), "id": "0f1e2d3c"}
+    with isolated(repository, f"{run['name']}-{run['id']}", "main") as checkout:
+        (checkout.path / "result").touch()
+        result = commit_run(repository, checkout, run, "It ended.")
+    assert git(repository.root, "rev-parse", result.branch) == result.commit
+    assert git(repository.root, "log", "-1", "--format=%s", result.branch) == f"Run {run['name']}: no metrics"
+
+
+@given(st.text())
+@settings(max_examples=50, deadline=None)
+def test_safe_name_is_a_branch_and_a_file_name(name):
+    safe = safe_name(name)
+    assert safe_name(safe) == safe
+    assert len(safe.encode()) <= 100
+    assert "/" not in safe
+    assert git(Path(), "check-ref-format", "--branch", f"runs/2026-11-22-{safe}")
+
+
+def test_usual_name_is_kept():
+    assert safe_name("fluorescent-wolverine") == "fluorescent-wolverine"
