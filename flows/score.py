@@ -8,7 +8,7 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas import State
 from prefect.states import Completed, Failed
 
-from flows.promotion.registry import Registry, Version
+from flows.promotion.registry import Registry
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import BusyError, GitError, Repository, locked
@@ -17,6 +17,7 @@ from flows.scoring.inbox import Incoming, Outbox, new_files
 from flows.scoring.score_files import report_drift, score_file
 from flows.server.worker import end_with_worker
 from flows.settings import Scoring, load_settings
+from tuneline.registry import Version
 
 
 @flow(name="score", persist_result=False)
@@ -76,6 +77,8 @@ def _fetch_promotions(registry: Registry) -> None:
     """Fetch promotions and rollbacks of other machines. If ``origin`` cannot be reached, scoring continues with what is known."""
     try:
         if registry.repository.has_remote():
-            registry.fetch()
-    except GitError as error:
+            with registry.locked(wait=0):
+                for message in registry.fetch():
+                    get_run_logger().warning(message)
+    except (BusyError, GitError) as error:
         get_run_logger().warning("Promotions and rollbacks of other machines are unknown: %s", error)

@@ -3,6 +3,7 @@
 A model that is better than the one in production replaces it; docs/promotion.md defines "better".
 """
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from prefect import flow, get_run_logger, runtime
@@ -15,7 +16,7 @@ from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout, isolated
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
-from flows.runs.repository import Repository, locked, safe_name
+from flows.runs.repository import Repository, safe_name
 from flows.runs.results import metrics_summary, require_remote
 from flows.runs.tasks import prepare, push_artifacts, stage_task
 from flows.server.worker import end_with_worker
@@ -68,13 +69,13 @@ def _run(repository: Repository, settings: Settings, checkout: Checkout, *, push
     with Programs(checkout.path, checkout.name, site, lock=checkout.lock) as programs:
         pipeline = Pipeline(programs, _log, settings.lock_wait_seconds)
         registry = Registry(repository, settings.promotion.artifact)
-        if push and repository.has_remote():
-            registry.fetch()
+        with registry.locked(PROMOTION_WAIT):
+            _warn(registry.refresh(push=push))
         for stage in prepare(pipeline, checkout, registry, settings.promotion.stage).stages:
             stage_task(stage, settings.policy(stage))(pipeline)
         if push:
-            push_artifacts(pipeline)
-        with locked(repository.state / "promotion.lock", wait=PROMOTION_WAIT):
+            push_artifacts(pipeline, registry)
+        with registry.locked(PROMOTION_WAIT):
             policy = settings.promotion if promote else None
             result, version = commit_and_promote(pipeline, checkout, registry, policy, push=push)
     promoted = f"{version.name} in {settings.promotion.stage}; " if version else ""
@@ -86,10 +87,14 @@ def _log_checkout(checkout: Checkout) -> None:
     logger.info("Commit %s of %s, in %s", checkout.spec.commit[:12], checkout.spec.ref, checkout.path)
     if checkout.resumed:
         logger.info("Resuming an earlier attempt of this run; the stages it finished are not run again.")
-    for path in checkout.damaged:
-        logger.warning("%s cannot be read, so it was renamed; what it described is not resumed.", path)
+    _warn(f"{path} cannot be read, so it was renamed; what it described is not resumed." for path in checkout.damaged)
     if checkout.adopted:
         logger.info("Run %s ended early; training resumes from its checkpoints.", checkout.adopted)
+
+
+def _warn(messages: Iterable[str]) -> None:
+    for message in messages:
+        get_run_logger().warning(message)
 
 
 def _log(line: str) -> None:

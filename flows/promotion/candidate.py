@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ruamel.yaml import YAML
 
 from flows.promotion.gate import Measurements, Predictions
-from flows.promotion.registry import Registry, Version
+from flows.promotion.registry import Registry
 from flows.runs.pipeline import ArtifactError, Pipeline, PipelineFiles
 from flows.runs.processes import ProgramError
 from flows.runs.results import read_metrics
@@ -23,6 +23,7 @@ from tuneline.errors import DataError
 from tuneline.files.schemas import LabelSchema
 from tuneline.paths import CHECKS, PARAMS, PREDICTIONS, RAW, TOKENIZED, split_file
 from tuneline.records.checks import Checks
+from tuneline.registry import Version
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ from prefect.events import emit_event
 
 from flows.promotion.candidate import Candidate, measure, predictions
 from flows.promotion.gate import Decision, decide
-from flows.promotion.registry import ConflictError, Registry, Version
+from flows.promotion.registry import ConflictError, Registry
 from flows.runs.checkout import Checkout
 from flows.runs.pipeline import Pipeline, PipelineFiles
-from flows.runs.repository import Repository, safe_name
-from flows.runs.results import Result, commit_run
+from flows.runs.repository import GitError, Repository, safe_name
+from flows.runs.results import Result, commit_run, earlier_result
 from flows.runs.tasks import UNCACHED
 from flows.settings import PromotionPolicy
+from tuneline.registry import Version
 
 ATTEMPTS = 3
 """Times that the gate runs if other machines promote models in the meantime."""
@@ -66,24 +67,39 @@ def commit_and_promote(
         ConflictError: Other machines promoted models during every attempt.
     """
     push = push and registry.repository.has_remote()
+    for message in registry.refresh(push=push):
+        get_run_logger().warning(message)
+    if policy and (done := _earlier_promotion(registry, policy.stage)):
+        get_run_logger().info("An earlier attempt of this run promoted %s.", done[1].name)
+        return done
     for _ in range(ATTEMPTS - 1):
-        with contextlib.suppress(ConflictError):
+        with contextlib.suppress(ConflictError):  # the registry is that of origin now
             return _attempt(pipeline, checkout, registry, policy, push=push)
     return _attempt(pipeline, checkout, registry, policy, push=push)
+
+
+def _earlier_promotion(registry: Registry, stage: str) -> tuple[Result, Version] | None:
+    """Return the result and version of an attempt of this run that ended after its promotion; ``None`` if there was none."""
+    result = earlier_result(registry.repository, runtime.flow_run.id)
+    promoted = registry.tags().ever_in(stage)
+    return next(((result, version) for version in promoted if result and version.commit == result.commit), None)
 
 
 def _attempt(
     pipeline: Pipeline, checkout: Checkout, registry: Registry, policy: PromotionPolicy | None, *, push: bool
 ) -> tuple[Result, Version | None]:
-    if push:
-        registry.fetch()
-    outcome = _gate_result(pipeline, checkout, registry, policy) if policy else "No promotion was requested."
     run = {"name": safe_name(runtime.flow_run.name), "id": runtime.flow_run.id}
+    outcome = _gate_result(pipeline, checkout, registry, policy) if policy else "No promotion was requested."
     result = commit_run(registry.repository, checkout, run, str(outcome))
-    if policy and isinstance(outcome, GateResult):
-        return result, promote(registry, outcome, result, policy.stage, push=push)
-    if push:
-        registry.push(result.refs)
+    try:
+        if policy and isinstance(outcome, GateResult):
+            return result, promote(registry, outcome, result, policy.stage, push=push)
+        if push:
+            registry.publish(result.refs)
+    except (ConflictError, GitError):
+        failed = "Pushing this result to origin failed; `gto show` prints what is in production."
+        commit_run(registry.repository, checkout, run, f"{outcome}\n\n{failed}")
+        raise
     return result, None
 
 
@@ -100,7 +116,7 @@ def _known_version(registry: Registry, checkout: Checkout, stage: str) -> Versio
     """Return the version, now or once in the stage, with the candidate's bytes: the next run must not undo a rollback."""
     ours = PipelineFiles.of_checkout(checkout.path)
     model = ours.lock.out(ours.artifact(registry.artifact))
-    for version in registry.ever_in(stage):
+    for version in registry.tags().ever_in(stage):
         theirs = PipelineFiles.of_commit(registry.repository, version.commit)
         if theirs.lock.out(theirs.artifact(registry.artifact)) == model:
             return version
@@ -127,25 +143,19 @@ def promote(registry: Registry, outcome: GateResult, result: Result, stage: str,
 
     Raises:
         ConflictError: Another machine promoted a model in the meantime; nothing was changed.
+        GitError: ``origin`` refused the push, or cannot be reached; nothing was changed.
     """
-    version = _promote(registry, outcome, result, stage, push=push) if outcome.decision.promoted else None
-    if version is None and push:
-        registry.push(result.refs)
-    publish(registry, outcome, version, result.commit)
+    version = None
+    if outcome.decision.promoted:
+        version = registry.promote(result.commit, stage, str(outcome), refs=result.refs, push=push)
+        get_run_logger().info("%s %s is in %s", registry.artifact, version.name, stage)
+    elif push:
+        registry.publish(result.refs)
+    report(registry, outcome, version, result.commit)
     return version
 
 
-def _promote(registry: Registry, outcome: GateResult, result: Result, stage: str, *, push: bool) -> Version:
-    before = registry.tags()
-    version = registry.version_of(result.commit) or registry.register(result.commit, str(outcome))
-    registry.assign(version, stage, str(outcome))
-    if push:
-        registry.push([*result.refs, *sorted(registry.tags() - before)])
-    get_run_logger().info("%s %s is in %s", registry.artifact, version.name, stage)
-    return version
-
-
-def publish(registry: Registry, outcome: GateResult, promoted: Version | None, commit: str) -> None:
+def report(registry: Registry, outcome: GateResult, promoted: Version | None, commit: str) -> None:
     """Write the artifacts and emit ``tuneline.model.promoted`` or ``tuneline.model.rejected``.
 
     Args:

@@ -9,12 +9,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from flows.promotion.registry import Registry, RegistryError, Version
+from flows.promotion.registry import Registry, RegistryError
 from flows.runs.pipeline import Pipeline, PipelineFiles
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.settings import load_settings
 from tuneline.paths import CHECKS, REFERENCE_PROFILE
+from tuneline.registry import Version
 
 PROFILE = CHECKS / "profile.json"
 """The profile that ``validate`` writes."""

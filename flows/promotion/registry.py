@@ -1,16 +1,20 @@
-"""The model registry: gto's git tags. A version is a tag on a commit; a stage is a tag that names a version.
+"""The registry of one artifact in a clone and in ``origin``: what is in a stage, and promotions, which a kill leaves undone or complete.
 
-``gto show`` and ``gto history`` print the same; rollback is ``python -m flows.promotion.rollback``.
+``tuneline/registry.py`` describes the tags; ``gto show`` and ``gto history`` print the same. ``origin`` decides what counts: a
+promotion is first pushed, all refs or none, and only then are its tags made here, in one transaction of git. A file marks the time
+between. If it is still there, an earlier promotion was interrupted, and fetching from ``origin`` completes or undoes it.
 """
 
-import time
-from collections.abc import Sequence
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
-from flows.runs.repository import AUTHOR, GitError, Repository
-
-FIRST = "v0.1.0"
+from flows.promotion.merge import merge
+from flows.runs.repository import GitError, Repository, locked
+from tuneline.files import write_json
+from tuneline.registry import TAG_FORMAT, RegistryTag, RegistryTags, Version
 
 
 class RegistryError(Exception):
@@ -18,20 +22,7 @@ class RegistryError(Exception):
 
 
 class ConflictError(Exception):
-    """Another machine promoted a model in the meantime."""
-
-
-@dataclass(frozen=True)
-class Version:
-    """A registered version of an artifact.
-
-    Attributes:
-        name: For example ``v0.1.0``.
-        commit: Commit of the run that made it.
-    """
-
-    name: str
-    commit: str
+    """Another machine changed the registry of ``origin`` in the meantime; nothing was promoted."""
 
 
 @dataclass(frozen=True)
@@ -46,31 +37,15 @@ class Registry:
     repository: Repository
     artifact: str
 
-    def fetch(self) -> None:
-        """Fetch the tags of ``origin``: promotions and rollbacks of other machines.
-
-        Raises:
-            GitError: ``origin`` cannot be reached.
-        """
-        self.repository.git("fetch", "--quiet", "--tags", "origin")
+    def tags(self) -> RegistryTags:
+        """Return the tags of this clone."""
+        patterns = (f"refs/tags/{self.artifact}{sign}*" for sign in "@#")
+        printed = self.repository.git("for-each-ref", f"--format={TAG_FORMAT}", *patterns)
+        return RegistryTags.parse(printed).get(self.artifact) or RegistryTags(self.artifact, ())
 
     def in_stage(self, stage: str) -> Version | None:
         """Return the version that is in a stage now."""
-        if not self.tags():  # gto fails for an artifact without tags
-            return None
-        assigned = _api().show(str(self.repository.root), f"{self.artifact}#{stage}")
-        return Version(assigned[0]["version"], assigned[0]["commit_hexsha"]) if assigned else None
-
-    def ever_in(self, stage: str) -> list[Version]:
-        """List the versions that are or were in a stage."""
-        tags = self.repository.git("for-each-ref", "--format=%(*objectname)", f"refs/tags/{self.artifact}#{stage}#*")
-        versions = (self.version_of(commit) for commit in dict.fromkeys(tags.split()))
-        return [version for version in versions if version]
-
-    def version_of(self, commit: str) -> Version | None:
-        """Return the version that a commit is registered as; ``None`` if it is not registered."""
-        tags = self.repository.git("tag", "--points-at", commit, "--list", f"{self.artifact}@*").split()
-        return Version(tags[0].partition("@")[2], commit) if tags else None
+        return self.tags().in_stage(stage)
 
     def version(self, name: str) -> Version:
         """Return a registered version by its name.
@@ -78,72 +53,176 @@ class Registry:
         Raises:
             RegistryError: No version has that name.
         """
-        known = [tag.partition("@")[2] for tag in sorted(self.tags()) if "@" in tag]
-        if name not in known:
-            raise RegistryError(f"{self.artifact} has no version {name!r}; it has {', '.join(known) or 'none'}.")
-        return Version(name, self.repository.resolve(f"{self.artifact}@{name}"))
+        versions = {version.name: version for version in self.tags().versions}
+        if name not in versions:
+            raise RegistryError(f"{self.artifact} has no version {name!r}; it has {', '.join(versions) or 'none'}.")
+        return versions[name]
 
     def before(self, present: Version, stage: str) -> Version:
-        """Return the version that was in a stage before the present one.
-
-        Versions that were rolled back are skipped: a second rollback goes one more version back, not forward again.
+        """Return the version that was in a stage before the present one; those that were rolled back are skipped.
 
         Raises:
             RegistryError: No version was in the stage before.
         """
-        events = [one for one in _api().history(str(self.repository.root), self.artifact) if one["event"] == "assignment"]
-        events = sorted((one for one in events if one["stage"] == stage), key=lambda one: int(one["ref"].rpartition("#")[2]))
-        order: list[str] = []
-        for event in events:  # assigning a version again undoes the assignments after it
-            order = [*order[: order.index(event["version"])], event["version"]] if event["version"] in order else [*order, event["version"]]
-        if len(order) < 2 or order[-1] != present.name:
+        tags = self.tags()
+        order = [version for version in map(tags.version_of, tags.succession(stage)) if version]
+        if len(order) < 2 or order[-1] != present:
             raise RegistryError(f"No version was in {stage} before {present.name}. Name one: --to VERSION.")
-        return self.version(order[-2])
+        return order[-2]
 
-    def register(self, commit: str, message: str) -> Version:
-        """Register a commit as the next version."""
-        number: dict[str, Any] = {"bump_minor": True} if any("@" in tag for tag in self.tags()) else {"version": FIRST}
-        tag = _api().register(str(self.repository.root), self.artifact, commit, message=message, **number, **self._author)
-        return Version(tag.version, commit)
+    @contextlib.contextmanager
+    def locked(self, wait: float) -> Iterator[None]:
+        """Hold the lock under which the processes of this machine change the registry.
 
-    def assign(self, version: Version, stage: str, message: str) -> None:
-        """Assign a version to a stage, in place of the present one. It may have been there before."""
-        self._wait_for_the_next_second(stage)
-        options = {"version": version.name, "message": message, "force": True, **self._author}
-        _api().assign(str(self.repository.root), self.artifact, stage, **options)
-
-    def tags(self) -> set[str]:
-        """Return all tags of the artifact."""
-        return set(self.repository.git("tag", "--list", f"{self.artifact}@*", f"{self.artifact}#*").split())
-
-    def push(self, refs: Sequence[str]) -> None:
-        """Push new tags (and a branch) to ``origin``, all or none.
+        Args:
+            wait: Seconds to wait for another process.
 
         Raises:
-            ConflictError: ``origin`` has one of the tags already: another machine promoted a model. Our tags are deleted.
+            BusyError: Another process still holds it.
         """
-        try:
-            self.repository.git("push", "--quiet", "--atomic", "origin", *refs)
-        except GitError as error:
-            if "already exists" not in str(error):
-                raise
-            self.repository.git("tag", "--delete", *[ref for ref in refs if ref in self.tags()])
-            raise ConflictError(str(error)) from None
+        self.repository.state.mkdir(parents=True, exist_ok=True)
+        with locked(self.repository.state / "promotion.lock", wait):
+            yield
 
-    def _wait_for_the_next_second(self, stage: str) -> None:
-        """Wait until a new tag is a second younger: gto orders two tags of the same second wrongly."""
-        newest = ("--sort=-creatordate", "--count=1", "--format=%(creatordate:unix)", f"refs/tags/{self.artifact}#{stage}#*")
-        made = int(self.repository.git("for-each-ref", *newest) or 0)
-        if 0 <= (left := made + 1 - time.time()) <= 1:
-            time.sleep(left)
+    def refresh(self, *, push: bool) -> list[str]:
+        """Prepare for a promotion, under the lock: fetch if it will be pushed, or if an earlier one was interrupted.
+
+        Returns:
+            What changed beyond new tags, for the log.
+
+        Raises:
+            GitError: ``push`` is set, and ``origin`` cannot be reached.
+        """
+        if not push and not self._unfinished.exists():
+            return []
+        try:
+            return self.fetch()
+        except GitError as error:
+            if push:
+                raise
+            return [f"A promotion was interrupted, and origin, which may have it, cannot be asked: {error}"]
+
+    def fetch(self) -> list[str]:
+        """Make the registry of this clone that of ``origin`` and what was promoted here without a push. Under the lock.
+
+        Returns:
+            The conflicts that were resolved, for the log (see ``flows/promotion/merge.py``).
+
+        Raises:
+            GitError: ``origin`` cannot be reached; the message is git's.
+        """
+        messages: tuple[str, ...] = ()
+        if self.repository.has_remote():
+            ours, theirs = self.tags(), self._tags_of_origin()
+            here, merged = {tag.name: tag.object for tag in ours.tags}, merge(ours, theirs)
+            if missing := [tag.name for tag in theirs.tags if here.get(tag.name) != tag.object]:
+                self.repository.git("fetch", "--no-tags", "origin", *(f"refs/tags/{name}" for name in missing))
+            self._update(here, {name: self._object(name, tag) for name, tag in merged.tags.items()})
+            messages = merged.messages
+        self._unfinished.unlink(missing_ok=True)
+        return [*messages]
+
+    def unpublished(self) -> list[Version]:
+        """List the versions that ``origin`` does not have; none if there is no ``origin``.
+
+        Raises:
+            GitError: ``origin`` cannot be reached.
+        """
+        if not self.repository.has_remote():
+            return []
+        published = self._tags_of_origin().versions
+        return [version for version in self.tags().versions if version not in published]
+
+    def promote(self, commit: str, stage: str, message: str, *, refs: Sequence[str] = (), push: bool = False) -> Version:
+        """Register a commit, unless it is registered, and assign it to a stage, in place of the present version. Under the lock.
+
+        Args:
+            commit: Commit of a run.
+            stage: Stage of the registry.
+            message: Message of the tags.
+            refs: More refs to push.
+            push: Publish the tags in ``origin``, with all that it lacks.
+
+        Returns:
+            The version of the commit.
+
+        Raises:
+            ConflictError: Another machine changed the registry in the meantime; nothing was changed.
+            GitError: ``origin`` refused, or cannot be reached; nothing was changed.
+        """
+        tags = self.tags()
+        version = tags.version_of(commit)
+        names = [] if version else [f"{self.artifact}@{tags.next_version()}"]
+        names.append(f"{self.artifact}#{stage}#{tags.next_number()}")
+        new = {name: self._make_tag(name, commit, message, after=max((tag.date for tag in tags.tags), default=0)) for name in names}
+        if push:
+            self.publish(refs, new)
+        self._update({tag.name: tag.object for tag in self.tags().tags}, new, keep=True)
+        if push:
+            self._unfinished.unlink(missing_ok=True)
+        return version or Version(tags.next_version(), commit)
+
+    def publish(self, refs: Sequence[str], new: Mapping[str, str] | None = None) -> None:
+        """Push refs and all tags of the artifact to ``origin``, all or none. Under the lock.
+
+        Args:
+            refs: Refs besides the tags.
+            new: Tag objects by name that no tag of this clone names yet.
+
+        Raises:
+            ConflictError: Another machine changed the registry in the meantime.
+            GitError: ``origin`` refused, or cannot be reached.
+        """
+        new = new or {}
+        known = self.tags()
+        write_json(self._unfinished, {"tags": [*new]})
+        tags = (f"refs/tags/{self.artifact}{sign}*:refs/tags/{self.artifact}{sign}*" for sign in "@#")
+        try:
+            self.repository.git("push", "--atomic", "origin", *refs, *tags, *(f"{made}:refs/tags/{name}" for name, made in new.items()))
+        except GitError as error:
+            with contextlib.suppress(GitError):
+                self.fetch()
+            tags_now = self.tags()
+            if new and new.items() <= {tag.name: tag.object for tag in tags_now.tags}.items():
+                return  # the connection broke after origin had accepted
+            if tags_now != known:
+                raise ConflictError(f"Another machine changed the registry in origin. {error}") from None
+            raise
+        if not new:
+            self._unfinished.unlink(missing_ok=True)
 
     @property
-    def _author(self) -> dict[str, Any]:
-        known = self.repository.has_author
-        return {} if known else {"author": AUTHOR["name"], "author_email": AUTHOR["email"]}
+    def _unfinished(self) -> Path:
+        return self.repository.state / f"{self.artifact}.unfinished"
 
+    def _tags_of_origin(self) -> RegistryTags:
+        objects: dict[str, str] = {}
+        for line in self.repository.git("ls-remote", "origin", *(f"refs/tags/{self.artifact}{sign}*" for sign in "@#")).splitlines():
+            found, _, ref = line.partition("\t")
+            objects[ref.removeprefix("refs/tags/")] = found
+        parsed = (RegistryTag.parse(name, found, objects.get(f"{name}^{{}}", "")) for name, found in objects.items())
+        return RegistryTags(self.artifact, tuple(tag for tag in parsed if tag))
 
-def _api() -> Any:
-    from gto import api  # takes most of a second to import
+    def _make_tag(self, name: str, commit: str, message: str, after: int) -> str:
+        """Make a tag object, which no ref names yet, and return its hash.
 
-    return api
+        Its date is that of the clock, but later than ``after``: gto orders assignments by their dates, and must come to our order.
+        """
+        author, now, zone = self.repository.git("var", "GIT_COMMITTER_IDENT").rsplit(" ", 2)
+        tagger = f"{author} {max(int(now), after + 1)} {zone}"
+        return self.repository.git("mktag", text=f"object {commit}\ntype commit\ntag {name}\ntagger {tagger}\n\n{message}\n")
+
+    def _object(self, name: str, tag: RegistryTag) -> str:
+        """Return the object of a tag; a new one if it is to have another name."""
+        if tag.name == name or not tag.annotated:
+            return tag.object
+        text = self.repository.git("cat-file", "tag", tag.object)
+        return self.repository.git("mktag", text=re.sub(r"^tag .*$", f"tag {name}", text, count=1, flags=re.MULTILINE) + "\n")
+
+    def _update(self, before: Mapping[str, str], after: Mapping[str, str], *, keep: bool = False) -> None:
+        """Change the tags of this clone in one transaction; ``keep`` those that are not in ``after``."""
+        created = [f"create refs/tags/{name} {new}" for name, new in after.items() if name not in before]
+        changed = [f"update refs/tags/{name} {new} {before[name]}" for name, new in after.items() if before.get(name, new) != new]
+        deleted = [] if keep else [f"delete refs/tags/{name} {old}" for name, old in before.items() if name not in after]
+        if created or changed or deleted:
+            self.repository.git("update-ref", "--stdin", text="\n".join([*created, *changed, *deleted, ""]))

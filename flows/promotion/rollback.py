@@ -6,9 +6,13 @@ Only a git tag is created, which ``gto history onnx`` shows. From then on the mo
 import argparse
 import sys
 
-from flows.promotion.registry import Registry, RegistryError, Version
-from flows.runs.repository import GitError, Repository, locked
+from flows.promotion.publication import LOCK_WAIT, push_versions
+from flows.promotion.registry import ConflictError, Registry, RegistryError
+from flows.runs.pipeline import Pipeline
+from flows.runs.processes import ProgramError, Programs
+from flows.runs.repository import BusyError, GitError, Repository
 from flows.settings import load_settings
+from tuneline.registry import Version
 
 
 def main() -> None:
@@ -22,10 +26,8 @@ def main() -> None:
     policy = load_settings(repository.root).promotion
     registry = Registry(repository, policy.artifact)
     try:
-        if options.push:
-            registry.fetch()
         before, now = rollback(registry, policy.stage, options.to, options.reason, push=options.push)
-    except (RegistryError, GitError) as error:
+    except (BusyError, ConflictError, GitError, ProgramError, RegistryError) as error:
         sys.exit(f"rollback: {error}")
     print(f"{policy.artifact} in {policy.stage}: {now.name} ({now.commit[:12]}); before: {before.name} ({before.commit[:12]})")
 
@@ -45,19 +47,21 @@ def rollback(registry: Registry, stage: str, to: str | None, reason: str, *, pus
 
     Raises:
         RegistryError: There is no such version.
+        ConflictError: Another machine changed the registry in the meantime; nothing was changed.
+        GitError: ``origin`` refused, or cannot be reached; nothing was changed.
+        ProgramError: A version that ``origin`` does not have cannot be pushed to the DVC remote; nothing was changed.
     """
-    state = registry.repository.state
-    state.mkdir(parents=True, exist_ok=True)
-    with locked(state / "promotion.lock", wait=60):
+    with registry.locked(LOCK_WAIT):
+        for message in registry.refresh(push=push):
+            print(message, file=sys.stderr)
         present = registry.in_stage(stage)
         if present is None:
             raise RegistryError(f"No version of {registry.artifact} is in {stage}.")
         target = registry.version(to) if to else registry.before(present, stage)
-        known = registry.tags()
-        registry.assign(target, stage, reason)
-        if push:
-            registry.repository.git("push", "--quiet", "origin", f"refs/tags/{registry.artifact}@{target.name}")  # it may not have it
-            registry.push(sorted(registry.tags() - known))
+        if push and (versions := registry.unpublished()):
+            with Programs(registry.repository.root, "rollback", preload=False) as programs:
+                push_versions(Pipeline(programs, lambda line: print(line, file=sys.stderr)), versions)
+        registry.promote(target.commit, stage, reason, push=push)
     return present, target
 
 

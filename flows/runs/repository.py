@@ -74,7 +74,7 @@ class Repository:
         """
         remote = ref.partition("/")[0]
         if remote in self.git("remote").split():
-            self.git("fetch", "--quiet", "--tags", remote)
+            self.git("fetch", remote)  # without --tags: a tag that both have and that differs would stop it
         try:
             return self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
         except GitError:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flows.promotion.reference import PROFILE, fetch_profile
-from flows.promotion.registry import Registry, Version
+from flows.promotion.registry import Registry
 from flows.runs.pipeline import Pipeline, PipelineFiles
 from flows.runs.repository import locked
 from tuneline.files import replace_directory
 from tuneline.records.export import EXPORT_RECORD, UsageRecord
 from tuneline.records.profile import Profile
+from tuneline.registry import Version
 
 KEPT = 3
 """Number of fetched models that are kept."""

@@ -140,7 +140,7 @@ def _clone(repository: Repository, origin: str) -> None:
 def _update(repository: Repository) -> None:
     """Update the working tree, which has the settings of runs (conf/flows.yaml). If that fails, continue until the next start."""
     try:
-        repository.git("pull", "--quiet", "--ff-only", "--tags")
+        repository.git("pull", "--ff-only")
     except GitError as error:
         print(f"Continuing with the clone as it is. {error}", file=sys.stderr, flush=True)
 

@@ -1,5 +1,6 @@
 """Faults of the files and names of runs: a damaged record, a name that is no file name."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flows.promotion.registry import Registry
 from flows.runs.checkout import isolated
 from flows.runs.repository import Repository, safe_name
-from flows.runs.results import commit_run
+from flows.runs.results import commit_run, earlier_result
 from tests.faults.clones import git
-from tests.faults.kills import killed
+from tests.faults.kills import killed, kills
 from tests.faults.truncation import damages
 
 NAMES = ["my run", "a:b", "a/b/../c", "..", "x.lock", "~^:?*[\\", "-option", "@{0}", "tab\tnew\nline\x00", "日本語", "é" * 200, ""]
@@ -74,6 +76,35 @@ def test_checkout_of_a_run_killed_while_it_was_created_is_pruned(repository):
     for number in range(4):
         abandon(repository, f"run-{number}")
     assert not (repository.state / "killed").exists()
+
+
+def test_run_killed_around_its_promotion_is_promoted_once_by_its_next_attempt(repository, tmp_path):
+    git(tmp_path, "clone", "--quiet", "--bare", "repo", "origin.git")
+    git(repository.root, "remote", "add", "origin", str(tmp_path / "origin.git"))
+    registry, run = Registry(repository, "onnx"), {"name": "run", "id": "1"}
+
+    def attempt() -> None:
+        with isolated(repository, f"run-{run['id']}", "main") as checkout:
+            (checkout.path / "result").write_text("A model")
+            with registry.locked(wait=10):
+                registry.refresh(push=True)
+                earlier = earlier_result(repository, run["id"])
+                if earlier is None or registry.tags().version_of(earlier.commit) is None:
+                    result = commit_run(repository, checkout, run, f"Decided by {os.getpid()}.")
+                    registry.promote(result.commit, "production", "It is better.", refs=result.refs, push=True)
+
+    def is_step(event: str, arguments: tuple) -> bool:
+        return event == "subprocess.Popen" and bool({"commit", "branch", "push", "update-ref", "worktree"} & set(arguments[1]))
+
+    for number, _ in enumerate(kills(attempt, is_step), start=1):
+        attempt()
+        versions = registry.tags().versions
+        assert len(versions) == number
+        assert registry.in_stage("production") == versions[-1]
+        for root in (repository.root, tmp_path / "origin.git"):
+            branches = git(root, "branch", "--list", "runs/*", "--format=%(objectname)").split()
+            assert sorted(branches) == sorted(version.commit for version in versions)
+        run["id"] = str(number + 1)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -109,7 +109,7 @@ def promoted(toy, registry, pipeline) -> dict:
     pipeline.dvc("repro", "--quiet", what="The pipeline")
     sh("git", "add", "--all", cwd=toy.root)
     sh("git", "commit", "--quiet", "--message=A run", cwd=toy.root)
-    registry.assign(registry.register(toy.resolve("HEAD"), "It is good."), "production", "It is good.")
+    registry.promote(toy.resolve("HEAD"), "production", "It is good.")
     profile = json.loads((toy.root / PROFILE).read_text())
     shutil.rmtree(toy.root / "reports")
     return profile

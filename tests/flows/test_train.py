@@ -10,9 +10,12 @@ from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 
 from flows.promotion.registry import Registry
 from flows.promotion.rollback import rollback
+from flows.runs.repository import Repository
+from flows.train import train
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import events, until
 from tests.flows.web import PASSWORD, USER, web_folder
+from tuneline.repo import lock_at
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -66,7 +69,7 @@ def test_skipped_and_restored_stages_have_their_states(run, served, toy):
     tasks = served.tasks(again.id)
     assert {task.state.name for name, task in tasks.items() if name != "prepare"} == {"Skipped"}
     assert branches(toy) == [branch], "nothing new, so no commit"
-    assert Registry(toy, "onnx").tags() == set(), "nothing is promoted when that is not asked for"
+    assert Registry(toy, "onnx").tags().tags == (), "nothing is promoted when that is not asked for"
 
 
 def test_failing_stage_fails_the_run_with_its_error(run, served, toy):
@@ -168,6 +171,33 @@ def test_pushed_run_can_be_fetched_elsewhere(run, toy, shelf, tmp_path):
     sh("git", "checkout", "--quiet", branch, cwd=elsewhere)
     sh("dvc", "pull", "--quiet", cwd=elsewhere)
     assert sh("dvc", "status", cwd=elsewhere).strip() == "Data and pipelines are up to date.", "all of the run is there"
+
+
+def test_failed_push_promotes_nothing_and_loses_no_result(run, toy, tmp_path):
+    """Also under a name that is neither a file nor a branch."""
+    sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
+    sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
+    sh("dvc", "remote", "add", "--quiet", "--local", "--default", "shelf", str(tmp_path / "shelf"), cwd=toy.root)
+    hook = tmp_path / "origin.git" / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\necho no room for it >&2\nexit 1\n")
+    hook.chmod(0o755)
+    registry = Registry(toy, "onnx")
+    failed = train.with_options(flow_run_name="a/b: c~1")(push=True, return_state=True)
+    assert failed.is_failed()
+    assert "no room for it" in failed.message
+    assert registry.tags().tags == ()
+    (branch,) = branches(toy)
+    assert branch.endswith("-a-b-c-1")
+    assert "Pushing this result to origin failed" in sh("git", "log", "-1", "--format=%B", branch, cwd=toy.root)
+
+    hook.unlink()
+    assert "v0.1.0 in production" in run(push=False).state.message, "it is judged again"
+    assert run(task="strong", push=True).state.is_completed()
+    sh("git", "clone", "--quiet", "origin.git", "elsewhere", cwd=tmp_path)
+    assert Registry(Repository(tmp_path / "elsewhere"), "onnx").tags() == registry.tags(), "what was not pushed before is published"
+    published = registry.version("v0.1.0").commit
+    model = lock_at(toy.root, published).out("models/onnx")
+    assert (tmp_path / "shelf" / "files" / "md5" / model[:2] / model[2:]).exists(), "with its data"
 
 
 @pytest.mark.parametrize("parameters", [{"ref": "--upload-pack=evil"}, {"overrides": ["--force"]}, {"task": "../../etc/passwd"}])

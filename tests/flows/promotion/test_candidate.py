@@ -7,11 +7,11 @@ import pytest
 
 from flows.promotion import candidate as candidates
 from flows.promotion.candidate import Candidate, measure, predictions
-from flows.promotion.registry import Version
 from flows.runs.pipeline import ArtifactError, compose
 from flows.runs.repository import dvc_config
 from tests.flows.conftest import sh
 from tuneline.errors import DataError
+from tuneline.registry import Version
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import pytest
 
 from flows.promotion.gate import Predictions, decide
 from flows.promotion.promote import GateResult, as_markdown, as_payload, commit_page
-from flows.promotion.registry import Version
 from flows.settings import PromotionPolicy
 from tests.flows.conftest import sh
 from tests.flows.promotion.measurements import GOOD
+from tuneline.registry import Version
 
 
 @pytest.fixture

@@ -1,9 +1,10 @@
 import pytest
 
-from flows.promotion.registry import ConflictError, Registry, RegistryError, Version
+from flows.promotion.registry import Registry, RegistryError
 from flows.promotion.rollback import rollback
 from flows.runs.repository import Repository
 from tests.flows.conftest import sh
+from tuneline.registry import Version
 
 
 def commit(registry: Registry) -> str:
@@ -12,9 +13,7 @@ def commit(registry: Registry) -> str:
 
 
 def promote(registry: Registry) -> Version:
-    version = registry.register(commit(registry), "It is better.")
-    registry.assign(version, "production", "It is better.")
-    return version
+    return registry.promote(commit(registry), "production", "It is better.")
 
 
 def test_new_registry_has_no_model_in_production(registry):
@@ -26,7 +25,7 @@ def test_promoted_version_is_shown_by_gto(registry):
     assert version.name == "v0.1.0"
     assert registry.in_stage("production") == version
     assert "v0.1.0" in sh("gto", "show", cwd=registry.repository.root)
-    assert registry.version_of(version.commit) == version
+    assert registry.tags().version_of(version.commit) == version
 
 
 def test_stage_has_the_version_promoted_last(registry):
@@ -72,27 +71,10 @@ def test_rollback_command(registry, root):
 
 
 def test_rollback_pushes_a_version_that_origin_does_not_have(registry, tmp_path):
-    """Models were promoted without a push so far."""
+    """Models were promoted without a push so far. There is no DVC remote: the version is published all the same, with a message."""
     sh("git", "clone", "--quiet", "--bare", str(registry.repository.root), "origin.git", cwd=tmp_path)
     sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=registry.repository.root)
     first, _ = promote(registry), promote(registry)
     rollback(registry, "production", None, "It was worse.", push=True)
     sh("git", "clone", "--quiet", "origin.git", "elsewhere", cwd=tmp_path)
     assert Registry(Repository(tmp_path / "elsewhere"), "onnx").in_stage("production") == first
-
-
-def test_conflicting_promotion_is_detected_and_undone(registry, tmp_path):
-    sh("git", "clone", "--quiet", "--bare", str(registry.repository.root), "origin.git", cwd=tmp_path)
-    clones = []
-    for name in ("one", "two"):
-        sh("git", "clone", "--quiet", "origin.git", name, cwd=tmp_path)
-        clones.append(Registry(Repository(tmp_path / name), "onnx"))
-    one, two = clones
-    promote(one)
-    one.push(sorted(one.tags()))
-    promote(two)
-    with pytest.raises(ConflictError):
-        two.push(sorted(two.tags()))
-    assert two.tags() == set()
-    sh("git", "fetch", "--quiet", "--tags", cwd=two.repository.root)
-    assert two.in_stage("production") == one.in_stage("production")

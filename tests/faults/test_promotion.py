@@ -1,0 +1,214 @@
+"""Faults between a promotion and its end: no network, a kill, a broken connection, a wrong clock, another machine."""
+
+import contextlib
+import os
+
+import pytest
+from gto import api as gto
+
+from flows.promotion.registry import ConflictError
+from flows.promotion.rollback import rollback
+from flows.runs.repository import GitError
+from tests.faults.clocks import moved_clock
+from tests.faults.clones import Machine, clone, git, origin
+from tests.faults.concurrency import at_once
+from tests.faults.kills import killed
+
+AWAY = "/nowhere/origin.git"
+
+
+@pytest.fixture
+def one(tmp_path) -> Machine:
+    origin(tmp_path)
+    return clone(tmp_path, "one")
+
+
+@pytest.fixture
+def two(one, tmp_path) -> Machine:
+    return clone(tmp_path, "two")
+
+
+def origin_of(machine: Machine) -> dict[str, str]:
+    """The registry's tags in origin."""
+    listed = git(machine.root, "ls-remote", "--tags", "--refs", "origin").splitlines()
+    return {line.partition("refs/tags/")[2]: line.split()[0] for line in listed}
+
+
+def shown_by_gto(machine: Machine) -> str:
+    """The commit that `gto show` has in production."""
+    return gto.show(str(machine.root), "onnx#production")[0]["commit_hexsha"]
+
+
+@contextlib.contextmanager
+def origin_away(machine: Machine):
+    url = git(machine.root, "remote", "get-url", "origin")
+    git(machine.root, "remote", "set-url", "origin", AWAY)
+    yield
+    git(machine.root, "remote", "set-url", "origin", url)
+
+
+def hook(machine: Machine, name: str, script: str) -> None:
+    """Make origin run a script when something is pushed."""
+    path = machine.root.parent / "origin.git" / "hooks" / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def test_failed_push_leaves_the_registry_as_it_was(one):
+    before = one.promote()
+    with origin_away(one), pytest.raises(GitError, match=AWAY):
+        one.registry.promote(one.commit(), "production", "It is better.", push=True)
+    assert one.registry.tags().versions == [before]
+    assert one.production == before.commit
+    assert one.promote().name == "v0.2.0", "the next promotion is judged and published as if nothing had happened"
+    assert one.names == origin_of(one)
+
+
+def test_push_that_origin_refuses_leaves_the_registry_as_it_was(one):
+    hook(one, "update", "case $1 in *production*) echo no stages today >&2; exit 1;; esac")
+    with pytest.raises(GitError, match="no stages today"):
+        one.promote()
+    assert one.names == origin_of(one) == {}
+
+
+@pytest.mark.parametrize("push", [True, False], ids=["pushed", "local"])
+def test_promotion_killed_at_any_instant_is_undone_or_complete(one, push):
+    before, step, outcomes = one.promote(push=push).commit, 0, set()
+    while True:
+        commit, step = one.commit(), step + 1
+        ended = not killed(lambda commit=commit: one.promote(commit, push=push), step)
+        assert one.production in {before, commit}
+        one.registry.refresh(push=False)  # the next run, even if it pushes nothing
+        names = one.names
+        assert one.production == shown_by_gto(one)
+        assert one.production in {before, commit}
+        if push:
+            assert names == origin_of(one)
+        outcomes.add(one.production == commit)
+        before = one.production
+        if ended:
+            break
+    assert outcomes == {True, False}
+    assert one.production == commit
+    assert not list(one.registry.repository.state.glob("*.unfinished"))
+
+
+def test_connection_that_breaks_after_origin_accepted_is_a_promotion(one):
+    parent = "pid=$PPID; until grep -q push /proc/$pid/cmdline; do pid=$(cut -d' ' -f4 /proc/$pid/stat); done"
+    hook(one, "post-receive", f"{parent}; touch killed; kill -9 $pid")
+    version = one.promote()
+    assert (one.root.parent / "origin.git" / "killed").exists()
+    assert one.production == version.commit
+    assert one.names == origin_of(one)
+
+
+def test_interrupted_promotion_is_unknown_without_origin_and_known_later(one):
+    before, commit = one.promote().commit, one.commit()
+    steps = iter(range(1, 100))
+    while commit not in "".join(git(one.root, "ls-remote", "origin").split()):  # until it is killed after the push
+        assert killed(lambda: one.promote(commit), next(steps))
+    assert one.production == before
+    with origin_away(one):
+        (message,) = one.registry.refresh(push=False)
+        assert AWAY in message
+        rollback(one.registry, "production", "v0.1.0", "An emergency.")
+        assert one.registry.refresh(push=False), "still unknown"
+    one.registry.refresh(push=False)
+    assert one.production == commit, "origin had it first: what was decided here without knowing it does not count"
+    assert one.names == origin_of(one)
+
+
+def test_versions_and_stages_that_were_not_pushed_are_published_later(one, two):
+    first = one.promote(push=False)
+    one.promote(push=False)
+    rollback(one.registry, "production", None, "It was worse.")
+    assert origin_of(one) == {}
+    assert [version.name for version in one.registry.unpublished()] == ["v0.1.0", "v0.2.0"]
+    with one.registry.locked(wait=1):
+        one.registry.publish([])
+    two.fetch()
+    assert two.names == one.names == origin_of(one)
+    assert two.production == first.commit
+    assert one.registry.unpublished() == []
+
+
+def test_version_that_another_machine_took_is_renumbered(one, two):
+    theirs, ours = one.promote(), two.promote(push=False)
+    assert theirs.name == ours.name
+    messages = two.fetch()
+    assert any("onnx@v0.1.0" in message and "is now onnx@v0.2.0" in message for message in messages)
+    assert two.registry.version("v0.1.0") == theirs
+    assert two.registry.version("v0.2.0").commit == ours.commit
+    assert two.production == theirs.commit, "ours was decided without knowing theirs"
+    assert two.fetch() == [], "once"
+    last = two.promote()
+    assert last.name == "v0.3.0"
+    one.fetch()
+    assert one.names == two.names == origin_of(one)
+    assert {shown_by_gto(one), shown_by_gto(two)} == {one.production} == {last.commit}
+
+
+def test_registry_left_by_a_failed_push_of_older_versions_is_repaired(one, two):
+    """They made the tags first, so that every later `git fetch --tags` failed, without a message."""
+    git(one.root, "tag", "--annotate", "onnx@v0.1.0", "--message=Ours", "HEAD")
+    git(one.root, "tag", "--annotate", "onnx#production#1", "--message=Ours", "HEAD")
+    theirs = two.promote()
+    assert one.registry.repository.resolve("origin/main"), "a run can start"
+    one.fetch()
+    assert one.production == theirs.commit
+
+
+def test_fetch_that_fails_says_why(one):
+    with origin_away(one), pytest.raises(GitError, match=f"'{AWAY}' does not appear to be a git repository"):
+        one.fetch()
+
+
+def test_promotion_of_another_machine_in_the_meantime_is_a_conflict(one, two):
+    commit = two.commit()
+    theirs = one.promote()
+    with pytest.raises(ConflictError):
+        two.registry.promote(commit, "production", "It was better than nothing.", push=True)
+    assert two.names == one.names == origin_of(one)
+    assert two.production == theirs.commit, "and the next attempt compares with it"
+    assert two.promote(commit).name == "v0.2.0"
+
+
+def test_two_machines_that_promote_at_once_agree(one, two, root):
+    script = (
+        "import sys; from pathlib import Path; from flows.promotion.registry import *; from flows.runs.repository import Repository\n"
+        "registry = Registry(Repository(Path(sys.argv[1])), 'onnx')\n"
+        "try: print(registry.promote(sys.argv[2], 'production', 'Better.', push=True).commit)\n"
+        "except ConflictError: print('conflict')"
+    )
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    ended = at_once(*([os.sys.executable, "-c", script, str(one.root), one.commit()] for one in (one, two)), cwd=one.root, env=env)
+    winner, loser = sorted((done.stdout.strip() for done in ended), key=lambda text: text == "conflict")
+    assert loser == "conflict", [done.stderr for done in ended]
+    one.fetch(), two.fetch()
+    assert one.production == two.production == winner
+
+
+@pytest.mark.parametrize("seconds", [-300, 300])
+def test_order_of_promotions_does_not_depend_on_clocks(one, two, seconds, monkeypatch):
+    """A machine whose clock is off promotes, another rolls back, and each sees what was announced."""
+    announced = []
+    for machine, clock in [(one, 0), (two, seconds), (one, 0), (two, seconds)]:
+        with monkeypatch.context() as patch:
+            for name, value in moved_clock(clock).items():
+                patch.setenv(name, value)
+            announced.append(machine.promote())
+        for other in (one, two):
+            other.fetch()
+            assert other.production == announced[-1].commit == shown_by_gto(other)
+    assert rollback(one.registry, "production", None, "It was worse.", push=True) == (announced[3], announced[2])
+    assert rollback(one.registry, "production", None, "This one, too.", push=True) == (announced[2], announced[1])
+    two.fetch()
+    assert two.production == shown_by_gto(two) == announced[1].commit
+    assert [version.name for version in two.registry.tags().ever_in("production")] == ["v0.1.0", "v0.2.0", "v0.3.0", "v0.4.0"]
+
+
+def test_promotions_of_one_second_are_ordered(one):
+    """gto orders by date: it must not see two of the same second."""
+    for _ in range(12):
+        version = one.promote(push=False)
+        assert one.production == shown_by_gto(one) == version.commit
