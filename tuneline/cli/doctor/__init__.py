@@ -47,10 +47,11 @@ def command() -> None:
 
     from tuneline.cli.doctor.checkout import check_checkout
     from tuneline.cli.doctor.machine import check_environment, check_machine
+    from tuneline.cli.doctor.registry import check_registry
 
     console = Console()
     errors = 0
-    for check in (check_environment, check_machine, check_checkout):
+    for check in (check_environment, check_machine, check_checkout, check_registry):
         for result in check(Path()):
             errors += result.level == "error"
             console.print(Text(f"{result.level:>8}", COLOURS[result.level]), Text(result.message), soft_wrap=True)

@@ -1,0 +1,100 @@
+"""What is in production has a second copy, and what doctor recommends does not delete the first."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tuneline import dvc_remote
+from tuneline.cli.doctor import registry as checks
+from tuneline.cli.doctor.machine import FREE_DISK_HINT
+from tuneline.repo import lock_at
+
+DVC = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+IDENTITY = {f"GIT_{role}_{key}": "a@localhost" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+
+
+def run(folder: Path, *command: str) -> str:
+    env = {**os.environ, **IDENTITY, "PATH": DVC}
+    return subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory, homes) -> Path:
+    """A project whose model in production is older than the present one, and than its DVC remote."""
+    root = tmp_path_factory.mktemp("template")
+    run(root, "git", "init", "--quiet", "--initial-branch=main")
+    run(root, "dvc", "init", "--quiet")
+    stage = "stages:\n  train:\n    cmd: mkdir model && cp seed model/model.onnx\n    deps: [seed]\n    outs: [model]\n"
+    (root / "dvc.yaml").write_text(f"{stage}artifacts:\n  onnx: {{path: model}}\n")
+    for seed in ("1", "2"):
+        (root / "seed").write_text(seed)
+        run(root, "dvc", "repro", "--quiet")
+        run(root, "git", "add", "--all")
+        run(root, "git", "commit", "--quiet", f"--message=Seed {seed}")
+        if seed == "1":
+            run(root, "git", "tag", "--annotate", "onnx@v0.1.0", "--message=Good")
+            run(root, "git", "tag", "--annotate", "onnx#production#1", "--message=Good")
+    return root
+
+
+@pytest.fixture
+def project(template, tmp_path, monkeypatch) -> Path:
+    """A copy of the template."""
+    monkeypatch.setenv("PATH", DVC)
+    return Path(shutil.copytree(template, tmp_path / "project", symlinks=True))
+
+
+def results(root: Path) -> list[tuple[str, str]]:
+    return [(result.level, result.message) for result in checks.check_registry(root)]
+
+
+def test_recommended_garbage_collection_keeps_every_registered_version(project):
+    (command,) = re.findall(r"dvc gc(?: --[a-z-]+)+", FREE_DISK_HINT)
+    (project / "seed").write_text("3")
+    run(project, "dvc", "repro", "--quiet")
+    run(project, *shlex.split(command), "--force")
+    run(project, "dvc", "get", ".", "model", "--rev", "onnx@v0.1.0", "--out", "fetched")
+    assert (project / "fetched/model.onnx").read_text() == "1"
+
+
+def test_production_without_a_second_copy_is_a_warning_that_says_what_is_missing(project, tmp_path):
+    ((level, message),) = results(project)
+    assert level == "warning"
+    assert message.startswith("onnx v0.1.0, which is in production, has no second copy: the DVC remote cannot be asked (config file")
+    assert "no remote specified" in message
+    assert message.endswith("there is no git remote origin")
+
+    run(project, "dvc", "remote", "add", "--quiet", "--default", "shelf", str(tmp_path / "shelf"))
+    run(project, "git", "init", "--quiet", "--bare", str(tmp_path / "origin.git"))
+    run(project, "git", "remote", "add", "origin", str(tmp_path / "origin.git"))
+    assert results(project)[0][1].endswith("the DVC remote does not have its files; origin does not have its tag")
+
+    assert dvc_remote.push(project, "onnx@v0.1.0") == []
+    run(project, "git", "push", "--quiet", "origin", "--tags")
+    assert results(project) == [("ok", "onnx v0.1.0, which is in production, is in the DVC remote and in origin")]
+
+
+def test_copy_that_cannot_be_checked_is_a_warning(project):
+    run(project, "git", "remote", "add", "origin", "/nowhere/origin.git")
+    ((level, message),) = results(project)
+    assert level == "warning"
+    assert "origin cannot be asked (fatal: '/nowhere/origin.git' does not appear to be a git repository)" in message
+
+
+def test_project_without_a_registry_has_no_result(project):
+    run(project, "git", "tag", "--delete", "onnx@v0.1.0", "onnx#production#1")
+    assert results(project) == []
+
+
+def test_outs_that_are_nowhere_are_named(project, tmp_path):
+    run(project, "dvc", "remote", "add", "--quiet", "--default", "shelf", str(tmp_path / "shelf"))
+    md5 = lock_at(project, "onnx@v0.1.0").out("model")
+    assert not dvc_remote.has(project, md5)
+    run(project, "dvc", "gc", "--workspace", "--force", "--quiet")
+    assert dvc_remote.push(project, "onnx@v0.1.0") == ["model"]
