@@ -66,7 +66,7 @@ def test_row_counts_of_parts_add_up(profile):
     parts = [seen(profile, rows[start : start + 100]) for start in (0, 100, 200)]
     whole = sum(parts[1:], parts[0])
     assert whole.to_json() == seen(profile, rows).to_json()
-    assert RowCounts.from_json(whole.to_json()).to_json() == whole.to_json()
+    assert RowCounts.from_json(profile, whole.to_json()).to_json() == whole.to_json()
     assert (RowCounts.empty(profile) + whole).rows == 300
 
 
