@@ -166,6 +166,6 @@ def send_drift(record: Path, version: str, payload: dict[str, Any], repeat_hours
 def hours_since_event(record: Path, version: str) -> float:
     """Return the hours since the recorded event; infinite without a valid record, negative if the clock was set back."""
     try:
-        return (time.time() - json.loads(record.read_bytes())[version]) / 3600
+        return (time.time() - float(json.loads(record.read_bytes())[version])) / 3600
     except (OSError, ValueError, TypeError, LookupError):
         return math.inf
