@@ -4,6 +4,7 @@ The flow as a whole is in tests/flows/test_score.py, the fetched model in tests/
 """
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -129,14 +130,14 @@ outbox, root, keep, *paths = Outbox(Path(sys.argv[1]), Path(sys.argv[2])), Path(
 for path in map(Path, paths):
     incoming = Incoming.find(path)
     try:
-        print("RESULT", path.name, score(outbox, root, incoming, (keep,)), outbox.has(incoming))
+        print("RESULT", path.name, score(outbox, root, incoming, (keep,)), "rows")
     except Exception as error:
-        print("RESULT", path.name, type(error).__name__, outbox.has(incoming), " ".join(str(error).split()))
+        print("RESULT", path.name, "refused" if outbox.has(incoming) else "not scored:", " ".join(str(error).split()))
 """
 
 
-@pytest.mark.parametrize(("scratch", "error"), [("disk/scratch", "ProgramError"), ("scratch", "OSError")])
-def test_full_disk_is_no_fault_of_the_file_and_stops_no_other(toy_model, put, tmp_path, scratch, error):
+@pytest.mark.parametrize("scratch", ["disk/scratch", "scratch"])  # tuneline predict fails, or what copies its rows
+def test_full_disk_is_no_fault_of_the_file_and_stops_no_other(toy_model, put, tmp_path, scratch):
     draw, disk = random.Random(1), tmp_path / "disk"
     disk.mkdir()
     paths = [put("large.csv", [draw.randbytes(50).hex() for _ in range(4000)]).path, put("small.csv", tickets(3)).path]
@@ -144,9 +145,9 @@ def test_full_disk_is_no_fault_of_the_file_and_stops_no_other(toy_model, put, tm
     command = on_small_disk(disk, "128k", sys.executable, "-c", SCORES_ON_A_DISK, *map(str, arguments))
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     large, small = (line for line in done.stdout.splitlines() if line.startswith("RESULT"))
-    assert large.startswith(f"RESULT large.csv {error} False"), done.stderr
-    assert "No space left on device" in large
-    assert small == "RESULT small.csv 3 True"
+    assert large.startswith("RESULT large.csv not scored:"), done.stderr
+    assert os.strerror(errno.ENOSPC) in large
+    assert small == "RESULT small.csv 3 rows"
 
 
 def test_file_that_changes_while_it_is_scored_is_scored_as_a_whole_later(toy_model, outbox, put):
