@@ -11,7 +11,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tuneline.errors import DataError
+from tuneline.errors import DataError, UnreadableError
 from tuneline.readers.text import explained, is_gzip
 
 BUFFER = 1 << 20
@@ -55,8 +55,12 @@ def read_batches(file: pq.ParquetFile, path: Path, rows: int, columns: Sequence[
 def _explained(path: Path) -> Iterator[None]:
     try:
         yield
+    except MemoryError:  # Arrow's is an ArrowException as well
+        raise
     except (pa.ArrowException, OSError) as error:
         reason = getattr(error, "strerror", None) or (str(error).splitlines() or ["unknown error"])[0]
+        if getattr(error, "errno", None):
+            raise UnreadableError(f"{path} cannot be read: {reason}", "Check that it exists and that you may read it.") from None
         raise DataError(f"{path}: not a Parquet file, or a damaged one: {reason}", "Write it again.") from None
 
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
-from tuneline.errors import DataError
+from tuneline.errors import DataError, UnreadableError
 from tuneline.readers.rows import PARAMETERS, OptionNames, RowProblem
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -167,7 +167,8 @@ def explained(name: str) -> Iterator[None]:
     """Replace errors of the operating system and of gzip by errors for users.
 
     Raises:
-        DataError: The file called ``name`` cannot be read.
+        UnreadableError: The operating system does not read the file called ``name``.
+        DataError: It is a damaged gzip file.
     """
     try:
         yield
@@ -180,7 +181,9 @@ def explained(name: str) -> Iterator[None]:
     except zlib.error as error:
         raise DataError(f"{name}: the gzip file is damaged: {error}.", "Fetch it again.") from None
     except OSError as error:
-        raise DataError(f"{name} cannot be read: {error.strerror or error}.", "Check that it exists and that you may read it.") from None
+        raise UnreadableError(
+            f"{name} cannot be read: {error.strerror or error}.", "Check that it exists and that you may read it."
+        ) from None
 
 
 def _unpacked(raw: io.BufferedReader, path: Path | None) -> io.BufferedReader | gzip.GzipFile:

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tuneline.errors import DataError
+from tuneline.errors import DataError, UnreadableError
 from tuneline.readers.parquet import open_parquet, read_batches
 
 TABLE = pa.table({"text": [f"text {row}" for row in range(25)], "id": range(25)})
@@ -37,6 +37,11 @@ def test_only_the_named_columns_are_read(tmp_path):
 def test_file_that_is_not_parquet_is_refused(tmp_path, content):
     (tmp_path / "a.parquet").write_bytes(content)
     with pytest.raises(DataError, match=r"a\.parquet: not a Parquet file, or a damaged one: "):
+        read(tmp_path / "a.parquet")
+
+
+def test_file_that_the_system_does_not_read_is_not_called_damaged(tmp_path):
+    with pytest.raises(UnreadableError, match=r"a\.parquet cannot be read: .*No such file"):
         read(tmp_path / "a.parquet")
 
 

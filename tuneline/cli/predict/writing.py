@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tuneline.cli.predict import Kind
 from tuneline.cli.predict.rows import Row
-from tuneline.errors import DataError
+from tuneline.errors import StageError
 from tuneline.files import replace_file
 from tuneline.files.schemas import ROW_GROUP
 
@@ -81,7 +81,7 @@ class Writer(ABC):
         """Write rows as ``write`` does, with errors of the operating system explained.
 
         Raises:
-            DataError: The output cannot be written.
+            StageError: The output cannot be written.
         """
         with explained():
             self.write(rows, outputs)
@@ -180,12 +180,12 @@ def open_writer(output: Output, columns: OutputColumns) -> Iterator[Writer]:
     """Open an output. A file is discarded if the block ends with an error.
 
     Raises:
-        DataError: The output cannot be written.
+        StageError: The output cannot be written.
     """
     path, kind = output.path, output.kind
     if path is None:
         if kind == "parquet":
-            raise DataError("Parquet cannot be written to standard output.", "Name a file with --output.")
+            raise StageError("Parquet cannot be written to standard output.", "Name a file with --output.")
         yield _text_writer(kind, columns, sys.stdout)
         return
     with explained():
@@ -203,14 +203,14 @@ def explained() -> Iterator[None]:
     """Replace errors of the operating system by errors for users.
 
     Raises:
-        DataError: The output cannot be written.
+        StageError: The output cannot be written.
     """
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise DataError(
+        raise StageError(
             f"The output cannot be written: {error.strerror or error}.", "Check the free space and your permission to write there."
         ) from None
 
