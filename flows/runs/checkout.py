@@ -22,6 +22,7 @@ from ruamel.yaml.error import YAMLError
 from flows.runs.processes import RUN_VARIABLE
 from flows.runs.repository import BusyError, GitError, Repository, dvc_config, locked
 from tuneline.files import write_json
+from tuneline.files.disk_errors import explain_disk_errors
 from tuneline.paths import CHECKPOINTS
 
 ATTEMPT_WAIT = 60.0
@@ -136,10 +137,15 @@ def _repair_dvc_lock(repository: Repository, path: Path) -> None:
 
 def _create(repository: Repository, name: str, spec: RunSpec, lock: int) -> Checkout:
     path = repository.state / name
-    repository.git("worktree", "add", "--quiet", "--force", "--detach", str(path), spec.commit)
-    _configure_dvc(repository, path)
-    adopted = _adopt_checkpoints(repository, path, spec)
-    spec.write(_record(repository, name))  # last: only a complete checkout has a record
+    try:
+        with explain_disk_errors():
+            repository.git("worktree", "add", "--quiet", "--force", "--detach", str(path), spec.commit)
+            _configure_dvc(repository, path)
+            spec.write(_record(repository, name))  # only a complete checkout has a record
+            adopted = _adopt_checkpoints(repository, path, spec)  # last: what is removed below has none that another run left
+    except BaseException:
+        _remove(repository, name, unlock=False)
+        raise
     return Checkout(path, name, spec, lock, adopted=adopted)
 
 
