@@ -36,6 +36,8 @@ def explain_disk_errors() -> Iterator[None]:
     """
     try:
         yield
+    except StageError:
+        raise
     except Exception as error:
         if number := full_disk(error):
             raise full_disk_error(number, _place(error)) from error
