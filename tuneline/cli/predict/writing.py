@@ -191,7 +191,7 @@ def open_writer(output: Output, columns: OutputColumns) -> Iterator[Writer]:
         return
     with explained():
         path.parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack, replace_file(path) as partial:
+    with replace_file(path) as partial, ExitStack() as stack:
         with explained():
             writer = _file_writer(kind, columns, partial, path.suffix == ".gz", stack)
         yield writer
