@@ -126,19 +126,21 @@ def _resume(repository: Repository, name: str, lock: int) -> Checkout | None:
 def _repair_dvc_lock(repository: Repository, path: Path) -> None:
     """Replace a truncated ``dvc.lock`` by the committed one: DVC writes it in place, and its run cache has what was computed."""
     try:
-        YAML(typ="safe", pure=True).load(path / "dvc.lock")
+        if YAML(typ="safe", pure=True).load(path / "dvc.lock"):  # a full disk leaves it empty
+            return
     except FileNotFoundError:
         return
     except YAMLError:
-        (path / "dvc.lock").unlink()
-        with contextlib.suppress(GitError):  # it may not be committed yet
-            repository.git("checkout", "--", "dvc.lock", cwd=path)
+        pass
+    (path / "dvc.lock").unlink()
+    with contextlib.suppress(GitError):  # it may not be committed yet
+        repository.git("checkout", "--", "dvc.lock", cwd=path)
 
 
 def _create(repository: Repository, name: str, spec: RunSpec, lock: int) -> Checkout:
     path = repository.state / name
     try:
-        with explain_disk_errors():
+        with explain_disk_errors(path):
             repository.git("worktree", "add", "--quiet", "--force", "--detach", str(path), spec.commit)
             _configure_dvc(repository, path)
             spec.write(_record(repository, name))  # only a complete checkout has a record

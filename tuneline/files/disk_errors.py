@@ -21,6 +21,7 @@ _TEXTS = {
     os.strerror(errno.ENOSPC): errno.ENOSPC,
     os.strerror(errno.EDQUOT): errno.EDQUOT,
     "Not enough free space to write": errno.ENOSPC,  # numpy
+    "unable to write file": errno.ENOSPC,  # git, which does not say why
     "No usable temporary directory found": errno.ENOSPC,  # tempfile has tried to write to each
 }
 _LITTLE = 64 * 1024
@@ -28,8 +29,11 @@ _LITTLE = 64 * 1024
 
 
 @contextmanager
-def explain_disk_errors() -> Iterator[None]:
+def explain_disk_errors(place: Path | None = None) -> Iterator[None]:
     """Replace an error of a disk by one for the user; others pass.
+
+    Args:
+        place: What is written; without it, what the error names.
 
     Raises:
         DiskError: A file system is full, or does not let this user read or write.
@@ -40,9 +44,9 @@ def explain_disk_errors() -> Iterator[None]:
         raise
     except Exception as error:
         if number := full_disk(error):
-            raise full_disk_error(number, _place(error)) from error
+            raise full_disk_error(number, place or _place(error)) from error
         if isinstance(error, OSError) and error.errno in _FORBIDDEN and error.filename:
-            raise cannot_write(Path(error.filename), error) from error
+            raise DiskError(f"{error.filename}: {error.strerror}.", _look_at(Path(error.filename))) from error
         raise
 
 
@@ -70,7 +74,7 @@ def full_disk_error(number: int, place: Path) -> DiskError:
         number: ``errno.ENOSPC`` or ``errno.EDQUOT``.
         place: What cannot be written; it need not exist.
     """
-    existing = next(path for path in (place.absolute(), *place.absolute().parents) if path.exists()).resolve()
+    existing = _existing(place).resolve()
     mounted = next(path for path in (existing, *existing.parents) if path.is_mount())
     status = os.statvfs(mounted)
     free = f"{decimal(_free(mounted))} of {decimal(status.f_blocks * status.f_frsize)} are free, and it needs more"
@@ -83,12 +87,20 @@ def full_disk_error(number: int, place: Path) -> DiskError:
 
 
 def cannot_write(place: Path, error: OSError) -> DiskError:
-    """Return the error of a file or folder that cannot be made, opened or written."""
+    """Return the error of a file or folder that cannot be made."""
     if error.errno in _FULL:
         return full_disk_error(error.errno, place)
-    folder = place if place.is_dir() else place.parent
-    hint = f"`ls -ld {folder}` shows who may write there, `findmnt -T {folder}` whether its file system is mounted read-only."
-    return DiskError(f"{place} cannot be written: {error.strerror or error}.", hint if error.errno in _FORBIDDEN else None)
+    return DiskError(f"{place} cannot be written: {error.strerror or error}.", _look_at(place))
+
+
+def _look_at(place: Path) -> str:
+    existing = _existing(place)
+    return f"`ls -ld {existing}` shows what is there and who may write, `findmnt -T {existing}` whether its file system is read-only."
+
+
+def _existing(place: Path) -> Path:
+    """Return a file or folder, or the nearest folder above it that exists."""
+    return next(path for path in (place.absolute(), *place.absolute().parents) if path.exists())
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
