@@ -44,7 +44,7 @@ def explain_disk_errors(place: Path | None = None) -> Iterator[None]:
         raise
     except Exception as error:
         if number := full_disk(error):
-            raise full_disk_error(number, place or _place(error)) from error
+            raise full_disk_error(number, place or _place(error), error) from error
         if isinstance(error, OSError) and error.errno in _FORBIDDEN and error.filename:
             raise DiskError(f"{error.filename}: {error.strerror}.", _look_at(Path(error.filename))) from error
         raise
@@ -67,12 +67,13 @@ def full_disk(error: BaseException, folder: Path | None = None) -> int | None:
     return errno.ENOSPC if folder is not None and _free(folder) < _LITTLE else None
 
 
-def full_disk_error(number: int, place: Path) -> DiskError:
+def full_disk_error(number: int, place: Path, cause: Exception) -> DiskError:
     """Return the error of a full disk.
 
     Args:
         number: ``errno.ENOSPC`` or ``errno.EDQUOT``.
         place: What cannot be written; it need not exist.
+        cause: The error of the library, which is shown if it says nothing of a full disk.
     """
     existing = _existing(place).resolve()
     mounted = next(path for path in (existing, *existing.parents) if path.is_mount())
@@ -80,8 +81,9 @@ def full_disk_error(number: int, place: Path) -> DiskError:
     free = f"{decimal(_free(mounted))} of {decimal(status.f_blocks * status.f_frsize)} are free, and it needs more"
     if status.f_files and not status.f_favail:
         free = "no inode is free (`df -i` counts them: it has too many files)"
+    shown = "" if any(os.strerror(number) in str(error) for error in _causes(cause)) else f" ({type(cause).__name__}: {cause})"
     return DiskError(
-        f"{place} cannot be written: {os.strerror(number)}. On its file system, mounted at {mounted}, {free}.",
+        f"{place} cannot be written: {os.strerror(number)}{shown}. On its file system, mounted at {mounted}, {free}.",
         f"Make room there (`du -xhd 3 {mounted} | sort -h | tail` lists its largest folders), then run the same command again.",
     )
 
@@ -89,7 +91,7 @@ def full_disk_error(number: int, place: Path) -> DiskError:
 def cannot_write(place: Path, error: OSError) -> DiskError:
     """Return the error of a file or folder that cannot be made."""
     if error.errno in _FULL:
-        return full_disk_error(error.errno, place)
+        return full_disk_error(error.errno, place, error)
     return DiskError(f"{place} cannot be written: {error.strerror or error}.", _look_at(place))
 
 
