@@ -119,7 +119,7 @@ def check_partial_files(root: Path) -> CheckResult:
 
 def check_partial_copies(root: Path) -> CheckResult:
     """Check that DVC left no half copy in its cache, which a full disk or a kill leaves and nothing removes."""
-    copies = [path for path in (root / ".dvc" / "cache" / "files").glob("*/*/.*.tmp") if path.is_file()]
+    copies = [path for pattern in ("*/.*.tmp", "*/*/.*.tmp") for path in (root / ".dvc" / "cache" / "files").glob(pattern)]
     if not copies:
         return ok("no partial copies in DVC's cache")
     size = sum(path.stat().st_size for path in copies)
@@ -139,7 +139,7 @@ def check_pipeline(root: Path) -> CheckResult:
         if "dvc.lock' validation failed" in done.stderr or "dvc.lock' is invalid" in done.stderr:
             return error(
                 "dvc.lock is damaged: DVC was ended, or the disk was full, while it wrote it",
-                "git checkout dvc.lock, then dvc repro: finished stages are restored from DVC's cache.",
+                "git checkout dvc.lock (rm, if it was never committed), then dvc repro: DVC's cache has what finished stages made.",
             )
         if "lock" in done.stderr:
             return warning(
