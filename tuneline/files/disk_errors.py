@@ -77,13 +77,10 @@ def full_disk_error(number: int, place: Path, cause: Exception) -> DiskError:
     """
     existing = _existing(place).resolve()
     mounted = next(path for path in (existing, *existing.parents) if path.is_mount())
-    status = os.statvfs(mounted)
-    free = f"{decimal(_free(mounted))} of {decimal(status.f_blocks * status.f_frsize)} are free, and it needs more"
-    if status.f_files and not status.f_favail:
-        free = "no inode is free (`df -i` counts them: it has too many files)"
     shown = "" if any(os.strerror(number) in str(error) for error in _causes(cause)) else f" ({type(cause).__name__}: {cause})"
+    room = _describe_room(mounted, number)
     return DiskError(
-        f"{place} cannot be written: {os.strerror(number)}{shown}. On its file system, mounted at {mounted}, {free}.",
+        f"{place} cannot be written: {os.strerror(number)}{shown}. On its file system, mounted at {mounted}, {room}.",
         f"Make room there (`du -xhd 3 {mounted} | sort -h | tail` lists its largest folders), then run the same command again.",
     )
 
@@ -95,6 +92,15 @@ def cannot_write(place: Path, error: OSError) -> DiskError:
     return DiskError(f"{place} cannot be written: {error.strerror or error}.", _look_at(place))
 
 
+def _describe_room(mounted: Path, number: int) -> str:
+    status = os.statvfs(mounted)
+    if number == errno.EDQUOT:
+        return "your quota is used up (`quota -s` shows it)"
+    if status.f_files and not status.f_favail:
+        return "no inode is free (`df -i` counts them: there are too many files)"
+    return f"{decimal(_free(mounted))} of {decimal(status.f_blocks * status.f_frsize)} are free, and it needs more"
+
+
 def _look_at(place: Path) -> str:
     existing = _existing(place)
     return f"`ls -ld {existing}` shows what is there and who may write, `findmnt -T {existing}` whether its file system is read-only."
@@ -102,7 +108,7 @@ def _look_at(place: Path) -> str:
 
 def _existing(place: Path) -> Path:
     """Return a file or folder, or the nearest folder above it that exists."""
-    return next(path for path in (place.absolute(), *place.absolute().parents) if path.exists())
+    return next(path for path in (place.absolute(), *place.absolute().parents) if os.access(path, os.F_OK))  # False without permission
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -121,7 +127,7 @@ def _place(error: BaseException) -> Path:
     cache = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
     temporary = Path(tempfile.tempdir or os.environ.get("TMPDIR", "/tmp"))  # noqa: S108 - gettempdir() would try to write there
     places = [Path.cwd(), temporary, cache, Path("/dev/stdout").resolve()]
-    return min((place for place in places if place.exists()), key=_free)
+    return min((place for place in places if os.access(place, os.F_OK)), key=_free)
 
 
 def _free(place: Path) -> int:

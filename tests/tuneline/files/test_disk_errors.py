@@ -1,9 +1,12 @@
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.faults.disks import NAMESPACE, on_small_disk
 from tuneline.errors import DataError, DiskError
 from tuneline.files import replace_file
 from tuneline.files.disk_errors import explain_disk_errors, full_disk
@@ -34,7 +37,9 @@ def test_target_of_a_copy_is_named():
 
 
 def test_full_quota_is_called_a_quota():
-    assert "Disk quota exceeded" in explained(OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), "out"))
+    message = explained(OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), "out"))
+    assert message.startswith("out cannot be written: Disk quota exceeded.")
+    assert "your quota is used up" in message
 
 
 def test_error_without_a_file_names_the_working_directory_or_another_that_is_fuller():
@@ -61,6 +66,25 @@ def test_other_errors_pass():
 def test_error_about_the_data_is_not_taken_for_a_full_disk(tmp_path):
     with pytest.raises(DataError), replace_file(tmp_path / "out"):
         raise DataError("row 3: No space left on device")
+
+
+NO_INODES = """
+import pathlib, sys
+from tuneline.errors import DiskError
+from tuneline.files import write_json
+for number in range(1000):
+    try:
+        write_json(pathlib.Path(f"{number}.json"), number)
+    except DiskError as error:
+        sys.exit(str(error))
+"""
+
+
+def test_disk_without_inodes_is_explained(tmp_path):
+    command = [*NAMESPACE, 'mount -t tmpfs -o nr_inodes=30 none "$0" && cd "$PWD" && exec "$@"', str(tmp_path)]
+    on_small_disk(tmp_path, "1m")  # skips where nothing can be mounted
+    done = subprocess.run([*command, sys.executable, "-c", NO_INODES], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "no inode is free" in done.stderr
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
