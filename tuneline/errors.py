@@ -41,3 +41,7 @@ class InputError(DataError):
 
 class GateError(StageError):
     """A check that guards the pipeline failed. Its report is written before this is raised."""
+
+
+class DiskError(StageError):
+    """The machine's disk is full or cannot be written. Neither the data nor the parameters are at fault."""

@@ -7,10 +7,12 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 from tuneline.errors import StageError
+from tuneline.files.disk_errors import explain_disk_errors
 from tuneline.paths import TIMING
 from tuneline.records.metrics import Metrics
 from tuneline.records.provenance import DevicesUsed, provenance_file, stage_provenance
@@ -46,18 +48,19 @@ def run_stage(
     started = time.perf_counter()
     writes_records = int(os.environ.get("RANK", "0")) == 0  # one process of a distributed stage
     try:
-        measurements = main()
-        if libraries and writes_records:
-            used = devices() if devices else None
-            stage_provenance(name, libraries, devices=used).write(provenance_file(name))
+        with explain_disk_errors():
+            measurements = main()
+            if libraries and writes_records:
+                used = devices() if devices else None
+                stage_provenance(name, libraries, devices=used).write(provenance_file(name))
+            if writes_records:
+                write_timing(name, time.perf_counter() - started, measurements or {})
     except StageError as error:
         report_error(name, error)
         sys.exit(1)
     except KeyboardInterrupt:
         print(f"{name}: interrupted; no partial outputs are left. `dvc repro` resumes from here.", file=sys.stderr)
         sys.exit(130)
-    if writes_records:
-        write_timing(name, time.perf_counter() - started, measurements or {})
     gc.freeze()  # else Python searches all objects of torch and transformers for garbage while it exits: a second or two
     sys.exit(0)
 
@@ -66,9 +69,10 @@ def report_error(name: str, error: StageError) -> None:
     """Print an error. A process of ``torchrun`` leaves it in a file instead: all processes may have the same, and it is printed once."""
     message = f"{name}: {error}"
     if file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
-        Path(file).write_text(json.dumps({"stage": name, "message": message, "timestamp": int(time.time())}), encoding="utf-8")
-    else:
-        print(message, file=sys.stderr)
+        with suppress(OSError):  # its disk is full
+            Path(file).write_text(json.dumps({"stage": name, "message": message, "timestamp": int(time.time())}), encoding="utf-8")
+            return
+    print(message, file=sys.stderr)
 
 
 def write_timing(name: str, seconds: float, measurements: Measurements) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.errors import ParamsError, StageError
+from tuneline.files.disk_errors import full_disk
 from tuneline.files.schemas import LabelSchema
 from tuneline.metrics import Averaging, Task, metrics_for
 from tuneline.scores import compute_metric, prediction_metrics, task_of
@@ -123,6 +124,8 @@ def _score_one(
     try:
         metric = evaluate.load(name.path, name.config, revision=name.revision, keep_in_memory=True, cache_dir=folder)
     except (OSError, ValueError, ImportError) as error:  # FileNotFoundError and ConnectionError among them
+        if full_disk(error):
+            raise
         raise StageError(
             f"evaluate.metrics: {name.path!r} cannot be loaded: {str(error).strip().splitlines()[0]}",
             "A name is looked up on the Hub, which must be reachable; a path is a folder with a module of the same name.",

@@ -6,11 +6,9 @@ those of the trained model; the stage ``compare`` later checks the whole reporte
 
 import inspect
 import logging
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +21,7 @@ from stages.export.padding import skip_padding
 from stages.export.shapes import BATCH, SEQUENCE, ShapedGraph
 from tuneline.batches import Batch
 from tuneline.errors import StageError
+from tuneline.files import temporary_directory
 from tuneline.onnx.session import OnnxClassifier
 
 if TYPE_CHECKING:
@@ -127,8 +126,8 @@ def same_logits(graph: onnx.ModelProto, model: "PreTrainedModel", names: Sequenc
 
 def onnx_logits(graph: onnx.ModelProto, batch: Batch) -> NDArray[np.float32] | None:
     """Run a graph with ONNX Runtime and return the logits; ``None`` if it cannot run the graph."""
-    with tempfile.TemporaryDirectory() as folder:
-        save_model(graph, path := Path(folder, "model.onnx"))
+    with temporary_directory() as folder:
+        save_model(graph, path := folder / "model.onnx")
         try:
             return OnnxClassifier(path).logits(batch)
         except Exception:  # ONNX Runtime's errors have no common base class

@@ -1,7 +1,6 @@
 """Conversion of the fp32 graph to fp16 and int8, with ONNX Runtime's own tools."""
 
 import logging
-import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 
 from stages.export.model_files import clean, load_model, save_model
 from tuneline.batches import Batch, TokenizedSplit, length_sorted_batches
+from tuneline.files import temporary_directory
 from tuneline.onnx.session import SAFE_WEIGHT_BITS, OnnxClassifier, logits_of
 from tuneline.params.evaluate import Int8Params
 
@@ -101,8 +101,8 @@ def logit_differences(model: onnx.ModelProto, candidates: dict[str, onnx.ModelPr
     split = rows.selection()
 
     def run(graph: onnx.ModelProto) -> NDArray[np.float32]:
-        with tempfile.TemporaryDirectory() as folder:
-            save_model(graph, path := Path(folder, "model.onnx"))
+        with temporary_directory() as folder:
+            save_model(graph, path := folder / "model.onnx")
             return logits_of(OnnxClassifier(path), split, rows.pad_token_id)
 
     reference = run(model)
@@ -179,8 +179,8 @@ class _CalibrationReader(CalibrationDataReader):  # type: ignore[misc]
 
 def _quantize(model: onnx.ModelProto, quantizer: Callable[[Path, Path], None]) -> onnx.ModelProto:
     """Run a quantizer on files, because it would move the weights out of a model in memory."""
-    with tempfile.TemporaryDirectory() as folder, _quiet():
-        source, target = Path(folder, "fp32.onnx"), Path(folder, "int8.onnx")
+    with temporary_directory() as folder, _quiet():
+        source, target = folder / "fp32.onnx", folder / "int8.onnx"
         save_model(model, source)
         quantizer(source, target)
         return clean(load_model(target))

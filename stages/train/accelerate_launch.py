@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from stages.train.launch import CRASHED, INTERRUPTED, PARENT, STOPPING, end_with_parent
 from tuneline import stage  # noqa: F401 - sets variables that libraries read when they are imported
 from tuneline.errors import ParamsError, StageError
+from tuneline.files.disk_errors import explain_disk_errors
 from tuneline.launch import AUTO, Choice, check_launch, choose, find_devices, launch_file, read_launch
 from tuneline.machine import cpu_is_forced, threads
 from tuneline.params import TrainParams
@@ -35,7 +36,8 @@ def main() -> NoReturn:
     """Train, and exit with the code of the training; see ``stages.train.launch.describe_end``."""
     end_with_parent()
     try:
-        code = launch(load_params().train, sys.argv[1:])
+        with explain_disk_errors():
+            code = launch(load_params().train, sys.argv[1:])
     except StageError as error:
         print(f"train: {error}", file=sys.stderr, flush=True)
         code = 1

@@ -1,6 +1,7 @@
 """Checkpoints: a folder per run, keyed by what determines the model, and locked against a second training process.
 
-A checkpoint is written under a temporary name, completed by a marker with checksums, and renamed; it is verified before use.
+A checkpoint is written under a temporary name, completed by a marker with checksums, brought to the disk and renamed; older ones are
+removed only then. It is verified before use.
 """
 
 import contextlib
@@ -10,7 +11,6 @@ import json
 import os
 import shutil
 import time
-import zlib
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -18,15 +18,17 @@ from typing import IO, Any
 
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
+from rich.filesize import decimal
 
 import stages
+from stages.train.launch import describe_resume
+from stages.train.marker import find_damage, write_marker
 from stages.train.progress import Progress
-from tuneline.errors import StageError
+from tuneline.errors import DiskError, StageError
+from tuneline.files import replace_directory
 from tuneline.params import Params
 from tuneline.paths import CHECKPOINTS
 
-MARKER = "complete.json"
-"""Written last: size and CRC-32 of every file of the checkpoint."""
 LOCK = CHECKPOINTS / ".lock"
 LOCK_TIMEOUT = 30.0
 """Seconds. A killed run may leave a child process that is still saving."""
@@ -119,18 +121,13 @@ class Checkpoints:
         target = self.path(progress.step)
         if self.current == target:
             return
-        partial = target.with_name(f".{target.name}.partial")
+        with self._replace(target) as partial:
+            self._accelerator.save_state(str(partial))
+            self._accelerator.wait_for_everyone()
+            if self._accelerator.is_main_process:
+                progress.write(partial / _PROGRESS)
+                write_marker(partial)
         if self._accelerator.is_main_process:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(partial, ignore_errors=True)
-        self._accelerator.wait_for_everyone()
-        self._accelerator.save_state(str(partial))
-        self._accelerator.wait_for_everyone()
-        if self._accelerator.is_main_process:
-            progress.write(partial / _PROGRESS)
-            write_marker(partial)
-            _remove(target)
-            partial.replace(target)
             self._prune()
         self._accelerator.wait_for_everyone()
         self.current = target
@@ -157,6 +154,28 @@ class Checkpoints:
         self._accelerator.wait_for_everyone()
         if self._accelerator.is_main_process:
             _remove(self.folder)
+
+    @contextlib.contextmanager
+    def _replace(self, target: Path) -> Iterator[Path]:
+        """Yield the folder that all processes write to. The main process renames it to ``target``, or removes it after an error.
+
+        Raises:
+            DiskError: The disk is full. The hint names the checkpoint from which the run goes on.
+        """
+        if not self._accelerator.is_main_process:
+            folder = [""]
+            broadcast_object_list(folder)
+            yield Path(folder[0])
+            return
+        try:
+            with replace_directory(target) as partial:
+                broadcast_object_list([str(partial)])
+                yield partial
+        except DiskError as error:
+            steps = self._all()
+            size = sum(file.stat().st_size for file in steps[-1].rglob("*") if file.is_file()) if steps else 0
+            problem = f"{error.problem} The last checkpoint takes {decimal(size)}." if size else error.problem
+            raise DiskError(problem, f"{error.hint} {describe_resume(steps)}") from error
 
     def _newest(self, needs_best: bool) -> Path | None:
         for leftover in self.folder.glob(".*"):
@@ -185,35 +204,6 @@ class Checkpoints:
         for path in self._all():
             if path not in kept:
                 _remove(path)
-
-
-def write_marker(folder: Path) -> None:
-    """Write ``MARKER``, which completes a checkpoint."""
-    files = {str(path.relative_to(folder)): _size_and_crc(path) for path in sorted(folder.rglob("*")) if path.is_file()}
-    (folder / MARKER).write_text(json.dumps(files, indent=1), encoding="utf-8")
-
-
-def find_damage(folder: Path) -> str | None:
-    """Return the first problem of a checkpoint, or ``None`` if it is complete."""
-    try:
-        files: dict[str, Any] = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return f"{MARKER} is missing or unreadable"
-    for name, expected in files.items():
-        if not (folder / name).is_file():
-            return f"{name} is missing"
-        if _size_and_crc(folder / name) != expected:
-            return f"{name} differs from its checksum"
-    return None
-
-
-def _size_and_crc(path: Path) -> list[int]:
-    """Return size in bytes and CRC-32, which detect damage but not forgery."""
-    crc = size = 0
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            crc, size = zlib.crc32(block, crc), size + len(block)
-    return [size, crc]
 
 
 def _hash_files(paths: Iterable[Path]) -> str:

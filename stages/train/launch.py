@@ -84,7 +84,11 @@ def describe_end(code: int, hint: str) -> tuple[str | None, int]:
 def resume_hint(started: float, checkpoints: Path = CHECKPOINTS) -> str:
     """Return how to continue the run that has written to ``checkpoints`` since ``started``, in seconds since the epoch."""
     runs = [file for file in checkpoints.glob("*/run.json") if file.stat().st_mtime >= started - 1]
-    steps = sorted(step for run in runs for step in run.parent.glob("step-*"))
+    return describe_resume(sorted(step for run in runs for step in run.parent.glob("step-*")))
+
+
+def describe_resume(steps: list[Path]) -> str:
+    """Return how to continue a run that has these checkpoints, the newest last."""
     if not steps:
         return "There is no checkpoint yet: `dvc repro` starts again."
     return f"`dvc repro` resumes from step {int(steps[-1].name.removeprefix('step-'))} ({steps[-1]})."

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from tuneline.cli import doctor, explain, init, predict, report, show
 from tuneline.errors import StageError
+from tuneline.files.disk_errors import explain_disk_errors
 
 
 class Commands(TyperGroup):
@@ -19,7 +20,8 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a subcommand; print a ``StageError`` as a message instead of a traceback."""
         try:
-            return super().invoke(ctx)
+            with explain_disk_errors():
+                return super().invoke(ctx)
         except StageError as error:
             print(f"tuneline {ctx.invoked_subcommand}: {error}", file=sys.stderr)
             raise typer.Exit(error.status) from None

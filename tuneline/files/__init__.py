@@ -1,28 +1,42 @@
-"""Atomic writes: a file or folder is written beside its target and renamed, so that no reader ever sees a part of it."""
+"""Atomic writes: a file or folder is written beside its target and renamed, so that no reader ever sees a part of it.
 
+It has reached the disk before it is renamed, and the rename has when the block ends: a power cut leaves the old one or the new one.
+
+Each writer has a file or folder of its own, ``.NAME.TOKEN.partial``, and holds a lock on it (flock), which the system releases when the
+process ends, in whichever container it runs. What has no lock was left by a killed process: the next writer of the target removes it.
+"""
+
+import errno
+import fcntl
+import glob
 import json
+import os
+import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from tuneline.files.disk_errors import cannot_write, full_disk, full_disk_error
+
+LONGEST_NAME = 255
+"""Bytes of a file name that Linux allows."""
 
 
 @contextmanager
 def replace_file(target: Path) -> Iterator[Path]:
-    """Yield a path to write to, which replaces ``target`` when the block ends without an error and is deleted otherwise.
+    """Yield an empty file to write to, which replaces ``target`` when the block ends without an error and is deleted otherwise.
 
     Raises:
-        OSError: The folder cannot be created or written.
+        DiskError: The disk is full, or the folder cannot be created or written.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = _partial_path(target)
-    partial.unlink(missing_ok=True)
-    try:
+    with _partial(target, lambda path: path.touch(exist_ok=False)) as partial:
         yield partial
+        _sync(partial)
         partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+        _sync(target.parent)
 
 
 @contextmanager
@@ -33,22 +47,28 @@ def replace_directory(target: Path) -> Iterator[Path]:
     ``tempfile`` create files that only their owner can read.
 
     Raises:
-        OSError: The folder cannot be created or written.
+        DiskError: The disk is full, or the folder cannot be created or written.
     """
-    partial = _partial_path(target)
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
+    with _partial(target, Path.mkdir) as partial:
         yield partial
         _apply_umask(partial)
-        former = target.with_name(f".{target.name}.former")
-        shutil.rmtree(former, ignore_errors=True)
-        if target.exists():
-            target.replace(former)
-        partial.replace(target)
-        shutil.rmtree(former, ignore_errors=True)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        for path in (*partial.rglob("*"), partial):
+            if not path.is_symlink():
+                _sync(path)
+        _rename_directory(partial, target)
+        _sync(target.parent)
+
+
+@contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """Yield a folder in the system's folder of temporary files, which is removed when the block ends.
+
+    Raises:
+        DiskError: The disk is full.
+    """
+    folder = Path(tempfile.mkdtemp())
+    with _removed(folder, folder):
+        yield folder
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -56,15 +76,113 @@ def write_json(path: Path, value: Any) -> None:
 
     Raises:
         ValueError: ``value`` contains NaN or infinity, which JSON does not have.
+        DiskError: The disk is full, or the folder cannot be created or written.
     """
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     with replace_file(path) as partial:
         partial.write_text(text + "\n", encoding="utf-8")
 
 
-def _partial_path(target: Path) -> Path:
-    """Return a path beside ``target``: a rename is atomic only within one file system."""
-    return target.with_name(f".{target.name}.partial")
+@contextmanager
+def _partial(target: Path, create: Callable[[Path], None]) -> Iterator[Path]:
+    """Yield a new, locked file or folder beside ``target``: a rename is atomic only within one file system."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(target)
+        partial, lock = _create_locked(target, create)
+    except OSError as error:
+        raise cannot_write(target, error) from error
+    with _removed(partial, target, lock):
+        yield partial
+
+
+@contextmanager
+def _removed(path: Path, place: Path, lock: int | None = None) -> Iterator[None]:
+    """Remove a file or folder when the block ends; if a full disk ended it, say so for ``place``."""
+    failure: tuple[int, Exception] | None = None
+    try:
+        yield
+    except Exception as error:
+        if (number := full_disk(error, path.parent)) is None:
+            raise
+        failure = number, error
+    finally:
+        _remove(path)
+        if lock is not None:
+            os.close(lock)
+    if failure is not None:  # only here is the space of what was removed and closed free again
+        number, cause = failure
+        raise full_disk_error(number, place, cause) from cause
+
+
+def _create_locked(target: Path, create: Callable[[Path], None]) -> tuple[Path, int]:
+    """Return a new file or folder, and the descriptor that locks it."""
+    while True:
+        partial = target.with_name(f"{_hidden(target)}.{secrets.token_hex(4)}.partial")
+        create(partial)
+        with suppress(FileNotFoundError):
+            lock = os.open(partial, os.O_RDONLY)
+            with suppress(OSError):  # no locks on this file system: then nobody can take it for a leftover either
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if partial.exists():  # else another writer took it for a leftover, before it was locked
+                return partial, lock
+            os.close(lock)
+
+
+def _hidden(target: Path) -> str:
+    """Return the start of the names beside ``target``; it is cut where the whole name would be too long."""
+    longest = LONGEST_NAME - len("..00000000.partial")
+    return "." + os.fsencode(target.name)[:longest].decode(errors="ignore")
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what killed processes have left beside ``target``."""
+    for path in target.parent.glob(f"{glob.escape(_hidden(target))}.*"):
+        if path.suffix in {".partial", ".former"}:
+            with suppress(OSError):  # another writer holds or has removed it, or it is another user's
+                lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _remove(path)
+                finally:
+                    os.close(lock)
+
+
+def _rename_directory(partial: Path, target: Path) -> None:
+    """Rename a folder over another one, which takes two renames."""
+    former = partial.with_suffix(".former")
+    with suppress(FileNotFoundError):
+        target.replace(former)
+    try:
+        partial.replace(target)
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+            with suppress(FileNotFoundError):
+                former.replace(target)
+            raise
+        _remove(former)
+        _rename_directory(partial, target)  # another writer came between the renames: the last one stays
+    _remove(former)
+
+
+def _sync(path: Path) -> None:
+    """Return when a file, or the names in a folder, have reached the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that does not synchronize folders
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or folder, if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _apply_umask(folder: Path) -> None:

@@ -21,6 +21,7 @@ from tuneline.cli.predict import Kind
 from tuneline.cli.predict.rows import Row
 from tuneline.errors import StageError
 from tuneline.files import replace_file
+from tuneline.files.disk_errors import full_disk
 from tuneline.files.schemas import ROW_GROUP
 
 DIGITS = 6
@@ -190,7 +191,7 @@ def open_writer(output: Output, columns: OutputColumns) -> Iterator[Writer]:
         return
     with explained():
         path.parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack, replace_file(path) as partial:
+    with replace_file(path) as partial, ExitStack() as stack:
         with explained():
             writer = _file_writer(kind, columns, partial, path.suffix == ".gz", stack)
         yield writer
@@ -200,7 +201,7 @@ def open_writer(output: Output, columns: OutputColumns) -> Iterator[Writer]:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Replace errors of the operating system by errors for users.
+    """Replace errors of the operating system by errors for users, but for a full disk, which ``replace_file`` explains.
 
     Raises:
         StageError: The output cannot be written.
@@ -210,9 +211,9 @@ def explained() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise StageError(
-            f"The output cannot be written: {error.strerror or error}.", "Check the free space and your permission to write there."
-        ) from None
+        if full_disk(error):
+            raise
+        raise StageError(f"The output cannot be written: {error.strerror or error}.", "Check your permission to write there.") from None
 
 
 def _file_writer(kind: Kind, columns: OutputColumns, path: Path, packed: bool, stack: ExitStack) -> Writer:
