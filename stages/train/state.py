@@ -18,7 +18,8 @@ from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, Rows, 
 from stages.train.devices import compile_in_place, configure_plugins, describe_devices
 from stages.train.evaluation import ValidationMetric
 from stages.train.interruption import Coordinator, Interruption
-from stages.train.model import adapt, build_model, compute_first_token_only, merge_adapters
+from stages.train.lora import merge_adapters
+from stages.train.model import adapt, build_model, compute_first_token_only
 from stages.train.optimization import Loss, build_loss, build_optimizer, build_schedule, total_steps
 from stages.train.progress import Progress
 from stages.train.training_logger import TrainingLogger
@@ -127,10 +128,10 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
 def _set_up_model(params: Params, inputs: Inputs) -> tuple[nn.Module, bool]:
     """Return the model to train, and whether its last layer computes only the first token."""
     torch.manual_seed(params.seed)
-    model = build_model(params.model, inputs.labels, inputs.tokenizer)
+    model, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
     check_fit(inputs, model.config)
     first_token_only = params.train.first_token_only and compute_first_token_only(model)
-    return adapt(model, params.train), first_token_only
+    return adapt(model, params.train, drawn), first_token_only
 
 
 def _function_files(loss: Loss, metric: ValidationMetric) -> list[Path]:
@@ -238,11 +239,12 @@ def _print_initial_loss(state: TrainState, loss: float) -> None:
 def training_result(state: TrainState, params: Params, inputs: Inputs) -> TrainingResult:
     """Return the weights that ``train.keep`` selects, and a plain model for them."""
     if state.params.keep == "best" and state.progress.best_step != state.progress.step:
-        state.accelerator.load_state(str(state.checkpoints.path(state.progress.best_step)))
+        state.checkpoints.load(state.checkpoints.path(state.progress.best_step))
     weights = state.accelerator.get_state_dict(state.model)
     model = state.accelerator.unwrap_model(state.model)
     if state.params.lora is not None and state.accelerator.is_main_process:
-        adapted = adapt(build_model(params.model, inputs.labels, inputs.tokenizer), state.params)
+        plain, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
+        adapted = adapt(plain, state.params, drawn)
         adapted.load_state_dict(weights)
         model = merge_adapters(adapted)
         weights = model.state_dict()

@@ -123,14 +123,14 @@ def memory_for(monkeypatch):
 
     def limit(examples):
         def limited(*arguments):
-            model = build(*arguments)
+            model, drawn = build(*arguments)
 
             def check(module, args, inputs):
                 if module.training and len(inputs["input_ids"]) > examples:
                     raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
             model.register_forward_pre_hook(check, with_kwargs=True)
-            return model
+            return model, drawn
 
         monkeypatch.setattr(state, "build_model", limited)
 

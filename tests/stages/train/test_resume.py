@@ -8,13 +8,10 @@ import signal
 import time
 
 import pytest
-import torch
+from safetensors.numpy import load_file
 
-from stages.train.model import build_model
-from tests.params import change_params
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
-from tuneline.records.source import BaseSource, PretrainedSource
 
 SETTINGS = {"epochs": 3, "checkpoint_every_steps": 3, "early_stopping": {"patience": 50}, "trackers": ["dvclive"]}
 STEPS = 24
@@ -152,15 +149,24 @@ def test_same_base_weights_resume_the_run(folder):
     assert "resumes from step" in launcher.output(folder)
 
 
-def write_base(project, seed):
+def write_base(project, seed, **train):
     """Write ``models/base`` with a checkpoint, and the parameters that name it."""
-    torch.manual_seed(seed)
-    labels, checkpoint = tiny_task.CLASSES, project / "models/base/model"
-    build_model(tiny_task.params().model, labels, tiny_task.tokenizer()).save_pretrained(checkpoint)
-    source = PretrainedSource(name="someone/bert", commit="c" * 40, license=None, sha256={})
-    BaseSource(checkpoint=source, tokenizer=source).write(project / "models/base/source.json")
-    tiny_task.write_params(project, evaluate_every_steps=5, **SETTINGS)
-    change_params(project, {"model.checkpoint": "someone/bert", "model.config": None})
+    tiny_task.write_checkpoint(project, seed, without=("bert.pooler.", "classifier."))
+    tiny_task.write_params(project, tiny_task.FINE_TUNED, evaluate_every_steps=5, **{**SETTINGS, **train})
+
+
+@pytest.mark.parametrize("train", [{"lora": {"rank": 2}}, {"freeze": ["embeddings"]}], ids=["lora", "freeze"])
+def test_resume_with_frozen_weights_gives_identical_outs(folder, train):
+    """They are not in the checkpoints."""
+    write_base(folder, seed=0, **train)
+    assert launcher.run(folder) == [0], launcher.output(folder)
+    expected = launcher.outs(folder)
+    launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
+    (saved,) = {frozenset(load_file(path / "model.safetensors")) for path in checkpoints(folder)}
+    assert not {name for name in saved if "embeddings" in name}
+    assert launcher.run(folder) == [0], launcher.output(folder)
+    assert "resumes from step" in launcher.output(folder)
+    assert launcher.outs(folder) == expected
 
 
 def test_changed_checkpoint_interval_resumes_the_run(folder, reference):

@@ -66,9 +66,9 @@ def test_initial_loss_of_nan_stops_before_the_first_step(trained, monkeypatch):
     build = state.build_model
 
     def build_with_nan(*arguments):
-        model = build(*arguments)
+        model, drawn = build(*arguments)
         torch.nn.init.constant_(model.classifier.bias, torch.nan)
-        return model
+        return model, drawn
 
     monkeypatch.setattr(state, "build_model", build_with_nan)
     with pytest.raises(DataError, match="The loss before the first step is nan"):
