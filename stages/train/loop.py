@@ -17,7 +17,8 @@ from stages.train.evaluation import predict
 from stages.train.interruption import Interruption, TrainingInterrupted
 from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS
 from stages.train.progress import StepResult
-from stages.train.state import TrainingResult, TrainState, print_startup_summary, resume, set_up, training_result
+from stages.train.startup import print_startup_summary
+from stages.train.state import TrainingResult, TrainState, resume, set_up, training_result
 from tuneline.errors import DataError, ParamsError
 from tuneline.params import Params
 
