@@ -29,6 +29,10 @@ def print_startup_summary(state: TrainState) -> None:
     state.logger.info(f"{trainable:,} of {sum(parameter.numel() for parameter in parameters):,} parameters are trainable")
     if state.first_token_only:
         state.logger.info("the last layer computes only the first token, the one that the classifier reads")
+    if scale := state.target_scale:
+        state.logger.info(
+            f"the new head predicts around the mean of the targets, {scale.mean:.4g}, in standard deviations of {scale.deviation:.4g}"
+        )
     rows = _first_micro_batch(state)
     inputs, labels = state.train_loader.inputs(rows), state.train_loader.labels(rows)
     logits = _logits_without_dropout(state, inputs)[: len(rows)]

@@ -21,6 +21,7 @@ from stages.train.lora import merge_adapters
 from stages.train.model import adapt, build_model, compute_first_token_only
 from stages.train.optimization import Loss, build_loss, build_optimizer, build_schedule, total_steps
 from stages.train.progress import Progress
+from stages.train.target_scale import TargetScale
 from stages.train.training_logger import TrainingLogger
 from tuneline.files import write_json
 from tuneline.params import Params, RunParams, TrainParams
@@ -38,6 +39,7 @@ class TrainState:
         model: Model prepared by the accelerator, like ``optimizer`` and ``schedule``.
         total_steps: Optimizer steps of the whole run.
         first_token_only: True if the last layer computes only the token that the classifier reads.
+        target_scale: Scale of the targets of a regression with a newly drawn head.
     """
 
     accelerator: Accelerator
@@ -54,6 +56,7 @@ class TrainState:
     validation_loader: BatchLoader
     total_steps: int
     first_token_only: bool
+    target_scale: TargetScale | None
     checkpoints: Checkpoints
     coordinator: Coordinator
     logger: TrainingLogger
@@ -88,7 +91,7 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
     settings = params.train
     loss = build_loss(settings, inputs.train)
     metric = ValidationMetric.load(settings, inputs.labels)
-    model, first_token_only = _set_up_model(params, inputs)
+    model, first_token_only, target_scale = _set_up_model(params, inputs)
     sampler = LengthBucketedSampler(inputs.train.lengths, settings.global_batch_size, settings.bucket_window, params.seed)
     steps = total_steps(settings, sampler.batches_per_epoch)
     optimizer = build_optimizer(model, settings, accelerator.device)
@@ -113,19 +116,21 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
         validation_loader=BatchLoader(inputs.validation, inputs.pad_token_id, accelerator.device),
         total_steps=steps,
         first_token_only=first_token_only,
+        target_scale=target_scale,
         checkpoints=_open_checkpoints(params, accelerator, micro_batch_size, _function_files(loss, metric)),
         coordinator=Coordinator(accelerator, interruption, params.run.checkpoint_every_minutes),
         logger=TrainingLogger(accelerator, inputs.train.lengths, micro_batch_size, metric.name),
     )
 
 
-def _set_up_model(params: Params, inputs: Inputs) -> tuple[nn.Module, bool]:
-    """Return the model to train, and whether its last layer computes only the first token."""
+def _set_up_model(params: Params, inputs: Inputs) -> tuple[nn.Module, bool, TargetScale | None]:
+    """Return the model to train, whether its last layer computes only the first token, and the scale of its targets."""
     torch.manual_seed(params.seed)
     model, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
     check_fit(inputs, model.config)
     first_token_only = params.train.first_token_only and compute_first_token_only(model)
-    return adapt(model, params.train, drawn), first_token_only
+    target_scale = TargetScale.apply(model, drawn, inputs.train.labels) if inputs.labels.is_regression else None
+    return adapt(model, params.train, drawn), first_token_only, target_scale
 
 
 def _function_files(loss: Loss, metric: ValidationMetric) -> list[Path]:
@@ -165,4 +170,6 @@ def training_result(state: TrainState, params: Params, inputs: Inputs) -> Traini
         adapted.load_state_dict(weights)
         model = merge_adapters(adapted)
         weights = model.state_dict()
+    if state.target_scale is not None and weights:
+        state.target_scale.fold(weights)
     return TrainingResult(state, model, weights or {})
