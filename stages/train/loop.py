@@ -1,7 +1,8 @@
 """The training loop: epochs, batches, micro-batches, optimizer steps, evaluations and checkpoints."""
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -39,9 +40,9 @@ def train(params: Params, inputs: Inputs, accelerator: Accelerator, interruption
             resume(state)
             if state.progress.step == 0:
                 print_startup_summary(state)
-            with state.logger.open(state.progress, state.total_steps), short_waits_on_shared_cores():
+            with state.logger.open(state.progress, state.total_steps), short_waits_on_shared_cores(), saving_when_interrupted(state):
                 fit(state)
-            return training_result(state, params, inputs)
+                return training_result(state, params, inputs)
 
     return retry_on_out_of_memory(train_with, params.train.micro_batch_size, accelerator)
 
@@ -81,21 +82,28 @@ def retry_on_out_of_memory(train_with: Callable[[int], TrainingResult], micro_ba
     return result
 
 
-def fit(state: TrainState) -> None:
-    """Train from ``state.progress`` to the end of the run.
+@contextlib.contextmanager
+def saving_when_interrupted(state: TrainState) -> Iterator[None]:
+    """Save a checkpoint if a signal stops the block, or arrives before its end: what follows publishes the model.
 
     Raises:
         TrainingInterrupted: A signal arrived; the state is saved.
-        DataError: A loss or gradient is NaN or infinite.
     """
     try:
-        _train_epochs(state)
+        yield
+        state.coordinator.check_interruption()  # a process whose parent has ended must not publish
     except TrainingInterrupted as interrupted:
         state.checkpoints.save(state.progress)
         raise TrainingInterrupted(interrupted.signal, state.progress.step, state.total_steps, state.checkpoints.current) from None
 
 
-def _train_epochs(state: TrainState) -> None:
+def fit(state: TrainState) -> None:
+    """Train from ``state.progress`` to the end of the run.
+
+    Raises:
+        TrainingInterrupted: A signal arrived.
+        DataError: A loss or gradient is NaN or infinite.
+    """
     _evaluate_and_save(state)  # a checkpoint may have been saved just before an evaluation
     while not state.is_finished():
         epoch, position = divmod(state.progress.step, state.sampler.batches_per_epoch)
