@@ -36,6 +36,7 @@ class TrainState:
         params: Section ``train``.
         run: Section ``run``.
         micro_batch_size: Current size; it may be smaller than the parameter after running out of memory.
+        evaluation_batch_size: The same for evaluations.
         model: Model prepared by the accelerator, like ``optimizer`` and ``schedule``.
         total_steps: Optimizer steps of the whole run.
         first_token_only: True if the last layer computes only the token that the classifier reads.
@@ -46,6 +47,7 @@ class TrainState:
     params: TrainParams
     run: RunParams
     micro_batch_size: int
+    evaluation_batch_size: int
     model: nn.Module
     optimizer: Optimizer
     schedule: Any
@@ -106,6 +108,7 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
         params=settings,
         run=params.run,
         micro_batch_size=micro_batch_size,
+        evaluation_batch_size=settings.evaluation_batch_size,
         model=prepared,
         optimizer=optimizer,
         schedule=schedule,
