@@ -20,7 +20,9 @@ from stages.train.training_logger import LIVE, check_trackers
 from tuneline.errors import ParamsError, StageError
 from tuneline.launch import launch_file, needs_gpu, read_launch
 from tuneline.params import Params
-from tuneline.records.provenance import DevicesUsed
+from tuneline.records.provenance import DevicesUsed, file_hash
+
+_LAUNCH_SETTINGS = ("FSDP_", "ACCELERATE_DEEPSPEED_", "ACCELERATE_GRADIENT_", "MEGATRON_LM_")
 
 
 def create_accelerator(params: Params) -> Accelerator:
@@ -118,6 +120,16 @@ def check_devices(launch: str, accelerator: Accelerator) -> None:
             f"{launch_file(launch)} is for a GPU, but torch {torch.__version__} finds none.",
             "`nvidia-smi` shows the driver, `tuneline doctor` the build of torch. On the CPU: train.launch: cpu.",
         )
+
+
+def launch_settings() -> dict[str, str]:
+    """Return what accelerate's launcher has set up for FSDP, DeepSpeed or Megatron-LM: variables, and the hash of a file that one names.
+
+    Two of their configurations write checkpoints that differ in format or cannot be exchanged.
+    """
+    settings = {name: value for name, value in os.environ.items() if name.startswith(_LAUNCH_SETTINGS)}
+    files = {name: Path(value) for name, value in settings.items() if name.endswith("CONFIG_FILE")}
+    return {**settings, **{name: file_hash(path) for name, path in files.items() if path.is_file()}}
 
 
 def devices_used() -> DevicesUsed:

@@ -59,6 +59,7 @@ class Progress:
         best_step: Step of the best evaluation; 0 before the first.
         evaluations_without_improvement: Evaluations since the last gain, for early stopping.
         stopped_early: True if early stopping ended the run.
+        threads: Threads of each process. Other numbers round differently.
     """
 
     step: int = 0
@@ -69,6 +70,7 @@ class Progress:
     best_step: int = 0
     evaluations_without_improvement: int = 0
     stopped_early: bool = False
+    threads: int = 0
 
     def write(self, path: Path) -> None:
         """Write the progress. Floats are read back exactly: JSON holds the shortest decimal of the same float."""

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from stages.train.checkpoints import Checkpoints, run_identity, run_key
 from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, check_fit, data_files
-from stages.train.devices import compile_in_place, configure_plugins
+from stages.train.devices import compile_in_place, configure_plugins, launch_settings
 from stages.train.evaluation import ValidationMetric
 from stages.train.interruption import Coordinator, Interruption
 from stages.train.lora import merge_adapters
@@ -146,7 +146,8 @@ def _open_checkpoints(params: Params, accelerator: Accelerator, micro_batch_size
     """Open the run's checkpoint folder; its ``run.json`` holds the identity of the run."""
     key = [""]
     if accelerator.is_main_process:
-        identity = {**run_identity(params, accelerator, data_files(), functions), "micro_batch_size": micro_batch_size}
+        identity = run_identity(params, accelerator, data_files(), functions)
+        identity |= {"micro_batch_size": micro_batch_size, "launch": launch_settings()}
         key = [run_key(identity)]
         write_json(CHECKPOINTS / key[0] / "run.json", identity)
     broadcast_object_list(key)
@@ -156,9 +157,16 @@ def _open_checkpoints(params: Params, accelerator: Accelerator, micro_batch_size
 def resume(state: TrainState) -> None:
     """Load the newest complete checkpoint, if there is one."""
     newest = state.checkpoints.newest(needs_best=state.params.keep == "best")
+    threads = torch.get_num_threads()
     if newest is not None:
         state.progress = state.checkpoints.load(newest)
         state.logger.info(f"resumes from step {state.progress.step} of {state.total_steps} ({newest})")
+        if state.progress.threads != threads and state.accelerator.device.type == "cpu":
+            state.logger.info(
+                f"WARNING: the checkpoint was computed with {state.progress.threads} threads and this run has {threads}, so the model will "
+                f"differ in rounding from that of an uninterrupted run. OMP_NUM_THREADS={state.progress.threads} gives the same."
+            )
+    state.progress.threads = threads
 
 
 def training_result(state: TrainState, params: Params, inputs: Inputs) -> TrainingResult:

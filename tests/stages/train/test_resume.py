@@ -6,8 +6,10 @@ import random
 import re
 import signal
 import time
+from functools import partial
 
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 from tests.stages.train import launcher, tiny_task
@@ -176,6 +178,18 @@ def test_changed_checkpoint_interval_resumes_the_run(folder, reference):
     assert launcher.run(folder) == [0]
     assert "resumes from step" in launcher.output(folder)
     assert_same_outs(reference, folder)
+
+
+def test_resume_with_another_number_of_threads_says_so(folder):
+    launcher.run(folder, before=partial(kill_with_threads, 2))
+    assert launcher.run(folder, before=partial(torch.set_num_threads, 1)) == [0]
+    assert "WARNING: the checkpoint was computed with 2 threads and this run has 1," in launcher.output(folder)
+    assert "OMP_NUM_THREADS=2 gives the same" in launcher.output(folder)
+
+
+def kill_with_threads(threads):
+    torch.set_num_threads(threads)
+    launcher.kill_at(f"{LOOP}.train_batch", 12)()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
