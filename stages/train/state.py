@@ -175,12 +175,14 @@ def training_result(state: TrainState, params: Params, inputs: Inputs) -> Traini
         state.checkpoints.load(state.checkpoints.path(state.progress.best_step))
     weights = state.accelerator.get_state_dict(state.model)
     model = state.accelerator.unwrap_model(state.model)
-    if state.params.lora is not None and state.accelerator.is_main_process:
+    if not state.accelerator.is_main_process:
+        return TrainingResult(state, model, {})
+    if state.params.lora is not None:
         plain, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
         adapted = adapt(plain, state.params, drawn)
         adapted.load_state_dict(weights)
         model = merge_adapters(adapted)
         weights = model.state_dict()
-    if state.target_scale is not None and weights:
+    if state.target_scale is not None:
         state.target_scale.fold(weights)
-    return TrainingResult(state, model, weights or {})
+    return TrainingResult(state, model, weights)
