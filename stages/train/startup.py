@@ -30,9 +30,7 @@ def print_startup_summary(state: TrainState) -> None:
     if state.first_token_only:
         state.logger.info("the last layer computes only the first token, the one that the classifier reads")
     if scale := state.target_scale:
-        state.logger.info(
-            f"the new head predicts around the mean of the targets, {scale.mean:.4g}, in standard deviations of {scale.deviation:.4g}"
-        )
+        state.logger.info(f"the new head learns standardised targets: mean {scale.mean:.4g}, standard deviation {scale.deviation:.4g}")
     rows = _first_micro_batch(state)
     inputs, labels = state.train_loader.inputs(rows), state.train_loader.labels(rows)
     logits = _logits_without_dropout(state, inputs)[: len(rows)]
