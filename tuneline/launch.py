@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from tuneline.errors import ParamsError
 from tuneline.machine import cpu_is_forced, why_no_accelerator
+from tuneline.params import TrainParams
 from tuneline.params.loading import read_yaml
 
 LAUNCH = Path("conf/accelerate")
@@ -138,12 +139,13 @@ def needs_gpu(name: str) -> bool:
     return config.get("compute_environment", "LOCAL_MACHINE") == "LOCAL_MACHINE" and config.get("distributed_type", "NO") in CHECKED_TYPES
 
 
-def check_launch(name: str) -> None:
-    """Refuse a launch configuration for GPUs on a machine without one. Every stage up to the training calls it.
+def check_launch(params: TrainParams) -> None:
+    """Refuse a launch configuration that does not suit the machine or the optimizer. Every stage up to the training calls it.
 
     Raises:
-        ParamsError: The configuration does not exist, or needs a GPU and there is none.
+        ParamsError: The configuration does not exist, or needs a GPU and there is none, or would train with another optimizer.
     """
+    name = params.launch
     if name == AUTO:  # it suits every machine
         return
     if needs_gpu(name) and (reason := why_no_accelerator()):
@@ -151,3 +153,21 @@ def check_launch(name: str) -> None:
             f"train.launch: {launch_file(name)} needs a GPU, and there is none: {reason}.",
             "Set train.launch to auto, for the best devices of each machine, or to cpu.",
         )
+    if params.optimizer not in ("adamw", "adam") and offloads_optimizer(read_launch(name)):
+        raise ParamsError(
+            f"train.optimizer: with {launch_file(name)}, DeepSpeed offloads the optimizer to the CPU, and accelerate replaces "
+            f"{params.optimizer} by DeepSpeed's Adam.",
+            "Set train.optimizer to adamw or adam, or train.launch to fsdp-offload.",
+        )
+
+
+def offloads_optimizer(config: Mapping[str, Any]) -> bool:
+    """Return True if a launch configuration lets DeepSpeed offload the optimizer, itself or by a file of DeepSpeed that it names."""
+    deepspeed = config.get("deepspeed_config") or {}
+    if config.get("distributed_type") != "DEEPSPEED":
+        return False
+    if file := deepspeed.get("deepspeed_config_file"):
+        values = read_yaml(Path(file)) or {}
+        device = ((values.get("zero_optimization") or {}).get("offload_optimizer") or {}).get("device", "none")
+        return device != "none" and bool(values.get("zero_force_ds_cpu_optimizer", True))
+    return str(deepspeed.get("offload_optimizer_device") or "none") != "none"

@@ -3,11 +3,12 @@
 from importlib.metadata import version
 
 from tuneline.errors import StageError
+from tuneline.params.model import ENCODERS, UNSUPPORTED
 from tuneline.pretrained import Pretrained
 
 
 def check_model_type(checkpoint: Pretrained) -> None:
-    """Check that transformers has a classifier for the checkpoint's model type, without code of the repository.
+    """Check that the checkpoint's model type can be trained: transformers has a classifier for it, without code of the repository.
 
     Raises:
         StageError: It does not.
@@ -17,13 +18,15 @@ def check_model_type(checkpoint: Pretrained) -> None:
 
     config = checkpoint.config()
     model_type = config.get("model_type")
+    name, library = f"{checkpoint.key}: {checkpoint.label}", f"transformers {version('transformers')}"
+    if reason := UNSUPPORTED.get(model_type or ""):
+        raise StageError(f"{name} is of type {model_type!r}, which cannot be trained: {reason}.", f"Choose {ENCODERS}.")
     if model_type in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES:
         return
-    name, library = f"{checkpoint.key}: {checkpoint.label}", f"transformers {version('transformers')}"
     if model_type in CONFIG_MAPPING:
         raise StageError(
             f"{name} is of type {model_type!r}, for which {library} has no text classifier.",
-            "Choose an encoder, such as BERT, RoBERTa, DeBERTa, ELECTRA or ModernBERT.",
+            f"Choose {ENCODERS}.",
         )
     if "auto_map" in config:
         raise StageError(

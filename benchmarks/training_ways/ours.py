@@ -84,7 +84,7 @@ def metered(meter: Meter, options: argparse.Namespace) -> Any:
         return done
 
     loop.train_batch, loop.evaluate, Checkpoints.save = counting, unmetered(evaluate), unmetered(save)  # type: ignore[method-assign]
-    setup.build_model = lambda *_: new_model(options)
+    setup.build_model = lambda *_: (new_model(options), frozenset())
     setup.data_files = lambda: iter(())
     if options.waits == "fixed":
         loop.short_waits_on_shared_cores = contextlib.nullcontext  # type: ignore[assignment]

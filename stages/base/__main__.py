@@ -122,7 +122,7 @@ def copy(pretrained: Pretrained, names: Sequence[str], target: Path) -> Pretrain
 def main() -> None:
     """Read the parameters, and write ``models/base/``."""
     params = load_params()
-    check_launch(params.train.launch)
+    check_launch(params.train)
     print_warnings("base", params)
     with replace_directory(BASE) as folder:
         source = bring(params, folder)

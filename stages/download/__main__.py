@@ -126,7 +126,7 @@ def write_splits(
 def main() -> dict[str, float]:
     """Run the stage on ``params.yaml``."""
     params = load_params()
-    check_launch(params.train.launch)
+    check_launch(params.train)
     with replace_directory(RAW) as folder:
         rows = download(params, open_source(params.data, params.seed), folder)
     print("download: " + ", ".join(f"{split} {count:,}" for split, count in rows.items()) + " rows")

@@ -105,7 +105,7 @@ def _with_progress(batches: Iterator[pa.RecordBatch], bar: "tqdm[None]") -> Iter
 def main() -> Measurements:
     """Read the parameters, tokenize the splits, write splits and metrics."""
     params = load_params()
-    check_launch(params.train.launch)
+    check_launch(params.train)
     for split in SPLITS:
         require(split_file(RAW, split), made_by="download")
     started = time.perf_counter()

@@ -95,7 +95,6 @@ def _exit_without_cleanup(code: int) -> NoReturn:
 
 def run() -> NoReturn:
     """Run the stage in this process, one of those that a launcher has started."""
-    end_with_parent()
     try:
         run_stage("train", main, libraries=("accelerate", "numpy", "peft", "safetensors", "torch", "transformers"), devices=devices_used)
     finally:
@@ -104,4 +103,5 @@ def run() -> NoReturn:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     run()

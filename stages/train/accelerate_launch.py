@@ -57,7 +57,7 @@ def launch(params: TrainParams, flags: list[str]) -> int:
     Raises:
         ParamsError: The launch configuration does not suit accelerate or this machine.
     """
-    check_launch(params.launch)
+    check_launch(params)
     given = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(threads())  # before torch is imported: OpenMP reads it once
     choice = choose_devices(params) if params.launch == AUTO else None

@@ -7,18 +7,22 @@ import contextlib
 import os
 import platform
 from collections import Counter
+from pathlib import Path
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, PartialState
-from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
-from torch import nn
+from accelerate.utils import SAFE_WEIGHTS_NAME, DistributedType, FullyShardedDataParallelPlugin
+from safetensors.torch import load_model
+from torch import Tensor, nn
 
 from stages.train.training_logger import LIVE, check_trackers
 from tuneline.errors import ParamsError, StageError
 from tuneline.launch import launch_file, needs_gpu, read_launch
 from tuneline.params import Params
-from tuneline.records.provenance import DevicesUsed
+from tuneline.records.provenance import DevicesUsed, file_hash
+
+_LAUNCH_SETTINGS = ("FSDP_", "ACCELERATE_DEEPSPEED_", "ACCELERATE_GRADIENT_", "MEGATRON_LM_")
 
 
 def create_accelerator(params: Params) -> Accelerator:
@@ -42,10 +46,40 @@ def create_accelerator(params: Params) -> Accelerator:
         raise ParamsError(f"train.mixed_precision: {error}", "'no' works on every device.") from None
     check_precision(accelerator.mixed_precision, accelerator.device)
     enable_fsdp_on_cpu(accelerator)
+    accelerator.register_save_state_pre_hook(drop_frozen_weights)
+    accelerator.register_load_state_pre_hook(load_trained_weights)
     if accelerator.device.type == "cuda" and params.train.tf32:
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
     return accelerator
+
+
+def frozen_weights(model: nn.Module) -> frozenset[str]:
+    """Return the names of the parameters that are not trained."""
+    return frozenset(name for name, weight in model.named_parameters(remove_duplicate=False) if not weight.requires_grad)
+
+
+def drop_frozen_weights(models: list[nn.Module], weights: list[dict[str, Tensor]], _folder: str) -> None:
+    """Leave frozen weights out of a checkpoint: a run that resumes has them from ``models/base`` or from the seed.
+
+    ``weights`` is empty with FSDP and DeepSpeed, which save whole models themselves.
+    """
+    for model, values in zip(models, weights, strict=False):
+        for name in frozen_weights(model):
+            values.pop(name, None)
+
+
+def load_trained_weights(models: list[nn.Module], folder: str) -> None:
+    """Load what ``drop_frozen_weights`` has left, in the place of accelerate, which expects all weights.
+
+    Raises:
+        RuntimeError: The file and the trained weights differ.
+    """
+    for model in models:
+        missing, unexpected = load_model(model, Path(folder) / SAFE_WEIGHTS_NAME, strict=False)
+        if wrong := {*missing, *unexpected} - frozen_weights(model):
+            raise RuntimeError(f"{folder}: {min(wrong)} is missing in the checkpoint or in the model.")
+    models.clear()
 
 
 def check_precision(precision: str, device: torch.device) -> None:
@@ -86,6 +120,16 @@ def check_devices(launch: str, accelerator: Accelerator) -> None:
             f"{launch_file(launch)} is for a GPU, but torch {torch.__version__} finds none.",
             "`nvidia-smi` shows the driver, `tuneline doctor` the build of torch. On the CPU: train.launch: cpu.",
         )
+
+
+def launch_settings() -> dict[str, str]:
+    """Return what accelerate's launcher has set up for FSDP, DeepSpeed or Megatron-LM: variables, and the hash of a file that one names.
+
+    Two of their configurations write checkpoints that differ in format or cannot be exchanged.
+    """
+    settings = {name: value for name, value in os.environ.items() if name.startswith(_LAUNCH_SETTINGS)}
+    files = {name: Path(value) for name, value in settings.items() if name.endswith("CONFIG_FILE")}
+    return {**settings, **{name: file_hash(path) for name, path in files.items() if path.is_file()}}
 
 
 def devices_used() -> DevicesUsed:

@@ -5,12 +5,12 @@ launcher sets up (stages/train/accelerate_launch.py): if the system kills it, so
 imports nothing that takes time or memory.
 """
 
-import contextlib
 import ctypes
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import FrameType
@@ -23,7 +23,11 @@ CRASHED = 70
 """Exit code of a run that ended with a traceback: EX_SOFTWARE of sysexits.h."""
 PARENT = "TUNELINE_PARENT"
 """Environment variable with the process id of the process that a process of the training must not outlive."""
+LAUNCHED = ("DVC_STAGE", "ACCELERATE_MIXED_PRECISION", "TORCHELASTIC_RUN_ID")
+"""Environment variables that DVC, accelerate's launcher and torchrun set for the processes that they start."""
 STOPPING = (signal.SIGTERM, signal.SIGINT)
+SECONDS_BETWEEN_LOOKS = 0.5
+"""Time between two looks at the parent, where the kernel does not tell of its end."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -41,6 +45,7 @@ def main() -> int:
 
     for number in STOPPING:
         signal.signal(number, stop)
+    end_with_parent()
     command = [sys.executable, "-m", "stages.train.accelerate_launch", *sys.argv[1:]]
     environment = {**os.environ, PARENT: str(os.getpid())}
     child = subprocess.Popen(command, env=environment, preexec_fn=ignore_ctrl_c)  # noqa: PLW1509 - there is one thread
@@ -95,14 +100,31 @@ def describe_resume(steps: list[Path]) -> str:
 
 
 def end_with_parent() -> None:
-    """Ask the kernel for SIGTERM when the process that started this one ends; then a checkpoint is saved. Linux only."""
-    parent = os.environ.get(PARENT)
-    if parent is None:
+    """Get SIGTERM when the process that started this one ends: then a checkpoint is saved, and nothing is published.
+
+    A process that a person started, in a terminal or with nohup, may outlive what started it.
+    """
+    if PARENT not in os.environ and not any(name in os.environ for name in LAUNCHED):
         return
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != int(parent):  # it has ended before
+    parent = int(os.environ.get(PARENT, os.getppid()))
+    if not kernel_signals_end_of_parent():
+        threading.Thread(target=_wait_for_end_of, args=(parent,), name="end with parent", daemon=True).start()
+    elif os.getppid() != parent:  # it ended before the kernel was asked
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def kernel_signals_end_of_parent() -> bool:
+    """Ask the kernel for SIGTERM when the parent ends; return False if it is not Linux."""
+    try:
+        return int(ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)) == 0
+    except (OSError, AttributeError):
+        return False
+
+
+def _wait_for_end_of(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The training loop: epochs, batches, micro-batches, optimizer steps, evaluations and checkpoints."""
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -13,11 +14,12 @@ from stages.train.checkpoints import training_lock
 from stages.train.contention import short_waits_on_shared_cores
 from stages.train.data import Inputs, Rows, shard_batch
 from stages.train.devices import gradient_synchronization
-from stages.train.evaluation import predict
 from stages.train.interruption import Interruption, TrainingInterrupted
 from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS
 from stages.train.progress import StepResult
-from stages.train.state import TrainingResult, TrainState, print_startup_summary, resume, set_up, training_result
+from stages.train.startup import print_startup_summary
+from stages.train.state import TrainingResult, TrainState, resume, set_up, training_result
+from stages.train.validation import evaluate, evaluate_before_training
 from tuneline.errors import DataError, ParamsError
 from tuneline.params import Params
 
@@ -38,9 +40,9 @@ def train(params: Params, inputs: Inputs, accelerator: Accelerator, interruption
             resume(state)
             if state.progress.step == 0:
                 print_startup_summary(state)
-            with state.logger.open(state.progress, state.total_steps), short_waits_on_shared_cores():
+            with state.logger.open(state.progress, state.total_steps), short_waits_on_shared_cores(), saving_when_interrupted(state):
                 fit(state)
-            return training_result(state, params, inputs)
+                return training_result(state, params, inputs)
 
     return retry_on_out_of_memory(train_with, params.train.micro_batch_size, accelerator)
 
@@ -80,21 +82,29 @@ def retry_on_out_of_memory(train_with: Callable[[int], TrainingResult], micro_ba
     return result
 
 
-def fit(state: TrainState) -> None:
-    """Train from ``state.progress`` to the end of the run.
+@contextlib.contextmanager
+def saving_when_interrupted(state: TrainState) -> Iterator[None]:
+    """Save a checkpoint if a signal stops the block, or arrives before its end: what follows publishes the model.
 
     Raises:
         TrainingInterrupted: A signal arrived; the state is saved.
-        DataError: A loss or gradient is NaN or infinite.
     """
     try:
-        _train_epochs(state)
+        yield
+        state.coordinator.check_interruption()  # a process whose parent has ended must not publish
     except TrainingInterrupted as interrupted:
         state.checkpoints.save(state.progress)
         raise TrainingInterrupted(interrupted.signal, state.progress.step, state.total_steps, state.checkpoints.current) from None
 
 
-def _train_epochs(state: TrainState) -> None:
+def fit(state: TrainState) -> None:
+    """Train from ``state.progress`` to the end of the run.
+
+    Raises:
+        TrainingInterrupted: A signal arrived.
+        DataError: A loss or gradient is NaN or infinite.
+    """
+    evaluate_before_training(state)
     _evaluate_and_save(state)  # a checkpoint may have been saved just before an evaluation
     while not state.is_finished():
         epoch, position = divmod(state.progress.step, state.sampler.batches_per_epoch)
@@ -178,29 +188,6 @@ def _evaluate_and_save(state: TrainState) -> None:
 def _evaluation_due(state: TrainState) -> bool:
     step, interval = state.progress.step, state.params.evaluate_every_steps or state.sampler.batches_per_epoch
     return step > 0 and not state.progress.is_evaluated and (step % interval == 0 or step == state.total_steps)
-
-
-def evaluate(state: TrainState) -> bool:
-    """Compute loss and metric of the validation split; return True if the weights are the best so far.
-
-    Raises:
-        TrainingInterrupted: A signal arrived.
-        DataError: The loss is NaN or infinite.
-    """
-    params, progress = state.params, state.progress
-    logits = predict(state.accelerator, state.model, state.validation_loader, params.evaluation_batch_size, state.coordinator)
-    split = state.validation_loader.split
-    metrics = state.metric.scores(logits, split.labels, split.label_schema)
-    if not math.isfinite(metrics["loss"]):
-        raise DataError(f"Step {progress.step}: the loss on the validation split is {metrics['loss']}.", "Lower train.learning_rate.")
-    stopping = params.early_stopping
-    min_gain = stopping.min_gain if stopping else 0.0
-    improved = progress.record_evaluation(metrics["loss"], metrics[state.metric.name], state.metric.greater_is_better, min_gain)
-    progress.stopped_early = stopping is not None and progress.evaluations_without_improvement >= stopping.patience
-    if params.schedule in STEPPED_BY_VALIDATION_LOSS:
-        state.schedule.step(metrics["loss"])
-    state.logger.log_evaluation(progress.evaluated[-1], improved)
-    return improved
 
 
 def _checkpoint_due(state: TrainState) -> bool:

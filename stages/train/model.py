@@ -1,6 +1,7 @@
 """The model to train: built from a checkpoint or a configuration, partly frozen or with LoRA adapters."""
 
 import difflib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +9,17 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from stages.train.lora import add_adapters
 from tuneline.architectures import architecture_of
 from tuneline.errors import ParamsError
 from tuneline.files.schemas import LabelSchema
 from tuneline.params import ModelParams, TrainParams
-from tuneline.params.train import LoraParams
 from tuneline.paths import BASE_MODEL
 
 
-def build_model(params: ModelParams, labels: LabelSchema, tokenizer: PreTrainedTokenizerBase, base: Path = BASE_MODEL) -> PreTrainedModel:
+def build_model(
+    params: ModelParams, labels: LabelSchema, tokenizer: PreTrainedTokenizerBase, base: Path = BASE_MODEL
+) -> tuple[PreTrainedModel, frozenset[str]]:
     """Build the classifier in float32. New weights are drawn from torch's global generator: seed it first.
 
     Args:
@@ -24,6 +27,9 @@ def build_model(params: ModelParams, labels: LabelSchema, tokenizer: PreTrainedT
         labels: Label schema; its names are written into the configuration.
         tokenizer: Source of the vocabulary size and padding id of a new model.
         base: Folder of the checkpoint, if ``params`` names one.
+
+    Returns:
+        The model, and the names of its weights that were drawn.
 
     Raises:
         ParamsError: The configuration has an unknown key, or the checkpoint cannot be loaded or does not fit the model.
@@ -37,7 +43,7 @@ def build_model(params: ModelParams, labels: LabelSchema, tokenizer: PreTrainedT
         model: PreTrainedModel = auto.from_config(config)
     except ValueError as error:
         raise ParamsError(f"model.config: transformers cannot build this {config.model_type}: {error}") from None
-    return model
+    return model, frozenset(model.state_dict())
 
 
 def label_config(labels: LabelSchema) -> dict[str, Any]:
@@ -80,8 +86,8 @@ def check_keys(options: dict[str, Any], config: PretrainedConfig) -> None:
             raise ParamsError(f"model.config.{key}: the configuration of {config.model_type} does not have this key.{suggestion}")
 
 
-def _from_checkpoint(folder: Path, params: ModelParams, labels: LabelSchema) -> PreTrainedModel:
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call] # _check_loaded says in one line what its table of keys says
+def _from_checkpoint(folder: Path, params: ModelParams, labels: LabelSchema) -> tuple[PreTrainedModel, frozenset[str]]:
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call] # _drawn_weights says in one line what its table of keys says
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
@@ -94,18 +100,21 @@ def _from_checkpoint(folder: Path, params: ModelParams, labels: LabelSchema) -> 
             use_safetensors=True,
             local_files_only=True,
             trust_remote_code=False,
-            ignore_mismatched_sizes=True,  # a head for other classes is initialized anew; _check_loaded refuses anything else
+            ignore_mismatched_sizes=True,  # a head for other classes is initialized anew; _drawn_weights refuses anything else
             output_loading_info=True,
         )
     except (OSError, ValueError) as error:
         raise ParamsError(f"model.checkpoint: {params.checkpoint} could not be loaded: {error}") from None
-    _check_loaded(*loaded, str(params.checkpoint))
-    return loaded[0]
+    return loaded[0], _drawn_weights(*loaded, str(params.checkpoint))
 
 
-def _check_loaded(model: PreTrainedModel, info: dict[str, Any], name: str) -> None:
-    """Refuse a checkpoint that lacks weights of the body: they would be trained from random values without a warning."""
-    new = {*info["missing_keys"], *(key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"])}
+def _drawn_weights(model: PreTrainedModel, info: dict[str, Any], name: str) -> frozenset[str]:
+    """Return the names of the weights that the checkpoint lacks; print them.
+
+    Raises:
+        ParamsError: It lacks weights of the body, which would be trained from random values without a warning.
+    """
+    new = frozenset([*info["missing_keys"], *(key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"])])
     body = sorted(key for key in new if key.startswith(f"{model.base_model_prefix}.") and ".pooler." not in key)
     if body:
         raise ParamsError(
@@ -113,10 +122,16 @@ def _check_loaded(model: PreTrainedModel, info: dict[str, Any], name: str) -> No
             "Remove keys from model.config that change shapes; if there are none, config.json and the weights do not belong together.",
         )
     print(f"train: loaded {name}; new weights: {', '.join(sorted(new)) or 'none'}")
+    return new
 
 
-def adapt(model: PreTrainedModel, params: TrainParams) -> nn.Module:
+def adapt(model: PreTrainedModel, params: TrainParams, drawn: Collection[str]) -> nn.Module:
     """Enable gradient checkpointing, freeze modules or add LoRA adapters, as the parameters say.
+
+    Args:
+        model: Model, changed in place.
+        params: Section ``train``.
+        drawn: Names of the weights that were drawn at random.
 
     Raises:
         ParamsError: ``train.freeze`` names an unknown module or freezes everything, or LoRA finds no layer to adapt.
@@ -125,7 +140,7 @@ def adapt(model: PreTrainedModel, params: TrainParams) -> nn.Module:
         enable: Any = model.gradient_checkpointing_enable
         enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if params.lora is not None:
-        return _add_adapters(model, params.lora)
+        return add_adapters(model, params.lora, drawn)
     freeze(model, params.freeze)
     return model
 
@@ -149,31 +164,6 @@ def freeze(model: PreTrainedModel, names: list[str]) -> None:
         module.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ParamsError("train.freeze: all parameters are frozen.", "Remove the classification head from train.freeze.")
-
-
-def _add_adapters(model: PreTrainedModel, params: LoraParams) -> nn.Module:
-    """Return the model with LoRA adapters (Hu et al. 2021); everything else but the head is frozen."""
-    from peft import LoraConfig, TaskType, get_peft_model
-
-    config = LoraConfig(
-        task_type=TaskType.SEQ_CLS,
-        r=params.rank,
-        lora_alpha=params.alpha,
-        lora_dropout=params.dropout,
-        target_modules=params.target_modules,
-    )
-    try:
-        adapted: nn.Module = get_peft_model(model, config)
-    except ValueError as error:
-        linear = sorted({name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, nn.Linear)})
-        raise ParamsError(f"train.lora.target_modules: {error}", f"Linear layers of this model: {', '.join(linear)}") from None
-    return adapted
-
-
-def merge_adapters(adapted: Any) -> PreTrainedModel:
-    """Return the plain model, with the LoRA adapters added to the weights that they adapt."""
-    plain: PreTrainedModel = adapted.merge_and_unload()
-    return plain
 
 
 def compute_first_token_only(model: PreTrainedModel) -> bool:

@@ -54,19 +54,23 @@ class Progress:
         step: Batches trained, which is optimizer steps done (a step that fp16 skipped counts too).
         losses: Losses of the steps since the last row of the training curve.
         logged: Training curve.
-        evaluated: Validation curve.
+        baseline: Evaluation before the first step; ``None`` until then. It is in the curve, and no candidate for the best.
+        evaluated: Evaluations of trained weights.
         best_step: Step of the best evaluation; 0 before the first.
         evaluations_without_improvement: Evaluations since the last gain, for early stopping.
         stopped_early: True if early stopping ended the run.
+        threads: Threads of each process. Other numbers round differently.
     """
 
     step: int = 0
     losses: list[float] = field(default_factory=list)
     logged: list[LoggedStep] = field(default_factory=list)
+    baseline: Evaluation | None = None
     evaluated: list[Evaluation] = field(default_factory=list)
     best_step: int = 0
     evaluations_without_improvement: int = 0
     stopped_early: bool = False
+    threads: int = 0
 
     def write(self, path: Path) -> None:
         """Write the progress. Floats are read back exactly: JSON holds the shortest decimal of the same float."""
@@ -79,8 +83,14 @@ class Progress:
         values = json.loads(path.read_text(encoding="utf-8"))
         values |= {name: values.pop(key) for name, key in _JSON_KEYS.items()}
         values["logged"] = [LoggedStep(**row) for row in values["logged"]]
+        values["baseline"] = Evaluation(**values["baseline"]) if values["baseline"] else None
         values["evaluated"] = [Evaluation(**row) for row in values["evaluated"]]
         return cls(**values)
+
+    @property
+    def validation_curve(self) -> list[Evaluation]:
+        """All evaluations."""
+        return [*([self.baseline] if self.baseline else []), *self.evaluated]
 
     @property
     def best(self) -> Evaluation | None:
@@ -102,20 +112,19 @@ class Progress:
         self.logged.append(LoggedStep(self.step, mean, result.learning_rate, result.gradient_norm))
         return self.logged[-1]
 
-    def record_evaluation(self, loss: float, metric: float, greater_is_better: bool, min_gain: float = 0.0) -> bool:
+    def record_evaluation(self, row: Evaluation, greater_is_better: bool, min_gain: float = 0.0) -> bool:
         """Record an evaluation of the current weights; return True if it is the best so far.
 
         Any gain makes an evaluation the best. Early stopping counts only a gain of more than ``min_gain``.
 
         Args:
-            loss: Validation loss.
-            metric: Validation metric.
+            row: The evaluation.
             greater_is_better: False if a lower metric is better.
             min_gain: ``train.early_stopping.min_gain``.
         """
         sign = 1 if greater_is_better else -1
-        gain = math.inf if self.best is None else sign * (metric - self.best.metric)
-        self.evaluated.append(Evaluation(self.step, loss, metric))
+        gain = math.inf if self.best is None else sign * (row.metric - self.best.metric)
+        self.evaluated.append(row)
         self.evaluations_without_improvement = 0 if gain > min_gain else self.evaluations_without_improvement + 1
         if gain > 0:
             self.best_step = self.step

@@ -1,6 +1,5 @@
-"""Training state: set up from the parameters, resumed from a checkpoint, summarized, and turned into the trained model."""
+"""Training state: set up from the parameters, resumed from a checkpoint, and turned into the trained model."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,22 +13,19 @@ from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
 from stages.train.checkpoints import Checkpoints, run_identity, run_key
-from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, Rows, check_fit, data_files, shard_batch
-from stages.train.devices import compile_in_place, configure_plugins, describe_devices
+from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, check_fit, data_files
+from stages.train.devices import compile_in_place, configure_plugins, launch_settings
 from stages.train.evaluation import ValidationMetric
 from stages.train.interruption import Coordinator, Interruption
-from stages.train.model import adapt, build_model, compute_first_token_only, merge_adapters
+from stages.train.lora import merge_adapters
+from stages.train.model import adapt, build_model, compute_first_token_only
 from stages.train.optimization import Loss, build_loss, build_optimizer, build_schedule, total_steps
 from stages.train.progress import Progress
+from stages.train.target_scale import TargetScale
 from stages.train.training_logger import TrainingLogger
-from tuneline.errors import DataError
 from tuneline.files import write_json
-from tuneline.files.schemas import LabelSchema
 from tuneline.params import Params, RunParams, TrainParams
 from tuneline.paths import CHECKPOINTS
-
-SHOWN_LABELS = 6
-"""Labels of the first micro-batch that the startup summary shows."""
 
 
 @dataclass
@@ -40,15 +36,18 @@ class TrainState:
         params: Section ``train``.
         run: Section ``run``.
         micro_batch_size: Current size; it may be smaller than the parameter after running out of memory.
+        evaluation_batch_size: The same for evaluations.
         model: Model prepared by the accelerator, like ``optimizer`` and ``schedule``.
         total_steps: Optimizer steps of the whole run.
         first_token_only: True if the last layer computes only the token that the classifier reads.
+        target_scale: Scale of the targets of a regression with a newly drawn head.
     """
 
     accelerator: Accelerator
     params: TrainParams
     run: RunParams
     micro_batch_size: int
+    evaluation_batch_size: int
     model: nn.Module
     optimizer: Optimizer
     schedule: Any
@@ -59,6 +58,7 @@ class TrainState:
     validation_loader: BatchLoader
     total_steps: int
     first_token_only: bool
+    target_scale: TargetScale | None
     checkpoints: Checkpoints
     coordinator: Coordinator
     logger: TrainingLogger
@@ -93,7 +93,7 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
     settings = params.train
     loss = build_loss(settings, inputs.train)
     metric = ValidationMetric.load(settings, inputs.labels)
-    model, first_token_only = _set_up_model(params, inputs)
+    model, first_token_only, target_scale = _set_up_model(params, inputs)
     sampler = LengthBucketedSampler(inputs.train.lengths, settings.global_batch_size, settings.bucket_window, params.seed)
     steps = total_steps(settings, sampler.batches_per_epoch)
     optimizer = build_optimizer(model, settings, accelerator.device)
@@ -108,6 +108,7 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
         params=settings,
         run=params.run,
         micro_batch_size=micro_batch_size,
+        evaluation_batch_size=settings.evaluation_batch_size,
         model=prepared,
         optimizer=optimizer,
         schedule=schedule,
@@ -118,19 +119,21 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
         validation_loader=BatchLoader(inputs.validation, inputs.pad_token_id, accelerator.device),
         total_steps=steps,
         first_token_only=first_token_only,
+        target_scale=target_scale,
         checkpoints=_open_checkpoints(params, accelerator, micro_batch_size, _function_files(loss, metric)),
         coordinator=Coordinator(accelerator, interruption, params.run.checkpoint_every_minutes),
         logger=TrainingLogger(accelerator, inputs.train.lengths, micro_batch_size, metric.name),
     )
 
 
-def _set_up_model(params: Params, inputs: Inputs) -> tuple[nn.Module, bool]:
-    """Return the model to train, and whether its last layer computes only the first token."""
+def _set_up_model(params: Params, inputs: Inputs) -> tuple[nn.Module, bool, TargetScale | None]:
+    """Return the model to train, whether its last layer computes only the first token, and the scale of its targets."""
     torch.manual_seed(params.seed)
-    model = build_model(params.model, inputs.labels, inputs.tokenizer)
+    model, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
     check_fit(inputs, model.config)
     first_token_only = params.train.first_token_only and compute_first_token_only(model)
-    return adapt(model, params.train), first_token_only
+    target_scale = TargetScale.apply(model, drawn, inputs.train.labels) if inputs.labels.is_regression else None
+    return adapt(model, params.train, drawn), first_token_only, target_scale
 
 
 def _function_files(loss: Loss, metric: ValidationMetric) -> list[Path]:
@@ -143,7 +146,8 @@ def _open_checkpoints(params: Params, accelerator: Accelerator, micro_batch_size
     """Open the run's checkpoint folder; its ``run.json`` holds the identity of the run."""
     key = [""]
     if accelerator.is_main_process:
-        identity = {**run_identity(params, accelerator, data_files(), functions), "micro_batch_size": micro_batch_size}
+        identity = run_identity(params, accelerator, data_files(), functions)
+        identity |= {"micro_batch_size": micro_batch_size, "launch": launch_settings()}
         key = [run_key(identity)]
         write_json(CHECKPOINTS / key[0] / "run.json", identity)
     broadcast_object_list(key)
@@ -153,97 +157,32 @@ def _open_checkpoints(params: Params, accelerator: Accelerator, micro_batch_size
 def resume(state: TrainState) -> None:
     """Load the newest complete checkpoint, if there is one."""
     newest = state.checkpoints.newest(needs_best=state.params.keep == "best")
+    threads = torch.get_num_threads()
     if newest is not None:
         state.progress = state.checkpoints.load(newest)
         state.logger.info(f"resumes from step {state.progress.step} of {state.total_steps} ({newest})")
-
-
-def print_startup_summary(state: TrainState) -> None:
-    """Print device, trainable parameters, the first micro-batch (inputs, labels, logits), and the initial loss.
-
-    A wrong device, a frozen body, swapped labels or a broken head is visible before the first step.
-
-    Raises:
-        DataError: The initial loss is NaN or infinite.
-    """
-    state.logger.info(describe_devices(state.accelerator))
-    parameters = list(state.model.parameters())
-    trainable = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
-    state.logger.info(f"{trainable:,} of {sum(parameter.numel() for parameter in parameters):,} parameters are trainable")
-    if state.first_token_only:
-        state.logger.info("the last layer computes only the first token, the one that the classifier reads")
-    rows = _first_micro_batch(state)
-    inputs, labels = state.train_loader.inputs(rows), state.train_loader.labels(rows)
-    logits = _logits_without_dropout(state, inputs)[: len(rows)]
-    state.logger.info(f"first micro-batch: {', '.join(f'{name} {tuple(tensor.shape)}' for name, tensor in inputs.items())}")
-    state.logger.info(f"its labels {describe_labels(labels, state.train_loader.split.label_schema)}")
-    state.logger.info(f"its logits {tuple(logits.shape)} {_dtype(logits)}")
-    _print_initial_loss(state, _mean_loss(state, rows, logits, labels))
-
-
-def _first_micro_batch(state: TrainState) -> Rows:
-    """Return the rows of this process's first micro-batch."""
-    accelerator = state.accelerator
-    return shard_batch(state.sampler.epoch(0)[0], state.micro_batch_size, accelerator.num_processes, accelerator.process_index)[0]
-
-
-def _logits_without_dropout(state: TrainState, inputs: dict[str, Tensor]) -> Tensor:
-    state.model.eval()
-    with torch.no_grad():
-        logits: Tensor = state.model(**inputs).logits
-    state.model.train()
-    return logits
-
-
-def describe_labels(labels: Tensor, schema: LabelSchema) -> str:
-    """Return shape, type and first values of labels, with class names."""
-    first = labels[:SHOWN_LABELS].tolist()
-    values = [f"{value} {schema.names[value]}" if schema.names else f"{value:g}" for value in first]
-    more = ", ..." if len(labels) > SHOWN_LABELS else ""
-    return f"{tuple(labels.shape)} {_dtype(labels)}: {', '.join(values)}{more}"
-
-
-def _dtype(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
-
-
-def _mean_loss(state: TrainState, rows: Rows, logits: Tensor, labels: Tensor) -> float:
-    """Return the weighted mean loss of all processes' rows."""
-    losses = state.loss.per_example(logits, labels)
-    weight = state.loss.total_weight(state.train_loader.split.labels[rows])
-    sums = torch.tensor([float(losses.sum()), weight], device=state.accelerator.device)
-    total, weight = state.accelerator.reduce(sums, "sum").tolist()
-    return float(total / weight)
-
-
-def _print_initial_loss(state: TrainState, loss: float) -> None:
-    """Print the initial loss next to that of a uniform prediction, and warn if it is far higher."""
-    if not math.isfinite(loss):
-        raise DataError(
-            f"The loss before the first step is {loss}.",
-            "Look for NaN in the weights of model.checkpoint and in the labels.",
-        )
-    if state.loss.regression:
-        state.logger.info(f"initial loss {loss:.4f}")
-        return
-    classes = state.train_loader.split.label_schema.outputs
-    label = torch.zeros(1, dtype=torch.int64)
-    uniform = float(state.loss.per_example(torch.zeros(1, classes), label)) / state.loss.total_weight(label.numpy())
-    state.logger.info(f"initial loss {loss:.4f}; a uniform prediction gives {uniform:.4f}")
-    if loss > 1.5 * uniform + 0.5:
-        message = "the initial loss is far higher than that of a uniform prediction. Check the head, the label order and the checkpoint."
-        state.logger.info(f"WARNING: {message}")
+        if state.progress.threads != threads and state.accelerator.device.type == "cpu":
+            state.logger.info(
+                f"WARNING: the checkpoint was computed with {state.progress.threads} threads and this run has {threads}, so the model will "
+                f"differ in rounding from that of an uninterrupted run. OMP_NUM_THREADS={state.progress.threads} gives the same."
+            )
+    state.progress.threads = threads
 
 
 def training_result(state: TrainState, params: Params, inputs: Inputs) -> TrainingResult:
     """Return the weights that ``train.keep`` selects, and a plain model for them."""
     if state.params.keep == "best" and state.progress.best_step != state.progress.step:
-        state.accelerator.load_state(str(state.checkpoints.path(state.progress.best_step)))
+        state.checkpoints.load(state.checkpoints.path(state.progress.best_step))
     weights = state.accelerator.get_state_dict(state.model)
     model = state.accelerator.unwrap_model(state.model)
-    if state.params.lora is not None and state.accelerator.is_main_process:
-        adapted = adapt(build_model(params.model, inputs.labels, inputs.tokenizer), state.params)
+    if not state.accelerator.is_main_process:
+        return TrainingResult(state, model, {})
+    if state.params.lora is not None:
+        plain, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
+        adapted = adapt(plain, state.params, drawn)
         adapted.load_state_dict(weights)
         model = merge_adapters(adapted)
         weights = model.state_dict()
-    return TrainingResult(state, model, weights or {})
+    if state.target_scale is not None:
+        state.target_scale.fold(weights)
+    return TrainingResult(state, model, weights)

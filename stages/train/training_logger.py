@@ -158,7 +158,7 @@ class TrainingLogger:
             self._accelerator.trackers.clear()
         if self._enabled:
             with suppress_logging_errors():
-                self._replay([*map(self._step_row, progress.logged), *map(self._evaluation_row, progress.evaluated)])
+                self._replay([*map(self._step_row, progress.logged), *map(self._evaluation_row, progress.validation_curve)])
 
     def _replay(self, rows: Sequence[TrackedRow]) -> None:
         """Send the curves of a checkpoint, possibly thousands of rows, to the trackers.

@@ -27,7 +27,7 @@ FETCH_REFERENCE = "Fetch it again (`python -m flows.promotion.reference`), or re
 def main() -> dict[str, float]:
     """Check the data, write the report, and then fail if there are errors."""
     params = load_params()
-    check_launch(params.train.launch)
+    check_launch(params.train)
     for split in SPLITS:
         require(split_file(RAW, split), "download")
         require(split_file(TOKENIZED, split), "tokenize")

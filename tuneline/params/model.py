@@ -17,6 +17,16 @@ STRUCTURE = frozenset(
 )  # fmt: skip
 """Keys of a configuration that a checkpoint determines, because its weights have these sizes."""
 
+_END_TOKENS = "its classifier reads the end token of its decoder, and refuses batches whose rows have different numbers of them"
+UNSUPPORTED = {
+    "mt5": _END_TOKENS,
+    "t5": _END_TOKENS,
+    "umt5": _END_TOKENS,
+    "xlnet": "its classifier reads the last position, which is padding in all rows but the longest of a batch",
+}
+"""Model types that transformers has a classifier for, and that cannot be trained here; with the reason."""
+ENCODERS = "an encoder, such as BERT, RoBERTa, DeBERTa, ELECTRA or ModernBERT"
+
 
 def is_folder(name: str) -> bool:
     """Return True if a pretrained model is named by the path of a folder in the project, not by its name on the hub."""
@@ -68,6 +78,8 @@ class ModelParams(Section):
                 raise ValueError("revision: there is no model.checkpoint; set it to null")
             if "model_type" not in self.config:
                 raise ValueError("config: without a checkpoint it needs 'model_type', for example 'bert'")
+            if reason := UNSUPPORTED.get(self.config["model_type"]):
+                raise ValueError(f"config.model_type: {self.config['model_type']!r} cannot be trained: {reason}; choose {ENCODERS}")
             return self
         if problem := invalid_name(self.checkpoint, self.revision):
             raise ValueError(f"checkpoint: {problem}")

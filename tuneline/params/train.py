@@ -24,6 +24,8 @@ Schedule = Literal[
     "warmup_stable_decay",
     "greedy",
 ]
+WITHOUT_WARMUP = ("constant", "reduce_lr_on_plateau", "greedy")
+"""Schedules that transformers builds without a warmup, whatever is given."""
 
 
 class EarlyStopping(Section):
@@ -36,7 +38,7 @@ class EarlyStopping(Section):
 
 
 class LoraParams(Section):
-    """``train.lora``: train low-rank adapters and the head only; they are merged into the model before it is saved."""
+    """``train.lora``: train low-rank adapters, the head and what the checkpoint lacks; all is merged into the model before it is saved."""
 
     rank: Positive = 8
     """Rank of the adapters."""
@@ -83,7 +85,8 @@ class TrainParams(Section):
     max_grad_norm: PositiveFloat | None
     """Norm to which larger gradients are clipped. ``null``: no clipping."""
     schedule: Schedule
-    """Learning rate schedule: a value of ``transformers.SchedulerType``."""
+    """Learning rate schedule: a value of ``transformers.SchedulerType``. ``constant``, ``reduce_lr_on_plateau`` and ``greedy`` have no
+    warmup."""
     schedule_options: dict[str, Any]
     """Keyword arguments of the schedule's function in ``transformers.optimization``, for example ``{num_cycles: 2}``."""
     warmup_ratio: Fraction | None
@@ -105,8 +108,8 @@ class TrainParams(Section):
     freeze: list[str]
     """Names of modules that are not trained, for example ``[embeddings, encoder.layer.0]``. Leave it empty with ``lora``."""
     lora: LoraParams | None
-    """Train low-rank adapters and the head only, and merge them into the model before it is saved. ``null``: train all parameters
-    except those of ``freeze``."""
+    """Train low-rank adapters, the head and what the checkpoint lacks, and merge the adapters into the model before it is saved.
+    ``null``: train all parameters except those of ``freeze``."""
 
     mixed_precision: Literal["no", "fp16", "bf16"] | None
     """Precision of the forward pass. ``no``: float32. ``fp16`` needs a GPU. ``null``: the precision of the launch configuration; with
@@ -122,9 +125,10 @@ class TrainParams(Section):
     """Backend of ``torch.compile``, for example ``inductor``. ``null``: do not compile."""
 
     evaluate_every_steps: Positive | None
-    """Optimizer steps between evaluations. ``null``: one evaluation at the end of each epoch."""
+    """Optimizer steps between evaluations. ``null``: one evaluation at the end of each epoch. There is always one before the first
+    step."""
     evaluation_batch_size: Positive
-    """Examples in one forward pass of one process on the validation split."""
+    """Examples in one forward pass of one process on the validation split. It is halved when memory runs out."""
     keep: Literal["best", "last"]
     """Weights to publish: the best by ``metric`` on the validation split, or the last."""
     metric: str
@@ -141,6 +145,11 @@ class TrainParams(Section):
             raise ValueError("epochs: give one of epochs and max_steps, and null for the other")
         if self.warmup_ratio is not None and self.warmup_steps is not None:
             raise ValueError("warmup_ratio: give one of warmup_ratio and warmup_steps, and null for the other")
+        if self.schedule in WITHOUT_WARMUP and (self.warmup_ratio or self.warmup_steps):
+            key = "warmup_ratio" if self.warmup_ratio else "warmup_steps"
+            raise ValueError(
+                f"{key}: the schedule {self.schedule!r} has no warmup; set it to null, or schedule to constant_with_warmup or linear"
+            )
         if self.global_batch_size % self.micro_batch_size:
             raise ValueError(f"micro_batch_size: {self.micro_batch_size} does not divide global_batch_size {self.global_batch_size}")
         if self.lora is not None and self.freeze:

@@ -15,6 +15,11 @@ def find_warnings(params: Params) -> list[str]:
             f"train.learning_rate: {train.learning_rate:g} suits training from scratch; fine-tuning a checkpoint with it usually destroys "
             "what the checkpoint has learned. Published values are 1e-5 to 5e-5, for small models up to 1e-4."
         )
+    if params.model.checkpoint is None and train.lora is not None:
+        warnings.append(
+            "train.lora: model.checkpoint is null, and LoRA freezes the body of the new model, which is random. Set train.lora to null, to "
+            "train all weights, or model.checkpoint."
+        )
     return warnings
 
 

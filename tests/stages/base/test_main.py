@@ -161,6 +161,8 @@ UNUSABLE = {
     "code of its own": (with_config(model_type="evil", auto_map={"AutoModel": "evil.Evil"}), "needs Python code from its repository"),
     "unknown type": (with_config(model_type="unheard"), "is of type 'unheard', which transformers [0-9.]+ does not have"),
     "no type": (with_config(model_type=None), "has no model_type"),
+    "T5": (with_config(model_type="t5"), "is of type 't5', which cannot be trained: its classifier reads the end token"),
+    "XLNet": (with_config(model_type="xlnet"), "is of type 'xlnet', which cannot be trained: its classifier reads the last position"),
     "no classifier": (with_config(model_type="vit"), "is of type 'vit', for which .* has no text classifier"),
     "a missing shard": (
         {**without("model.safetensors"), "model.safetensors.index.json": '{"weight_map": {"a": "model-00001-of-00001.safetensors"}}'},

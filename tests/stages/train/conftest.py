@@ -8,6 +8,7 @@ import pytest
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, GradientState
 
+from stages.train import state
 from stages.train.data import read_inputs
 from stages.train.devices import create_accelerator
 from stages.train.interruption import Interruption
@@ -65,6 +66,27 @@ def trained(project, accelerated) -> Callable[[Params], TrainingResult]:
         return train(params, read_inputs(params.train), accelerator, Interruption())
 
     return run
+
+
+@pytest.fixture
+def memory_for(monkeypatch) -> Callable[..., None]:
+    """Return a function that limits the examples in one forward pass, of training or of evaluations, as the memory of a GPU does."""
+    build = state.build_model
+
+    def limit(examples: int, training: bool = True) -> None:
+        def limited(*arguments):
+            model, drawn = build(*arguments)
+
+            def check(module, args, inputs):
+                if module.training == training and len(inputs["input_ids"]) > examples:
+                    raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+            model.register_forward_pre_hook(check, with_kwargs=True)
+            return model, drawn
+
+        monkeypatch.setattr(state, "build_model", limited)
+
+    return limit
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,15 @@
 import pytest
 import torch
+from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
 
+from stages.train.accelerate_launch import parse, validate
 from stages.train.devices import (
     check_devices,
     check_precision,
     create_accelerator,
     describe_devices,
     devices_used,
+    launch_settings,
     transformer_layer_class,
 )
 from tests.conftest import ROOT
@@ -80,9 +83,8 @@ def test_fsdp_wraps_the_transformer_layers_of_the_model():
     from stages.train.model import build_model
     from tuneline.files.schemas import LabelSchema
 
-    assert (
-        transformer_layer_class(build_model(tiny_task.params().model, LabelSchema(tiny_task.NAMES), tiny_task.tokenizer())) == "BertLayer"
-    )
+    model, _ = build_model(tiny_task.params().model, LabelSchema(tiny_task.NAMES), tiny_task.tokenizer())
+    assert transformer_layer_class(model) == "BertLayer"
 
 
 @pytest.fixture
@@ -115,3 +117,37 @@ def test_launch_for_a_gpu_that_trains_on_the_cpu_is_an_error(project_alone, monk
 def test_devices_used_are_those_of_the_training(project_alone):
     create_accelerator(tiny_task.params(mixed_precision="bf16"))
     assert devices_used() == DevicesUsed(type="cpu", precision="bf16", processes=1, distribution="NO")
+
+
+@pytest.mark.parametrize(("one", "other"), [("fsdp", "fsdp-offload"), ("zero2-offload", "zero3-offload")])
+def test_settings_of_two_sharded_launches_differ(one, other, monkeypatch):
+    assert settings_of(one, monkeypatch) != settings_of(other, monkeypatch)
+    assert settings_of(one, monkeypatch) == settings_of(one, monkeypatch)
+
+
+def settings_of(name, monkeypatch):
+    """Return the settings of a process that accelerate launches."""
+    with monkeypatch.context() as patch:
+        patch.chdir(ROOT / "tests")
+        patch.delenv("ACCELERATE_USE_CPU", raising=False)
+        arguments = validate(name, parse(name, []), None)
+        arguments.deepspeed_fields_from_accelerate_config = ""  # the launcher sets it
+        launched = prepare_deepspeed_cmd_env(arguments)[1] if arguments.use_deepspeed else prepare_multi_gpu_env(arguments)
+        for key, value in launched.items():
+            patch.setenv(key, value)
+        return launch_settings()
+
+
+def test_settings_of_a_launch_include_the_content_of_the_file_of_deepspeed(tmp_path, monkeypatch):
+    file = tmp_path / "zero.json"
+    monkeypatch.setenv("ACCELERATE_DEEPSPEED_CONFIG_FILE", str(file))
+    file.write_text("{}")
+    before = launch_settings()
+    file.write_text('{"zero_optimization": {"stage": 3}}')
+    assert launch_settings() != before
+
+
+def test_run_with_another_sharding_is_another_run(trained, monkeypatch):
+    folder = trained(tiny_task.params(epochs=1)).state.checkpoints.folder
+    monkeypatch.setenv("FSDP_OFFLOAD_PARAMS", "true")
+    assert trained(tiny_task.params(epochs=1)).state.checkpoints.folder != folder

@@ -46,7 +46,7 @@ def prediction(project, accelerated):
     inputs = read_inputs(params.train)
     accelerator = create_accelerator(params)
     torch.manual_seed(0)
-    model = build_model(params.model, inputs.labels, inputs.tokenizer)
+    model, _ = build_model(params.model, inputs.labels, inputs.tokenizer)
     loader = BatchLoader(inputs.validation, inputs.pad_token_id, accelerator.device)
     interruption = Interruption()
 

@@ -3,23 +3,13 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from dataclasses import dataclass
-from pathlib import Path
 
-import psutil
 import pytest
 
 from stages.train.launch import CRASHED, describe_end, resume_hint
-from tests.conftest import ROOT
-from tests.stages.train import launcher, tiny_task
-from tests.stages.train.conftest import fill
-
-LONG = {"epochs": 500, "checkpoint_every_steps": 5, "keep_checkpoints": 2}
-"""A run that lasts until it is stopped."""
-CPUS = "distributed_type: MULTI_CPU\nnum_machines: 1\nnum_processes: 2\nuse_cpu: true\n"
+from tests.stages.train import launcher
+from tests.stages.train.launched import LONG, Launch, assert_gone, launches, note
 
 
 @pytest.mark.parametrize(
@@ -54,69 +44,11 @@ def test_hint_names_the_newest_checkpoint_of_this_run(tmp_path):
     assert "There is no checkpoint yet" in resume_hint(time.time() + 60, tmp_path)
 
 
-@dataclass
-class Launch:
-    """A running ``python -m stages.train.launch``, in a process group of its own as in a terminal."""
-
-    project: Path
-    process: subprocess.Popen[str]
-
-    def processes(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children(recursive=True)
-
-    def wait_for_steps(self, count: int = 1) -> list[psutil.Process]:
-        """Wait until training processes have saved a checkpoint, and return all processes below the launcher."""
-        launcher.wait_for(self.project / "checkpoints", f"step-{5 * count:08d}")
-        return self.processes()
-
-    def stop(self, target: str) -> None:
-        """Send SIGTERM to the launcher alone, as `kill` does, or SIGINT to the whole group, as Ctrl-C in a terminal does."""
-        if target == "launcher":
-            self.process.terminate()
-        else:
-            os.killpg(self.process.pid, signal.SIGINT)
-
-    def end(self) -> tuple[int, list[str]]:
-        """Return exit code and printed lines."""
-        printed = self.process.communicate(timeout=launcher.TIMEOUT)[0]
-        return self.process.returncode, printed.splitlines()
-
-
 @pytest.fixture
 def launch(tmp_path, data):
     """Return a function that launches a training with some parameters."""
-    fill(tmp_path, data)
-    (tmp_path / "conf/accelerate/cpus.yaml").write_text(CPUS)
-    started = []
-
-    def start(env=None, **train) -> Launch:
-        tiny_task.write_params(tmp_path, **{"launch": "auto", **train})
-        given = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **(env or {})}
-        given.pop("ACCELERATE_USE_CPU")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "stages.train.launch"],
-            cwd=tmp_path,
-            env=given,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        started.append(process)
-        return Launch(tmp_path, process)
-
-    yield start
-    for process in started:
-        process.kill()
-
-
-def assert_gone(processes: list[psutil.Process], seconds: float = 30) -> None:
-    _, alive = psutil.wait_procs(processes, timeout=seconds)
-    assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
-
-
-def note(project: Path) -> dict[str, object]:
-    return json.loads((project / "reports/interrupted/train.json").read_text())
+    with launches(tmp_path, data) as start:
+        yield start
 
 
 def test_launch_for_a_gpu_without_one_ends_at_once_with_our_message(launch):
@@ -175,16 +107,6 @@ def test_signal_before_the_training_starts_ends_it_without_a_traceback(launch):
         assert code == 75, lines
         assert not [line for line in lines if "Traceback" in line], "\n".join(lines)
         assert "`dvc repro`" in lines[-1]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["auto", "cpus"])
-def test_training_does_not_outlive_a_killed_launcher(launch, name):
-    run = launch(launch=name, **LONG)
-    processes = run.wait_for_steps()
-    run.process.kill()
-    assert_gone(processes)
-    assert note(run.project)["signal"] == "SIGTERM", "a checkpoint was saved"
 
 
 @pytest.mark.slow

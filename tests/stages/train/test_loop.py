@@ -116,27 +116,6 @@ def test_training_twice_gives_identical_weights(trained):
     assert all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
 
 
-@pytest.fixture
-def memory_for(monkeypatch):
-    """Return a function that limits the examples in one forward pass of training, as the memory of a GPU does."""
-    build = state.build_model
-
-    def limit(examples):
-        def limited(*arguments):
-            model = build(*arguments)
-
-            def check(module, args, inputs):
-                if module.training and len(inputs["input_ids"]) > examples:
-                    raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
-
-            model.register_forward_pre_hook(check, with_kwargs=True)
-            return model
-
-        monkeypatch.setattr(state, "build_model", limited)
-
-    return limit
-
-
 def test_out_of_memory_halves_the_micro_batch_and_keeps_the_global_batch(trained, memory_for, capsys):
     expected = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, micro_batch_size=2))
     memory_for(3)

@@ -18,6 +18,10 @@ LABELS = LabelSchema(tiny_task.NAMES)
 
 def build(labels=LABELS, base=None, **config):
     """Build a new model, or one from the checkpoint in the folder ``base``."""
+    return build_and_name_drawn(labels, base, **config)[0]
+
+
+def build_and_name_drawn(labels=LABELS, base=None, **config):
     if base is None:
         params = ModelParams(checkpoint=None, revision=None, config=config or dict(tiny_task.MODEL))
         return build_model(params, labels, tiny_task.tokenizer())
@@ -67,12 +71,13 @@ def test_sizes_that_do_not_fit_together_are_refused():
 
 
 def test_checkpoint_gives_its_body_and_a_new_head(checkpoint, capsys):
-    model = build(base=checkpoint, attention_probs_dropout_prob=0.0)
+    model, drawn = build_and_name_drawn(base=checkpoint, attention_probs_dropout_prob=0.0)
     saved = load_file(checkpoint / "model.safetensors")
     name = "bert.encoder.layer.0.attention.self.query.weight"
     assert torch.equal(model.state_dict()[name], saved[name])
     assert model.classifier.weight.shape == (3, 16)
     assert model.config.attention_probs_dropout_prob == 0.0
+    assert drawn == {"classifier.bias", "classifier.weight"}
     assert "new weights: classifier.bias, classifier.weight" in capsys.readouterr().out
 
 
@@ -102,7 +107,8 @@ def test_pickled_weights_are_refused(checkpoint, tmp_path):
 
 
 def adapted(**train):
-    return adapt(build(), tiny_task.params(**train).train)
+    model, drawn = build_and_name_drawn()
+    return adapt(model, tiny_task.params(**train).train, drawn)
 
 
 def trainable(model):
@@ -135,31 +141,6 @@ def test_frozen_weights_do_not_change_in_training(trained):
 def test_freeze_of_unknown_modules_or_everything_is_refused(names, message):
     with pytest.raises(ParamsError, match=message):
         adapted(freeze=names)
-
-
-def test_lora_trains_adapters_and_head_and_gives_a_plain_model(trained):
-    torch.manual_seed(3)
-    before = build().state_dict()
-    outcome = trained(tiny_task.params(lora={"rank": 2, "alpha": 4, "target_modules": ["query", "value"]}, epochs=3))
-    assert outcome.weights.keys() == before.keys()
-    changed = {name for name in before if not torch.equal(before[name], outcome.weights[name])}
-    assert changed == {name for name in before if name.endswith(("query.weight", "value.weight")) or name.startswith("classifier.")}
-    assert sum(parameter.numel() for parameter in outcome.state.model.parameters() if parameter.requires_grad) < 400
-
-
-def test_merged_lora_model_predicts_as_the_adapted_model(trained):
-    outcome = trained(tiny_task.params(lora={"rank": 2, "target_modules": "all-linear"}, keep="last"))
-    rows = outcome.state.sampler.epoch(0)[0]
-    inputs = outcome.state.train_loader.inputs(rows)
-    outcome.state.model.eval()
-    outcome.model.eval()
-    with torch.no_grad():
-        assert torch.allclose(outcome.model(**inputs).logits, outcome.state.model(**inputs).logits, atol=1e-6)
-
-
-def test_lora_with_unknown_target_modules_lists_the_linear_layers():
-    with pytest.raises(ParamsError, match=r"train.lora.target_modules(.|\n)*Linear layers of this model: .*query"):
-        adapted(lora={"rank": 2, "target_modules": ["q_proj"]})
 
 
 FIRST_TOKEN_MODELS = [name for name, architecture in ARCHITECTURES.items() if architecture.after_attention]

@@ -23,7 +23,7 @@ from tests.stages.train import tiny_task
 from tuneline.batches import TokenizedSplit
 from tuneline.errors import ParamsError
 from tuneline.files.schemas import LabelSchema
-from tuneline.params.train import Schedule
+from tuneline.params.train import WITHOUT_WARMUP, Schedule
 
 CPU = torch.device("cpu")
 
@@ -91,7 +91,8 @@ def test_schedule_accepts_every_name_of_transformers():
 @pytest.mark.parametrize("name", NAMES)
 def test_every_schedule_runs_once_per_optimizer_step(trained, name):
     """The learning rates equal those of the bare schedule after one step per optimizer step."""
-    outcome = trained(tiny_task.params(schedule=name, schedule_options=OPTIONS.get(name, {}), warmup_ratio=0.25))
+    warmup = {"warmup_ratio": None if name in WITHOUT_WARMUP else 0.25}
+    outcome = trained(tiny_task.params(schedule=name, schedule_options=OPTIONS.get(name, {}), **warmup))
     rates = [row.learning_rate for row in outcome.state.progress.logged]
     if name in STEPPED_BY_VALIDATION_LOSS:
         assert len(set(rates[:8])) == 1, "stepped by the validation loss, after an epoch"
@@ -107,9 +108,8 @@ def test_every_schedule_runs_once_per_optimizer_step(trained, name):
 
 
 def test_reduce_lr_on_plateau_lowers_the_learning_rate(trained):
-    outcome = trained(
-        tiny_task.params(schedule="reduce_lr_on_plateau", schedule_options={"patience": 0, "factor": 0.1, "threshold": 10.0}, epochs=4)
-    )
+    options = {"patience": 0, "factor": 0.1, "threshold": 10.0}
+    outcome = trained(tiny_task.params(schedule="reduce_lr_on_plateau", schedule_options=options, warmup_ratio=None, epochs=4))
     rates = [row.learning_rate for row in outcome.state.progress.logged]
     assert rates[-1] < rates[0]
 

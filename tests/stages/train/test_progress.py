@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.train.progress import Progress, StepResult
+from stages.train.progress import Evaluation, Progress, StepResult
 from tests.stages.train import tiny_task
 
 NUMBERS = st.floats(-1e300, 1e300)  # five of them have a mean
@@ -13,7 +13,8 @@ def test_progress_json_round_trip_is_exact(tmp_path_factory, losses, metric):
     progress = Progress(step=7)
     for loss in losses:
         progress.record_step(StepResult(loss, 0.1 + 0.2, 1e-300), log_now=loss > 0)
-    progress.record_evaluation(loss=1 / 3, metric=metric, greater_is_better=True)
+    progress.baseline = Evaluation(0, 2 / 3, metric)
+    progress.record_evaluation(Evaluation(7, 1 / 3, metric), greater_is_better=True)
     path = tmp_path_factory.getbasetemp() / "progress.json"
     progress.write(path)
     assert Progress.read(path) == progress
@@ -31,7 +32,7 @@ def record_evaluations(metrics, greater_is_better=True, min_gain=0.0):
     progress, best = Progress(), []
     for step, metric in enumerate(metrics, start=1):
         progress.step = step
-        best.append(progress.record_evaluation(1.0, metric, greater_is_better, min_gain))
+        best.append(progress.record_evaluation(Evaluation(step, 1.0, metric), greater_is_better, min_gain))
     return progress, best
 
 

@@ -3,7 +3,7 @@ import json
 import pytest
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from stages.train.progress import Progress, StepResult
+from stages.train.progress import Evaluation, Progress, StepResult
 from stages.train.publishing import copy_tokenizer_file, publish_curves
 from tests.stages.train import launcher, tiny_task
 
@@ -31,10 +31,11 @@ def test_tokenizer_config_is_published_without_machine_keys(tmp_path):
 def test_published_curves_have_a_header_and_a_row_per_step(tmp_path):
     progress = Progress(step=1)
     progress.record_step(StepResult(loss=0.5, learning_rate=1e-5, gradient_norm=1 / 3), log_now=True)
-    progress.record_evaluation(loss=0.25, metric=0.75, greater_is_better=True)
+    progress.baseline = Evaluation(0, loss=1.0, metric=0.5)
+    progress.record_evaluation(Evaluation(1, loss=0.25, metric=0.75), greater_is_better=True)
     publish_curves(progress, "f1", tmp_path / "training")
     assert (tmp_path / "training/loss.tsv").read_text() == "step\tloss\tlearning_rate\tgradient_norm\n1\t0.5\t1e-05\t0.333333\n"
-    assert (tmp_path / "training/validation.tsv").read_text() == "step\tloss\tf1\n1\t0.25\t0.75\n"
+    assert (tmp_path / "training/validation.tsv").read_text() == "step\tloss\tf1\n0\t1\t0.5\n1\t0.25\t0.75\n"
 
 
 def test_timing_json_has_speed_padding_and_memory(tracked_run):
@@ -52,4 +53,4 @@ def test_train_metrics_have_steps_best_step_losses_and_metric(tracked_run):
     assert metrics["final_training_loss"] == pytest.approx(curve[-1][1], abs=1e-5)
     validation = launcher.curve(tracked_run, "validation")
     assert metrics["final_loss"] == pytest.approx(validation[-1][1], abs=1e-5)
-    assert metrics["best_accuracy"] == max(row[2] for row in validation)
+    assert metrics["best_accuracy"] == max(row[2] for row in validation[1:])

@@ -6,15 +6,14 @@ import random
 import re
 import signal
 import time
+from functools import partial
 
 import pytest
 import torch
+from safetensors.numpy import load_file
 
-from stages.train.model import build_model
-from tests.params import change_params
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
-from tuneline.records.source import BaseSource, PretrainedSource
 
 SETTINGS = {"epochs": 3, "checkpoint_every_steps": 3, "early_stopping": {"patience": 50}, "trackers": ["dvclive"]}
 STEPS = 24
@@ -51,7 +50,8 @@ INSTANTS = {
     "inside the first accumulation": (f"{LOOP}._seed_dropout", 2, 2),
     "inside an accumulation": (f"{LOOP}._seed_dropout", 8, 40),
     "before the optimizer steps": (f"{LOOP}._optimizer_step", 5, 20),
-    "between epochs": (f"{LOOP}.predict", 2, 2),
+    "in the evaluation before the first step": ("stages.train.validation.predict", 1, 1),
+    "between epochs": ("stages.train.validation.predict", 3, 3),
     "before the first checkpoint is completed": (f"{CHECKPOINTS}.write_marker", 1, 1),
     "before a checkpoint is completed": (f"{CHECKPOINTS}.write_marker", 2, 6),
     "while an old checkpoint is removed": (f"{CHECKPOINTS}._remove", 2, 8),
@@ -152,15 +152,24 @@ def test_same_base_weights_resume_the_run(folder):
     assert "resumes from step" in launcher.output(folder)
 
 
-def write_base(project, seed):
+def write_base(project, seed, **train):
     """Write ``models/base`` with a checkpoint, and the parameters that name it."""
-    torch.manual_seed(seed)
-    labels, checkpoint = tiny_task.CLASSES, project / "models/base/model"
-    build_model(tiny_task.params().model, labels, tiny_task.tokenizer()).save_pretrained(checkpoint)
-    source = PretrainedSource(name="someone/bert", commit="c" * 40, license=None, sha256={})
-    BaseSource(checkpoint=source, tokenizer=source).write(project / "models/base/source.json")
-    tiny_task.write_params(project, evaluate_every_steps=5, **SETTINGS)
-    change_params(project, {"model.checkpoint": "someone/bert", "model.config": None})
+    tiny_task.write_checkpoint(project, seed, without=("bert.pooler.", "classifier."))
+    tiny_task.write_params(project, tiny_task.FINE_TUNED, evaluate_every_steps=5, **{**SETTINGS, **train})
+
+
+@pytest.mark.parametrize("train", [{"lora": {"rank": 2}}, {"freeze": ["embeddings"]}], ids=["lora", "freeze"])
+def test_resume_with_frozen_weights_gives_identical_outs(folder, train):
+    """They are not in the checkpoints."""
+    write_base(folder, seed=0, **train)
+    assert launcher.run(folder) == [0], launcher.output(folder)
+    expected = launcher.outs(folder)
+    launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
+    (saved,) = {frozenset(load_file(path / "model.safetensors")) for path in checkpoints(folder)}
+    assert not {name for name in saved if "embeddings" in name}
+    assert launcher.run(folder) == [0], launcher.output(folder)
+    assert "resumes from step" in launcher.output(folder)
+    assert launcher.outs(folder) == expected
 
 
 def test_changed_checkpoint_interval_resumes_the_run(folder, reference):
@@ -169,6 +178,18 @@ def test_changed_checkpoint_interval_resumes_the_run(folder, reference):
     assert launcher.run(folder) == [0]
     assert "resumes from step" in launcher.output(folder)
     assert_same_outs(reference, folder)
+
+
+def test_resume_with_another_number_of_threads_says_so(folder):
+    launcher.run(folder, before=partial(kill_with_threads, 2))
+    assert launcher.run(folder, before=partial(torch.set_num_threads, 1)) == [0]
+    assert "WARNING: the checkpoint was computed with 2 threads and this run has 1," in launcher.output(folder)
+    assert "OMP_NUM_THREADS=2 gives the same" in launcher.output(folder)
+
+
+def kill_with_threads(threads):
+    torch.set_num_threads(threads)
+    launcher.kill_at(f"{LOOP}.train_batch", 12)()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

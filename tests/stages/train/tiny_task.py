@@ -5,15 +5,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from ruamel.yaml import YAML
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from stages.train.model import build_model
 from tests.params import complete
 from tuneline.files.schemas import LabelSchema, tokenized_schema, write_table
 from tuneline.params import Params, RunParams
 from tuneline.params.loading import parse_params
-from tuneline.records.source import BaseSource
+from tuneline.records.source import BaseSource, PretrainedSource
 
 NAMES = ("billing", "delivery", "technical")
 CLASSES = LabelSchema(NAMES)
@@ -26,6 +28,9 @@ MODEL = {
     "intermediate_size": 32,
     "max_position_embeddings": 32,
 }
+CHECKPOINT = "someone/bert"
+FINE_TUNED: dict[str, Any] = {"checkpoint": CHECKPOINT, "config": {}}
+"""Section ``model`` for the checkpoint of ``write_checkpoint``."""
 WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 TRAIN: dict[str, Any] = {
     "epochs": 2,
@@ -69,11 +74,22 @@ def write_data(project: Path, rows: int = 60, labels: LabelSchema = CLASSES) -> 
         write_table(table(count, seed, labels), folder / f"{split}.parquet")
 
 
+def write_checkpoint(project: Path, seed: int = 0, without: tuple[str, ...] = ()) -> None:
+    """Write a checkpoint to ``models/base``, without the weights whose names begin with one of ``without``."""
+    torch.manual_seed(seed)
+    model, _ = build_model(params().model, CLASSES, tokenizer())
+    weights = {name: value for name, value in model.state_dict().items() if not name.startswith(without)}
+    model.save_pretrained(project / "models/base/model", state_dict=weights)
+    source = PretrainedSource(name=CHECKPOINT, commit="c" * 40, license=None, sha256={})
+    BaseSource(checkpoint=source, tokenizer=source).write(project / "models/base/source.json")
+
+
 def settings(model: dict[str, Any] | None = None, **train: Any) -> dict[str, Any]:
-    """Return the values of ``params.yaml``: of ``model.config``, and of the sections ``train`` and ``run``."""
+    """Return the values of ``params.yaml``: of ``model.config``, or of ``model`` if it names a checkpoint; of ``train`` and ``run``."""
     given = {**TRAIN, **train}
     run = {key: given.pop(key) for key in RunParams.model_fields.keys() & given}
-    return complete({"seed": 3, "model": {"config": {**MODEL, **(model or {})}}, "train": given, "run": {"trackers": [], **run}})
+    section = model if model and "checkpoint" in model else {"config": {**MODEL, **(model or {})}}
+    return complete({"seed": 3, "model": section, "train": given, "run": {"trackers": [], **run}})
 
 
 def params(model: dict[str, Any] | None = None, **train: Any) -> Params:

@@ -2,6 +2,7 @@ import pytest
 
 from tests.stages.train import tiny_task
 from tuneline.errors import ParamsError
+from tuneline.params.train import WITHOUT_WARMUP
 
 
 @pytest.mark.parametrize(
@@ -11,6 +12,8 @@ from tuneline.errors import ParamsError
         ({"epochs": 2, "max_steps": 5}, "train.epochs: give one of"),
         ({"epochs": None}, "train.epochs: give one of"),
         ({"schedule": "linnear"}, "train.schedule: "),
+        ({"schedule": "constant"}, "train.warmup_ratio: the schedule 'constant' has no warmup"),
+        ({"schedule": "greedy", "warmup_ratio": None, "warmup_steps": 5}, "train.warmup_steps: the schedule 'greedy' has no warmup"),
         ({"micro_batch_size": 3}, "train.micro_batch_size: 3 does not divide global_batch_size 8"),
         ({"lora": {"rank": 2}, "freeze": ["embeddings"]}, "train.freeze: with lora"),
         ({"optimizer": "lion"}, "train.optimizer"),
@@ -20,3 +23,9 @@ from tuneline.errors import ParamsError
 def test_invalid_or_contradictory_train_params_are_refused(given, message):
     with pytest.raises(ParamsError, match=message):
         tiny_task.params(**given)
+
+
+@pytest.mark.parametrize("schedule", WITHOUT_WARMUP)
+@pytest.mark.parametrize("warmup", [{"warmup_ratio": None}, {"warmup_ratio": 0.0}, {"warmup_ratio": None, "warmup_steps": 0}])
+def test_schedule_without_warmup_is_accepted_without_one(schedule, warmup):
+    assert tiny_task.params(schedule=schedule, **warmup).train.schedule == schedule

@@ -25,3 +25,9 @@ def test_learning_rate_from_scratch_with_a_checkpoint_is_a_warning(capsys):
 )
 def test_usual_learning_rates_give_no_warning(model, train):
     assert find_warnings(params(model=model, train=train)) == []
+
+
+def test_lora_without_a_checkpoint_is_a_warning():
+    (warning,) = find_warnings(params(train={"lora": {}}))
+    assert warning.startswith("train.lora: model.checkpoint is null")
+    assert find_warnings(params(model=CHECKPOINT, train={"lora": {}, "learning_rate": 5e-5})) == []

@@ -1,0 +1,151 @@
+"""A process of a training whose launcher is gone: it saves a checkpoint and ends, and never publishes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from stages.train.launch import LAUNCHED, PARENT
+from tests.conftest import ROOT
+from tests.stages.train import launcher, tiny_task
+from tests.stages.train.conftest import fill
+from tests.stages.train.launched import LONG, Launch, assert_gone, launches, note
+
+CHILD = """
+import time
+from stages.train import launch
+{change}
+launch.end_with_parent()
+print("ready", flush=True)
+time.sleep(60)
+"""
+PARENTS_CHILD = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', sys.argv[1]]).pid, flush=True); input()"
+WITHOUT_KERNEL = "launch.kernel_signals_end_of_parent = lambda: False"
+
+
+def started(change: str = "", **variables: str) -> tuple[subprocess.Popen[str], psutil.Process]:
+    """Return a process and its child, which calls ``end_with_parent``."""
+    env = {name: value for name, value in os.environ.items() if name not in (*LAUNCHED, PARENT)}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENTS_CHILD, CHILD.format(change=change)],
+        cwd=ROOT,
+        env={**env, **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    child = psutil.Process(int(parent.stdout.readline()))
+    assert parent.stdout.readline() == "ready\n"
+    return parent, child
+
+
+@pytest.mark.parametrize("change", ["", WITHOUT_KERNEL], ids=["kernel", "thread"])
+@pytest.mark.parametrize(("variable", "number"), zip(LAUNCHED, (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL), strict=True))
+def test_process_ends_with_its_launcher(change, variable, number):
+    parent, child = started(change, **{variable: "1"})
+    with parent:
+        parent.send_signal(number)
+    assert_gone([child], seconds=10)
+
+
+def test_process_whose_launcher_ended_before_it_asked_ends():
+    env = {**os.environ, PARENT: str(2**22)}  # above all process ids
+    child = subprocess.Popen([sys.executable, "-c", CHILD.format(change="")], cwd=ROOT, env=env)
+    assert child.wait(timeout=10) == -signal.SIGTERM
+
+
+def test_process_that_a_person_started_outlives_its_parent():
+    """As with nohup."""
+    parent, child = started()
+    with parent:
+        parent.kill()
+    time.sleep(1)
+    assert child.is_running()
+    child.kill()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder with tokenized splits."""
+    folder = tmp_path_factory.mktemp("data")
+    tiny_task.write_data(folder)
+    return folder
+
+
+@pytest.fixture
+def launch(tmp_path, data):
+    """Return a function that launches a training with some parameters."""
+    with launches(tmp_path, data) as start:
+        yield start
+
+
+ACCELERATE = ("-m", "accelerate.commands.launch", "--config_file", "conf/accelerate/cpu.yaml", "--module", "stages.train")
+SHELL = "import subprocess, sys; subprocess.run([sys.executable, '-m', 'stages.train.launch'])"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("command", "variables"), [(ACCELERATE, {}), (("-c", SHELL), {"DVC_STAGE": "train"})], ids=["accelerate launch", "dvc"]
+)
+def test_training_does_not_outlive_another_launcher(launch, command, variables, number):
+    run = launch(env=variables, command=command, launch="cpu", **LONG)
+    assert_ends_with_a_checkpoint(run, run.process, number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("name", ["auto", "cpus"])
+def test_training_does_not_outlive_its_supervisor(launch, name, number):
+    run = launch(launch=name, **LONG)
+    assert_ends_with_a_checkpoint(run, run.process, number)
+
+
+@pytest.mark.slow
+def test_processes_of_a_training_do_not_outlive_their_launcher(launch):
+    """Below the supervisor, one process starts two."""
+    run = launch(launch="cpus", **LONG)
+    launcher.wait_for(run.project / "checkpoints", "step-00000005")
+    (starter,) = psutil.Process(run.process.pid).children()
+    assert_ends_with_a_checkpoint(run, starter, signal.SIGKILL)
+
+
+def assert_ends_with_a_checkpoint(run: Launch, ended: "subprocess.Popen[str] | psutil.Process", number: signal.Signals) -> None:
+    """End one process of a launch; the others must save and end."""
+    processes = run.wait_for_steps()
+    ended.send_signal(number)
+    assert_gone(processes)
+    resumable = run.project / str(note(run.project)["checkpoint"])
+    assert (resumable / "complete.json").exists()
+    assert not (run.project / "models/classifier").exists()
+
+
+def test_signal_after_the_last_step_saves_and_publishes_nothing(tmp_path, data):
+    """The launcher may end at any moment before the model is published."""
+    tiny_task.write_params(fill(tmp_path, data), checkpoint_every_steps=None, keep="last")
+    assert launcher.run(tmp_path, before=signal_while_the_result_is_read) == [75], launcher.output(tmp_path)
+    assert not (tmp_path / "models/classifier").exists()
+    assert note(tmp_path)["step"] == 16
+    assert launcher.run(tmp_path) == [0], launcher.output(tmp_path)
+    assert "resumes from step 16 of 16" in launcher.output(tmp_path)
+    expected = tmp_path / "expected"
+    expected.mkdir()
+    tiny_task.write_params(fill(expected, data), checkpoint_every_steps=None, keep="last")
+    assert launcher.run(expected) == [0]
+    assert launcher.outs(tmp_path) == launcher.outs(expected)
+
+
+def signal_while_the_result_is_read() -> None:
+    from stages.train import loop
+
+    original = loop.training_result
+
+    def interrupted(*arguments):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return original(*arguments)
+
+    loop.training_result = interrupted

@@ -1,0 +1,98 @@
+"""Evaluations before and between the steps, which change nothing in the training, and which fit into memory by themselves."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from stages.train import loop
+from tests.stages.train import launcher, tiny_task
+from tests.stages.train.conftest import fill
+from tuneline.errors import DataError
+from tuneline.files.schemas import LabelSchema, write_table
+
+UNCHANGED = {"learning_rate": 1e-12, "keep": "best"}
+
+
+def same_weights(first, second):
+    return all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
+
+
+def test_evaluation_before_the_first_step_begins_the_curve(trained, capsys):
+    progress = trained(tiny_task.params(**UNCHANGED)).state.progress
+    assert [row.step for row in progress.validation_curve] == [0, 8, 16]
+    assert [row.loss for row in progress.evaluated] == pytest.approx([progress.baseline.loss] * 2, abs=1e-6), "nothing was learned"
+    assert "train: step 0: validation loss" in capsys.readouterr().out
+
+
+def test_weights_before_the_first_step_are_never_the_best(trained):
+    """A run that makes the model worse publishes what it has trained, with its metrics."""
+    outcome = trained(
+        tiny_task.params(metric="loss", keep="best", optimizer="sgd", learning_rate=3.0, max_grad_norm=None, warmup_ratio=0.0)
+    )
+    progress = outcome.state.progress
+    assert progress.baseline.loss < min(row.loss for row in progress.evaluated)
+    assert progress.best_step in (8, 16)
+
+
+@pytest.mark.parametrize("changes", [{}, {"schedule": "reduce_lr_on_plateau", "schedule_options": {"patience": 0}, "warmup_ratio": None}])
+def test_evaluation_before_the_first_step_does_not_change_the_training(trained, monkeypatch, changes):
+    """With dropout, early stopping, and a schedule that follows the validation loss."""
+    settings = tiny_task.params(epochs=4, early_stopping={"patience": 2}, **changes)
+    outcome = trained(settings)
+    monkeypatch.setattr(loop, "evaluate_before_training", lambda state: None)
+    without = trained(settings)
+    assert without.state.progress.baseline is None
+    assert same_weights(outcome, without)
+    assert outcome.state.progress.evaluated == without.state.progress.evaluated
+
+
+def test_out_of_memory_in_an_evaluation_halves_its_batch_and_goes_on(trained, memory_for, capsys):
+    expected = trained(tiny_task.params())
+    memory_for(3, training=False)
+    outcome = trained(tiny_task.params(micro_batch_size=2))
+    assert (outcome.state.evaluation_batch_size, outcome.state.micro_batch_size) == (2, 2)
+    output = capsys.readouterr().out
+    assert output.count("train: out of memory in an evaluation") == 5, "64, 32, 16, 8, 4: once for the whole run"
+    assert "train.evaluation_batch_size is 2 from now on" in output
+    assert "retrying with micro_batch_size" not in output
+    assert outcome.state.progress.baseline.loss == pytest.approx(expected.state.progress.baseline.loss, abs=1e-5)
+
+
+def test_smaller_evaluation_batches_do_not_change_the_training(trained, memory_for):
+    settings = tiny_task.params(micro_batch_size=2, keep="last")
+    expected = trained(settings)
+    memory_for(3, training=False)
+    assert same_weights(trained(settings), expected)
+
+
+@pytest.mark.parametrize(("processes", "size", "hint"), [(1, 1, "Lower tokenize.max_length"), (2, 8, "Lower it")])
+def test_out_of_memory_in_an_evaluation_that_cannot_be_halved_names_the_parameter(tmp_path, data, processes, size, hint):
+    """Of several processes, one may be out of memory alone."""
+    tiny_task.write_params(fill(tmp_path, data), launch="multi-gpu" if processes == 2 else "cpu", evaluation_batch_size=size)
+    assert launcher.run(tmp_path, processes, before=fail_evaluations) == [1] * processes
+    assert f"train: Out of memory in an evaluation with train.evaluation_batch_size {size}.\n  {hint}" in launcher.output(tmp_path)
+
+
+def fail_evaluations() -> None:
+    from stages.train import evaluation
+
+    def fail(*_):
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    evaluation._batch_logits = fail
+
+
+def test_nan_in_a_validation_label_is_an_error_before_the_first_step(project, trained):
+    numbers = LabelSchema(None)
+    tiny_task.write_data(project, labels=numbers)
+    table = tiny_task.table(21, 1, numbers)
+    index = table.column_names.index("labels")
+    values = table["labels"].to_numpy().copy()
+    values[3] = math.nan
+    changed = table.set_column(index, table.schema.field("labels"), pa.array(values.astype(np.float32)))
+    write_table(changed, project / "data/tokenized/validation.parquet")
+    with pytest.raises(DataError, match=r"(?s)Step 0: the loss on the validation split is nan.*validation\.parquet"):
+        trained(tiny_task.params(metric="mse"))
