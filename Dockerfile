@@ -44,6 +44,7 @@ RUN apt-get update \
     && useradd --uid "$UID" --user-group --create-home --shell /usr/sbin/nologin tuneline \
     && install --directory --owner tuneline --group tuneline /srv/tuneline /origin /artifacts
 COPY containers/gitconfig /etc/gitconfig
+COPY containers/git-credential-token /usr/local/bin/
 WORKDIR /app
 COPY --from=build /opt/tuneline /opt/tuneline
 COPY --from=build /app /app

@@ -9,6 +9,7 @@ Run ``python -m benchmarks.flows`` in the root of the project, with nothing else
 
 import argparse
 import os
+import secrets
 import shlex
 import statistics
 import subprocess
@@ -23,13 +24,13 @@ from pathlib import Path
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, TaskRun
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from rich.console import Console
 from rich.table import Table
 from ruamel.yaml import YAML
 
-from flows.runs.pipeline import compose
-from flows.runs.repository import dvc_config
+from flows.runs.pipeline import Pipeline
+from flows.runs.processes import Programs
 from flows.server import serve
 from flows.server.deploy import POOL, ROOT, deploy
 
@@ -53,9 +54,9 @@ def clone(folder: Path) -> Path:
 
 def command_line(root: Path, seed: int) -> float:
     """Run the commands of ``dvc.yaml`` in its order and return the seconds."""
-    compose(root, dvc_config(root), parameters(seed))
-    params, pipeline = (YAML(typ="safe", pure=True).load(root / name) for name in ("params.yaml", "dvc.yaml"))
-    commands = [stage["cmd"].replace("${train.launch}", params["train"]["launch"]) for stage in pipeline["stages"].values()]
+    compose(root, seed)
+    pipeline = YAML(typ="safe", pure=True).load(root / "dvc.yaml")
+    commands = [stage["cmd"] for stage in pipeline["stages"].values()]
     started = time.perf_counter()
     for command in commands:
         run(shlex.split(command), root)
@@ -64,10 +65,16 @@ def command_line(root: Path, seed: int) -> float:
 
 def dvc_repro(root: Path, seed: int) -> float:
     """Run ``dvc repro`` and return the seconds."""
-    compose(root, dvc_config(root), parameters(seed))
+    compose(root, seed)
     started = time.perf_counter()
     run(["dvc", "repro"], root)
     return time.perf_counter() - started
+
+
+def compose(root: Path, seed: int) -> None:
+    """Set the parameters of a round."""
+    with Programs(root, "benchmark", preload=False) as programs:
+        Pipeline(programs, print).compose(parameters(seed))
 
 
 def parameters(seed: int) -> list[str]:
@@ -86,12 +93,15 @@ def run(command: list[str], root: Path) -> None:
 @contextmanager
 def prefect(home: Path, port: int) -> Iterator[SyncPrefectClient]:
     """Run a server with the deployments of ``prefect.yaml`` and a worker; yield a client when the worker is ready."""
-    env = {**serve.settings(f"http://127.0.0.1:{port}/api"), "PREFECT_HOME": str(home), "PREFECT_SERVER_UI_ENABLED": "false"}
+    login = f"benchmark:{secrets.token_hex(16)}"
+    served = serve.settings(f"http://127.0.0.1:{port}/api", login)
+    env = {**served, "PREFECT_HOME": str(home), "PREFECT_SERVER_UI_ENABLED": "false"}
     home.mkdir()
     with (home / "log").open("w") as log, serve.server("127.0.0.1", port, env, stdout=log, stderr=log):
         deploy(env)
         worker = serve.start("prefect", "worker", "start", "--pool", POOL, env=env, stdout=log, stderr=log)
-        with serve.ending(worker), temporary_settings({PREFECT_API_URL: env["PREFECT_API_URL"]}), get_client(sync_client=True) as client:
+        client_settings = {PREFECT_API_URL: env["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: login}
+        with serve.ending(worker), temporary_settings(client_settings), get_client(sync_client=True) as client:
             while not client.read_workers_for_work_pool(POOL):
                 time.sleep(0.5)
             yield client

@@ -23,6 +23,7 @@ database_image=$(sed -n 's/^ *image: \(postgres:.*\)/\1/p' compose.yaml)
 release=${base_image##*-}
 export DOCKER_HOST=unix://$folder/docker.sock DOCKER_BUILDKIT=1 COMPOSE_PROJECT_NAME=tuneline-check
 export POSTGRES_PASSWORD=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+export PREFECT_API_AUTH_STRING=tuneline:$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 export COMPOSE_HTTP_TIMEOUT=900 OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 export PREFECT_PORT=${PREFECT_PORT:-4299} TUNELINE_ORIGIN_FOLDER=$folder/origin
 
@@ -112,6 +113,8 @@ up() {
   inside id
   "${compose[@]}" exec -T database sh -c 'PGPASSWORD=$POSTGRES_PASSWORD psql --username prefect --command "select name, created from deployment" prefect'
   "${compose[@]}" exec -T server python -c "import urllib.request as r; print('UI:', r.urlopen('http://127.0.0.1:4200/').read(15).decode())"
+  "${compose[@]}" exec -T -e PREFECT_API_AUTH_STRING= worker prefect work-pool ls > "$folder/refused.log" 2>&1 && fail "the server lets everybody in"
+  grep -q 401 "$folder/refused.log" || fail "see $folder/refused.log"
 }
 
 train() {

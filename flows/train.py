@@ -47,7 +47,7 @@ def train(
     Args:
         ref: Branch, tag or commit to run. One of a remote (`origin/main`) is fetched first.
         task: A task of `conf/task/`, as in `dvc exp run -S task=NAME`.
-        overrides: Parameters, as after `-S`: `train.learning_rate=1e-3`.
+        overrides: Parameters, as after `-S`: `train.learning_rate=1e-3`. Interpolations (`${...}`) are refused.
         push: Push artifacts to the DVC remote, and the commit and tags to the git remote `origin`.
         promote: Put the model into production if it is better than the one there.
     """

@@ -9,13 +9,21 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from ruamel.yaml import YAML
 
+from flows.server.api import APPLICATION
 from flows.server.worker import RUNS_END_WITHIN
 from tests.conftest import ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 COMPOSE = YAML(typ="safe", pure=True).load(ROOT / "compose.yaml")
 SERVICES = COMPOSE["services"]
-FILES = ("Dockerfile", "compose.yaml", "containers/gitconfig", "containers/check.sh", "containers/postgres/Dockerfile")
+FILES = (
+    "Dockerfile",
+    "compose.yaml",
+    "containers/gitconfig",
+    "containers/git-credential-token",
+    "containers/check.sh",
+    "containers/postgres/Dockerfile",
+)
 
 
 def copied() -> set[str]:
@@ -98,20 +106,65 @@ def test_container_files_contain_no_secret_and_no_registry_address():
             if re.search(r"PASSWORD|TOKEN|AUTH|KEY|SECRET", name):
                 assert value is None or value.startswith("${"), name
     for path in FILES:
-        assert not re.search(r"https?://(?!127\.0\.0\.1|server:)", (ROOT / path).read_text(encoding="utf-8")), path
+        assert not re.search(r"https?://(?!127\.0\.0\.1|server:)\w", (ROOT / path).read_text(encoding="utf-8")), path
 
 
 def test_worker_grace_period_suffices_to_save_a_checkpoint():
     assert int(SERVICES["worker"]["stop_grace_period"].removesuffix("s")) > RUNS_END_WITHIN
 
 
-def test_git_in_the_image_gets_its_token_from_the_environment():
-    env = {"PATH": "/usr/bin:/bin", "GIT_CONFIG_SYSTEM": str(ROOT / "containers" / "gitconfig"), "GIT_CONFIG_GLOBAL": "/dev/null"}
-    env |= {"GIT_TOKEN": "s3cret", "GIT_TERMINAL_PROMPT": "0"}
-    request = "protocol=https\nhost=git.example.com\n\n"
-    result = subprocess.run(["git", "credential", "fill"], input=request, env=env, capture_output=True, text=True, check=True, cwd="/")
-    assert "password=s3cret\n" in result.stdout
-    del env["GIT_TOKEN"]
-    result = subprocess.run(["git", "credential", "fill"], input=request, env=env, capture_output=True, text=True, check=False, cwd="/")
-    assert result.returncode
-    assert "password" not in result.stdout
+@pytest.fixture
+def ask_git(tmp_path):
+    """Ask git for a password as in the image; return ``None`` if it has none."""
+    (tmp_path / "git-credential-token").symlink_to(ROOT / "containers" / "git-credential-token")
+
+    def ask(url: str, variables: dict[str, str]) -> str | None:
+        env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_TERMINAL_PROMPT": "0", **variables}
+        env["GIT_CONFIG_SYSTEM"] = str(ROOT / "containers" / "gitconfig")
+        command = ["git", "credential", "fill"]
+        done = subprocess.run(command, input=f"url={url}\n\n", env=env, capture_output=True, text=True, check=False, cwd="/")
+        found = re.search("^password=(.*)$", done.stdout, flags=re.MULTILINE)
+        assert (done.returncode == 0) == bool(found), done.stderr
+        return found[1] if found else None
+
+    return ask
+
+
+ORIGIN = "https://git.example.com:8443/team/classifier.git"
+TOKEN = {"GIT_TOKEN": "t0ken", "TUNELINE_ORIGIN": ORIGIN}
+
+
+def test_git_in_the_image_gets_its_token_from_the_environment(ask_git):
+    assert ask_git(ORIGIN, TOKEN) == "t0ken"
+    assert ask_git(ORIGIN, {**TOKEN, "TUNELINE_ORIGIN": "https://me@git.example.com:8443"}) == "t0ken"
+    assert ask_git(ORIGIN, {"TUNELINE_ORIGIN": ORIGIN}) is None
+    assert ask_git("https://data.example/x", {**TOKEN, "GIT_TOKEN_HOST": "data.example"}) == "t0ken"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://git.example.com:8443/team/classifier.git",
+        "https://git.example.com/team/classifier.git",
+        "https://evil.example/team/classifier.git",
+        "https://evil.example/git.example.com:8443",
+        "https://git.example.com@evil.example/",
+        "https://git.example.com:8443.evil.example/",
+    ],
+)
+def test_git_in_the_image_gives_its_token_to_one_host_over_https(ask_git, url):
+    assert ask_git(url, TOKEN) is None
+
+
+@pytest.mark.parametrize("origin", ["http://git.example.com/x", "ssh://git@git.example.com/x", "/origin", ""])
+def test_git_in_the_image_gives_no_token_without_a_host(ask_git, origin):
+    assert ask_git("https://git.example.com/x", {**TOKEN, "TUNELINE_ORIGIN": origin}) is None
+
+
+def test_server_in_the_containers_has_a_password_and_no_default_for_it():
+    passwords = {SERVICES["server"]["environment"]["PREFECT_SERVER_API_AUTH_STRING"]}
+    passwords |= {SERVICES[name]["environment"]["PREFECT_API_AUTH_STRING"] for name in ("deploy", "worker")}
+    assert len(passwords) == 1
+    assert passwords.pop().startswith("${PREFECT_API_AUTH_STRING:?")
+    assert APPLICATION in SERVICES["server"]["command"]
+    assert all(port.startswith("127.0.0.1:") for service in SERVICES.values() for port in service.get("ports", []))

@@ -55,6 +55,12 @@ def test_every_code_dependency_is_imported(stage):
 
 
 @pytest.mark.parametrize("stage", STAGES)
+def test_no_command_contains_a_parameter(stage):
+    """A shell runs the command: stages read their parameters from params.yaml."""
+    assert "${" not in STAGES[stage]["cmd"]
+
+
+@pytest.mark.parametrize("stage", STAGES)
 def test_stages_do_not_import_each_other(stage):
     others = {Path("stages", other) for other in STAGES if other != stage}
     assert not {path for path in imported(stage) if others & {*path.parents}}

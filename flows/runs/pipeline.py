@@ -1,6 +1,8 @@
 """The pipeline in a checkout: its files, its graph, and its stages, which DVC runs."""
 
+import json
 import re
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +12,8 @@ from typing import Any, Literal, Self
 
 from ruamel.yaml import YAML
 
+from flows.runs.compose import REFUSED
+from flows.runs.credentials import for_composition, for_stages
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository, dvc_config
 from tuneline.repo import Lock, git, lock_at, read_lock
@@ -17,6 +21,7 @@ from tuneline.repo import Lock, git, lock_at, read_lock
 Outcome = Literal["ran", "skipped", "restored"]
 OnLine = Callable[[str], None]
 
+COMPOSE = Path(__file__).with_name("compose.py")
 _EDGE = re.compile(r'^"([^"]+)"(?: -> "([^"]+)")?;$')
 _HINT = re.compile(r"To track the changes with git|\s*git add |To enable auto staging|\s*dvc config core.autostage|Use `dvc push`")
 _BUSY = ("Unable to acquire lock", "is busy, it is being blocked by")
@@ -98,7 +103,26 @@ class Pipeline:
     on_line: OnLine
     lock_wait: float = 600
 
-    def dvc(self, *arguments: str, what: str, on_line: OnLine | None = None, keep: int = 20) -> tuple[str, ...]:
+    def compose(self, overrides: Sequence[str]) -> None:
+        """Write ``params.yaml`` as ``dvc exp run -S ...`` does: composed by Hydra from ``conf/`` if that is enabled.
+
+        Args:
+            overrides: As after ``-S``: ``task=mrpc``, ``train.learning_rate=1e-3``.
+
+        Raises:
+            OverridesError: An override is refused, by Hydra or by ``flows/runs/compose.py``; the message says why.
+        """
+        command = [sys.executable, "-P", str(COMPOSE), json.dumps([*overrides])]
+        try:
+            self.programs.run(command, "Composing params.yaml", lambda _line: None, env=for_composition(self.programs.env))
+        except ProgramError as error:
+            if error.code != REFUSED:
+                raise
+            raise OverridesError("\n".join([f"Parameters {' '.join(overrides)}:", *error.last])) from None
+
+    def dvc(
+        self, *arguments: str, what: str, on_line: OnLine | None = None, keep: int = 20, env: Mapping[str, str] | None = None
+    ) -> tuple[str, ...]:
         """Run DVC, waiting while another process holds its lock: DVC itself gives up after three seconds.
 
         Raises:
@@ -107,7 +131,7 @@ class Pipeline:
         until = time.monotonic() + self.lock_wait
         while True:
             try:
-                return self.programs.run(["dvc", *arguments], what, on_line or self.on_line, keep)
+                return self.programs.run(["dvc", *arguments], what, on_line or self.on_line, keep, env)
             except ProgramError as error:
                 if not any(sign in line for line in error.last for sign in _BUSY) or time.monotonic() > until:
                     raise
@@ -175,31 +199,5 @@ class Pipeline:
             if not _HINT.match(line):  # meant for a person at a terminal
                 self.on_line(line)
 
-        self.dvc("repro", "--single-item", stage, what=f"Stage {stage!r}", on_line=listen)
+        self.dvc("repro", "--single-item", stage, what=f"Stage {stage!r}", on_line=listen, env=for_stages(self.programs.env))
         return outcome
-
-
-def compose(root: Path, config: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Write ``params.yaml`` as ``dvc exp run -S ...`` does: composed by Hydra from ``conf/`` if that is enabled.
-
-    Args:
-        root: The checkout.
-        config: DVC's settings there.
-        overrides: As after ``-S``: ``task=mrpc``, ``train.learning_rate=1e-3``.
-
-    Raises:
-        OverridesError: Hydra rejects an override; the message is Hydra's.
-    """
-    from dvc.utils.hydra import apply_overrides, compose_and_dump  # takes as long to import as all the rest
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
-
-    hydra, params = config.get("hydra", {}), root / "params.yaml"
-    try:
-        if hydra.get("enabled", False):
-            folder, plugins = root / hydra.get("config_dir", "conf"), root / hydra.get("plugins_path", "")
-            compose_and_dump(params, str(folder), None, hydra.get("config_name", "config"), str(plugins), list(overrides))
-        else:
-            apply_overrides(params, list(overrides))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise OverridesError(f"Parameters {' '.join(overrides)}: {error}") from None

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from flows.runs.credentials import redacted
+
 GUARDIAN = Path(__file__).with_name("guardian.py")
 STOPPED_WITHIN = 27.0
 """Seconds a stopped command may take to end. The guardian kills after 23; Prefect kills the flow after 30."""
@@ -53,7 +55,7 @@ class OutputLines:
     is passed on at most every ``bar_every`` seconds: hours of training appear in the log without flooding it.
 
     Args:
-        on_line: Called with each line, without line end and colours.
+        on_line: Called with each line, without line end, colours and passwords of addresses.
         keep: Number of last lines remembered for an error message.
         bar_every: Seconds between two states of one progress bar.
     """
@@ -90,7 +92,7 @@ class OutputLines:
         states = [state for state in ANSI.sub("", line.decode(errors="replace")).split("\r") if state.strip()]
         if not states:
             return
-        text = states[-1].rstrip()
+        text = redacted(states[-1].rstrip())
         text = text if len(text) <= MAX_LENGTH else text[:MAX_LENGTH] + " [...]"
         self._bar_due = time.monotonic() + self._bar_every
         self.last.append(text)
@@ -150,7 +152,9 @@ class Programs:
         for descriptor in (self._output, self._control):
             os.close(descriptor)
 
-    def run(self, command: Sequence[str], what: str, on_line: Callable[[str], None], keep: int = 20) -> tuple[str, ...]:
+    def run(
+        self, command: Sequence[str], what: str, on_line: Callable[[str], None], keep: int = 20, env: Mapping[str, str] | None = None
+    ) -> tuple[str, ...]:
         """Run a program to its end.
 
         Args:
@@ -158,6 +162,7 @@ class Programs:
             what: The activity, for the error message.
             on_line: Called with each line of standard output and error.
             keep: Number of last lines to return, or to show in the error.
+            env: Its whole environment; by default, that of all programs.
 
         Returns:
             The last lines it printed.
@@ -166,7 +171,7 @@ class Programs:
             ProgramError: Its exit code is not 0.
         """
         lines = OutputLines(on_line, keep)
-        self._ask({"run": [*command], "cwd": str(self.cwd), "env": self.env})
+        self._ask({"run": [*command], "cwd": str(self.cwd), "env": dict(self.env if env is None else env)})
         leader, code = None, None
         try:
             while code is None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flows.runs.credentials import redacted
+
 REPOSITORY_VARIABLE = "TUNELINE_REPOSITORY"
 """Environment variable with the path of the repository, if it is not the one that holds the flows."""
 AUTHOR = {"name": "Tuneline", "email": "tuneline@localhost"}
@@ -18,7 +20,10 @@ AUTHOR = {"name": "Tuneline", "email": "tuneline@localhost"}
 
 
 class GitError(Exception):
-    """A git command failed; the message is git's."""
+    """A git command failed; the message is git's, without the passwords of addresses."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(redacted(message))
 
 
 @dataclass(frozen=True)

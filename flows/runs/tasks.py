@@ -11,8 +11,7 @@ from flows.promotion.publication import push_versions
 from flows.promotion.reference import fetch_reference
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout
-from flows.runs.pipeline import Graph, Pipeline, compose
-from flows.runs.repository import dvc_config
+from flows.runs.pipeline import Graph, Pipeline
 from flows.settings import StagePolicy
 
 UNCACHED: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
@@ -26,7 +25,7 @@ _UNCHANGED = {
 def prepare(pipeline: Pipeline, checkout: Checkout, registry: Registry, stage: str) -> Graph:
     """Set the parameters, read the graph, restore what the cache has, and fetch the profile of production's data."""
     if checkout.spec.overrides:
-        compose(checkout.path, dvc_config(checkout.path), checkout.spec.overrides)
+        pipeline.compose(checkout.spec.overrides)
     graph = pipeline.graph()
     pipeline.restore(graph.sources)
     if version := fetch_reference(pipeline, registry, stage):

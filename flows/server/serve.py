@@ -6,6 +6,7 @@
 import argparse
 import contextlib
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -17,9 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from flows.runs.repository import BusyError, locked
+from flows.server.api import APPLICATION, AUTH, CLIENT_AUTH
 from flows.server.deploy import ROOT, deploy
+from flows.server.secret import FILE, read_or_create
 from flows.server.worker import worker_settings
 
+ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - refused
 SERVER_START = 180.0
 """Seconds until a server must answer: its first start migrates the database, which takes a minute on a busy machine."""
 
@@ -30,29 +34,51 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address the server listens on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=4200, help="its port (default: %(default)s)")
     options = parser.parse_args()
+    if options.host in ANY_ADDRESS:
+        parser.error(f"--host {options.host}: give one address of this machine, for example 192.168.1.5 (`hostname -I` lists them)")
     for number in (signal.SIGINT, signal.SIGTERM):  # also SIGINT, which a script's background process ignores
         signal.signal(number, signal.default_int_handler)
-    env = settings(f"http://{options.host}:{options.port}/api")
-    with contextlib.suppress(KeyboardInterrupt), exclusive(options.host, options.port), server(options.host, options.port, env) as serving:
-        deploy(env)
-        print(f"\nServing at {env['PREFECT_API_URL'].removesuffix('/api')}. In another terminal:\n", flush=True)
-        print(f"  export PREFECT_API_URL={env['PREFECT_API_URL']}\n  prefect deployment run train/train-on-demand --watch\n", flush=True)
-        with ending(start("flows.server.worker", "--name", "local", env=env)) as worker:
-            while worker.poll() is None and serving.poll() is None:
-                time.sleep(0.5)
+    with contextlib.suppress(KeyboardInterrupt), exclusive(options.host, options.port) as home:
+        given = os.environ.get(AUTH)
+        env = settings(f"http://{options.host}:{options.port}/api", given or read_or_create(home / FILE))
+        with server(options.host, options.port, env) as serving:
+            deploy(env)
+            print(welcome(env["PREFECT_API_URL"], None if given else home / FILE), flush=True)
+            with ending(start("flows.server.worker", "--name", "local", env=env)) as worker:
+                while worker.poll() is None and serving.poll() is None:
+                    time.sleep(0.5)
         ended = "worker" if worker.poll() is not None else "server"
         sys.exit(f"The {ended} ended; its output is above. Start it again: the same run, requested again, resumes.")
 
 
+def welcome(api: str, file: Path | None) -> str:
+    """Return how to use the server from another terminal. It does not contain the password.
+
+    Args:
+        api: Address of the API.
+        file: The file with the password; ``None`` if it is in the environment.
+    """
+    where, password = (str(file), f'"$(cat {shlex.quote(str(file))})"') if file else (f"${AUTH}", f'"${AUTH}"')
+    return f"""
+Serving at {api.removesuffix("/api")}. Its page asks for the password: all of {where}. In another terminal:
+
+  export PREFECT_API_URL={api} {CLIENT_AUTH}={password}
+  prefect deployment run train/train-on-demand --watch
+"""
+
+
 @contextlib.contextmanager
-def exclusive(host: str, port: int) -> Iterator[None]:
+def exclusive(host: str, port: int) -> Iterator[Path]:
     """Make sure that nobody else uses the port or the database; deploying to another person's server would change it.
+
+    Yields:
+        The folder of the database.
 
     Raises:
         SystemExit: The port or the database is in use.
     """
     home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
-    home.mkdir(parents=True, exist_ok=True)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)  # the database contains the secrets of notifications, and their key
     try:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -64,13 +90,19 @@ def exclusive(host: str, port: int) -> Iterator[None]:
             held.enter_context(locked(home / "tuneline-serve.lock", wait=0))
         except BusyError:
             sys.exit(f"Another `make serve` uses the database in {home}. To use another database: PREFECT_HOME=FOLDER make serve")
-        yield
+        yield home
 
 
-def settings(api: str) -> dict[str, str]:
-    """Return the environment of server and worker: no telemetry, heartbeats (flows/server/worker.py), frequent polling."""
+def settings(api: str, password: str) -> dict[str, str]:
+    """Return the environment of server and worker: no telemetry, heartbeats (flows/server/worker.py), frequent polling.
+
+    Args:
+        api: Address of the API.
+        password: ``USER:PASSWORD`` that the server asks for.
+    """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return {"PREFECT_WORKER_QUERY_SECONDS": "5", **worker_settings(os.environ), "PREFECT_API_URL": api, "PATH": path}
+    served = {"PREFECT_API_URL": api, AUTH: password, CLIENT_AUTH: password}
+    return {"PREFECT_WORKER_QUERY_SECONDS": "5", **worker_settings(os.environ), **served, "PATH": path}
 
 
 def start(module: str, *arguments: str, env: dict[str, str], **more: Any) -> subprocess.Popen[bytes]:
@@ -91,7 +123,8 @@ def server(host: str, port: int, env: dict[str, str], **more: Any) -> Iterator[s
     Raises:
         SystemExit: The server ended, or did not answer in time.
     """
-    with ending(start("prefect", "server", "start", "--host", host, "--port", str(port), env=env, **more)) as process:
+    command = ("uvicorn", "--factory", APPLICATION, "--host", host, "--port", str(port), "--log-level", "warning")
+    with ending(start(*command, env=env, **more)) as process:
         until = time.monotonic() + SERVER_START
         while not _answers(env["PREFECT_API_URL"]):
             if process.poll() is not None or time.monotonic() > until:

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from flows.runs.credentials import redacted
 from flows.runs.guardian import adopt_orphans
 from flows.runs.repository import REPOSITORY_VARIABLE, GitError, Repository, locked
 from flows.server.deploy import POOL
@@ -35,13 +36,17 @@ CLONE_WAIT = 1800.0
 """Seconds to wait for another worker that is cloning."""
 
 
+class RemoteError(Exception):
+    """DVC refuses the address of its remote."""
+
+
 def main() -> None:
     """Clone the repository if it is missing, and run the worker."""
     try:
         repository = prepare()
         load_settings(repository.root)  # report invalid settings now, not at the first scheduled run
     except Exception as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+        sys.exit(redacted(f"{type(error).__name__}: {error}"))
     os.environ.update(worker_settings(os.environ))
     subprocess.run([sys.executable, "-m", "flows.server.automations", "--expect-heartbeats"], check=False)
     fixed = ["--pool", POOL, "--type", "process", "--install-policy", "never"]
@@ -148,7 +153,9 @@ def _update(repository: Repository) -> None:
 def _set_dvc_remote(repository: Repository, url: str) -> None:
     """Write the DVC remote to the clone's local settings, which are not in git."""
     command = [sys.executable, "-m", "dvc", "remote", "add", "--quiet", "--local", "--default", "--force", "worker", url]
-    subprocess.run(command, cwd=repository.root, check=True)
+    done = subprocess.run(command, cwd=repository.root, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RemoteError(redacted(f"{DVC_REMOTE} is {url}, which DVC refuses: {(done.stderr or done.stdout).strip()}"))
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from prefect.client.schemas.objects import FlowRun
 
 from flows.promotion.reference import PROFILE
 from flows.promotion.registry import Registry
-from flows.runs.pipeline import Pipeline, compose
+from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
-from flows.runs.repository import Repository, dvc_config
+from flows.runs.repository import Repository
 from flows.train import train
 from tests.flows.prefect_server import Prefect, prefect_server
 from tests.project import GIT_IDENTITY
@@ -56,7 +56,7 @@ def toy_template(tmp_path_factory, homes, bytecode) -> Path:
     sh("git", "commit", "--quiet", "--message=A small pipeline", cwd=root)
     with Programs(root, "toy") as programs:
         for overrides in ([], ["task=strong"], ["task=weak"]):
-            compose(root, dvc_config(root), overrides)
+            Pipeline(programs, print).compose(overrides)
             programs.run(["dvc", "repro", "--quiet"], "A small pipeline", lambda _line: None)
     sh("git", "checkout", "--quiet", ".", cwd=root)
     sh("git", "clean", "--quiet", "-fdx", "--exclude=.dvc", cwd=root)

@@ -23,12 +23,14 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import FlowRun, State, TaskRun
 from prefect.events.filters import EventFilter, EventNameFilter
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelling
 
 from flows.runs.processes import RUN_VARIABLE
 from flows.server import serve
 from flows.server.deploy import POOL
+
+LOGIN = "tests:t0p-s3cret"
 
 
 def free_port() -> int:
@@ -137,7 +139,7 @@ def prefect_server(home: Path, **settings: str) -> Iterator[Prefect]:
     port = free_port()
     home.mkdir(parents=True, exist_ok=True)
     env = {
-        **serve.settings(f"http://127.0.0.1:{port}/api"),
+        **serve.settings(f"http://127.0.0.1:{port}/api", LOGIN),
         "PREFECT_HOME": str(home),
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
         "PREFECT_WORKER_QUERY_SECONDS": "1",
@@ -149,7 +151,10 @@ def prefect_server(home: Path, **settings: str) -> Iterator[Prefect]:
     }
     with (home / "server.log").open("w") as log, serve.server("127.0.0.1", port, env, stdout=log, stderr=log):
         serve.deploy(env)
-        with temporary_settings({PREFECT_API_URL: env["PREFECT_API_URL"]}), get_client(sync_client=True) as client:
+        with (
+            temporary_settings({PREFECT_API_URL: env["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: LOGIN}),
+            get_client(sync_client=True) as client,
+        ):
             served = Prefect(env, home, client)
             try:
                 yield served

@@ -53,7 +53,7 @@ class LoraParams(Section):
 class TrainParams(Section):
     """Section ``train``."""
 
-    launch: str
+    launch: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # dvc.yaml has it in a path
     """Launch configuration: ``conf/accelerate/NAME.yaml``. ``auto``: all GPUs of the machine, or what else it has."""
 
     epochs: Positive | None

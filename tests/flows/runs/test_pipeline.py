@@ -4,9 +4,8 @@ import textwrap
 
 import pytest
 
-from flows.runs.pipeline import ArtifactError, OverridesError, Pipeline, PipelineFiles, compose
+from flows.runs.pipeline import ArtifactError, Pipeline, PipelineFiles
 from flows.runs.processes import ProgramError, Programs
-from flows.runs.repository import dvc_config
 from tests.flows.conftest import sh
 
 
@@ -101,28 +100,6 @@ def test_restore_fails_for_missing_sources(pipeline, toy):
     sh("rm", "-rf", ".dvc/cache", cwd=toy.root)
     with pytest.raises(ProgramError, match=r"source\.csv\.dvc"):
         pipeline.restore(("source.csv.dvc",))
-
-
-@pytest.mark.parametrize("overrides", [("task=strong",), ("task=weak", "train.steps=7", "seed=1"), ("model.skill=0.55",)])
-def test_compose_writes_the_params_of_dvc_exp_run(toy, overrides):
-    flags = [flag for override in overrides for flag in ("--set-param", override)]
-    sh("dvc", "exp", "run", "--queue", "--name=theirs", *flags, cwd=toy.root)
-    stash = sh("git", "rev-parse", "refs/exps/celery/stash", cwd=toy.root).strip()
-    theirs = sh("git", "show", f"{stash}:params.yaml", cwd=toy.root)
-    compose(toy.root, dvc_config(toy.root), overrides)
-    assert (toy.root / "params.yaml").read_text() == theirs
-
-
-def test_compose_works_without_hydra(toy):
-    sh("dvc", "config", "hydra.enabled", "false", cwd=toy.root)
-    compose(toy.root, dvc_config(toy.root), ["train.steps=7"])
-    assert "steps: 7" in (toy.root / "params.yaml").read_text()
-
-
-@pytest.mark.parametrize("override", ["train.no_such_key=1", "task=no_such_task", "train.steps==="])
-def test_compose_refuses_invalid_overrides(toy, override):
-    with pytest.raises(OverridesError, match="Parameters"):
-        compose(toy.root, dvc_config(toy.root), [override])
 
 
 def test_pipeline_files_of_a_checkout_and_its_commit_are_equal(toy, registry, promoted):

@@ -90,6 +90,17 @@ def test_missing_repository_error_names_the_variable(tmp_path, monkeypatch):
         worker.prepare()
 
 
+@pytest.mark.parametrize("name", ["TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"])
+def test_password_of_a_refused_address_is_not_printed(origin, monkeypatch, capfd, name):
+    (origin / ".dvc" / "config").write_text("[nonsense]\n")  # DVC refuses every command
+    sh("git", "commit", "--quiet", "--all", "--message=Nonsense", cwd=origin)
+    monkeypatch.setenv(name, "https://me:s3cret@127.0.0.1:9/line.git")
+    with pytest.raises(SystemExit) as end:
+        worker.main()
+    assert "https://***@127.0.0.1:9/line.git" in str(end.value)
+    assert "s3cret" not in str(end.value) + "".join(capfd.readouterr())
+
+
 @pytest.mark.parametrize("wrong", ["max_attempts: many\n", "max_atempts: 4\n"])
 def test_invalid_settings_end_the_worker_at_start(origin, monkeypatch, wrong):
     (origin / "conf" / "flows.yaml").write_text(wrong)
