@@ -8,15 +8,18 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas import State
 from prefect.states import Completed, Failed
 
-from flows.promotion.registry import Registry, Version
+from flows.promotion.registry import Registry
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import BusyError, GitError, Repository, locked
-from flows.scoring.deployed import fetch_model
+from flows.scoring.deployed import DeployedModel, fetch_model
 from flows.scoring.inbox import Incoming, Outbox, new_files
-from flows.scoring.score_files import report_drift, score_file
+from flows.scoring.score_files import RefusedError, report_drift, score_file
 from flows.server.worker import end_with_worker
 from flows.settings import Scoring, load_settings
+
+REPORTED = 20
+"""Problems in the message of a run; notifications contain it."""
 
 
 @flow(name="score", persist_result=False)
@@ -42,34 +45,41 @@ def score(inbox: Path | None = None, outbox: Path | None = None) -> State[Any]:
 
 
 def _score_new_files(registry: Registry, stage: str, scoring: Scoring, lock: int) -> State[Any]:
-    root = registry.repository.root
-    waiting = new_files(root / scoring.inbox, Outbox(root / scoring.outbox), scoring.settle_seconds)
+    repository = registry.repository
+    outbox = Outbox(repository.root / scoring.outbox, repository.state / "scoring")
+    waiting = new_files(repository.root / scoring.inbox, outbox, scoring.settle_seconds)
     _fetch_promotions(registry)
     version = registry.in_stage(stage)
     if version is None:
         return Completed(name="NoModel", message=f"No model is in {stage} yet; {len(waiting)} files wait.")
     if not waiting:
         return Completed(name="NothingNew", message="No new file.")
-    return _score_files(registry, version, waiting, scoring, lock)
-
-
-def _score_files(registry: Registry, version: Version, waiting: list[Incoming], scoring: Scoring, lock: int) -> State[Any]:
-    outbox = Outbox(registry.repository.root / scoring.outbox)
-    outbox.folder.mkdir(parents=True, exist_ok=True)
-    refused, rows = {}, 0
-    with Programs(registry.repository.root, f"score-{os.getpid()}", lock=lock) as programs:
+    outbox.prepare()
+    with Programs(repository.root, f"score-{os.getpid()}", lock=lock) as programs:
         pipeline = Pipeline(programs, get_run_logger().info)
         model = fetch_model(registry, version, pipeline)
-        for incoming in waiting:
-            try:
-                rows += score_file(pipeline, model, incoming, outbox, scoring)
-            except ProgramError as error:
-                refused[incoming.path.name] = error.reason
-    drift = report_drift(model, outbox, scoring.drift, registry.repository.state)
-    message = f"{len(waiting) - len(refused)} files, {rows} rows, by {version.name}; {drift}"
-    if refused:
-        return Failed(message="\n".join([message, *(f"refused {name}: {reason}" for name, reason in refused.items())]))
-    return Completed(message=message)
+        rows, problems = _score_files(pipeline, model, waiting, outbox, scoring)
+    drift = report_drift(model, outbox, scoring.drift, repository.state)
+    message = f"{len(waiting) - len(problems)} files, {rows} rows, by {version.name}; {drift}"
+    if len(problems) > REPORTED:
+        problems[REPORTED:] = [f"and {len(problems) - REPORTED} more, see the log"]
+    return Failed(message="\n".join([message, *problems])) if problems else Completed(message=message)
+
+
+def _score_files(
+    pipeline: Pipeline, model: DeployedModel, waiting: list[Incoming], outbox: Outbox, scoring: Scoring
+) -> tuple[int, list[str]]:
+    """Score every file, whatever happens to the others; return the number of rows and the problems."""
+    rows, problems = 0, []
+    for incoming in waiting:
+        try:
+            rows += score_file(pipeline, model, incoming, outbox, scoring)
+        except RefusedError as error:
+            problems.append(f"refused {incoming.name}: {error}")
+        except Exception as error:
+            reason = error.reason if isinstance(error, ProgramError) else f"{type(error).__name__}: {error}"
+            problems.append(f"not scored {incoming.name}, the next run tries again: {reason}")
+    return rows, problems
 
 
 def _fetch_promotions(registry: Registry) -> None:

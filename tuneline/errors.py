@@ -7,7 +7,12 @@ class StageError(Exception):
     Args:
         problem: What is wrong and where: file, row, column or parameter, as precisely as known.
         hint: What to do about it.
+
+    Attributes:
+        status: Exit status of a command that ends with this error.
     """
+
+    status = 1
 
     def __init__(self, problem: str, hint: str | None = None) -> None:
         super().__init__(problem if hint is None else f"{problem}\n  {hint}")
@@ -21,6 +26,17 @@ class ParamsError(StageError):
 
 class DataError(StageError):
     """Input data is invalid."""
+
+
+class UnreadableError(DataError):
+    """The operating system does not read a file: permissions, a damaged disk, a network that is away. The data may be valid."""
+
+
+class InputError(DataError):
+    """The file that a command was given is invalid: the command ends the same way until the file or an option changes."""
+
+    status = 65
+    """``EX_DATAERR`` of sysexits.h."""
 
 
 class GateError(StageError):

@@ -41,9 +41,9 @@ class ProgramError(Exception):
 
     @property
     def reason(self) -> str:
-        """The line with the error, if the program marks it as DVC and ``tuneline`` do; else the last line."""
+        """The line with the error, if the program marks it as DVC and ``tuneline`` do; else the signal that ended it or its last line."""
         marked = (line for line in self.last if line.startswith(("ERROR", "tuneline ")))
-        return next(marked, self.last[-1] if self.last else str(self))
+        return next(marked, self.last[-1] if self.last and self.code > 0 else str(self).partition("\n")[0])
 
 
 class OutputLines:

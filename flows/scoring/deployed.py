@@ -1,5 +1,7 @@
 """The model in production, on this machine: fetched once per version from DVC's cache or remote."""
 
+import hashlib
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +10,7 @@ from flows.promotion.reference import PROFILE, fetch_profile
 from flows.promotion.registry import Registry, Version
 from flows.runs.pipeline import Pipeline, PipelineFiles
 from flows.runs.repository import locked
+from tuneline.errors import DataError
 from tuneline.files import replace_directory
 from tuneline.records.export import EXPORT_RECORD, UsageRecord
 from tuneline.records.profile import Profile
@@ -37,23 +40,66 @@ class DeployedModel:
 
 
 def fetch_model(registry: Registry, version: Version, pipeline: Pipeline) -> DeployedModel:
-    """Fetch a version, unless it is on this machine already.
+    """Fetch a version, unless it is on this machine already and undamaged.
 
     Raises:
         ProgramError: The model is neither in the cache nor in the DVC remote.
         ArtifactError: ``dvc.yaml`` of its commit does not list the artifact.
+        DataError: The model in the cache or in the DVC remote is damaged.
     """
     models = registry.repository.state / "models"
     models.mkdir(parents=True, exist_ok=True)
     folder = models / f"{registry.artifact}-{version.name}-{version.commit[:12]}"
     with locked(models / ".lock", wait=600):
-        if not folder.exists():
+        try:
+            model = _load(registry, version, folder)
+        except (DataError, OSError) as problem:
+            pipeline.on_line(f"Fetching {registry.artifact} {version.name}: {problem}")
             with replace_directory(folder) as partial:
                 _fetch(registry, version, pipeline, partial)
+            model = _load(registry, version, folder)
         folder.touch()
-        for old in sorted((path for path in models.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)[:-KEPT]:
-            shutil.rmtree(old, ignore_errors=True)
-    return DeployedModel(version, folder / "model", Profile.read_if_exists(folder / PROFILE.name))
+        remove_old(models, keep=folder)
+    return model
+
+
+def _load(registry: Registry, version: Version, folder: Path) -> DeployedModel:
+    """Load a fetched version.
+
+    Raises:
+        DataError: The model is missing, or is not the one that ``dvc.lock`` of its commit names; or its profile is damaged.
+    """
+    files, model = PipelineFiles.of_commit(registry.repository, version.commit), folder / "model"
+    md5 = files.lock.out(files.artifact(registry.artifact))
+    if not model.is_dir():
+        raise DataError(f"{model} is missing.")
+    if md5 is not None and content_hash(model) != md5:
+        raise DataError(
+            f"{model} is damaged: it does not have the hash {md5}, which dvc.lock of {version.commit[:12]} has for it.",
+            "If it was fetched just now, the file in DVC's cache is damaged: delete it there, and DVC fetches it from the remote.",
+        )
+    return DeployedModel(version, model, Profile.read_if_exists(folder / PROFILE.name))
+
+
+def content_hash(folder: Path) -> str:
+    """Return the hash that DVC gives a folder: the MD5 of the list of its files, each with the MD5 of its content."""
+    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    listing = json.dumps([{"md5": _md5(paths[name]), "relpath": name} for name in sorted(paths)])
+    return hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest() + ".dir"
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def remove_old(models: Path, keep: Path) -> None:
+    """Remove all but the ``KEPT`` models that were used last, and what killed runs had fetched in part."""
+    others = sorted((path for path in models.iterdir() if path.is_dir() and path != keep), key=lambda path: path.stat().st_mtime)
+    whole = [path for path in others if not path.name.startswith(".")]
+    for path in others:
+        if path not in whole[1 - KEPT :]:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _fetch(registry: Registry, version: Version, pipeline: Pipeline, folder: Path) -> None:

@@ -72,10 +72,17 @@ class RowCounts:
         return {**counts, "words": self.words, "words_known": self.words_known}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Read what ``to_json`` returned."""
-        labels, characters = (np.array(values[name], dtype=np.int64) for name in ("labels", "characters"))
-        return cls(labels, characters, int(values["words"]), int(values["words_known"]))
+    def from_json(cls, profile: Profile, values: Mapping[str, Any] | None) -> Self | None:
+        """Read what ``to_json`` returned; ``None`` if there are no counts in the bins of the profile."""
+        if values is None:
+            return None
+        try:
+            labels, characters = (np.array(values[name], dtype=np.int64) for name in ("labels", "characters"))
+            counts = cls(labels, characters, int(values["words"]), int(values["words_known"]))
+        except (LookupError, TypeError, ValueError, OverflowError):
+            return None
+        empty = cls.empty(profile)
+        return counts if (labels.shape, characters.shape) == (empty.labels.shape, empty.characters.shape) else None
 
 
 def _count_words(profile: Profile, texts: Sequence[pa.StringArray]) -> tuple[int, int]:

@@ -1,21 +1,54 @@
 """The files to score, and the folder of the scored ones: which files are new, and which were scored or refused before."""
 
 import hashlib
-import json
+import os
+import shutil
+import stat
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tuneline.files import write_json
+from tuneline.errors import DataError
+from tuneline.records.record import Record
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 METADATA = b"tuneline"
 """Key of the record in the metadata of a scored file."""
+LONGEST_NAME = 200
+"""Bytes of a name in the outbox before its suffix. File systems allow 255, and a partial file has a longer name than the file."""
+
+
+class FileRecord(Record):
+    """What the outbox records about a file of the inbox."""
+
+    path: str
+    """Its name."""
+    size: int
+    """Its size in bytes."""
+    mtime_ns: int
+    """Time of its last change in nanoseconds."""
+
+
+class RefusedRecord(FileRecord):
+    """``<file>.error.json``: a file that cannot be scored."""
+
+    error: str
+
+
+class ScoredRecord(FileRecord):
+    """Metadata of a scored file: its source, the model, counts of its rows."""
+
+    sha256: str
+    version: str
+    commit: str
+    rows: int
+    seen: Mapping[str, Any] | None
+    """``RowCounts`` of its rows; ``None`` if the model has no profile."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +66,18 @@ class Incoming:
     mtime_ns: int
 
     @classmethod
-    def of(cls, path: Path) -> "Incoming":
-        """Read size and time of a file."""
-        stat = path.stat()
-        return cls(path, stat.st_size, stat.st_mtime_ns)
+    def find(cls, path: Path) -> Self | None:
+        """Read size and time of a file; ``None`` if it is gone, out of reach or not a regular file."""
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return cls(path, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+
+    @property
+    def name(self) -> str:
+        """Its name; bytes that are not UTF-8 are escaped, because neither JSON nor Prefect's API takes them."""
+        return os.fsencode(self.path.name).decode(errors="backslashreplace")
 
     @property
     def sha256(self) -> str:
@@ -44,13 +85,13 @@ class Incoming:
         with self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    def matches(self, record: dict[str, Any]) -> bool:
-        """Return True if a record is of this file in its present state."""
-        return (record.get("size"), record.get("mtime_ns")) == (self.size, self.mtime_ns)
-
     def as_record(self) -> dict[str, Any]:
-        """Return what the output records about the file."""
-        return {**asdict(self), "path": self.path.name}
+        """Return the values of ``FileRecord``."""
+        return {"path": self.name, "size": self.size, "mtime_ns": self.mtime_ns}
+
+    def matches(self, record: FileRecord | None) -> bool:
+        """Return True if a record is of this file in its present state."""
+        return record is not None and record.model_dump(include=set(FileRecord.model_fields)) == self.as_record()
 
 
 @dataclass(frozen=True)
@@ -59,52 +100,81 @@ class Outbox:
 
     Attributes:
         folder: Contains ``<file>.parquet`` for each scored file and ``<file>.error.json`` for each refused one.
+        scratch: Another folder, for the predictions of the file that is being scored.
     """
 
     folder: Path
+    scratch: Path
+
+    def prepare(self) -> None:
+        """Create the folders, and remove what a killed run left behind."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        for folder in (self.folder, self.scratch):
+            folder.mkdir(parents=True, exist_ok=True)
 
     def scored(self, incoming: Incoming) -> Path:
         """Return the path of a file's predictions."""
-        return self.folder / f"{incoming.path.name}.parquet"
+        return self.folder / f"{_name(incoming)}.parquet"
 
     def refused(self, incoming: Incoming) -> Path:
         """Return the path of the reason why a file was refused."""
-        return self.folder / f"{incoming.path.name}.error.json"
+        return self.folder / f"{_name(incoming)}.error.json"
 
     def has(self, incoming: Incoming) -> bool:
-        """Return True if this file, in its present state, was scored or refused before."""
-        error = self.refused(incoming)
-        if error.exists() and incoming.matches(json.loads(error.read_text(encoding="utf-8"))):
-            return True
-        done = self.scored(incoming)
-        return done.exists() and incoming.matches(record_of(done))
+        """Return True if this file, in its present state, was scored or refused before. A damaged record says nothing."""
+        return incoming.matches(RefusedRecord.read_if_valid(self.refused(incoming))) or incoming.matches(record_of(self.scored(incoming)))
 
     def refuse(self, incoming: Incoming, reason: str) -> None:
-        """Record why a file was not scored, so that it is not tried again until it changes."""
-        write_json(self.refused(incoming), {**incoming.as_record(), "error": reason})
+        """Record why a file was not scored, so that it is not tried again until it changes or the record is deleted."""
+        RefusedRecord(**incoming.as_record(), error=reason).write(self.refused(incoming))
 
-    def latest(self) -> Iterator[dict[str, Any]]:
+    def latest(self) -> Iterator[ScoredRecord]:
         """Yield the records of the scored files, the latest first."""
-        for path in sorted(self.folder.glob("[!.]*.parquet"), key=lambda path: path.stat().st_mtime_ns, reverse=True):
-            yield record_of(path)
+        files = [found for path in self.folder.glob("[!.]*.parquet") if (found := Incoming.find(path))]
+        for file in sorted(files, key=lambda file: file.mtime_ns, reverse=True):
+            if record := record_of(file.path):
+                yield record
 
 
-def record_of(scored: Path) -> dict[str, Any]:
-    """Return the record of a scored file: its source, the model, counts of its rows. Empty if another program wrote the file."""
+def _name(incoming: Incoming) -> str:
+    """Return the name of a file in the outbox: its own, if a file system takes that with a suffix, else a shorter one with a hash."""
+    own = os.fsencode(incoming.path.name)
+    name = incoming.name.encode()
+    if name == own and len(own) <= LONGEST_NAME:
+        return incoming.name
+    digest = hashlib.sha256(own).hexdigest()[:16]
+    return f"{name[: LONGEST_NAME - 17].decode(errors='ignore')}~{digest}"
+
+
+def record_of(scored: Path) -> ScoredRecord | None:
+    """Return the record of a scored file; ``None`` if the file is missing, damaged, or of another program."""
     try:
         metadata = pq.read_metadata(scored).metadata or {}  # the schema has only what was known before the first row
-    except pa.ArrowInvalid:
-        return {}
-    return dict(json.loads(metadata.get(METADATA, b"{}")))
+        return ScoredRecord.parse(metadata.get(METADATA, b""), scored)
+    except (DataError, OSError, pa.ArrowException):
+        return None
 
 
 def new_files(inbox: Path, outbox: Outbox, settle_seconds: float) -> list[Incoming]:
     """List the files that were not scored yet, the oldest first. Files that changed recently are left for the next run."""
     if not inbox.is_dir():
         return []
-    files = [Incoming.of(path) for path in sorted(inbox.iterdir()) if path.is_file() and is_data(path.name)]
-    settled = [one for one in files if time.time() - one.mtime_ns / 1e9 >= settle_seconds]
-    return sorted((one for one in settled if not outbox.has(one)), key=lambda one: one.mtime_ns)
+    files = [found for path in inbox.iterdir() if is_data(path.name) and (found := Incoming.find(path))]
+    waiting = _settled([one for one in files if not outbox.has(one)], settle_seconds)
+    return sorted(waiting, key=lambda one: (one.mtime_ns, one.path))
+
+
+def _settled(files: Sequence[Incoming], seconds: float) -> list[Incoming]:
+    """Return the files that did not change in the last ``seconds``.
+
+    A time in the future, from another machine's clock, does not tell when the file changed: such files are watched for ``seconds``.
+    """
+    now = time.time_ns()
+    future = [one for one in files if one.mtime_ns > now]
+    if future:
+        time.sleep(seconds)
+    unchanged = [one for one in future if Incoming.find(one.path) == one]
+    return [*unchanged, *(one for one in files if now - one.mtime_ns >= seconds * 1e9)]
 
 
 def is_data(name: str) -> bool:

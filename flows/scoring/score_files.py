@@ -1,6 +1,7 @@
 """The tasks of flow ``score``."""
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -10,37 +11,55 @@ import pyarrow.parquet as pq
 from prefect import get_run_logger, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.events import emit_event
+from prefect.events.worker import EventsWorker
 
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError
 from flows.runs.tasks import UNCACHED
 from flows.scoring.deployed import DeployedModel
 from flows.scoring.drift import DriftMeasure, RowCounts, measure
-from flows.scoring.inbox import METADATA, Incoming, Outbox
+from flows.scoring.inbox import METADATA, Incoming, Outbox, ScoredRecord
 from flows.settings import DriftLimits, Scoring
+from tuneline.errors import InputError
 from tuneline.files import replace_file, write_json
 
+SENT_WITHIN = 30.0
+"""Seconds to wait until an event is sent."""
 
-@task(name="score file", task_run_name="{incoming.path.name}", **UNCACHED)
+
+class RefusedError(Exception):
+    """A file cannot be scored; the message is the reason."""
+
+
+class ChangedError(Exception):
+    """A file changed, or was removed, while it was scored."""
+
+
+@task(name="score file", task_run_name="{incoming.name}", **UNCACHED)
 def score_file(pipeline: Pipeline, model: DeployedModel, incoming: Incoming, outbox: Outbox, scoring: Scoring) -> int:
     """Score one file and return the number of its rows. The output appears complete or not at all.
 
+    Only a fault of the file refuses it; after every other error, the next run tries again.
+
     Raises:
-        ProgramError: The file cannot be scored: a column is missing, or a row cannot be read. The reason is written to the outbox.
+        RefusedError: A column is missing, or a row cannot be read. The reason is in the outbox.
+        ChangedError: The file is no longer as it was found.
+        ProgramError: ``tuneline predict`` failed for a reason that is not in the file, or was killed.
+        OSError: The outbox cannot be written.
     """
-    target = outbox.scored(incoming)
-    raw = target.with_name(f".{target.name}.raw.parquet")
-    columns = _columns(model.text_columns, scoring.keep)
+    outbox.refused(incoming).unlink(missing_ok=True)  # first: a kill must not leave the result beside an earlier refusal
+    raw, columns = outbox.scratch / "predictions.parquet", _columns(model.text_columns, scoring.keep)
     command = ["tuneline", "predict", str(incoming.path), "--model", str(model.folder), "--output", str(raw)]
     command += [f"--keep={column}" for column in columns] + ["--bad-rows", scoring.bad_rows]
     try:
-        pipeline.programs.run(command, f"Scoring {incoming.path.name}", pipeline.on_line)
-        rows = _write_scored(raw, target, model, incoming, scoring)
-        outbox.refused(incoming).unlink(missing_ok=True)  # it was corrected
-        return rows
+        pipeline.programs.run(command, f"Scoring {incoming.name}", pipeline.on_line)
+        return _write_scored(raw, outbox.scored(incoming), model, incoming, scoring)
     except ProgramError as error:
+        _check_unchanged(incoming)
+        if error.code != InputError.status:
+            raise
         outbox.refuse(incoming, "\n".join(error.last))
-        raise
+        raise RefusedError(error.reason) from None
     finally:
         raw.unlink(missing_ok=True)
 
@@ -62,9 +81,15 @@ def _write_scored(raw: Path, target: Path, model: DeployedModel, incoming: Incom
             writer.write_batch(batch.select(kept))
             rows += batch.num_rows
         origin = {**incoming.as_record(), "sha256": incoming.sha256, "version": model.version.name, "commit": model.version.commit}
-        record = {**origin, "rows": rows, "seen": counts.to_json() if counts else None}
-        writer.add_key_value_metadata({METADATA: json.dumps(record)})
+        record = ScoredRecord(**origin, rows=rows, seen=counts.to_json() if counts else None)
+        writer.add_key_value_metadata({METADATA: record.model_dump_json()})
+        _check_unchanged(incoming)
     return rows
+
+
+def _check_unchanged(incoming: Incoming) -> None:
+    if Incoming.find(incoming.path) != incoming:
+        raise ChangedError("It changed, or was removed, while it was scored.")
 
 
 def _columns(texts: list[str], keep: list[str]) -> list[str]:
@@ -91,12 +116,8 @@ def report_drift(model: DeployedModel, outbox: Outbox, limits: DriftLimits, stat
     drifted = [one.name for one in measures if one.drifted]
     if not drifted:
         return "no drift"
-    if _is_due(state / "drift.json", model.version.name, limits.repeat_hours):
-        emit_event(
-            event="tuneline.data.drifted",
-            resource={"prefect.resource.id": "tuneline.data.inbox", "tuneline.version": model.version.name},
-            payload={"version": model.version.name, "rows": counts.rows, "measures": [_payload(one) for one in measures]},
-        )
+    payload = {"version": model.version.name, "rows": counts.rows, "measures": [_payload(one) for one in measures]}
+    send_drift(state / "drift.json", model.version.name, payload, limits.repeat_hours)
     return f"drifted: {', '.join(drifted)}"
 
 
@@ -110,8 +131,8 @@ def recent_counts(model: DeployedModel, outbox: Outbox, rows: int) -> RowCounts:
         raise ValueError(f"{model.version.name} has no profile, so its scored rows were not counted")
     counts = RowCounts.empty(model.profile)
     for record in outbox.latest():
-        if record.get("version") == model.version.name and record.get("seen"):
-            counts += RowCounts.from_json(record["seen"])
+        if record.version == model.version.name and (seen := RowCounts.from_json(model.profile, record.seen)):
+            counts += seen
         if counts.rows >= rows:
             break
     return counts
@@ -129,10 +150,22 @@ def as_markdown(model: DeployedModel, counts: RowCounts, measures: list[DriftMea
     return "\n".join([head, "", about, "", "| | measure | value | limit | p-value |", "|---|---|---|---|---|", *rows])
 
 
-def _is_due(file: Path, version: str, hours: float) -> bool:
-    """Return True if the last event about this version is at least ``hours`` old; record the new one."""
-    sent: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    if time.time() - sent.get(version, 0.0) < hours * 3600:
-        return False
-    write_json(file, {version: time.time()})
-    return True
+def send_drift(record: Path, version: str, payload: dict[str, Any], repeat_hours: float) -> None:
+    """Emit ``tuneline.data.drifted``, unless that was done for this version in the last ``repeat_hours``.
+
+    The time is recorded after the event was sent: a kill in between repeats the event, and never loses it.
+    """
+    if 0 <= hours_since_event(record, version) < repeat_hours:
+        return
+    resource = {"prefect.resource.id": "tuneline.data.inbox", "tuneline.version": version}
+    emit_event(event="tuneline.data.drifted", resource=resource, payload=payload)
+    EventsWorker.drain_all(timeout=SENT_WITHIN)  # emit_event only hands it to a thread
+    write_json(record, {version: time.time()})
+
+
+def hours_since_event(record: Path, version: str) -> float:
+    """Return the hours since the recorded event; infinite without a valid record, negative if the clock was set back."""
+    try:
+        return (time.time() - float(json.loads(record.read_bytes())[version])) / 3600
+    except (OSError, ValueError, TypeError, LookupError):
+        return math.inf

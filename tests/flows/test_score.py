@@ -1,6 +1,8 @@
 """Flow ``score`` against a real Prefect server, with a model of the small pipeline. test_deployments.py has a worker run it."""
 
 import json
+import os
+import sys
 import time
 
 import pyarrow.parquet as pq
@@ -9,6 +11,9 @@ import pytest
 from flows.runs.repository import locked
 from flows.score import score
 from flows.scoring.inbox import METADATA
+from tests.conftest import ROOT
+from tests.faults.clocks import date_file
+from tests.faults.concurrency import at_once
 from tests.flows.conftest import UNLIKE, sh, tickets
 from tests.flows.prefect_server import events, until
 
@@ -98,3 +103,54 @@ def test_score_uses_promotions_of_origin_and_continues_without_origin(served, to
     assert state.message.startswith("1 files, 3 rows, by v0.1.0")
     said = until(lambda: served.said(state.state_details.flow_run_id), 20, "logs")
     assert any("are unknown" in line for line in said)
+
+
+SCORES = "from flows.score import score; print('RESULT', score(return_state=True).name)"
+SENDS = """
+import sys
+from pathlib import Path
+from flows.scoring.score_files import send_drift
+from tests.faults.kills import killed
+send = lambda: send_drift(Path(sys.argv[1]), "v9.9.9", {"version": "v9.9.9"}, 24)
+print("RESULT", killed(send, int(sys.argv[2]), lambda event, _: event == "os.rename"))
+"""
+
+
+def test_problem_of_one_file_stops_no_other_and_two_runs_score_each_row_once(served, toy, promoted, put):
+    inbox, outbox = toy.root / "data/inbox", toy.root / "data/scored"
+    outbox.mkdir(parents=True)
+    long, binary = "l" * 246 + ".csv", os.fsdecode(b"caf\xe9.csv")
+    for name in ("tried.csv", "scored.csv", "future.csv", long, binary):
+        put(name, tickets(3))
+    put("bad.csv", tickets(3), column="body")
+    date_file(inbox / "future.csv", 3600)
+    (outbox / "tried.csv.error.json").touch()
+    (outbox / "scored.csv.parquet").write_bytes(b"PAR1")
+
+    command = [sys.executable, "-c", SCORES]
+    env = {**served.env, "TUNELINE_REPOSITORY": str(toy.root), "PYTHONPATH": str(ROOT)}
+    ended = at_once(command, command, cwd=toy.root, env=env, timeout=300)
+    assert sorted(line for one in ended for line in one.stdout.splitlines() if line.startswith("RESULT")) == [
+        "RESULT Failed",
+        "RESULT Skipped",
+    ], [one.stderr for one in ended]
+    results = [path for path in outbox.iterdir() if path.suffix == ".parquet"]
+    assert len(results) == 5
+    assert [pq.read_metadata(path).num_rows for path in results] == [3] * 5
+    assert [path.name for path in outbox.glob("*.error.json")] == ["bad.csv.error.json"]
+    assert score(return_state=True).name == "NothingNew"
+
+
+def test_kill_between_drift_event_and_its_record_repeats_the_event(served, tmp_path):
+    """The other order loses the event for a day, and with it the training that it starts."""
+    record, env = tmp_path / "drift.json", {**served.env, "PYTHONPATH": str(ROOT)}
+
+    def sent() -> int:
+        return sum(one["payload"].get("version") == "v9.9.9" for one in events(served, "tuneline.data.drifted"))
+
+    for count, killed in ((1, True), (2, False)):
+        step = "1" if killed else "2"  # writing the record is the only rename
+        (ended,) = at_once([sys.executable, "-c", SENDS, str(record), step], cwd=tmp_path, env=env)
+        assert ended.stdout == f"RESULT {killed}\n", ended.stderr
+        assert record.exists() == (not killed)
+        until(lambda count=count: sent() == count, 30, "the event")

@@ -1,6 +1,6 @@
 """The command ``tuneline``: one module or package per subcommand; its function ``command`` imports the slow libraries.
 
-An error that the user can fix (``StageError``) ends a subcommand with its message and exit code 1, without a traceback.
+An error that the user can fix (``StageError``) ends a subcommand with its message and its exit status, without a traceback.
 """
 
 import signal
@@ -29,7 +29,7 @@ class Commands(TyperGroup):
                 return super().invoke(ctx)
         except StageError as error:
             print(f"tuneline {ctx.invoked_subcommand}: {error}", file=sys.stderr)
-            raise typer.Exit(1) from None
+            raise typer.Exit(error.status) from None
         except KeyboardInterrupt as interrupt:
             print(f"tuneline {ctx.invoked_subcommand}: interrupted; incomplete files were discarded.", file=sys.stderr)
             raise typer.Exit(128 + getattr(interrupt, "number", signal.SIGINT)) from None

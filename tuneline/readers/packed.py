@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from tuneline.errors import DataError
+from tuneline.errors import DataError, UnreadableError
 from tuneline.readers.limits import DEFAULT_LIMITS, MB, Limits, too_large
 from tuneline.readers.rows import PARAMETERS, OptionNames
 
@@ -82,7 +82,8 @@ def explained(name: str) -> Iterator[None]:
     """Replace errors of the operating system and of gzip by errors for users.
 
     Raises:
-        DataError: The file called ``name`` cannot be read.
+        UnreadableError: The operating system does not read the file called ``name``.
+        DataError: It is a damaged gzip file.
     """
     try:
         yield
@@ -95,7 +96,9 @@ def explained(name: str) -> Iterator[None]:
     except zlib.error as error:
         raise DataError(f"{name}: the gzip file is damaged: {error}.", "Fetch it again.") from None
     except OSError as error:
-        raise DataError(f"{name} cannot be read: {error.strerror or error}.", "Check that it exists and that you may read it.") from None
+        raise UnreadableError(
+            f"{name} cannot be read: {error.strerror or error}.", "Check that it exists and that you may read it."
+        ) from None
 
 
 def _is_packed(raw: io.BufferedReader, path: Path | None) -> bool:

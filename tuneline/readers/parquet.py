@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tuneline.errors import DataError
+from tuneline.errors import DataError, UnreadableError
 from tuneline.files.disk_errors import cannot_write
 from tuneline.readers.limits import DEFAULT_LIMITS, MB, Limits, too_large
 from tuneline.readers.packed import CHUNK, explained, is_gzip, open_bytes
@@ -225,8 +225,12 @@ def _without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _explained(path: Path) -> Iterator[None]:
     try:
         yield
+    except MemoryError:  # Arrow's is an ArrowException as well
+        raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or (str(error).splitlines() or ["unknown error"])[0]
+        if getattr(error, "errno", None):
+            raise UnreadableError(f"{path} cannot be read: {reason}", "Check that it exists and that you may read it.") from None
         raise DataError(f"{path}: not a Parquet file, or a damaged one: {reason}", "Write it again.") from None
 
 

@@ -66,8 +66,22 @@ def test_row_counts_of_parts_add_up(profile):
     parts = [seen(profile, rows[start : start + 100]) for start in (0, 100, 200)]
     whole = sum(parts[1:], parts[0])
     assert whole.to_json() == seen(profile, rows).to_json()
-    assert RowCounts.from_json(whole.to_json()).to_json() == whole.to_json()
+    assert RowCounts.from_json(profile, whole.to_json()).to_json() == whole.to_json()
     assert (RowCounts.empty(profile) + whole).rows == 300
+
+
+def test_damaged_counts_and_those_of_other_bins_are_not_added(profile):
+    values = seen(profile, texts(10, 20, seed=1)).to_json()
+    assert RowCounts.from_json(profile, values).rows == 10
+    damages = [
+        None,
+        {},
+        {**values, "labels": [1]},
+        {**values, "characters": "many"},
+        {**values, "words": None},
+        {**values, "labels": [2**70] * 4},
+    ]
+    assert [RowCounts.from_json(profile, damaged) for damaged in damages] == [None] * len(damages)
 
 
 def test_no_drift_in_100_samples_of_the_same_source(profile):

@@ -1,19 +1,25 @@
 import json
 import os
+import threading
 import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.scoring.inbox import METADATA, Incoming, Outbox, is_data, new_files
+from flows.scoring.inbox import METADATA, Incoming, Outbox, ScoredRecord, is_data, new_files
+from tuneline.files import replace_file
+
+LONG = ["ä" * 120 + ending for ending in ("1.csv", "2.csv", "2.csv.gz")]
+"""Names of the length that file systems allow, which differ only at their end."""
 
 
 @pytest.fixture
 def outbox(tmp_path) -> Outbox:
     (tmp_path / "in").mkdir()
-    (tmp_path / "out").mkdir()
-    return Outbox(tmp_path / "out")
+    outbox = Outbox(tmp_path / "out", tmp_path / "scratch")
+    outbox.prepare()
+    return outbox
 
 
 @pytest.fixture
@@ -22,18 +28,20 @@ def put(tmp_path):
         path = tmp_path / "in" / name
         path.write_text(text)
         os.utime(path, (time.time() - age,) * 2)
-        return Incoming.of(path)
+        return Incoming.find(path)
 
     return put
 
 
-def names(tmp_path, outbox) -> list[str]:
-    return [one.path.name for one in new_files(tmp_path / "in", outbox, settle_seconds=10)]
+def names(tmp_path, outbox, settle_seconds: float = 10) -> list[str]:
+    return [one.path.name for one in new_files(tmp_path / "in", outbox, settle_seconds)]
 
 
 def mark_scored(outbox: Outbox, incoming: Incoming) -> None:
-    schema = pa.schema([("row", pa.int64())], metadata={METADATA: json.dumps(incoming.as_record())})
-    pq.write_table(pa.table({"row": [1]}).cast(schema), outbox.scored(incoming))
+    record = ScoredRecord(**incoming.as_record(), sha256=incoming.sha256, version="v0.1.0", commit="0" * 40, rows=1, seen=None)
+    schema = pa.schema([("row", pa.int64())], metadata={METADATA: record.model_dump_json()})
+    with replace_file(outbox.scored(incoming)) as partial:
+        pq.write_table(pa.table({"row": [1]}).cast(schema), partial)
 
 
 def test_new_files_are_sorted_by_age(tmp_path, outbox, put):
@@ -59,8 +67,65 @@ def test_refused_file_is_tried_again_only_after_a_change(tmp_path, outbox, put):
     outbox.refuse(put("a.csv"), "a.csv has no column 'text'")
     assert names(tmp_path, outbox) == []
     assert json.loads((outbox.folder / "a.csv.error.json").read_text())["error"] == "a.csv has no column 'text'"
-    put("a.csv", "text\nmended\n", age=30)
+    put("a.csv", "text\ncorrected\n", age=30)
     assert names(tmp_path, outbox) == ["a.csv"]
+
+
+def test_refused_file_is_tried_again_without_its_refusal(tmp_path, outbox, put):
+    incoming = put("a.csv")
+    outbox.refuse(incoming, "a.csv has no column 'text'")
+    (outbox.folder / "a.csv.error.json").unlink()
+    assert names(tmp_path, outbox) == ["a.csv"]
+
+
+def test_file_of_the_future_is_watched_before_it_is_scored(tmp_path, outbox, put):
+    put("future.csv", age=-3600)
+    put("growing.csv", age=-3600)
+    growing = threading.Timer(0.2, put, ["growing.csv", "text\nhello\nmore\n", -3600])
+    growing.start()
+    assert names(tmp_path, outbox, settle_seconds=0.5) == ["future.csv"]
+    growing.join()
+    started = time.monotonic()
+    mark_scored(outbox, Incoming.find(tmp_path / "in" / "future.csv"))
+    mark_scored(outbox, Incoming.find(tmp_path / "in" / "growing.csv"))
+    assert names(tmp_path, outbox) == []
+    assert time.monotonic() - started < 5, "a scored file is not waited for"
+
+
+def test_longest_names_are_recorded_and_do_not_collide(tmp_path, outbox, put):
+    files = [put(name) for name in LONG]
+    mark_scored(outbox, files[0])
+    outbox.refuse(files[1], "no column 'text'")
+    assert names(tmp_path, outbox) == [LONG[2]]
+    mark_scored(outbox, files[2])
+    assert sorted(record.path for record in outbox.latest()) == [LONG[0], LONG[2]]
+
+
+def test_name_that_is_not_utf8_is_recorded(tmp_path, outbox, put):
+    incoming = put(os.fsdecode(b"caf\xe9.csv"))
+    outbox.refuse(incoming, "no column 'text'")
+    assert names(tmp_path, outbox) == []
+    mark_scored(outbox, incoming)
+    (record,) = outbox.latest()
+    assert record.path == r"caf\xe9.csv"
+    put(r"caf\xe9.csv")
+    assert names(tmp_path, outbox) == [r"caf\xe9.csv"], "another file whose name looks the same"
+
+
+def test_what_is_no_file_or_out_of_reach_is_not_scored(tmp_path, outbox):
+    (tmp_path / "in" / "folder.csv").mkdir()
+    (tmp_path / "in" / "gone.csv").symlink_to("nowhere.csv")
+    (tmp_path / "in" / "itself.csv").symlink_to("itself.csv")
+    os.mkfifo(tmp_path / "in" / "pipe.csv")
+    assert names(tmp_path, outbox) == []
+
+
+def test_preparing_removes_what_a_killed_run_left(outbox):
+    (outbox.scratch / "predictions.parquet").touch()
+    (outbox.folder / "a.csv.parquet").touch()
+    outbox.prepare()
+    assert not list(outbox.scratch.iterdir())
+    assert (outbox.folder / "a.csv.parquet").exists()
 
 
 @pytest.mark.parametrize("name", [".a.csv", "_a.csv", "a.csv.partial", "a.csv.tmp", "a.txt", "README.md"])

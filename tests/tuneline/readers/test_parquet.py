@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tuneline.errors import DataError
+from tuneline.errors import DataError, UnreadableError
 from tuneline.readers.limits import MB, Limits
 from tuneline.readers.parquet import BATCH, open_parquet
 
@@ -40,6 +40,11 @@ def test_only_the_named_columns_are_read(tmp_path):
 def test_file_that_is_not_parquet_is_refused(tmp_path, content):
     (tmp_path / "a.parquet").write_bytes(content)
     with pytest.raises(DataError, match=r"a\.parquet: not a Parquet file, or a damaged one: "):
+        read(tmp_path / "a.parquet")
+
+
+def test_file_that_the_system_does_not_read_is_not_called_damaged(tmp_path):
+    with pytest.raises(UnreadableError, match=r"a\.parquet cannot be read: .*No such file"):
         read(tmp_path / "a.parquet")
 
 
@@ -116,7 +121,7 @@ def test_too_long_cell_is_refused_with_its_row_and_column(tmp_path):
     message = r"in\.parquet, row 18, column 'text': 101 characters, more than 100 \(data\.files\.max_cell_characters\)"
     with pytest.raises(DataError, match=message):
         read(tmp_path / "in.parquet", cell=100)
-    assert len(read(tmp_path / "in.parquet", cell=101)) == 6  # 101 characters are 202 bytes
+    assert len(read(tmp_path / "in.parquet", cell=101)) == 3  # 101 characters are 202 bytes
 
 
 def test_gzip_file_that_unpacks_to_more_than_the_limit_is_refused(tmp_path):

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tuneline.errors import DataError
+from tuneline.errors import DataError, UnreadableError
 from tuneline.readers import text
 from tuneline.readers.rows import OptionNames
 from tuneline.readers.text import open_text
@@ -166,5 +166,5 @@ def test_size_and_position_count_the_bytes_on_disk(tmp_path):
 
 
 def test_missing_file_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"a\.csv cannot be read: No such file"):
+    with pytest.raises(UnreadableError, match=r"a\.csv cannot be read: No such file"):
         read(tmp_path / "a.csv")

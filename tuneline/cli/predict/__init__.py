@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from tuneline.cli.predict.targets import check_target, descriptor
-from tuneline.errors import StageError
+from tuneline.errors import DataError, InputError, StageError, UnreadableError
 from tuneline.readers.limits import DEFAULT_LIMITS, MB, Limits
 
 Kind = Literal["csv", "tsv", "jsonl", "parquet"]
@@ -67,7 +67,10 @@ def command(  # noqa: PLR0917 - typer calls it by name
     window: Window = 4096,
     threads: Threads = None,
 ) -> None:
-    """Predict the label of every row of a file, with probabilities, with the exported model."""
+    """Predict the label of every row of a file, with probabilities, with the exported model.
+
+    The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model or a full disk.
+    """
     from tuneline.cli.predict.model import DeployedModel
     from tuneline.cli.predict.rows import Input, InputColumns, kind_of
     from tuneline.cli.predict.streaming import StreamOptions, predict_file
@@ -86,7 +89,12 @@ def command(  # noqa: PLR0917 - typer calls it by name
     written = Output(target, output_format or kind_of(target, "--output-format"))
     limits = Limits.of(max_cell_characters, max_row_group_mb, max_unpacked_mb)
     given = Input(source, kind, dialect, encoding, limits)
-    predict_file(deployed, given, used, written, StreamOptions(batch_size, window, bad_rows))
+    try:
+        predict_file(deployed, given, used, written, StreamOptions(batch_size, window, bad_rows))
+    except UnreadableError:
+        raise
+    except DataError as error:  # of the input: the model is loaded, and the writer raises StageError
+        raise InputError(error.problem, error.hint) from None
 
 
 def check(file: Path, output: Path, delimiter: str | None, encoding: str) -> None:

@@ -16,7 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import ROOT
+from tests.faults.truncation import damages
 from tests.small_pipeline import QUEUES
+from tuneline.errors import InputError
 
 PAIR = '{"subject": "the parcel", "body": "is missing"}\n'
 
@@ -186,7 +188,7 @@ BAD_ROWS = {
 def test_bad_row_stops_with_its_line_or_is_skipped(predict, tmp_path, kind, content, message):
     (tmp_path / f"in.{kind}").write_bytes(content)
     stopped = predict(f"in.{kind}", "-o", "out.jsonl")
-    assert stopped.exit_code == 1
+    assert stopped.exit_code == InputError.status
     assert re.search(message, stopped.stderr), stopped.stderr
     assert [path.name for path in tmp_path.iterdir()] == [f"in.{kind}"], "nothing half-written is left"
     skipped = predict(f"in.{kind}", "-o", "out.jsonl", "--bad-rows", "skip")
@@ -236,7 +238,7 @@ def test_unreadable_file_ends_with_one_error_and_keeps_the_previous_output(predi
     (tmp_path / name).write_bytes(content)
     (tmp_path / "out.csv").write_text("of an earlier run\n")
     result = predict(name, "-o", "out.csv", "--bad-rows", "skip")
-    assert result.exit_code == 1
+    assert result.exit_code == (1 if message == "--input-format" else InputError.status)
     assert message in result.stderr
     assert "Traceback" not in result.stderr
     assert (tmp_path / "out.csv").read_text() == "of an earlier run\n"
@@ -285,6 +287,19 @@ def test_incomplete_model_folder_is_refused_with_the_missing_file(predict, class
     (tmp_path / "model" / file).unlink()
     result = predict(given=PAIR.encode(), model=tmp_path / "model")
     assert (result.exit_code, message in result.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("file", ["tokenizer.json", "model.onnx", "export.json"])
+def test_exit_status_does_not_blame_the_file_for_a_damaged_model(predict, classification, tmp_path, file):
+    shutil.copytree(classification / "models/onnx", tmp_path / "model")
+    for damage in damages(tmp_path / "model" / file):
+        assert predict(given=PAIR.encode(), model=tmp_path / "model").exit_code == 1, damage
+
+
+def test_exit_status_does_not_blame_the_file_for_a_read_error(predict, tmp_path):
+    (tmp_path / "in.csv").symlink_to("/proc/self/mem")  # its first page cannot be read: an input/output error
+    result = predict("in.csv")
+    assert (result.exit_code, "cannot be read" in result.stderr) == (1, True)
 
 
 def test_model_of_another_project_is_refused(predict, classification, tmp_path):
