@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
+from rich.filesize import decimal
 
 import stages
 from stages.train.launch import describe_resume
@@ -171,7 +172,10 @@ class Checkpoints:
                 broadcast_object_list([str(partial)])
                 yield partial
         except DiskError as error:
-            raise DiskError(error.problem, f"{error.hint} {describe_resume(self._all())}") from error
+            steps = self._all()
+            size = sum(file.stat().st_size for file in steps[-1].rglob("*")) if steps else 0
+            problem = f"{error.problem} The last checkpoint takes {decimal(size)}." if size else error.problem
+            raise DiskError(problem, f"{error.hint} {describe_resume(steps)}") from error
 
     def _newest(self, needs_best: bool) -> Path | None:
         for leftover in self.folder.glob(".*"):

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+PAGE = 4096
+"""Bytes in which a tmpfs counts."""
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
 
 
@@ -22,3 +24,9 @@ def on_small_disk(folder: Path, size: str, *command: str) -> list[str]:
         '&& cp -a "$before/." "$folder" && umount "$before" && rmdir "$before" && cd "$PWD" && exec "$@"'
     )
     return [*NAMESPACE, script, "sh", size, str(folder), *command]
+
+
+def on_full_disk(folder: Path, room: int, *command: str) -> list[str]:
+    """Return ``command`` with ``folder`` on a file system that has ``room`` for so many further kilobytes, which is gone when it ends."""
+    pages = sum(-(-path.stat().st_size // PAGE) for path in folder.rglob("*") if path.is_file())
+    return on_small_disk(folder, f"{pages * PAGE // 1024 + room}k", *command)

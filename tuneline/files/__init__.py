@@ -99,19 +99,19 @@ def _partial(target: Path, create: Callable[[Path], None]) -> Iterator[Path]:
 @contextmanager
 def _removed(path: Path, place: Path, lock: int | None = None) -> Iterator[None]:
     """Remove a file or folder when the block ends; if a full disk ended it, say so for ``place``."""
-    number, needed, cause = None, 0, None
+    full, cause = None, None
     try:
         yield
     except Exception as error:
-        number, needed, cause = full_disk(error, path.parent), _size(path), error
-        if number is None:
+        full, cause = full_disk(error, path.parent), error
+        if full is None:
             raise
     finally:
         _remove(path)
         if lock is not None:
             os.close(lock)
-    if number is not None:  # now that what is removed and closed is free again
-        raise full_disk_error(number, place, needed) from cause
+    if full is not None:  # only here is the space of what was removed and closed free again
+        raise full_disk_error(full, place) from cause
 
 
 def _create_locked(target: Path, create: Callable[[Path], None]) -> tuple[Path, int]:
@@ -182,11 +182,6 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-def _size(path: Path) -> int:
-    """Return the bytes of a file, or of all files in a folder."""
-    return sum(file.lstat().st_size for file in (path, *path.rglob("*")) if file.is_file())
 
 
 def _apply_umask(folder: Path) -> None:

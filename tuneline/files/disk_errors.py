@@ -36,6 +36,8 @@ def explain_disk_errors() -> Iterator[None]:
     """
     try:
         yield
+    except StageError:
+        raise
     except Exception as error:
         if number := full_disk(error):
             raise full_disk_error(number, _place(error)) from error
@@ -61,23 +63,21 @@ def full_disk(error: BaseException, folder: Path | None = None) -> int | None:
     return errno.ENOSPC if folder is not None and _free(folder) < _LITTLE else None
 
 
-def full_disk_error(number: int, place: Path, needed: int = 0) -> DiskError:
+def full_disk_error(number: int, place: Path) -> DiskError:
     """Return the error of a full disk.
 
     Args:
         number: ``errno.ENOSPC`` or ``errno.EDQUOT``.
         place: What cannot be written; it need not exist.
-        needed: Bytes of it that were written when the disk was full.
     """
     existing = next(path for path in (place.absolute(), *place.absolute().parents) if path.exists()).resolve()
     mounted = next(path for path in (existing, *existing.parents) if path.is_mount())
     status = os.statvfs(mounted)
-    free = f"{decimal(_free(mounted))} of {decimal(status.f_blocks * status.f_frsize)} are free"
+    free = f"{decimal(_free(mounted))} of {decimal(status.f_blocks * status.f_frsize)} are free, and it needs more"
     if status.f_files and not status.f_favail:
         free = "no inode is free (`df -i` counts them: it has too many files)"
-    more = f"; more than {decimal(needed)} are needed" if needed else ""
     return DiskError(
-        f"{place} cannot be written: {os.strerror(number)}. On its file system, mounted at {mounted}, {free}{more}.",
+        f"{place} cannot be written: {os.strerror(number)}. On its file system, mounted at {mounted}, {free}.",
         f"Make room there (`du -xhd 3 {mounted} | sort -h | tail` lists its largest folders), then run the same command again.",
     )
 

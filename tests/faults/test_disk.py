@@ -1,0 +1,115 @@
+"""A full disk: every stage, ``predict``, a checkpoint and a run's checkout end with one clear error, and keep no part of a file."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.faults.disks import on_full_disk
+from tests.stages.train import tiny_task
+
+FULL = "cannot be written: No space left on device. On its file system, mounted at"
+LEFT = "; code=$?; find . -name '.*.partial' -o -name '.*.former'; exit $code"
+"""Prints what a command leaves half-written, after it."""
+OUTS = {
+    "base": "models/base",
+    "download": "data/raw",
+    "tokenize": "data/tokenized",
+    "validate": "reports/checks",
+    "train": "models/classifier",
+    "evaluate": "reports/predictions.parquet",
+    "export": "models/candidates",
+    "compare": "models/onnx",
+}
+"""The out that each stage writes first."""
+
+
+@pytest.fixture(scope="session")
+def pipeline(tmp_path_factory) -> Path:
+    """A project in which the pipeline has run. Only copy it."""
+    import stages.compare.__main__
+    import stages.export.__main__
+    from tests.small_pipeline import write_pipeline
+
+    folder = tmp_path_factory.mktemp("pipeline")
+    write_pipeline(folder, changes={"compare.int8.min_agreement": 0.8, "compare.int8.max_metric_drop": 0.2})
+    shutil.copytree(ROOT / "tests/conf", folder / "conf")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        stages.export.__main__.main()
+        stages.compare.__main__.main()
+    return folder
+
+
+def run(command: list[str], folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **env}
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+
+
+def remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", OUTS)
+def test_stage_says_that_the_disk_is_full(pipeline, tmp_path, stage):
+    project = tmp_path / "project"
+    shutil.copytree(pipeline, project)
+    remove(project / OUTS[stage])
+    if stage == "evaluate":
+        remove(project / "data/raw/source.json")  # that of the small pipeline names no split
+    room = 0 if stage in {"base", "evaluate"} else 16  # they write little
+    module = "stages.train.launch" if stage == "train" else f"stages.{stage}"
+    done = run(on_full_disk(project, room, "sh", "-c", f"{sys.executable} -m {module}{LEFT}"), project)
+    assert done.returncode == 1, done.stdout + done.stderr
+    *before, problem, hint = done.stderr.splitlines()
+    place = "checkpoints/" if stage == "train" else OUTS[stage]
+    assert problem.startswith(f"{stage}: {place}")
+    assert FULL in problem
+    assert "Make room there" in hint
+    assert not [line for line in before if line.strip()]
+    assert ".partial" not in done.stdout
+    assert ".former" not in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl.gz", "out.parquet"])
+def test_predict_says_that_the_disk_is_full_and_keeps_the_previous_output(pipeline, tmp_path, name):
+    small = tmp_path / "small"
+    small.mkdir()
+    (small / name).write_text("previous")
+    rows = "".join(f"{row},the parcel {row * 7919} was missing\n" for row in range(4000))
+    (tmp_path / "in.csv").write_text(f"subject,body\n{rows}")
+    tuneline = f"{Path(sys.executable).parent}/tuneline"
+    predict = f"{tuneline} predict ../in.csv -o {name} --model {pipeline}/models/onnx --keep body"
+    done = run(on_full_disk(small, 8, "sh", "-c", f"{predict}; code=$?; ls -A; cat {name}; exit $code"), small)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"tuneline predict: {name} {FULL}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout.split() == [name, "previous"]
+
+
+@pytest.mark.slow
+def test_full_disk_at_a_checkpoint_keeps_the_one_before_and_training_goes_on_from_it(tmp_path):
+    tiny_task.write_data(tmp_path)
+    shutil.copytree(ROOT / "tests/conf/accelerate", tmp_path / "conf/accelerate")
+    large = {"intermediate_size": 8192}  # 2 MB of weights, 6 MB in a checkpoint
+    tiny_task.write_params(tmp_path, large, keep="last", checkpoint_every_steps=4, keep_checkpoints=5)
+    train = f"{sys.executable} -m stages.train.launch 2>&1; echo exit $?"
+    after = "find checkpoints -name '.*.partial'; ls checkpoints/*; echo; mount -o remount,size=100m $PWD"
+    done = run(on_full_disk(tmp_path, 15_000, "sh", "-c", f"{train}; {after}; {train}"), tmp_path, ACCELERATE_USE_CPU="true")
+    first, second, rest = done.stdout.split("exit ")[0], *done.stdout.split("exit ")[1:]
+    *_, problem, hint = first.splitlines()
+    assert problem.startswith("train: checkpoints/")
+    assert "step-00000012" in problem
+    assert FULL in problem
+    assert "The last checkpoint takes 6." in problem
+    assert "`dvc repro` resumes from step 8" in hint
+    listed = second.partition("\n\n")[0].split()
+    assert listed == ["1", "run.json", "step-00000004", "step-00000008"]
+    assert "resumes from step 8 of 16" in second
+    assert rest.split()[0] == "0", done.stdout
