@@ -12,8 +12,7 @@ from tuneline.errors import StageError
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.text import open_text
 
-CHARACTERS = st.characters(exclude_categories=["Cs"])
-TEXTS = st.text(CHARACTERS | st.sampled_from('\r\n\t",\ufeff'), max_size=20)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.text('ab\r\n\t", \ufeff', min_size=1, max_size=5)
 LINES = TEXTS.map(lambda text: text.translate(dict.fromkeys(map(ord, "\t\r\n"), " ")))
 """What a cell of a TSV file can hold."""
 COLUMN = st.sampled_from(["label", "input_label", "row", "probability_a"]) | LINES.filter(bool)
