@@ -26,10 +26,11 @@ from stages.export.precisions import to_dynamic_int8
 from stages.export.record import embed, file_hash
 from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
 from tuneline.batches import Batch, length_sorted_batches
+from tuneline.cli.predict.formats import OutputColumns
 from tuneline.cli.predict.model import DeployedModel
 from tuneline.cli.predict.rows import Input, InputColumns, Row, open_rows
 from tuneline.cli.predict.streaming import StreamOptions, predict_rows, windows
-from tuneline.cli.predict.writing import Output, OutputColumns, open_writer
+from tuneline.cli.predict.writing import Output, open_writer
 from tuneline.readers.delimited import Dialect
 
 WORDS = [f"{stem}{ending}" for stem in ("parcel", "invoice", "refund", "order", "carrier", "login") for ending in ("", "s", "ed", "ing")]

@@ -70,7 +70,9 @@ def read_splits(params: Params, source: Source, specs: Mapping[str, str], stagin
     staged: dict[str, StagedSplit] = {}
     for name in dict.fromkeys(name for names in sources.values() for name in names):
         columns = source_columns(params, label_optional=name not in labelled, grouped=name in sources["train"])
-        staged[name] = stage_split(source.read(name, columns), columns, staging / f"{len(staged)}.parquet")
+        staged[name] = stage_split(
+            source.read(name, columns), columns, staging / f"{len(staged)}.parquet", params.data.files.max_row_group_mb
+        )
         print(f"download: {staged[name].name}: {staged[name].rows:,} rows", flush=True)
     return staged
 

@@ -11,7 +11,8 @@ from stages.download.source import LABEL, SourceColumns
 from stages.download.values import Where, class_names, group_values, is_text, label_values
 from tuneline.errors import DataError
 from tuneline.files.schemas import ROW_GROUP
-from tuneline.readers.parquet import open_parquet, read_batches
+from tuneline.readers.limits import Limits
+from tuneline.readers.parquet import open_parquet
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class ColumnConverter:
         return label_values(values, self.columns.regression, where)
 
 
-def read_parquet(path: Path, columns: SourceColumns) -> tuple[Iterator[pa.RecordBatch], tuple[str, ...] | None]:
+def read_parquet(path: Path, columns: SourceColumns, limits: Limits) -> tuple[Iterator[pa.RecordBatch], tuple[str, ...] | None]:
     """Read a Parquet file in batches of ``columns.schema``.
 
     Returns:
@@ -75,15 +76,15 @@ def read_parquet(path: Path, columns: SourceColumns) -> tuple[Iterator[pa.Record
     Raises:
         DataError: It is not a Parquet file, or a damaged one; here or while reading.
     """
-    with open_parquet(path) as file:
-        names = _declared_names(file.schema_arrow, columns.label_column)
-    return ColumnConverter(str(path), columns, names).convert(_batches(path, columns)), names
+    with open_parquet(path, limits=limits) as file:
+        names = _declared_names(file.schema, columns.label_column)
+    return ColumnConverter(str(path), columns, names).convert(_batches(path, columns, limits)), names
 
 
-def _batches(path: Path, columns: SourceColumns) -> Iterator[pa.RecordBatch]:
-    with open_parquet(path) as file:
-        has_label = columns.check(file.schema_arrow.names, str(path))
-        yield from read_batches(file, path, ROW_GROUP, columns.names(has_label))
+def _batches(path: Path, columns: SourceColumns, limits: Limits) -> Iterator[pa.RecordBatch]:
+    with open_parquet(path, limits=limits) as file:
+        has_label = columns.check(file.schema.names, str(path))
+        yield from file.batches(ROW_GROUP, columns.names(has_label))
 
 
 def _declared_names(schema: pa.Schema, column: str) -> tuple[str, ...] | None:

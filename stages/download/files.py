@@ -15,6 +15,7 @@ from tuneline.params.data import FilesParams
 from tuneline.paths import SOURCE
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.jsonl import read_jsonl
+from tuneline.readers.limits import Limits
 from tuneline.readers.rows import ENDINGS, RowProblem, listed, text_problem
 from tuneline.readers.text import open_text
 
@@ -30,6 +31,7 @@ class Files:
         """
         self.folder = _folder(path)
         self.params = params
+        self.limits = Limits.of(params.max_cell_characters, params.max_row_group_mb, params.max_unpacked_mb)
         self.read_from: dict[str, str] = {}
 
     def read(self, split: str, columns: SourceColumns) -> SourceSplit:
@@ -42,13 +44,13 @@ class Files:
         self.read_from[split] = path.as_posix()
         kind = path.name.removeprefix(split).removesuffix(".gz")
         if kind == ".parquet":
-            batches, names = read_parquet(path, columns)
+            batches, names = read_parquet(path, columns, self.limits)
             return SourceSplit(str(path), "row", batches, names)
         if kind == ".jsonl":
-            return SourceSplit(str(path), "line", json_batches(path, self.params.encoding, columns))
+            return SourceSplit(str(path), "line", json_batches(path, self.params.encoding, columns, self.limits))
         params = self.params
         dialect = Dialect.default(kind == ".tsv", params.delimiter, params.quoting, params.columns)
-        return SourceSplit(str(path), "line", delimited_batches(path, params.encoding, dialect, columns))
+        return SourceSplit(str(path), "line", delimited_batches(path, params.encoding, dialect, columns, self.limits))
 
     def _file(self, split: str) -> Path:
         found = [path for ending in ENDINGS if (path := self.folder / f"{split}{ending}").is_file()]
@@ -87,7 +89,7 @@ def _folder(path: str | None) -> Path:
     return folder
 
 
-def delimited_batches(path: Path, encoding: str, dialect: Dialect, columns: SourceColumns) -> Iterator[pa.RecordBatch]:
+def delimited_batches(path: Path, encoding: str, dialect: Dialect, columns: SourceColumns, limits: Limits) -> Iterator[pa.RecordBatch]:
     """Read a CSV or TSV file in batches of ``columns.schema``; ``position`` is the line on which a row starts.
 
     Raises:
@@ -98,7 +100,7 @@ def delimited_batches(path: Path, encoding: str, dialect: Dialect, columns: Sour
         return f"{path}, line {positions[row]:,}, column {column!r}"
 
     as_text = columns.schema.set(columns.schema.get_field_index(LABEL), pa.field(LABEL, pa.string()))
-    for batch in batches_of(_delimited_rows(path, encoding, dialect, columns), as_text):
+    for batch in batches_of(_delimited_rows(path, encoding, dialect, columns, limits), as_text):
         place = partial(where, batch[POSITION].to_pylist())
         texts = batch.columns[: len(columns.text_columns)]
         groups = [group_values(batch[GROUP], partial(place, column)) for column in columns.grouped]
@@ -106,8 +108,8 @@ def delimited_batches(path: Path, encoding: str, dialect: Dialect, columns: Sour
         yield pa.record_batch([*texts, *groups, labels, batch[POSITION]], schema=columns.schema)
 
 
-def _delimited_rows(path: Path, encoding: str, dialect: Dialect, columns: SourceColumns) -> Iterator[tuple[Any, ...]]:
-    with open_text(path, encoding) as lines:
+def _delimited_rows(path: Path, encoding: str, dialect: Dialect, columns: SourceColumns, limits: Limits) -> Iterator[tuple[Any, ...]]:
+    with open_text(path, encoding, limits=limits) as lines:
         reader = DelimitedReader(lines, dialect)
         has_label = columns.check(reader.names, str(path), reader.hint)
         cells = [reader.names.index(name) for name in (*columns.text_columns, *columns.grouped)]
@@ -118,19 +120,19 @@ def _delimited_rows(path: Path, encoding: str, dialect: Dialect, columns: Source
             yield (*[fields[cell] for cell in cells], None if label is None else fields[label], line)
 
 
-def json_batches(path: Path, encoding: str, columns: SourceColumns) -> Iterator[pa.RecordBatch]:
+def json_batches(path: Path, encoding: str, columns: SourceColumns, limits: Limits) -> Iterator[pa.RecordBatch]:
     """Read a JSON Lines file in batches of ``columns.schema``; ``position`` is the line.
 
     Raises:
         DataError: The file or one of its rows cannot be read; while reading.
     """
-    return batches_of(_json_rows(path, encoding, columns), columns.schema)
+    return batches_of(_json_rows(path, encoding, columns, limits), columns.schema)
 
 
-def _json_rows(path: Path, encoding: str, columns: SourceColumns) -> Iterator[tuple[Any, ...]]:
+def _json_rows(path: Path, encoding: str, columns: SourceColumns, limits: Limits) -> Iterator[tuple[Any, ...]]:
     labels = JsonLabels(str(path), columns.label_column, columns.regression)
     keys = _RequiredKeys(path, columns)
-    with open_text(path, encoding) as lines:
+    with open_text(path, encoding, limits=limits) as lines:
         for line, record in read_jsonl(lines):
             if isinstance(record, RowProblem):
                 raise _error(path, record)

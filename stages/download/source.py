@@ -13,6 +13,8 @@ from tuneline.readers.rows import check_columns
 LABEL = "label"
 GROUP = "group"
 POSITION = "position"
+BATCH_CHARACTERS = 1 << 24
+"""Characters of texts and labels from which a batch has fewer rows than usual."""
 
 
 @dataclass(frozen=True)
@@ -132,13 +134,15 @@ def open_source(params: DataParams, seed: int) -> Source:
 
 
 def batches_of(rows: Iterator[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Collect rows of Python values into batches of ``ROW_GROUP`` rows."""
+    """Collect rows of Python values into batches of ``ROW_GROUP`` rows, or fewer where the rows are large."""
     batch: list[Sequence[Any]] = []
+    characters = 0
     for row in rows:
         batch.append(row)
-        if len(batch) == ROW_GROUP:
+        characters += sum(len(value) for value in row if isinstance(value, str))
+        if len(batch) == ROW_GROUP or characters >= BATCH_CHARACTERS:
             yield _batch(batch, schema)
-            batch = []
+            batch, characters = [], 0
     if batch:
         yield _batch(batch, schema)
 

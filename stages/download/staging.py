@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stages.download.slices import Slice
-from stages.download.source import GROUP, LABEL, SourceColumns, SourceSplit, rebatch
+from stages.download.source import GROUP, LABEL, POSITION, SourceColumns, SourceSplit, rebatch
 from tuneline.errors import DataError
 from tuneline.files.schemas import ROW_GROUP, UNLABELLED, write_batches
 from tuneline.params import Params
 from tuneline.paths import SPLITS
+from tuneline.readers.limits import MB, too_large
+from tuneline.readers.rows import PARAMETERS
 
 INDEX = "idx"
 SHOWN = 1_000_000
@@ -112,14 +114,20 @@ def divide(params: Params, slices: list[Slice], staged: Mapping[str, StagedSplit
     return Division({name: Selection(slices, parts == SPLITS.index(name)) for name in ("train", *params.data.divided)}, ungrouped)
 
 
-def stage_split(split: SourceSplit, columns: SourceColumns, path: Path) -> StagedSplit:
+def stage_split(split: SourceSplit, columns: SourceColumns, path: Path, max_row_group_mb: int) -> StagedSplit:
     """Copy a split of the source to a Parquet file.
 
+    Args:
+        split: The split.
+        columns: The columns that it gives.
+        path: The Parquet file.
+        max_row_group_mb: Largest size of ``ROW_GROUP`` rows.
+
     Raises:
-        DataError: It has no rows, or cannot be read.
+        DataError: It has no rows, cannot be read, or has too large rows.
     """
     schema = columns.schema.append(pa.field(INDEX, pa.int64(), nullable=False))
-    progress = _Progress(split.name)
+    progress = _Progress(split, max_row_group_mb)
     rows = write_batches(path, schema, rebatch(progress.indexed(split.batches, schema), schema))
     if rows == 0:
         raise DataError(f"{split.name} has no rows.", "Add rows, or name another split in data.splits.")
@@ -127,10 +135,12 @@ def stage_split(split: SourceSplit, columns: SourceColumns, path: Path) -> Stage
 
 
 class _Progress:
-    """Numbers the rows, prints progress, and notes whether there are labels."""
+    """Numbers the rows, prints progress, checks sizes, and notes whether there are labels."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, split: SourceSplit, max_row_group_mb: int) -> None:
+        self.name, self.unit = split.name, split.unit
+        self.limit = max_row_group_mb
+        self.size = 0
         self.rows = 0
         self.labelled = False
 
@@ -139,9 +149,18 @@ class _Progress:
             index = pa.array(range(self.rows, self.rows + batch.num_rows), pa.int64())
             if (self.rows + batch.num_rows) // SHOWN > self.rows // SHOWN:
                 print(f"download: {self.name}: {self.rows + batch.num_rows:,} rows so far", flush=True)
+            self._check_size(batch)
             self.rows += batch.num_rows
             self.labelled = self.labelled or _any_label(batch[LABEL])
             yield pa.record_batch([*batch.columns, index], schema=schema)
+
+    def _check_size(self, batch: pa.RecordBatch) -> None:
+        """Check the rows that will be in memory together: those of this batch, and those before it in the same row group."""
+        begins = self.rows % ROW_GROUP + batch.num_rows > ROW_GROUP or not self.rows % ROW_GROUP
+        self.size = batch.nbytes + (0 if begins else self.size)
+        if self.size > self.limit * MB:
+            where = f"{self.name}, before {self.unit} {batch[POSITION][-1].as_py():,}"
+            raise too_large(where, f"up to {ROW_GROUP:,} rows take more", f"{self.limit:,} MB", PARAMETERS.row_group)
 
 
 def _any_label(labels: pa.Array) -> bool:

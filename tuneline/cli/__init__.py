@@ -3,7 +3,12 @@
 An error that the user can fix (``StageError``) ends a subcommand with its message and its exit status, without a traceback.
 """
 
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import typer
@@ -20,14 +25,48 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a subcommand; print a ``StageError`` as a message instead of a traceback."""
         try:
-            with explain_disk_errors():
+            with interrupted_by_signals(), explain_disk_errors():
                 return super().invoke(ctx)
         except StageError as error:
             print(f"tuneline {ctx.invoked_subcommand}: {error}", file=sys.stderr)
             raise typer.Exit(error.status) from None
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             print(f"tuneline {ctx.invoked_subcommand}: interrupted; incomplete files were discarded.", file=sys.stderr)
-            raise typer.Exit(130) from None
+            raise typer.Exit(128 + getattr(interrupt, "number", signal.SIGINT)) from None
+
+
+class Interrupt(KeyboardInterrupt):
+    """A signal ends the command, as Ctrl-C does: through every block that removes what is incomplete.
+
+    Attributes:
+        number: The signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """Raise an ``Interrupt`` for SIGTERM (kill, a service that stops) and SIGHUP (a closed terminal), unless they are ignored."""
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the removal
+        raise Interrupt(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread can handle signals
+        return
+    former = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in former.items():
+        if handler is signal.SIG_DFL:
+            signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 app = typer.Typer(

@@ -32,6 +32,13 @@ class FilesParams(Section):
     """Column names of CSV and TSV files without a header. ``null``: the first line is the header."""
     encoding: str
     """Encoding of CSV, TSV and JSONL files. A byte order mark is dropped."""
+    max_cell_characters: Annotated[int, Field(ge=1, lt=2**31)]
+    """Longest cell. A file with a longer one is refused."""
+    max_row_group_mb: Annotated[int, Field(ge=1, lt=2048)]
+    """Largest row group of a Parquet file, decoded, and largest 10,000 rows of any file. A larger one is refused: a file of 500 bytes can
+    decode to gigabytes."""
+    max_unpacked_mb: Annotated[int, Field(ge=1)]
+    """Largest file after unpacking and decoding. A larger one is refused."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

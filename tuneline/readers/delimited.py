@@ -9,8 +9,6 @@ from tuneline.errors import DataError
 from tuneline.readers.rows import RowProblem, listed
 from tuneline.readers.text import Lines
 
-LONGEST_FIELD = 1 << 20
-"""Characters. A longer field is a quote that was never closed: without a limit it would swallow the rest of the file."""
 BOM = "\ufeff"
 """Byte order mark. After the start of a file, it is where another file was appended."""
 
@@ -57,7 +55,7 @@ class DelimitedReader:
         Raises:
             DataError: There is no header, or it cannot be read or names a column twice.
         """
-        csv.field_size_limit(LONGEST_FIELD)
+        csv.field_size_limit(lines.limits.cell)  # else a quote that is never closed would swallow the rest of the file
         self._lines = lines
         self._dialect = dialect
         self._records = csv.reader(
@@ -160,8 +158,14 @@ class DelimitedReader:
         return RowProblem(line, "a second header line", "Remove it; files that are joined keep only the first header.")
 
     def _unreadable(self, line: int, error: str) -> RowProblem:
-        literal = f"where quotes are only characters, set {self._lines.options.quoting} to literal."
-        if "field limit" in error or "end of data" in error:
+        options, limit = self._lines.options, f"{self._lines.limits.cell:,} characters"
+        literal = f"where quotes are only characters, set {options.quoting} to literal."
+        if "field limit" in error and self._dialect.literal:
+            return RowProblem(line, f"a field of more than {limit} ({options.cell})", f"If it is as it should be, raise {options.cell}.")
+        if "field limit" in error:
+            message = f"a quote that opens in this row is never closed, or a field has more than {limit} ({options.cell})"
+            return RowProblem(line, message, f"Close it; {literal} If the text is as it should be, raise {options.cell}.")
+        if "end of data" in error:
             return RowProblem(line, "a quote that opens in this row is never closed", f"Close it; {literal}")
         if "expected after" in error:
             return RowProblem(line, "text follows a closing quote", f"Double a quote inside a quoted field; {literal}")

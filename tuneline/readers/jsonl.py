@@ -18,7 +18,18 @@ def read_jsonl(lines: Lines) -> Iterator[tuple[int, dict[str, Any] | RowProblem]
         if lines.problem is not None:
             yield lines.number, lines.take_problem() or {}
         elif not line.isspace():
-            yield lines.number, _parse(line, lines.number)
+            record = _parse(line, lines.number)
+            too_long = None if len(line) <= lines.limits.cell or isinstance(record, RowProblem) else _too_long(record, lines)
+            yield lines.number, too_long or record
+
+
+def _too_long(record: dict[str, Any], lines: Lines) -> RowProblem | None:
+    option, limit = lines.options.cell, lines.limits.cell
+    for name, value in record.items():
+        if isinstance(value, str) and len(value) > limit:
+            message = f"column {name!r} has {len(value):,} characters, more than {limit:,} ({option})"
+            return RowProblem(lines.number, message, f"If the text is as it should be, raise {option}.")
+    return None
 
 
 def _parse(line: str, number: int) -> dict[str, Any] | RowProblem:

@@ -29,16 +29,20 @@ class RowProblem:
 
 @dataclass(frozen=True)
 class OptionNames:
-    """Names of the settings for text files, as the user of this caller writes them. Hints mention them.
+    """Names of the settings for files, as the user of this caller writes them. Hints mention them.
 
     Attributes:
         delimiter, quoting, columns, encoding: For example ``data.files.delimiter`` or ``--delimiter``.
+        cell, row_group, unpacked: Of the limits, for example ``data.files.max_cell_characters`` or ``--max-cell-characters``.
     """
 
     delimiter: str
     quoting: str
     columns: str
     encoding: str
+    cell: str = "data.files.max_cell_characters"
+    row_group: str = "data.files.max_row_group_mb"
+    unpacked: str = "data.files.max_unpacked_mb"
 
 
 PARAMETERS = OptionNames("data.files.delimiter", "data.files.quoting", "data.files.columns", "data.files.encoding")

@@ -1,24 +1,20 @@
 """Lines of text files, plain or gzip, from a path or from standard input."""
 
 import codecs
-import gzip
 import io
-import sys
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from typing import TextIO
 
-from tuneline.errors import DataError, UnreadableError
+from tuneline.errors import DataError
+from tuneline.readers.limits import DEFAULT_LIMITS, Limits
+from tuneline.readers.packed import CHUNK, explained, open_bytes
 from tuneline.readers.rows import PARAMETERS, OptionNames, RowProblem
 
-GZIP_MAGIC = b"\x1f\x8b"
-CHUNK = 1 << 16
-"""Bytes that are read at a time."""
 LINE_ENDS = ("\n", "\r")
 LONGEST_LINE = 1 << 24
-"""Characters. Without a limit, a file that is one endless line would be read into memory whole."""
+"""Characters. Without a limit, a file that is one endless line would be read into memory whole. Longer cells allow longer lines."""
 
 
 class Lines:
@@ -27,6 +23,7 @@ class Lines:
     Attributes:
         name: The file, for messages.
         options: Names of the settings, for hints.
+        limits: Largest sizes that are read.
         strict: As in ``open_text``.
         number: How many lines were read so far.
         problem: The latest line that is too long or not text; the reader of rows takes it with ``take_problem``.
@@ -41,6 +38,7 @@ class Lines:
         *,
         encoding: str = "utf-8",
         options: OptionNames = PARAMETERS,
+        limits: Limits = DEFAULT_LIMITS,
         strict: bool = True,
         size: int | None = None,
         position: Callable[[], int] | None = None,
@@ -48,6 +46,7 @@ class Lines:
         """Wrap a text that was opened with ``newline=""`` and ``errors="surrogateescape"``."""
         self.name = name
         self.options = options
+        self.limits = limits
         self.strict = strict
         self.number = 0
         self.problem: RowProblem | None = None
@@ -55,6 +54,7 @@ class Lines:
         self.position = position
         self._text = text
         self._encoding = encoding
+        self._longest = LONGEST_LINE * -(-limits.cell // Limits.cell)
 
     def __iter__(self) -> Iterator[str]:
         """Yield each line; of a line that is too long, its start.
@@ -62,7 +62,7 @@ class Lines:
         Raises:
             DataError: The file cannot be read any further.
         """
-        readline, strict, longest = self._text.readline, self.strict, LONGEST_LINE
+        readline, strict, longest = self._text.readline, self.strict, self._longest
         try:
             with explained(self.name):
                 while line := readline(longest):
@@ -102,101 +102,43 @@ class Lines:
     def _skip_rest(self) -> None:
         """Read to the end of a line that is too long, in pieces."""
         hint = "Write one row per line; an array of JSON objects is not a JSON Lines file."
-        self.problem = RowProblem(self.number, f"longer than {LONGEST_LINE:,} characters", hint)
-        while (piece := self._text.readline(LONGEST_LINE)) and not piece.endswith(LINE_ENDS):
+        self.problem = RowProblem(self.number, f"longer than {self._longest:,} characters", hint)
+        while (piece := self._text.readline(self._longest)) and not piece.endswith(LINE_ENDS):
             pass
 
 
 @contextmanager
-def open_text(path: Path | None, encoding: str, options: OptionNames = PARAMETERS, *, strict: bool = True) -> Iterator[Lines]:
+def open_text(
+    path: Path | None, encoding: str, options: OptionNames = PARAMETERS, limits: Limits = DEFAULT_LIMITS, *, strict: bool = True
+) -> Iterator[Lines]:
     """Open a text file for reading line by line. A byte order mark is dropped.
 
     Args:
         path: The file; ``None`` for standard input.
         encoding: A name that Python knows.
         options: Names of the settings, for hints.
+        limits: Largest sizes that are read.
         strict: Refuse what training data must not contain: a gzip file whose name does not end in ``.gz`` or a plain file whose
             name does, a binary file, a row with bytes outside the encoding in any column, a second header line. Otherwise gzip
             is recognised by its content, bytes outside the encoding become lone surrogates (see ``Lines.decoding_problem``),
             and a line like the header is a row.
 
     Raises:
-        DataError: The file cannot be read, is a damaged gzip file, or is in another encoding; with ``strict``, also a binary file.
+        DataError: The file cannot be read, is a damaged gzip file, too large, or in another encoding; with ``strict``, also a binary file.
     """
     name = "standard input" if path is None else str(path)
     codec = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
     plain = encoding.removesuffix("-sig")
     with ExitStack() as stack:
-        content, raw = stack.enter_context(open_bytes(path, strict=strict))
+        content, raw = stack.enter_context(open_bytes(path, options, limits, strict=strict))
         is_file = path is not None and path.is_file()
         with explained(name):
             _refuse_binary(content.peek(CHUNK), name, plain, options, strict)
-        text = io.TextIOWrapper(cast("BinaryIO", content), encoding=codec, errors="surrogateescape", newline="")
+        text = io.TextIOWrapper(content, encoding=codec, errors="surrogateescape", newline="")
         stack.callback(text.detach)  # otherwise garbage collection would close standard input
         size = path.stat().st_size if path is not None and is_file else None
         position = raw.tell if is_file else None
-        yield Lines(text, name, encoding=plain, options=options, strict=strict, size=size, position=position)
-
-
-@contextmanager
-def open_bytes(path: Path | None, *, strict: bool = True) -> Iterator[tuple[io.BufferedReader | gzip.GzipFile, BinaryIO]]:
-    """Open a file, plain or gzip, for reading bytes.
-
-    Args:
-        path: The file; ``None`` for standard input. Standard input and pipes have no name that could end in ``.gz``: they are
-            unpacked if they start like a gzip file.
-        strict: Unpack exactly the files whose names end in ``.gz``; otherwise those that start like a gzip file.
-
-    Yields:
-        The unpacked content, and the file as it is on disk.
-
-    Raises:
-        DataError: The file cannot be opened, or is a gzip file by its content but not by its name.
-    """
-    with ExitStack() as stack:
-        with explained("standard input" if path is None else str(path)):
-            raw = sys.stdin.buffer if path is None else stack.enter_context(path.open("rb", buffering=CHUNK))
-            buffered = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast("io.RawIOBase", raw))
-            named = path if strict and path is not None and path.is_file() else None
-            content = _unpacked(buffered, named)
-        yield content, raw
-
-
-@contextmanager
-def explained(name: str) -> Iterator[None]:
-    """Replace errors of the operating system and of gzip by errors for users.
-
-    Raises:
-        UnreadableError: The operating system does not read the file called ``name``.
-        DataError: It is a damaged gzip file.
-    """
-    try:
-        yield
-    except EOFError:
-        raise DataError(f"{name}: the gzip file ends too early.", "It was cut off, as by a broken download: fetch it again.") from None
-    except gzip.BadGzipFile as error:
-        raise DataError(
-            f"{name}: not a gzip file, or a damaged one: {error}.", "Fetch it again; a plain file must not end in .gz."
-        ) from None
-    except zlib.error as error:
-        raise DataError(f"{name}: the gzip file is damaged: {error}.", "Fetch it again.") from None
-    except OSError as error:
-        raise UnreadableError(
-            f"{name} cannot be read: {error.strerror or error}.", "Check that it exists and that you may read it."
-        ) from None
-
-
-def _unpacked(raw: io.BufferedReader, path: Path | None) -> io.BufferedReader | gzip.GzipFile:
-    """Unpack by the name of the file, or by its content where there is no name."""
-    packed = raw.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
-    if path is not None and packed and not is_gzip(path):
-        raise DataError(f"{path} is a gzip file, and its name does not end in .gz.", f"Name it {path.name}.gz.")
-    return gzip.GzipFile(fileobj=raw) if packed or (path is not None and is_gzip(path)) else raw
-
-
-def is_gzip(path: Path) -> bool:
-    """Return True if the name of a file ends in ``.gz``."""
-    return path.suffix.lower() == ".gz"
+        yield Lines(text, name, encoding=plain, options=options, limits=limits, strict=strict, size=size, position=position)
 
 
 def _refuse_binary(start: bytes, name: str, encoding: str, options: OptionNames, strict: bool) -> None:

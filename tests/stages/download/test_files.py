@@ -16,6 +16,7 @@ from stages.download.source import SourceColumns
 from tests.stages.download.made import GOOD, TRAIN
 from tuneline.files.schemas import LabelSchema
 from tuneline.readers.delimited import Dialect
+from tuneline.readers.limits import DEFAULT_LIMITS
 
 ROWS = [("free money", "spam"), ("see you at six", "ham"), ("you won", "spam"), ("lunch?", "ham")]
 TSV = TRAIN.replace(",", "\t")
@@ -170,7 +171,7 @@ def test_whatever_a_csv_writer_quotes_is_read_back(rows: list[tuple[str, str]], 
     path = tmp_path / "train.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator=end, quoting=csv.QUOTE_ALL).writerows([("text", "label"), *rows])
-    batches = delimited_batches(path, "utf-8", Dialect(",", literal=False), SourceColumns(("text",), "label"))
+    batches = delimited_batches(path, "utf-8", Dialect(",", literal=False), SourceColumns(("text",), "label"), DEFAULT_LIMITS)
     read = pa.Table.from_batches(batches)
     assert list(zip(read["text_0"].to_pylist(), read["label"].to_pylist(), strict=True)) == rows
 
@@ -184,7 +185,7 @@ def test_whatever_a_json_writer_escapes_is_read_back(rows: list[tuple[str, int]]
     path = tmp_path / "train.jsonl"
     lines = [json.dumps({"text": text, "label": label}, ensure_ascii=ascii_) for text, label in rows]
     path.write_text("\n".join(lines), encoding="utf-8", newline="")
-    read = pa.Table.from_batches(json_batches(path, "utf-8", SourceColumns(("text",), "label")))
+    read = pa.Table.from_batches(json_batches(path, "utf-8", SourceColumns(("text",), "label"), DEFAULT_LIMITS))
     assert list(zip(read["text_0"].to_pylist(), map(int, read["label"].to_pylist()), strict=True)) == rows
 
 

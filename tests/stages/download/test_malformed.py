@@ -116,7 +116,8 @@ TABLE: dict[str, Bad] = {
     ),
     "a quote that is not closed for a million characters": train(
         'text,label\nfine,ham\n"so they say,spam\n' + "lunch at noon?,ham\n" * 60_000 + '",ham\n',
-        "data/source/train.csv, line 3: a quote that opens in this row is never closed.",
+        "data/source/train.csv, line 3: a quote that opens in this row is never closed, or a field has more than 1,048,576 characters "
+        "(data.files.max_cell_characters).",
     ),
     "text behind a closing quote": train(
         'text,label\n"so" they say,spam\n', "data/source/train.csv, line 2: text follows a closing quote."
@@ -231,6 +232,42 @@ TABLE: dict[str, Bad] = {
         [{"text": "a", "label": date(2026, 1, 1)}],
         "column 'label': labels of type date32[day] cannot be class names.",
         "train.parquet",
+    ),
+    # --- sizes
+    "a gzip file that unpacks without end": train(
+        gzip.compress(TRAIN.encode() + b"more,ham\n" * 200_000),
+        "data/source/train.csv.gz: it unpacks to more than 1 MB (data.files.max_unpacked_mb).",
+        "train.csv.gz",
+        files={"max_unpacked_mb": 1},
+    ),
+    "a Parquet file that unpacks without end": train(
+        gzip.compress(bytes(2 << 20)),
+        "data/source/train.parquet.gz: it unpacks to more than 1 MB (data.files.max_unpacked_mb).",
+        "train.parquet.gz",
+        files={"max_unpacked_mb": 1},
+    ),
+    "a text without end": train(
+        JSONL + '{"text": "' + "x" * 101 + '", "label": "ham"}\n',
+        "line 3: column 'text' has 101 characters, more than 100 (data.files.max_cell_characters).",
+        "train.jsonl",
+        files={"max_cell_characters": 100},
+    ),
+    "a text without end in Parquet": train(
+        [{"text": "a", "label": "ham"}, {"text": "x" * 101, "label": "spam"}],
+        "data/source/train.parquet, row 2, column 'text': 101 characters, more than 100 (data.files.max_cell_characters).",
+        "train.parquet",
+        files={"max_cell_characters": 100},
+    ),
+    "a row group that is stored once and repeated": train(
+        [{"text": "x" * 10_000, "label": "ham"}] * 300,
+        "data/source/train.parquet, row group 1: its rows take more than 1 MB (data.files.max_row_group_mb).",
+        "train.parquet",
+        files={"max_row_group_mb": 1},
+    ),
+    "rows that are too large together": train(
+        "text,label\n" + ("x" * 10_000 + ",ham\n") * 300,
+        "data/source/train.csv, before line 301: up to 10,000 rows take more than 1 MB (data.files.max_row_group_mb).",
+        files={"max_row_group_mb": 1},
     ),
     # --- data.splits
     "a slice that is none": Bad({}, "data.splits.train: 'train[:90' is not a slice: ", {"splits": {"train": "train[:90"}}),

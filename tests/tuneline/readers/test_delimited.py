@@ -5,17 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuneline.errors import DataError
-from tuneline.readers import delimited
 from tuneline.readers import text as text_module
 from tuneline.readers.delimited import DelimitedReader, Dialect
+from tuneline.readers.limits import DEFAULT_LIMITS, Limits
 from tuneline.readers.rows import RowProblem
 from tuneline.readers.text import Lines
 
 CSV = Dialect(",", literal=False)
 
 
-def lines_of(text, strict=True):
-    return Lines(io.StringIO(text, newline=""), "file", strict=strict)
+def lines_of(text, strict=True, limits=DEFAULT_LIMITS):
+    return Lines(io.StringIO(text, newline=""), "file", strict=strict, limits=limits)
 
 
 def test_problem_is_yielded_with_its_line_and_reading_continues():
@@ -30,9 +30,8 @@ def test_problem_is_yielded_with_its_line_and_reading_continues():
     assert rows[-1] == (6, ["3", "d"])
 
 
-def test_quote_that_is_never_closed_does_not_swallow_the_file(monkeypatch):
-    monkeypatch.setattr(delimited, "LONGEST_FIELD", 100)
-    rows = list(DelimitedReader(lines_of('id,text\n1,a\n2,"open\n' + "3,b\n" * 200), CSV))
+def test_quote_that_is_never_closed_does_not_swallow_the_file():
+    rows = list(DelimitedReader(lines_of('id,text\n1,a\n2,"open\n' + "3,b\n" * 200, limits=Limits(cell=100)), CSV))
     assert isinstance(rows[1][1], RowProblem)
     assert sum(isinstance(fields, list) for _, fields in rows) > 100
 
@@ -95,3 +94,13 @@ def test_over_long_line_is_a_problem_and_reading_continues(monkeypatch):
     (line, problem), last = DelimitedReader(lines_of("id,text\n1," + "x" * 100 + "\n2,b\n"), CSV)
     assert (line, problem.message) == (2, "longer than 20 characters")
     assert last == (3, ["2", "b"])
+
+
+@pytest.mark.parametrize("literal", [True, False])
+def test_too_long_field_is_a_problem_of_its_row(literal):
+    lines = lines_of("id,text\n1," + "x" * 101 + "\n2," + "x" * 100 + "\n", limits=Limits(cell=100))
+    (_, problem), last = DelimitedReader(lines, Dialect(",", literal))
+    assert problem.message.endswith("a field has more than 100 characters (data.files.max_cell_characters)") is not literal
+    assert "more than 100 characters (data.files.max_cell_characters)" in problem.message
+    assert "raise data.files.max_cell_characters" in problem.hint
+    assert last == (3, ["2", "x" * 100])

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tuneline.readers import text
 from tuneline.readers.jsonl import read_jsonl
+from tuneline.readers.limits import Limits
 from tuneline.readers.rows import RowProblem
 from tuneline.readers.text import Lines
 
@@ -66,3 +67,10 @@ def test_any_content_gives_objects_or_problems(content):
 def test_file_that_was_appended_to_another_is_noticed_by_its_byte_order_mark():
     _, (line, problem) = read('{"a": 1}\n\ufeff{"a": 2}\n')
     assert (line, problem.message) == (2, "a byte order mark in front of the row")
+
+
+def test_too_long_text_is_a_problem_of_its_line():
+    long = json.dumps({"id": 1, "text": "x" * 101}), json.dumps({"id": 2, "text": "x" * 100})
+    (_, problem), last = read("\n".join(long), limits=Limits(cell=100))
+    assert problem.message == "column 'text' has 101 characters, more than 100 (data.files.max_cell_characters)"
+    assert last == (2, {"id": 2, "text": "x" * 100})

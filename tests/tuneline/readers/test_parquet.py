@@ -1,11 +1,14 @@
+import contextlib
 import gzip
+import random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tuneline.errors import DataError, UnreadableError
-from tuneline.readers.parquet import open_parquet, read_batches
+from tuneline.readers.limits import MB, Limits
+from tuneline.readers.parquet import BATCH, open_parquet
 
 TABLE = pa.table({"text": [f"text {row}" for row in range(25)], "id": range(25)})
 
@@ -15,9 +18,9 @@ def content_of(table, folder):
     return (folder / "made").read_bytes()
 
 
-def read(path, rows=10, columns=None):
-    with open_parquet(path) as file:
-        return list(read_batches(file, path, rows, columns))
+def read(path, rows=10, columns=None, **limits):
+    with open_parquet(path, limits=Limits(**limits)) as file:
+        return list(file.batches(rows, columns or file.schema.names))
 
 
 @pytest.mark.parametrize(("name", "pack"), [("a.parquet", bytes), ("a.parquet.gz", gzip.compress)])
@@ -53,7 +56,7 @@ def test_damage_that_is_found_while_reading_is_named(tmp_path):
         open_parquet(tmp_path / "a.parquet") as file,
         pytest.raises(DataError, match=r"a\.parquet: not a Parquet file, or a damaged one: "),
     ):
-        list(read_batches(file, tmp_path / "a.parquet", 10))
+        list(file.batches(10, ["text"]))
 
 
 @pytest.mark.parametrize(
@@ -68,3 +71,103 @@ def test_damaged_gzip_file_is_refused(tmp_path, damage, message):
 def test_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match=r"a\.parquet"):
         read(tmp_path / "a.parquet")
+
+
+WAYS = {
+    "in a dictionary": {},
+    "of which only the difference to the row before is stored": {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}},
+}
+
+
+@pytest.fixture(params=WAYS.values(), ids=WAYS, scope="module")
+def bomb(request, tmp_path_factory):
+    """A file of some hundred bytes with a row group of 200 MB."""
+    path = tmp_path_factory.mktemp("bomb") / "in.parquet"
+    pq.write_table(pa.table({"text": ["a" * 1_000_000] * 200}), path, compression="zstd", **request.param)
+    assert path.stat().st_size < 1000
+    return path
+
+
+def test_cells_that_are_stored_once_are_read_in_small_batches(bomb):
+    batches = read(bomb, rows=200)
+    assert sum(batch.num_rows for batch in batches) == 200
+    assert max(batch.nbytes for batch in batches) <= 2 * BATCH
+
+
+def test_row_group_that_decodes_to_more_than_the_limit_is_refused_before_its_first_row(bomb):
+    with open_parquet(bomb, limits=Limits(row_group=100 * MB)) as file:
+        message = r"in\.parquet, row group 1: its rows take more than 100 MB \(data\.files\.max_row_group_mb\)"
+        with pytest.raises(DataError, match=message):
+            next(file.batches(10, ["text"]))
+
+
+def test_row_group_that_is_larger_than_the_limit_on_disk_is_refused(tmp_path):
+    pq.write_table(pa.table({"text": [f"{row:0100}" for row in range(20_000)]}), tmp_path / "in.parquet", use_dictionary=False)
+    with pytest.raises(DataError, match="row group 1: its rows take more than 1 MB"):
+        read(tmp_path / "in.parquet", row_group=MB)
+
+
+def test_rows_of_all_row_groups_together_have_a_limit(tmp_path):
+    pq.write_table(pa.table({"text": [f"{row:0100}" for row in range(20_000)]}), tmp_path / "in.parquet", row_group_size=1000)
+    with pytest.raises(DataError, match=r"its rows take more than 1 MB \(data\.files\.max_unpacked_mb\)"):
+        read(tmp_path / "in.parquet", row_group=MB, unpacked=MB)
+    assert sum(batch.num_rows for batch in read(tmp_path / "in.parquet", row_group=MB, unpacked=3 * MB)) == 20_000
+
+
+def test_too_long_cell_is_refused_with_its_row_and_column(tmp_path):
+    texts = [f"text {row}" for row in range(25)]
+    texts[17] = "é" * 101
+    pq.write_table(pa.table({"text": texts}), tmp_path / "in.parquet", row_group_size=10)
+    message = r"in\.parquet, row 18, column 'text': 101 characters, more than 100 \(data\.files\.max_cell_characters\)"
+    with pytest.raises(DataError, match=message):
+        read(tmp_path / "in.parquet", cell=100)
+    assert len(read(tmp_path / "in.parquet", cell=101)) == 3  # 101 characters are 202 bytes
+
+
+def test_gzip_file_that_unpacks_to_more_than_the_limit_is_refused(tmp_path):
+    (tmp_path / "in.parquet.gz").write_bytes(gzip.compress(bytes(3 * MB)))
+    with pytest.raises(DataError, match=r"in\.parquet\.gz: it unpacks to more than 2 MB \(data\.files\.max_unpacked_mb\)"):
+        read(tmp_path / "in.parquet.gz", unpacked=2 * MB)
+
+
+def test_columns_of_dictionaries_are_decoded(tmp_path):
+    table = pa.table({"text": pa.array(["a", "b", None, "a"]).dictionary_encode()})
+    pq.write_table(table, tmp_path / "in.parquet")
+    (batch,) = read(tmp_path / "in.parquet")
+    assert (batch.schema.field("text").type, batch["text"].to_pylist()) == (pa.string(), ["a", "b", None, "a"])
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.binary()])
+def test_other_types_of_text_are_read(tmp_path, kind):
+    table = pa.table({"text": pa.array(["a" * 2000, None, "b"] * 5000, kind)})
+    pq.write_table(table, tmp_path / "in.parquet")
+    assert pa.Table.from_batches(read(tmp_path / "in.parquet", rows=1000)).equals(table)
+
+
+def test_text_that_is_not_utf_8_is_refused(tmp_path):
+    content = content_of(pa.table({"text": ["fine", "caf?"]}), tmp_path).replace(b"caf?", b"caf\xe9")
+    (tmp_path / "in.parquet").write_bytes(content)
+    with pytest.raises(DataError, match=r"rows 1 to 2, column 'text': a text is not utf-8"):
+        read(tmp_path / "in.parquet")
+
+
+def test_lists_are_refused_only_where_they_are_read(tmp_path):
+    """One row of a list may hold a thousand million numbers, in a file of some hundred bytes."""
+    pq.write_table(pa.table({"text": ["a"], "tags": [[1, 2]]}), tmp_path / "in.parquet")
+    assert read(tmp_path / "in.parquet", columns=["text"])[0].num_rows == 1
+    with pytest.raises(DataError, match=r"column 'tags' holds list<.*>, not text or numbers"):
+        read(tmp_path / "in.parquet", columns=["text", "tags"])
+
+
+def test_damaged_file_gives_rows_or_one_error(tmp_path):
+    """Whatever byte is wrong, in the file or in its gzip file."""
+    generator = random.Random(0)
+    made = [content_of(TABLE, tmp_path)]
+    for position in range(600):
+        content = bytearray(made[0] if position % 2 else gzip.compress(made[0], mtime=0))
+        for _ in range(generator.randrange(1, 4)):
+            content[generator.randrange(len(content))] = generator.randrange(256)
+        path = tmp_path / ("in.parquet" if position % 2 else "in.parquet.gz")
+        path.write_bytes(content)
+        with contextlib.suppress(DataError):
+            [batch.to_pylist() for batch in read(path)]

@@ -8,6 +8,7 @@ import pytest
 
 from tuneline.errors import DataError, UnreadableError
 from tuneline.readers import text
+from tuneline.readers.limits import MB, Limits
 from tuneline.readers.rows import OptionNames
 from tuneline.readers.text import open_text
 
@@ -168,3 +169,41 @@ def test_size_and_position_count_the_bytes_on_disk(tmp_path):
 def test_missing_file_is_named(tmp_path):
     with pytest.raises(UnreadableError, match=r"a\.csv cannot be read: No such file"):
         read(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_gzip_file_that_unpacks_to_more_than_the_limit_is_refused(tmp_path, strict):
+    path = written(tmp_path, "a.csv.gz", gzip.compress(b"a line\n" * (MB // 2)))
+    with pytest.raises(DataError, match=r"a\.csv\.gz: it unpacks to more than 2 MB \(data\.files\.max_unpacked_mb\)"):
+        read(path, limits=Limits(unpacked=2 * MB), strict=strict)
+    assert len(read(path, limits=Limits(unpacked=4 * MB), strict=strict)) == MB // 2
+
+
+def test_gzip_pipe_gives_its_lines_as_they_come(tmp_path):
+    """Not only when a whole buffer is full."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    went_on = threading.Event()
+
+    def write():
+        with pipe.open("wb", buffering=0) as raw, gzip.GzipFile(fileobj=raw, mode="wb") as packed:
+            packed.write(b"one\n")
+            packed.flush()
+            went_on.wait(30)
+            packed.write(b"two\n")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with open_text(pipe, "utf-8") as lines:
+        rest = iter(lines)
+        assert next(rest) == "one\n"
+        went_on.set()
+        assert list(rest) == ["two\n"]
+    writer.join()
+
+
+def test_longer_cells_allow_longer_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "LONGEST_LINE", 8)
+    path = written(tmp_path, "a.csv", b"123456789\n")
+    assert read(path) == ["12345678"]
+    assert read(path, limits=Limits(cell=2 * Limits.cell)) == ["123456789\n"]

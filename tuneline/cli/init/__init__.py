@@ -45,12 +45,14 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.params.data import SplitParams
     from tuneline.params.loading import load_params
     from tuneline.paths import PARAMS
+    from tuneline.readers.limits import Limits
 
     if revision is not None and checkpoint is None:
         raise ParamsError("--revision is that of a checkpoint, and there is no --checkpoint.", "Add --checkpoint NAME, or leave it out.")
     params = load_params()
-    split = params.data.split or SplitParams()
-    choices = planning.UserChoices(tuple(text or ()), label, task, header, encoding, by, name, params.seed, split)
+    split, files_params = params.data.split or SplitParams(), params.data.files
+    limits = Limits.of(files_params.max_cell_characters, files_params.max_row_group_mb, files_params.max_unpacked_mb)
+    choices = planning.UserChoices(tuple(text or ()), label, task, header, encoding, by, name, params.seed, split, limits)
     with Console().status("Reading ..."):
         opened = None if checkpoint is None else checkpoints.open_checkpoint(checkpoint, revision)
         plan = planning.plan(files, choices)

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuneline.errors import DataError
-from tuneline.readers.rows import listed
-from tuneline.readers.text import explained, open_bytes, open_text
+from tuneline.readers.limits import DEFAULT_LIMITS, Limits
+from tuneline.readers.packed import explained, open_bytes
+from tuneline.readers.rows import PARAMETERS, listed
+from tuneline.readers.text import open_text
 
 WESTERN = "cp1252"
 """The encoding in which Excel saves CSV files in Western Europe and America."""
@@ -55,7 +57,7 @@ class Lines:
             self.broken[number] = line
 
 
-def detect_encoding(path: Path) -> str:
+def detect_encoding(path: Path, limits: Limits = DEFAULT_LIMITS) -> str:
     """Return UTF-8 or UTF-16 where the bytes allow it; cp1252 where no line beyond ASCII is UTF-8 and the letters fit.
 
     A file that is UTF-8 except for some lines is not guessed: any encoding for all of it would damage one part or the other.
@@ -63,7 +65,7 @@ def detect_encoding(path: Path) -> str:
     Raises:
         DataError: The file cannot be read, or the user has to correct lines or name the encoding.
     """
-    with explained(str(path)), open_bytes(path) as (content, _):
+    with explained(str(path)), open_bytes(path, PARAMETERS, limits) as (content, _):
         start = content.read(4)
         if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             return "utf-16"
@@ -74,15 +76,15 @@ def detect_encoding(path: Path) -> str:
                 decoder.decode(block)
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
-            return _single_byte(path)
+            return _single_byte(path, limits)
     return "utf-8-sig" if start.startswith(codecs.BOM_UTF8) else "utf-8"
 
 
-def _single_byte(path: Path) -> str:
-    with open_text(path, WESTERN):
+def _single_byte(path: Path, limits: Limits) -> str:
+    with open_text(path, WESTERN, limits=limits):
         pass  # refuses a binary file
     lines = Lines()
-    for number, line in _beyond_ascii(path):
+    for number, line in _beyond_ascii(path, limits):
         lines.add(number, line)
     if lines.valid > MOST_ACCIDENTS * lines.broken_count:
         raise DataError(_mixed(path, lines), _mixed_hint(lines))
@@ -126,11 +128,11 @@ def _first_bad(line: bytes) -> int:
     return 0
 
 
-def _beyond_ascii(path: Path) -> Iterator[tuple[int, bytes]]:
-    with explained(str(path)), open_bytes(path) as (content, _):
-        for number, line in enumerate(content, 1):
+def _beyond_ascii(path: Path, limits: Limits) -> Iterator[tuple[int, bytes]]:
+    with open_text(path, "latin-1", limits=limits) as lines:  # which gives each byte as the character of its number
+        for line in lines:
             if not line.isascii():
-                yield number, line
+                yield lines.number, line.encode("latin-1")
 
 
 def _is(line: bytes, encoding: str) -> bool:

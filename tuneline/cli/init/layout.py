@@ -11,6 +11,7 @@ from typing import Literal
 from tuneline.cli.init.encodings import detect_encoding, known_encoding
 from tuneline.errors import DataError
 from tuneline.readers.delimited import Dialect
+from tuneline.readers.limits import DEFAULT_LIMITS, Limits
 from tuneline.readers.text import open_text
 
 Kind = Literal["delimited", "jsonl", "parquet"]
@@ -80,15 +81,16 @@ class Layout:
         return csv.reader(lines, delimiter=self.delimiter, quoting=csv.QUOTE_NONE if self.quoting == "literal" else csv.QUOTE_MINIMAL)
 
 
-def detect_layout(path: Path, encoding: str | None = None) -> Layout:
+def detect_layout(path: Path, encoding: str | None = None, limits: Limits = DEFAULT_LIMITS) -> Layout:
     """Detect how a file is written.
 
     Args:
         path: The file.
         encoding: Its encoding, if the user named it.
+        limits: Largest sizes that are read.
 
     Raises:
-        DataError: The file is missing, empty, or in a format that the pipeline does not read.
+        DataError: The file is missing, empty, too large, or in a format that the pipeline does not read.
     """
     if path.is_dir():
         raise DataError(f"{path} is a folder.", "Name the files in it, one per split.")
@@ -102,17 +104,17 @@ def detect_layout(path: Path, encoding: str | None = None) -> Layout:
     layout = Layout(KINDS[suffix], compressed)
     if layout.kind == "parquet":
         return layout
-    layout = replace(layout, encoding=detect_encoding(path) if encoding is None else known_encoding(encoding))
-    return layout if layout.kind == "jsonl" else detect_dialect(path, layout, suffix)
+    layout = replace(layout, encoding=detect_encoding(path, limits) if encoding is None else known_encoding(encoding))
+    return layout if layout.kind == "jsonl" else detect_dialect(path, layout, suffix, limits)
 
 
-def detect_dialect(path: Path, layout: Layout, suffix: str) -> Layout:
+def detect_dialect(path: Path, layout: Layout, suffix: str, limits: Limits = DEFAULT_LIMITS) -> Layout:
     """Return the layout with the delimiter, quoting and header that split the first records most evenly.
 
     Raises:
         DataError: The file has no rows.
     """
-    lines = _sample(path, layout.encoding)
+    lines = _sample(path, layout.encoding, limits)
     if not any(line.strip() for line in lines):
         raise DataError(f"{path} is empty.", "It needs a header line and rows.")
     usual = "\t" if suffix in {".tsv", ".tab"} else ","
@@ -126,9 +128,9 @@ def detect_dialect(path: Path, layout: Layout, suffix: str) -> Layout:
     return replace(best, header=has_header(list(itertools.islice(best.reader(iter(lines)), 1000))))
 
 
-def _sample(path: Path, encoding: str) -> list[str]:
+def _sample(path: Path, encoding: str, limits: Limits) -> list[str]:
     sample, size = [], 0
-    with open_text(path, encoding) as lines:
+    with open_text(path, encoding, limits=limits) as lines:
         for line in lines:
             sample.append(line)
             size += len(line)

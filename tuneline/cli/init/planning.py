@@ -18,6 +18,7 @@ from tuneline.cli.init.rows import Row, RowFile, Sample, open_rows
 from tuneline.errors import DataError
 from tuneline.params.data import SplitParams
 from tuneline.paths import SPLITS
+from tuneline.readers.limits import DEFAULT_LIMITS, Limits
 from tuneline.readers.rows import check_columns
 from tuneline.splitting import assign_splits, hashes, row_hashes
 
@@ -28,7 +29,7 @@ BATCH = 10_000
 
 @dataclass(frozen=True)
 class UserChoices:
-    """What the user chose on the command line, and the current ``seed`` and ``data.split`` of ``params.yaml``."""
+    """What the user chose on the command line, and the current ``seed``, ``data.split`` and limits of ``params.yaml``."""
 
     text: tuple[str, ...] = ()
     label: str | None = None
@@ -39,6 +40,7 @@ class UserChoices:
     name: str | None = None
     seed: int = 42
     split: SplitParams = field(default_factory=SplitParams)
+    limits: Limits = DEFAULT_LIMITS
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def plan(paths: Sequence[Path], choices: UserChoices) -> Plan:
         DataError: The files cannot be used, or the user has to choose something; the hint names the option.
     """
     files = by_split(files_in(paths))
-    sources = {split: open_rows(path, layout) for split, (path, layout) in with_layouts(files, choices.header, choices.encoding).items()}
+    sources = {split: open_rows(path, layout, choices.limits) for split, (path, layout) in with_layouts(files, choices).items()}
     train = sources["train"]
     sample = Sample()
     profiles = profile(train.columns, sample.watch(train.rows()))
@@ -99,15 +101,15 @@ def plan(paths: Sequence[Path], choices: UserChoices) -> Plan:
     return Plan(train.layout, placement, decision, split, profiles, sample.rows, train.columns, first, classes, incomplete, notes)
 
 
-def with_layouts(files: Mapping[str, Path], header: bool | None, encoding: str | None) -> dict[str, tuple[Path, Layout]]:
+def with_layouts(files: Mapping[str, Path], choices: UserChoices) -> dict[str, tuple[Path, Layout]]:
     """Return each file with its layout.
 
     Raises:
         DataError: The layouts differ; ``data.files`` describes all files at once.
     """
-    layouts = {split: detect_layout(path, encoding) for split, path in files.items()}
-    if header is not None:
-        layouts = {split: replace(layout, header=header) for split, layout in layouts.items()}
+    layouts = {split: detect_layout(path, choices.encoding, choices.limits) for split, path in files.items()}
+    if choices.header is not None:
+        layouts = {split: replace(layout, header=choices.header) for split, layout in layouts.items()}
     for split, layout in layouts.items():
         plain = {"utf-8-sig": "utf-8"}.get(layout.encoding, layout.encoding)
         if layout != replace(layouts["train"], encoding=layout.encoding) or plain != layouts["train"].encoding.removesuffix("-sig"):

@@ -1,17 +1,21 @@
 """The rows of a source file as text."""
 
+import itertools
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 from tuneline.cli.init.layout import Layout
 from tuneline.errors import DataError
 from tuneline.readers.delimited import DelimitedReader
 from tuneline.readers.jsonl import read_jsonl
-from tuneline.readers.parquet import open_parquet, read_batches
-from tuneline.readers.rows import OptionNames, RowProblem
+from tuneline.readers.limits import DEFAULT_LIMITS, Limits
+from tuneline.readers.parquet import open_parquet
+from tuneline.readers.rows import OptionNames, RowProblem, check_columns
 from tuneline.readers.text import open_text
 
 Row = tuple[str | None, ...]
@@ -34,11 +38,13 @@ class RowFile:
         layout: Its layout.
         columns: Column names: those of the header, ``column_1`` and so on without one; the keys of all JSON objects, in the order
             of their first occurrence; the names in a Parquet schema.
+        limits: Largest sizes that are read.
     """
 
     path: Path
     layout: Layout
     columns: list[str]
+    limits: Limits = DEFAULT_LIMITS
 
     def rows(self) -> Iterator[Row]:
         """Read the file from the first row to the last.
@@ -76,22 +82,23 @@ class Sample:
             yield row
 
 
-def open_rows(path: Path, layout: Layout) -> RowFile:
+def open_rows(path: Path, layout: Layout, limits: Limits = DEFAULT_LIMITS) -> RowFile:
     """Open a source file.
 
     Raises:
         DataError: The file cannot be read.
     """
     if layout.kind == "delimited":
-        return RowFile(path, layout, _delimited_columns(path, layout))
+        return RowFile(path, layout, _delimited_columns(path, layout, limits), limits)
     if layout.kind == "jsonl":
-        return RowFile(path, layout, list(dict.fromkeys(key for value in _objects(path, layout) for key in value)))
-    with open_parquet(path) as file:
-        return RowFile(path, layout, list(file.schema_arrow.names))
+        return RowFile(path, layout, list(dict.fromkeys(key for value in _objects(path, layout, limits) for key in value)), limits)
+    with open_parquet(path, SOURCES, limits) as file:
+        check_columns(file.schema.names, dict.fromkeys(file.schema.names, "Parquet"), str(path))
+        return RowFile(path, layout, list(file.schema.names), limits)
 
 
-def _delimited_columns(path: Path, layout: Layout) -> list[str]:
-    with open_text(path, layout.encoding, SOURCES) as lines:
+def _delimited_columns(path: Path, layout: Layout, limits: Limits) -> list[str]:
+    with open_text(path, layout.encoding, SOURCES, limits) as lines:
         if layout.header:
             return DelimitedReader(lines, layout.dialect(None)).names
         width = len(next(cells for cells in layout.reader(iter(lines)) if cells))
@@ -99,26 +106,28 @@ def _delimited_columns(path: Path, layout: Layout) -> list[str]:
 
 
 def _delimited_rows(file: RowFile) -> Iterator[Row]:
-    with open_text(file.path, file.layout.encoding, SOURCES) as lines:
+    with open_text(file.path, file.layout.encoding, SOURCES, file.limits) as lines:
         for _, cells in DelimitedReader(lines, file.layout.dialect(None if file.layout.header else file.columns)):
             yield tuple(_checked(file.path, cells))
 
 
 def _json_rows(file: RowFile) -> Iterator[Row]:
-    for value in _objects(file.path, file.layout):
+    for value in _objects(file.path, file.layout, file.limits):
         yield tuple(as_text(value.get(name)) for name in file.columns)
 
 
-def _objects(path: Path, layout: Layout) -> Iterator[dict[str, Any]]:
-    with open_text(path, layout.encoding, SOURCES) as lines:
+def _objects(path: Path, layout: Layout, limits: Limits) -> Iterator[dict[str, Any]]:
+    with open_text(path, layout.encoding, SOURCES, limits) as lines:
         for _, record in read_jsonl(lines):
             yield _checked(path, record)
 
 
 def _parquet_rows(file: RowFile) -> Iterator[Row]:
-    with open_parquet(file.path) as content:
-        for batch in read_batches(content, file.path, PARQUET_BATCH):
-            yield from zip(*([as_text(value) for value in column.to_pylist()] for column in batch.columns), strict=True)
+    with open_parquet(file.path, SOURCES, file.limits) as content:
+        flat = [name for name in file.columns if not pa.types.is_nested(content.schema.field(name).type)]
+        for batch in content.batches(PARQUET_BATCH, flat):
+            cells = {name: map(as_text, batch[name].to_pylist()) for name in flat}
+            yield from zip(*(cells.get(name) or itertools.repeat(NESTED, batch.num_rows) for name in file.columns), strict=True)
 
 
 def _checked(path: Path, record: Record | RowProblem) -> Record:

@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from tuneline.cli.predict.targets import check_target, descriptor
 from tuneline.errors import DataError, InputError, StageError, UnreadableError
+from tuneline.readers.limits import DEFAULT_LIMITS, MB, Limits
 
 Kind = Literal["csv", "tsv", "jsonl", "parquet"]
 """Format of an input or output."""
@@ -30,6 +32,9 @@ Quoting = Annotated[
 ]
 ColumnNames = Annotated[str | None, typer.Option("--columns", metavar="A,B,...", help="Names for CSV and TSV without a header line")]
 Encoding = Annotated[str, typer.Option(help="Encoding of CSV, TSV and JSONL")]
+MaxCell = Annotated[int, typer.Option(min=1, help="Longest cell of the input; longer ones are refused")]
+MaxRowGroup = Annotated[int, typer.Option(min=1, max=2047, help="Largest row group of a Parquet file, decoded")]
+MaxUnpacked = Annotated[int, typer.Option(min=1, help="Largest input after unpacking and decoding")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Rows per forward pass")]
 Window = Annotated[int, typer.Option(min=1, help="Rows in memory, which are sorted by length")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the model; default: all cores")]
@@ -55,6 +60,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
     quoting: Quoting = None,
     columns: ColumnNames = None,
     encoding: Encoding = "utf-8",
+    max_cell_characters: MaxCell = DEFAULT_LIMITS.cell,
+    max_row_group_mb: MaxRowGroup = DEFAULT_LIMITS.row_group // MB,
+    max_unpacked_mb: MaxUnpacked = DEFAULT_LIMITS.unpacked // MB,
     batch_size: BatchSize = 32,
     window: Window = 4096,
     threads: Threads = None,
@@ -70,16 +78,19 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.readers.delimited import Dialect
 
     check(file, output, delimiter, encoding)
-    source, target = (None if str(path) == "-" else path for path in (file, output))
+    source = None if str(file) == "-" else file
+    target = None if str(output) == "-" or descriptor(output) == 1 else output
     kind = input_format or kind_of(source, "--input-format")
     dialect = Dialect.default(kind == "tsv", delimiter, quoting, columns.split(",") if columns else None)
     deployed = DeployedModel.load(model, precision, threads)
     if deployed.classifier.exact_products:
         print(SATURATION_WARNING, file=sys.stderr)
-    used = InputColumns(text_columns(text, deployed.text_columns), tuple(keep or ()))
+    used = InputColumns(text_columns(text, deployed.text_columns), tuple(dict.fromkeys(keep or ())))
     written = Output(target, output_format or kind_of(target, "--output-format"))
+    limits = Limits.of(max_cell_characters, max_row_group_mb, max_unpacked_mb)
+    given = Input(source, kind, dialect, encoding, limits)
     try:
-        predict_file(deployed, Input(source, kind, dialect, encoding), used, written, StreamOptions(batch_size, window, bad_rows))
+        predict_file(deployed, given, used, written, StreamOptions(batch_size, window, bad_rows))
     except UnreadableError:
         raise
     except DataError as error:  # of the input: the model is loaded, and the writer raises StageError
@@ -96,7 +107,8 @@ def check(file: Path, output: Path, delimiter: str | None, encoding: str) -> Non
         raise StageError(f"{file} is a folder.", "Name a file in it.")
     if str(file) != "-" and not file.exists():
         raise StageError(f"{file} does not exist.", "Check the path.")
-    if "-" not in {str(file), str(output)} and output.exists() and output.samefile(file):
+    check_target(output)
+    if str(file) != "-" and output.exists() and not output.is_char_device() and output.samefile(file):
         raise StageError(f"--output: {output} is also the input, which would be overwritten.", "Name another file.")
     if delimiter is not None and len(delimiter) != 1:
         raise StageError(f"--delimiter: {delimiter!r} is not one character.")

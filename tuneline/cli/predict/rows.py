@@ -1,5 +1,6 @@
 """The rows of an input, from the core's readers: each with its number, its texts, and the columns that go into the output."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -10,14 +11,18 @@ from tuneline.cli.predict import Kind
 from tuneline.errors import DataError
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.jsonl import read_jsonl
-from tuneline.readers.parquet import open_parquet, read_batches
+from tuneline.readers.limits import DEFAULT_LIMITS, Limits
+from tuneline.readers.parquet import open_parquet
 from tuneline.readers.rows import OptionNames, RowProblem, check_columns, listed, text_problem
 from tuneline.readers.text import Lines, open_text
 
 KINDS: dict[str, Kind] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-OPTIONS = OptionNames("--delimiter", "--quoting", "--columns", "--encoding")
+OPTIONS = OptionNames(
+    "--delimiter", "--quoting", "--columns", "--encoding", "--max-cell-characters", "--max-row-group-mb", "--max-unpacked-mb"
+)
 PARQUET_BATCH = 1_000
 """Rows."""
+_to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,11 @@ class Row:
     number: int
     texts: tuple[str, ...]
     kept: Mapping[str, Any]
+
+    @property
+    def characters(self) -> int:
+        """Length of all its texts."""
+        return sum(len(value) for value in (*self.texts, *self.kept.values()) if isinstance(value, str))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +87,32 @@ class InputColumns:
             values: At least these columns.
             lines: The text file that the row was read from.
         """
-        texts = tuple([values[name] for name in self.texts])
-        kept = {name: values[name] for name in self.kept}
-        for name, text in zip(self.texts, texts, strict=True):
-            if not isinstance(text, str):
-                return BadRow(
-                    number, RowProblem(line, text_problem(text, name) or "", "Every row needs text; --text names another column.")
-                )
-        for name, value in (*zip(self.texts, texts, strict=True), *kept.items()):
-            if not isinstance(value, str) or value.isascii():
+        used = {name: values[name] for name in (*self.texts, *self.kept)}
+        if problem := self._text_problem(used, line) or self._encoding_problem(used, line, lines):
+            return BadRow(number, problem)
+        return Row(number, tuple([used[name] for name in self.texts]), {name: used[name] for name in self.kept})
+
+    def _text_problem(self, values: Mapping[str, Any], line: int) -> RowProblem | None:
+        hint = "Every row needs text; --text names another column."
+        for name in self.texts:
+            if not isinstance(values[name], str):
+                return RowProblem(line, text_problem(values[name], name) or "", hint)
+        if any(values[name].strip() for name in self.texts):
+            return None
+        columns = " and ".join(map(repr, self.texts))
+        return RowProblem(line, f"column {columns}: no text, or only white space", hint)  # as in training
+
+    @staticmethod
+    def _encoding_problem(values: Mapping[str, Any], line: int, lines: Lines | None) -> RowProblem | None:
+        for name, value in values.items():
+            text = _to_json(value) if isinstance(value, (list, dict)) else value
+            if not isinstance(text, str) or text.isascii():
                 continue
-            if lines is not None and (problem := lines.decoding_problem(value, line)):
-                return BadRow(number, problem)
-            if message := text_problem(value, name):
-                return BadRow(number, RowProblem(line, message, "Correct the escape sequence."))
-        return Row(number, texts, kept)
+            if lines is not None and (problem := lines.decoding_problem(text, line)):
+                return problem
+            if message := text_problem(text, name):
+                return RowProblem(line, message, "Correct the escape sequence.")
+        return None
 
 
 @dataclass(frozen=True)
@@ -103,12 +124,14 @@ class Input:
         kind: Its format.
         dialect: Dialect of CSV and TSV.
         encoding: Encoding of CSV, TSV and JSONL.
+        limits: Largest sizes that are read.
     """
 
     path: Path | None
     kind: Kind
     dialect: Dialect
     encoding: str = "utf-8"
+    limits: Limits = DEFAULT_LIMITS
 
 
 @dataclass(frozen=True)
@@ -156,9 +179,9 @@ def open_rows(source: Input, columns: InputColumns) -> Iterator[InputRows]:
     """
     with ExitStack() as stack:
         if source.kind == "parquet":
-            yield _open_parquet(source.path, columns, stack)
+            yield _open_parquet(source, columns, stack)
             return
-        lines = stack.enter_context(open_text(source.path, source.encoding, OPTIONS, strict=False))
+        lines = stack.enter_context(open_text(source.path, source.encoding, OPTIONS, source.limits, strict=False))
         rows = _json_rows(lines, columns) if source.kind == "jsonl" else _delimited_rows(lines, source.dialect, columns)
         yield InputRows(rows, "line", lines.size, lines.position)
 
@@ -185,12 +208,12 @@ def _json_rows(lines: Lines, columns: InputColumns) -> Rows:
             yield columns.row(number, line, record, lines)
 
 
-def _open_parquet(path: Path | None, columns: InputColumns, stack: ExitStack) -> InputRows:
-    if path is None:
+def _open_parquet(source: Input, columns: InputColumns, stack: ExitStack) -> InputRows:
+    if source.path is None:
         raise DataError("Parquet cannot be read from standard input: its directory is at its end.", "Name the file.")
-    file = stack.enter_context(open_parquet(path))
-    check_columns(file.schema_arrow.names, columns.options, str(path))
-    batches = read_batches(file, path, PARQUET_BATCH, list(columns.options))
+    file = stack.enter_context(open_parquet(source.path, OPTIONS, source.limits))
+    check_columns(file.schema.names, columns.options, str(source.path))
+    batches = file.batches(PARQUET_BATCH, list(columns.options))
     values = (value for batch in batches for value in batch.to_pylist())
     rows = (columns.row(number, number, value) for number, value in enumerate(values, start=1))
-    return InputRows(rows, "row", file.metadata.num_rows)
+    return InputRows(rows, "row", file.rows)

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 import typer
 
 from tuneline.cli.predict import BadRows
+from tuneline.cli.predict.formats import OutputColumns, Writer
 from tuneline.cli.predict.model import DeployedModel
 from tuneline.cli.predict.rows import BadRow, Input, InputColumns, InputRows, Row, open_rows
-from tuneline.cli.predict.writing import Output, OutputColumns, Writer, open_writer
+from tuneline.cli.predict.writing import Output, open_writer
 from tuneline.errors import DataError
 
+WINDOW_CHARACTERS = 1 << 23
+"""Characters from which a window has no more rows, however few it has: a tokenizer takes about 40 bytes of memory for each."""
 REPORTED = 20
 """Skipped rows that are reported one by one; the others are only counted."""
 
@@ -85,13 +88,14 @@ def predict_rows(model: DeployedModel, source: InputRows, writer: Writer, option
 
 
 def windows(rows: Iterator[Row], first: int, most: int) -> Iterator[list[Row]]:
-    """Yield windows of rows: ``first`` rows, then each window twice as large as the one before, up to ``most``."""
-    size, waiting = min(first, most), []
+    """Yield windows of rows: ``first`` rows, then each window twice as large as the one before, up to ``most``; fewer long rows."""
+    size, waiting, characters = min(first, most), [], 0
     for row in rows:
         waiting.append(row)
-        if len(waiting) == size:
+        characters += row.characters
+        if len(waiting) == size or characters >= WINDOW_CHARACTERS:
             yield waiting
-            size, waiting = min(2 * size, most), []
+            size, waiting, characters = min(2 * size, most), [], 0
     if waiting:
         yield waiting
 

@@ -1,6 +1,7 @@
 import csv
 import gzip
 import json
+import os
 import re
 import shutil
 import signal
@@ -19,6 +20,8 @@ from tests.conftest import ROOT
 from tests.faults.truncation import damages
 from tests.small_pipeline import QUEUES
 from tuneline.errors import InputError
+from tuneline.params.loading import read_yaml
+from tuneline.readers.limits import DEFAULT_LIMITS, Limits
 
 PAIR = '{"subject": "the parcel", "body": "is missing"}\n'
 
@@ -165,6 +168,7 @@ BAD_ROWS = {
     "not JSON": ("jsonl", PAIR.encode() + b"{broken\n" + PAIR.encode(), r"row 2 \(line 2\): not JSON: "),
     "not an object": ("jsonl", PAIR.encode() + b"[1]\n" + PAIR.encode(), r"row 2 \(line 2\): a list instead of a JSON object"),
     "a missing key": ("jsonl", PAIR.encode() + b'{"subject": "a"}\n' + PAIR.encode(), r"row 2 \(line 2\): no column 'body' \(--text\)"),
+    "an empty text": ("csv", b'subject,body\na,b\n"", \nc,d\n', r"row 2 \(line 3\): column 'subject' and 'body': no text, or only white"),
     "null": (
         "jsonl",
         PAIR.encode() + b'{"subject": null, "body": "b"}\n' + PAIR.encode(),
@@ -255,6 +259,7 @@ INVALID_OPTIONS = {
     "precision": (("in.csv", "--precision", "fp16"), "no model in fp16; it has fp32, int8"),
     "unknown output": (("in.csv", "-o", "out.xml"), "--output-format"),
     "input as output": (("in.csv", "-o", "../{here}/in.csv"), "is also the input"),
+    "a folder as output": (("in.csv", "-o", "."), "--output: . is a folder"),
     "no right to write": (("in.csv", "-o", "/proc/out.csv"), "cannot be written"),
 }
 
@@ -267,6 +272,41 @@ def test_invalid_option_is_refused_with_a_message(predict, tmp_path, words, mess
     assert message in result.stderr
     assert not result.stdout
     assert (tmp_path / "in.csv").read_text() == "subject,body\na,b\n"
+
+
+def test_limits_of_size_are_the_defaults_of_the_pipeline(root):
+    files = read_yaml(root / "conf/base.yaml")["data"]["files"]
+    assert Limits.of(files["max_cell_characters"], files["max_row_group_mb"], files["max_unpacked_mb"]) == DEFAULT_LIMITS
+
+
+def test_output_to_a_pipe_and_to_dev_stdout_comes_as_a_stream(classification, tmp_path):
+    (tmp_path / "in.jsonl").write_text(PAIR * 3)
+    pipe = tmp_path / "out.csv.gz"
+    os.mkfifo(pipe)
+    model = classification / "models/onnx"
+    command, options = tuneline("predict", tmp_path / "in.jsonl", "--model", model, "-o", pipe)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options) as running:
+        assert len(gzip.decompress(pipe.read_bytes()).splitlines()) == 4
+        assert running.wait() == 0, running.stderr.read()
+    assert pipe.is_fifo()
+    command, options = tuneline("predict", tmp_path / "in.jsonl", "--model", model, "-o", "/dev/stdout")
+    done = subprocess.run(command, capture_output=True, text=True, check=True, **options)
+    assert [line["row"] for line in lines_of(done.stdout)] == [1, 2, 3]
+
+
+def test_link_as_output_is_kept(predict, tmp_path):
+    (tmp_path / "in.jsonl").write_text(PAIR)
+    (tmp_path / "real.csv").write_text("of an earlier run\n")
+    (tmp_path / "link.csv").symlink_to("real.csv")
+    assert predict("in.jsonl", "-o", "link.csv").exit_code == 0
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text().startswith("row,label,")
+
+
+def test_column_that_is_kept_twice_is_written_once(predict, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"subject": "a", "body": "b", "id": 7}\n')
+    (line,) = lines_of(predict("in.jsonl", "--keep", "id", "--keep", "id").stdout)
+    assert list(line) == ["row", "id", "label", "probability", "probabilities"]
 
 
 def test_tokenizer_of_another_model_is_refused(predict, classification, tmp_path):
@@ -361,11 +401,13 @@ def test_closed_output_pipe_ends_without_a_traceback(classification):
 
 
 def restore_interrupts():
-    """Background jobs of a shell ignore Ctrl-C, and so do their children; the tests may run in one."""
+    """Background jobs of a shell ignore Ctrl-C (and after nohup SIGHUP), and so do their children; the tests may run in one."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def test_interrupted_run_leaves_no_file(classification, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted_run_leaves_no_file(classification, tmp_path, number):
     words = ("predict", "--model", classification / "models/onnx", "--window", 1, "-o", tmp_path / "out.csv")
     command, options = tuneline(*words)
     options |= {"preexec_fn": restore_interrupts, "text": True}
@@ -375,9 +417,9 @@ def test_interrupted_run_leaves_no_file(classification, tmp_path):
         until = time.monotonic() + 60
         while not list(tmp_path.iterdir()) and time.monotonic() < until:
             time.sleep(0.05)
-        running.send_signal(signal.SIGINT)
+        running.send_signal(number)
         assert running.stderr.read() == "tuneline predict: interrupted; incomplete files were discarded.\n"
-        assert running.wait() == 130
+        assert running.wait() == 128 + number
     assert not list(tmp_path.iterdir())
 
 

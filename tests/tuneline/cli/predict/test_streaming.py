@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuneline.cli.predict.rows import BadRow, InputRows, Row
-from tuneline.cli.predict.streaming import REPORTED, RowCounts, good_rows, windows
+from tuneline.cli.predict.streaming import REPORTED, WINDOW_CHARACTERS, RowCounts, good_rows, windows
 from tuneline.errors import DataError
 from tuneline.readers.rows import RowProblem
 
@@ -18,7 +18,11 @@ class RecordedMessages:
         self.lines.append(line)
 
 
-@given(rows=st.lists(st.integers(), max_size=300), first=st.integers(1, 50), most=st.integers(1, 100))
+def rows_of(texts):
+    return [Row(number, (text,), {}) for number, text in enumerate(texts, start=1)]
+
+
+@given(rows=st.lists(st.text(max_size=3), max_size=300).map(rows_of), first=st.integers(1, 50), most=st.integers(1, 100))
 def test_windows_hold_every_row_once_in_order_up_to_the_limit(rows, first, most):
     found = list(windows(iter(rows), first, most))
     assert [row for window in found for row in window] == rows
@@ -26,7 +30,14 @@ def test_windows_hold_every_row_once_in_order_up_to_the_limit(rows, first, most)
 
 
 def test_windows_double_up_to_the_largest():
-    assert [len(window) for window in windows(iter(range(100)), 4, 20)] == [4, 8, 16, 20, 20, 20, 12]
+    assert [len(window) for window in windows(iter(rows_of("x" * 100)), 4, 20)] == [4, 8, 16, 20, 20, 20, 12]
+
+
+def test_window_of_long_rows_has_few():
+    rows = rows_of(["x" * (WINDOW_CHARACTERS // 3)] * 7)
+    assert [len(window) for window in windows(iter(rows), 32, 4096)] == [4, 3]
+    kept = [Row(row.number, ("x",), {"body": row.texts[0]}) for row in rows]
+    assert [len(window) for window in windows(iter(kept), 32, 4096)] == [3, 3, 1]
 
 
 def every_second_row_bad(count):

@@ -1,0 +1,73 @@
+"""What is written is what the readers of inputs read, whatever the texts, column names and class names are."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tuneline.cli.predict.formats import OutputColumns
+from tuneline.cli.predict.rows import Input, InputColumns, Row, open_rows
+from tuneline.cli.predict.writing import Output, open_writer
+from tuneline.errors import StageError
+from tuneline.readers.delimited import DelimitedReader, Dialect
+from tuneline.readers.text import open_text
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.text('ab\r\n\t", \ufeff', min_size=1, max_size=5)
+LINES = TEXTS.map(lambda text: text.translate(dict.fromkeys(map(ord, "\t\r\n"), " ")))
+"""What a cell of a TSV file can hold."""
+COLUMN = st.sampled_from(["label", "input_label", "row", "probability_a"]) | LINES.filter(bool)
+many_files = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+
+
+def write(path, kind, names, cells, labels=("a", "b")):
+    """Write a row for each tuple of cells, and return the names of their columns."""
+    columns = OutputColumns(labels, tuple(names))
+    rows = [Row(number, ("",), dict(zip(names, values, strict=True))) for number, values in enumerate(cells, start=1)]
+    with open_writer(Output(path, kind), columns) as writer:
+        writer.put(rows, np.tile([0.25, 0.75], (len(rows), 1)))
+    return columns.renamed
+
+
+def read(path, kind, names):
+    """Return the label and the cells of each row."""
+    with open_rows(Input(path, kind, Dialect.default(kind == "tsv")), InputColumns(("label",), tuple(names))) as source:
+        return [(row.texts[0], *row.kept.values()) for row in source.rows]
+
+
+@many_files
+@given(data=st.data(), kind=st.sampled_from(["csv", "tsv", "jsonl", "parquet"]))
+def test_any_texts_names_and_labels_are_read_back(tmp_path, data, kind):
+    texts = LINES if kind == "tsv" else TEXTS
+    names = data.draw(st.lists(COLUMN, min_size=1, max_size=3, unique=True))
+    cells = data.draw(st.lists(st.tuples(*[texts] * len(names)), min_size=1, max_size=5))
+    label = data.draw(texts.filter(str.strip))
+    renamed = write(tmp_path / f"out.{kind}", kind, names, cells, ("a", label))
+    assert read(tmp_path / f"out.{kind}", kind, renamed) == [(label, *values) for values in cells]
+
+
+@many_files
+@given(cells=st.lists(st.tuples(TEXTS.map(lambda text: text.replace("\0", ""))), min_size=1, max_size=5))
+def test_csv_is_read_back_as_training_reads_it(tmp_path, cells):
+    write(tmp_path / "out.csv", "csv", ["text"], cells)
+    with open_text(tmp_path / "out.csv", "utf-8") as lines:
+        records = [fields for _, fields in DelimitedReader(lines, Dialect.default(tabs=False))]
+    assert [fields[1] for fields in records] == [text for (text,) in cells]
+
+
+def test_csv_has_lines_that_end_with_lf_and_quotes_only_where_needed(tmp_path):
+    write(tmp_path / "out.csv", "csv", ["text"], [("plain",), ("a\rb",), ("a\nb",), ('say "a"',)])
+    content = (tmp_path / "out.csv").read_bytes()
+    assert content.startswith(b'row,text,label,probability,probability_a,probability_b\n1,plain,b,0.75,0.25,0.75\n2,"a\rb",b,')
+    assert b'\n3,"a\nb",b,0.75,0.25,0.75\n4,"say ""a""",b,0.75,0.25,0.75\n' in content
+
+
+@pytest.mark.parametrize("cell", ["a\tb", "a\rb", "a\nb"])
+def test_cell_that_tsv_cannot_hold_is_refused_and_nothing_is_written(tmp_path, cell):
+    with pytest.raises(StageError, match="row 2, column 'text': a tab or a line end, which TSV cannot hold"):
+        write(tmp_path / "out.tsv", "tsv", ["text"], [("fine",), (cell,)])
+    assert not list(tmp_path.iterdir())
+
+
+def test_kept_columns_have_names_of_their_own():
+    names = OutputColumns(("a",), ("label", "input_label", "row", "id", "probability_a")).renamed
+    assert names == ("input_label", "input_input_label", "input_row", "id", "input_probability_a")

@@ -1,0 +1,115 @@
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tests.conftest import ROOT
+from tuneline.cli.predict.targets import check_target, descriptor, open_target
+from tuneline.errors import StageError
+
+
+class Broken(Exception):
+    """Stands for any error that ends a block."""
+
+
+def write(path, content=b"new\n"):
+    with open_target(path) as file:
+        file.write(content)
+
+
+@pytest.fixture
+def device(tmp_path):
+    """A null device of the test's own: root could replace that of the system."""
+    try:
+        os.mknod(tmp_path / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("only root can make a device")
+    return tmp_path / "null"
+
+
+def test_device_stays_a_device(device):
+    write(device)
+    assert device.is_char_device()
+    assert list(device.parent.iterdir()) == [device]
+
+
+def test_pipe_gets_what_is_written_and_stays_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    write(pipe)
+    reader.join()
+    assert read == [b"new\n"]
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_file_behind_links_is_replaced_and_the_links_stay(tmp_path, exists):
+    (tmp_path / "real").mkdir()
+    target = tmp_path / "real/out.csv"
+    if exists:
+        target.write_text("old\n")
+    (tmp_path / "first").symlink_to("second")
+    (tmp_path / "second").symlink_to("real/out.csv")
+    write(tmp_path / "first")
+    assert target.read_text() == "new\n"
+    assert not target.is_symlink()
+    assert ((tmp_path / "first").readlink().name, (tmp_path / "second").readlink()) == ("second", target.relative_to(tmp_path))
+    assert [path.name for path in (tmp_path / "real").iterdir()] == ["out.csv"]
+
+
+def test_file_behind_a_link_is_kept_after_an_error(tmp_path):
+    (tmp_path / "real.csv").write_text("old\n")
+    (tmp_path / "link.csv").symlink_to("real.csv")
+    with pytest.raises(Broken), open_target(tmp_path / "link.csv") as file:
+        file.write(b"half")
+        raise Broken
+    assert (tmp_path / "real.csv").read_text() == "old\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"real.csv", "link.csv"}
+
+
+def test_replaced_file_keeps_its_mode(tmp_path):
+    """Predictions that only their owner could read stay so."""
+    (tmp_path / "out.csv").touch(mode=0o600)
+    write(tmp_path / "out.csv")
+    assert stat.S_IMODE((tmp_path / "out.csv").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("path", "number"),
+    [("/dev/stdout", 1), ("/dev/stderr", 2), ("/dev/fd/7", 7), ("/proc/self/fd/1", 1), ("/dev/null", None), ("out.csv", None)],
+)
+def test_paths_of_open_files_are_known(path, number, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    assert (descriptor(link), descriptor(type(link)(path))) == (number, number)
+
+
+def test_open_file_is_appended_to_and_not_replaced(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    before = log.stat().st_ino
+    code = "from pathlib import Path; from tests.tuneline.cli.predict.test_targets import write; write(Path('/dev/stdout'))"
+    with log.open("ab") as stdout:
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=stdout, check=True)
+    assert (log.read_text(), log.stat().st_ino) == ("before\nnew\n", before)
+
+
+def test_folder_socket_and_endless_link_are_refused_before_anything_is_computed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+        for name, message in [("folder", "is a folder"), ("socket", "is a disk or a socket"), ("loop", "a link that leads to itself")]:
+            with pytest.raises(StageError, match=message):
+                check_target(tmp_path / name)
+    check_target(tmp_path / "new.csv")
