@@ -17,7 +17,6 @@ from flows.scoring.inbox import Incoming, Outbox, new_files
 from flows.scoring.score_files import RefusedError, report_drift, score_file
 from flows.server.worker import end_with_worker
 from flows.settings import Scoring, load_settings
-from tuneline.registry import Version
 
 REPORTED = 20
 """Problems in the message of a run; notifications contain it."""
