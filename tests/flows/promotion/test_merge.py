@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flows.promotion.merge import merge
@@ -26,6 +26,7 @@ def after(ours: RegistryTags, theirs: RegistryTags) -> RegistryTags:
     return RegistryTags("onnx", tuple(one if one.name == name else tag(name, one.commit) for name, one in merged.items()))
 
 
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
 COMMITS = st.sampled_from("abcdefgh")
 VERSIONS = st.integers(1, 5).map(lambda number: f"onnx@v0.{number}.0")
 ASSIGNMENTS = st.builds(lambda stage, number: f"onnx#{stage}#{number}", st.sampled_from(["production", "staging"]), st.integers(1, 5))
@@ -39,6 +40,7 @@ def registries(draw, commits=COMMITS) -> RegistryTags:
     return registry({**{name: commit for commit, name in unique.items()}, **draw(st.dictionaries(ASSIGNMENTS, commits, max_size=4))})
 
 
+@UNHURRIED
 @given(registries(), registries())
 def test_merge_keeps_all_of_origin_and_every_version(ours, theirs):
     merged = after(ours, theirs)
@@ -48,6 +50,7 @@ def test_merge_keeps_all_of_origin_and_every_version(ours, theirs):
     assert len(commits) == len(set(commits)), "gto does not read two versions of one commit"
 
 
+@UNHURRIED
 @given(registries(), registries())
 def test_merge_is_complete_after_one_time(ours, theirs):
     merged = after(ours, theirs)
@@ -55,6 +58,7 @@ def test_merge_is_complete_after_one_time(ours, theirs):
     assert merge(merged, theirs).messages == ()
 
 
+@UNHURRIED
 @given(registries(), registries())
 def test_stage_that_both_changed_is_that_of_origin(ours, theirs):
     merged = after(ours, theirs)
