@@ -15,7 +15,6 @@ import sys
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from fastapi import FastAPI
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 
 APPLICATION = "flows.server.api:create_app"
@@ -24,7 +23,7 @@ AUTH, CLIENT_AUTH = "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"
 LOOPBACK = ("127.0.0.1", "localhost")
 
 
-def create_app() -> FastAPI:
+def create_app() -> TrustedHostMiddleware:
     """Return the application.
 
     Raises:
@@ -38,9 +37,8 @@ def create_app() -> FastAPI:
     password = get_current_settings().server.api.auth_string
     if password is None or not password.get_secret_value():
         sys.exit(f"The server has no password. Set {AUTH} to USER:PASSWORD, and {CLIENT_AUTH} of its clients to the same.")
-    app: FastAPI = server.create_app(final=True)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
-    return app
+    # Around the application and not one of its middlewares: its automations send it requests themselves, for a host name of their own.
+    return TrustedHostMiddleware(server.create_app(final=True), allowed_hosts=hosts, www_redirect=False)
 
 
 def served_at(env: Mapping[str, str]) -> tuple[list[str], list[str]]:

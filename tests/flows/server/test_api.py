@@ -6,10 +6,11 @@ import sys
 
 import httpx
 import pytest
+from prefect.events import emit_event
 
 from flows.server.api import APPLICATION, AUTH, served_at
 from tests.conftest import ROOT
-from tests.flows.prefect_server import LOGIN
+from tests.flows.prefect_server import LOGIN, until
 
 EVIL = "https://evil.example"
 UPGRADE = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
@@ -58,6 +59,15 @@ def test_other_host_names_are_refused(ask):
         assert ask("GET", "/health", Host=host).status_code == 400
         assert ask("GET", "/events/out", Host=host, **UPGRADE).status_code == 400
     assert ask(Host="localhost:4200").status_code == 200
+
+
+def test_automations_pass_the_password_and_the_host_name(served):
+    """The server sends their requests to itself."""
+    deployment = served.client.read_deployment_by_name("train/train-on-demand").id
+    before = {run.id for run in served.runs_of(deployment)}
+    emit_event("tuneline.data.drifted", resource={"prefect.resource.id": "tuneline.data.inbox"}, payload={"rows": 1, "version": "v0"})
+    (run,) = until(lambda: {run.id for run in served.runs_of(deployment)} - before, 60, "the training that the automation requests")
+    served.client.delete_flow_run(run)  # a worker of another test would start it
 
 
 def test_health_needs_no_password(ask):
