@@ -1,4 +1,4 @@
-"""What git ignores, as DVC reads it: DVC does not look for ``.dvc`` files in ignored folders."""
+"""What git and DVC ignore. DVC does not look for ``.dvc`` files in folders that git ignores."""
 
 import shutil
 import subprocess
@@ -28,3 +28,16 @@ def test_versioned_sources_are_restored_in_a_clone(tmp_path, folder):
     shutil.rmtree(mine)
     run(sys.executable, "-m", "dvc", "checkout", "--quiet")
     assert (mine / "file").read_text() == "content"
+
+
+@pytest.mark.parametrize("ignored", [("git", "check-ignore"), (sys.executable, "-m", "dvc", "check-ignore")])
+@pytest.mark.parametrize("folder", ["data/inbox", "data/scored"])
+def test_scored_files_are_neither_committed_nor_versioned(tmp_path, ignored, folder):
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=tmp_path, check=True)
+    for name in (".gitignore", ".dvcignore"):
+        shutil.copyfile(ROOT / name, tmp_path / name)
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "tickets.csv").touch()
+    done = subprocess.run([*ignored, f"{folder}/tickets.csv"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == f"{folder}/tickets.csv"

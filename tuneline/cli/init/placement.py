@@ -1,6 +1,7 @@
 """Where the stage ``download`` will find the user's files: in place if they are under ``data/source/``, else as copies there.
 
-The user's files are only read. A copy never overwrites a file that differs without an answer to a question, and no file is deleted.
+The user's files are only read, whatever folders and links they are in. A copy never overwrites a copy that differs without an answer to
+a question, and no file is deleted.
 """
 
 import filecmp
@@ -112,16 +113,18 @@ def by_split(paths: Sequence[Path]) -> dict[str, Path]:
     return {split: found[split] for split in SPLITS if split in found}
 
 
-def place(files: Mapping[str, Path], layout: Layout, name: str | None) -> Placement:
+def place(files: Mapping[str, Path], originals: Sequence[Path], layout: Layout, name: str | None) -> Placement:
     """Return the placement of the files.
 
     Args:
         files: The file of each split that has one.
+        originals: All files that the user named.
         layout: Their layout.
         name: The folder under ``data/source/`` that the user named; ``None``: keep files that are there in place, else name it.
 
     Raises:
-        DataError: The name is not a plain folder name, or the folder has another file for the same split.
+        DataError: The name is not a plain folder name, the folder has another file for the same split, or a copy would replace a
+            file of the user.
     """
     placement = None if name else _in_place(files, layout.suffix)
     if placement is None:
@@ -130,12 +133,29 @@ def place(files: Mapping[str, Path], layout: Layout, name: str | None) -> Placem
         targets = {folder / f"{specs[split]}{layout.suffix}": path for split, path in files.items()}
         copies = {target: path for target, path in targets.items() if not (target.is_file() and filecmp.cmp(path, target, shallow=False))}
         placement = Placement(folder, specs, layout.suffix, copies)
+        _protect(placement, originals)
     for split in files:
         others = [path.name for ending in ENDINGS if (path := placement.file(split).with_name(placement.specs[split] + ending)).exists()]
         if others := [other for other in others if other != placement.file(split).name]:
             problem = f"{placement.folder} has {listed(others)} too, so the file of {split} would not be clear."
             raise DataError(problem, "Remove or rename it, or choose another folder: --name NAME")
     return placement
+
+
+def _protect(placement: Placement, originals: Sequence[Path]) -> None:
+    """Check that no copy would replace an original, a file in the folder of the originals, or one behind a link.
+
+    Raises:
+        DataError: One would.
+    """
+    hint = "Choose another folder for the copies: --name NAME"
+    folders = {path.parent.resolve() for path in originals}
+    for target, source in placement.copies.items():
+        real = target.resolve()
+        if real != SOURCE.resolve() / target.relative_to(SOURCE):
+            raise DataError(f"{target} is behind a link, to {real}, where nothing is written.", hint)
+        if target.exists() and (real.parent in folders or any(target.samefile(path) for path in originals)):
+            raise DataError(f"{target} is among your own files, which are only read; the copy of {source} would replace it.", hint)
 
 
 def _in_place(files: Mapping[str, Path], suffix: str) -> Placement | None:

@@ -89,7 +89,7 @@ def plan(paths: Sequence[Path], choices: UserChoices) -> Plan:
     decision = decide(profiles, sample.rows, choices.text, choices.label, choices.task)
     notes = encoding_notes(train.layout.encoding, sample.rows) if choices.encoding is None else []
     labelled = {split: file for split, file in sources.items() if split == "train" or _is_labelled(file, decision, notes)}
-    placement = place({split: file.path for split, file in labelled.items()}, train.layout, choices.name)
+    placement = place({split: file.path for split, file in labelled.items()}, list(files.values()), train.layout, choices.name)
     split = plan_split([name for name in SPLITS if name not in labelled], train, choices)
     classes, incomplete = count_classes(labelled, decision, split, choices.seed)
     if not classes["train"]:

@@ -40,7 +40,7 @@ def test_any_texts_names_and_labels_are_read_back(tmp_path, data, kind):
     texts = LINES if kind == "tsv" else TEXTS
     names = data.draw(st.lists(COLUMN, min_size=1, max_size=3, unique=True))
     cells = data.draw(st.lists(st.tuples(*[texts] * len(names)), min_size=1, max_size=5))
-    label = data.draw(texts.filter(str.strip))
+    label = data.draw(texts.filter(lambda text: text.strip() and text != "a"))
     renamed = write(tmp_path / f"out.{kind}", kind, names, cells, ("a", label))
     assert read(tmp_path / f"out.{kind}", kind, renamed) == [(label, *values) for values in cells]
 

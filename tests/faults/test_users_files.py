@@ -1,0 +1,97 @@
+"""Files of users, as input and output of ``tuneline predict``: bombs, two writers of one file, and kills while one is written."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import ROOT
+from tests.faults.concurrency import at_once
+from tests.faults.kills import kills
+from tuneline.cli.predict.formats import OutputColumns
+from tuneline.cli.predict.rows import Row
+from tuneline.cli.predict.writing import Output, open_writer
+
+ROWS = 2000
+
+
+def write(path, text, rows=ROWS):
+    """Write rows to an output, window by window."""
+    with open_writer(Output(Path(path), "csv"), OutputColumns(("a", "b"), ("text",))) as writer:
+        for first in range(0, rows, 50):
+            window = [Row(number, ("",), {"text": text}) for number in range(first, first + 50)]
+            writer.put(window, np.tile([0.25, 0.75], (50, 1)))
+
+
+def test_two_writers_of_one_file_do_not_mix(tmp_path):
+    code = "import sys; from tests.faults.test_users_files import write; write(*sys.argv[1:])"
+    words = [[sys.executable, "-c", code, str(tmp_path / "out.csv"), text] for text in ("first", "second")]
+    for done in at_once(*words, cwd=ROOT):
+        assert done.returncode == 0, done.stderr
+    _, *records = (tmp_path / "out.csv").read_text().splitlines()
+    assert len(records) == ROWS
+    assert len({record.split(",")[1] for record in records}) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+
+
+def test_kill_leaves_the_link_and_a_whole_file_behind_it(tmp_path):
+    target, link = tmp_path / "real.csv", tmp_path / "link.csv"
+    write(target, "old", rows=50)
+    old = target.read_bytes()
+    link.symlink_to("real.csv")
+    for step in kills(lambda: write(link, "new", rows=100)):
+        assert target.read_bytes() == old or len(target.read_text().splitlines()) == 101, step
+        assert link.is_symlink()
+    assert len(link.read_text().splitlines()) == 101
+    assert {path.name for path in tmp_path.iterdir()} == {"real.csv", "link.csv"}
+
+
+READ = """
+import resource, sys
+from pathlib import Path
+from tuneline.cli.predict.rows import Input, InputColumns, open_rows
+from tuneline.errors import DataError
+from tuneline.readers.delimited import Dialect
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+before, count = peak(), 0
+try:
+    with open_rows(Input(Path(sys.argv[1]), "parquet", Dialect.default(False)), InputColumns(("text",), ())) as rows:
+        for row in rows.rows:
+            count += 1
+except DataError as error:
+    print(error.problem, file=sys.stderr)
+print(count, peak() - before)
+"""
+
+
+def read(path):
+    """Read a file in a process of its own, and return the number of its rows, the memory that this took in MB, and the error."""
+    done = subprocess.run([sys.executable, "-c", READ, path], cwd=ROOT, capture_output=True, text=True, check=True)
+    rows, memory = map(int, done.stdout.split())
+    return rows, memory, done.stderr
+
+
+@pytest.mark.parametrize("name", ["in.parquet", "in.parquet.gz"])
+def test_parquet_file_of_500_bytes_does_not_take_gigabytes(tmp_path, name):
+    repeated = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1900, np.int32)), ["a" * 1_000_000])
+    pq.write_table(pa.table({"text": repeated}), tmp_path / "made", compression="zstd", store_schema=False)
+    pack = ["gzip", "--stdout"] if name.endswith(".gz") else ["cat"]
+    (tmp_path / name).write_bytes(subprocess.run([*pack, tmp_path / "made"], check=True, capture_output=True).stdout)
+    assert (tmp_path / name).stat().st_size < 1000
+    rows, memory, error = read(tmp_path / name)
+    assert "row group 1: its rows take more than 1,024 MB (--max-row-group-mb)" in error
+    assert rows == 0
+    assert memory < 300
+
+
+@pytest.mark.parametrize("options", [{}, {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}])
+def test_parquet_file_below_the_limits_takes_the_memory_of_some_of_its_rows(tmp_path, options):
+    pq.write_table(pa.table({"text": ["a" * 500_000] * 600}), tmp_path / "in.parquet", compression="zstd", **options)
+    rows, memory, error = read(tmp_path / "in.parquet")
+    assert (rows, error) == (600, "")
+    assert memory < 200

@@ -1,0 +1,90 @@
+"""The files of the user are only read, whatever folders and links they are in."""
+
+import os
+
+import pytest
+from typer.testing import CliRunner
+
+from tuneline.cli import app
+
+UNLABELLED = "id,text\n1,what is this\n2,and what is that\n"
+
+
+@pytest.fixture
+def init(project):
+    """Run the command and return its result, after a check that no file that was there before has changed."""
+
+    def run(*words):
+        before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file() and path.name != "params.yaml"}
+        links = {path: path.readlink() for path in project.rglob("*") if path.is_symlink()}
+        done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["init", *map(str, words), "--force", "--no-trial"])
+        assert {path: path.read_bytes() for path in before} == before
+        assert {path: path.readlink() for path in links} == links
+        return done
+
+    return run
+
+
+@pytest.fixture
+def folder(project):
+    (project / "data/source/mine").mkdir(parents=True)
+    return project / "data/source/mine"
+
+
+def refused(done, project, *messages):
+    assert done.exit_code == 1
+    assert all(message in done.output for message in messages), done.output
+    assert "source: sample" in (project / "params.yaml").read_text()
+
+
+def test_rows_without_labels_stay_in_a_folder_of_originals(init, folder, tickets):
+    """A command that wrote what it would train on deleted all others: of 320 rows, 195 were left."""
+    tickets.rename(folder / "train.csv")
+    (folder / "test.csv").write_text(UNLABELLED)
+    done = init(folder)
+    assert done.exit_code == 0, done.output
+    assert {path.name for path in folder.iterdir()} == {"train.csv", "test.csv"}
+
+
+def test_copy_that_would_replace_a_file_beside_the_original_is_refused(init, project, folder, tickets):
+    tickets.rename(folder / "may.csv")
+    (folder / "all.csv").write_text("id,text,label\n1,another original,damage\n")
+    done = init(folder / "may.csv", "--name", "mine")
+    refused(done, project, "data/source/mine/all.csv is among your own files", "may.csv would replace it", "--name NAME")
+
+
+def test_copy_into_a_linked_folder_is_refused(init, project, tickets):
+    originals = project / "originals"
+    originals.mkdir()
+    tickets.rename(originals / "my-train.csv")
+    (originals / "my-test.csv").write_bytes((originals / "my-train.csv").read_bytes())
+    (originals / "train.csv").write_text("id,text,label\n1,another original,damage\n")
+    (project / "data/source").mkdir(parents=True)
+    (project / "data/source/mine").symlink_to(originals)
+    done = init(originals / "my-train.csv", originals / "my-test.csv", "--name", "mine")
+    refused(done, project, f"data/source/mine/train.csv is behind a link, to {originals}/train.csv")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_copy_onto_a_link_is_refused(init, project, folder, tickets, exists):
+    if exists:
+        (project / "archive.csv").write_text("id,text,label\n1,another original,damage\n")
+    (folder / "all.csv").symlink_to(project / "archive.csv")
+    refused(init(tickets, "--name", "mine"), project, "data/source/mine/all.csv is behind a link", "archive.csv")
+
+
+def test_copy_onto_another_name_of_an_original_is_refused(init, project, folder, tickets):
+    (project / "my-test.csv").write_bytes(tickets.read_bytes())
+    tickets.rename(project / "my-train.csv")
+    with (project / "my-test.csv").open("a") as file:
+        file.write("99,one more,damage\n")
+    os.link(project / "my-test.csv", folder / "train.csv")
+    done = init(project / "my-train.csv", project / "my-test.csv", "--name", "mine")
+    refused(done, project, "data/source/mine/train.csv is among your own files")
+
+
+def test_hard_link_to_the_original_is_used_as_the_copy(init, project, folder, tickets):
+    os.link(tickets, folder / "all.csv")
+    done = init(tickets, "--name", "mine")
+    assert done.exit_code == 0, done.output
+    assert (folder / "all.csv").samefile(tickets)
