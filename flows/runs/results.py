@@ -70,7 +70,7 @@ def commit_run(repository: Repository, checkout: Checkout, run: Mapping[str, str
         _commit(repository, checkout, text, "--amend")
     commit = repository.git("rev-parse", "HEAD", cwd=checkout.path)
     earlier = earlier_result(repository, run["id"])
-    branch = earlier.branch if earlier else _free_branch(repository, f"runs/{date.today().isoformat()}-{run['name']}", run["id"])
+    branch = (earlier and earlier.branch) or _free_branch(repository, f"runs/{date.today().isoformat()}-{run['name']}", run["id"])
     repository.git("branch", "--force", branch, commit)
     return Result(commit, branch)
 
