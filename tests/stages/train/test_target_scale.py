@@ -57,13 +57,14 @@ def test_equal_and_missing_targets_give_a_usable_scale(targets, mean, deviation)
     assert (scale.mean, scale.deviation) == (mean, deviation)
 
 
-def test_training_learns_targets_of_any_scale_alike(project, trained):
+def test_training_learns_targets_of_any_scale_alike(project, trained, capsys):
     """But for the epsilon of Adam, which is larger for smaller gradients."""
     write_targets(project)
     small = trained(tiny_task.params(max_grad_norm=None, epochs=6, **METRIC)).state.progress.evaluated
     write_targets(project, factor=4000.0, shift=10_000.0)
     large = trained(tiny_task.params(max_grad_norm=None, epochs=6, **METRIC)).state.progress.evaluated
     assert [row.loss / 4000**2 for row in large] == pytest.approx([row.loss for row in small], rel=0.1)
+    assert "the new head learns standardised targets: mean 1.2" in capsys.readouterr().out
     assert small[-1].loss < 0.5 * small[0].loss
 
 

@@ -1,6 +1,7 @@
 """Evaluations before and between the steps, which change nothing in the training, and which fit into memory by themselves."""
 
 import math
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -38,10 +39,11 @@ def test_weights_before_the_first_step_are_never_the_best(trained):
 
 
 @pytest.mark.parametrize("changes", [{}, {"schedule": "reduce_lr_on_plateau", "schedule_options": {"patience": 0}, "warmup_ratio": None}])
-def test_evaluation_before_the_first_step_does_not_change_the_training(trained, monkeypatch, changes):
+def test_evaluation_before_the_first_step_does_not_change_the_training(project, trained, monkeypatch, changes):
     """With dropout, early stopping, and a schedule that follows the validation loss."""
-    settings = tiny_task.params(epochs=4, early_stopping={"patience": 2}, **changes)
+    settings = tiny_task.params(epochs=2, early_stopping={"patience": 2}, **changes)
     outcome = trained(settings)
+    shutil.rmtree(project / "checkpoints")  # or it would resume
     monkeypatch.setattr(loop, "evaluate_before_training", lambda state: None)
     without = trained(settings)
     assert without.state.progress.baseline is None
@@ -61,9 +63,10 @@ def test_out_of_memory_in_an_evaluation_halves_its_batch_and_goes_on(trained, me
     assert outcome.state.progress.baseline.loss == pytest.approx(expected.state.progress.baseline.loss, abs=1e-5)
 
 
-def test_smaller_evaluation_batches_do_not_change_the_training(trained, memory_for):
+def test_smaller_evaluation_batches_do_not_change_the_training(project, trained, memory_for):
     settings = tiny_task.params(micro_batch_size=2, keep="last")
     expected = trained(settings)
+    shutil.rmtree(project / "checkpoints", ignore_errors=True)  # or it would resume
     memory_for(3, training=False)
     assert same_weights(trained(settings), expected)
 
