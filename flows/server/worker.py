@@ -37,7 +37,7 @@ CLONE_WAIT = 1800.0
 
 
 class RemoteError(Exception):
-    """DVC refuses the address of its remote."""
+    """The DVC remote cannot be set; the message is DVC's, without the password of the address."""
 
 
 def main() -> None:
@@ -152,10 +152,10 @@ def _update(repository: Repository) -> None:
 
 def _set_dvc_remote(repository: Repository, url: str) -> None:
     """Write the DVC remote to the clone's local settings, which are not in git."""
-    command = [sys.executable, "-m", "dvc", "remote", "add", "--quiet", "--local", "--default", "--force", "worker", url]
+    command = [sys.executable, "-m", "dvc", "remote", "add", "--local", "--default", "--force", "worker", url]
     done = subprocess.run(command, cwd=repository.root, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RemoteError(redacted(f"{DVC_REMOTE} is {url}, which DVC refuses: {(done.stderr or done.stdout).strip()}"))
+        raise RemoteError(redacted(f"{DVC_REMOTE}: dvc remote add {url}: {(done.stderr or done.stdout).strip()}"))
 
 
 if __name__ == "__main__":
