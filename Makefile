@@ -19,6 +19,10 @@ export UV_FIND_LINKS ?= $(subst $(space),$(comma),$(strip $(PIP_FIND_LINKS)))
 # on every run, so the set-up compiles them.
 export UV_COMPILE_BYTECODE ?= $(if $(PYTHONDONTWRITEBYTECODE),1,0)
 export DO_NOT_TRACK := 1
+# DVC unpickles what is in its site cache, and its default is a folder that every user of the machine may write to. The set-up makes this
+# one, because DVC would make it writable for everyone, and names it in DVC's local settings, for a dvc that make does not start.
+SITE_CACHE := $(CURDIR)/.dvc/tmp/site
+export DVC_SITE_CACHE_DIR ?= $(SITE_CACHE)
 
 .PHONY: help
 help: ## Show this list
@@ -26,6 +30,8 @@ help: ## Show this list
 
 .PHONY: setup
 setup: $(INSTALLED) ## Create .venv and install the pinned requirements
+	@mkdir -p .dvc/tmp && mkdir -p -m 700 "$(SITE_CACHE)"
+	@grep -qsF "site_cache_dir = $(SITE_CACHE)" .dvc/config.local || $(VENV)/bin/dvc config --quiet --local core.site_cache_dir "$(SITE_CACHE)"
 
 $(INSTALLED): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Tuneline needs Python 3.11 to 3.13; this is " + sys.version.split()[0] + ". Try make PYTHON=python3.12 ..." if not (3, 11) <= sys.version_info[:2] <= (3, 13) else 0)'

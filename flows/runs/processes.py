@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tuneline.paths import SITE_CACHE
+
 GUARDIAN = Path(__file__).with_name("guardian.py")
 STOPPED_WITHIN = 27.0
 """Seconds a stopped command may take to end. The guardian kills after 23; Prefect kills the flow after 30."""
@@ -115,7 +117,7 @@ class Programs:
         self.cwd = cwd
         self._preload = preload
         self._lock = lock
-        self.env = {**environment(), RUN_VARIABLE: run, **(env or {})}
+        self.env = {**environment(), RUN_VARIABLE: run, **_site_cache(cwd), **(env or {})}
         self._answers = b""
 
     def __enter__(self) -> Self:
@@ -228,6 +230,15 @@ class Programs:
                     os.killpg(leader, signal.SIGKILL)
 
 
+def _site_cache(root: Path) -> dict[str, str]:
+    """Give DVC a site cache in the project, for its user only: DVC would create the folder for everyone."""
+    if not (root / ".dvc").is_dir():
+        return {}
+    folder = root.absolute() / SITE_CACHE
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return {"DVC_SITE_CACHE_DIR": str(folder)}
+
+
 def environment() -> dict[str, str]:
     """Return the environment of stages: this one without Prefect's variables, which include the key to its server.
 
@@ -236,4 +247,4 @@ def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("PREFECT_")}
     # Stages are started as `python`: take the one that runs this.
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
-    return {**kept, "PATH": path, "PYTHONUNBUFFERED": "1", "DVC_NO_ANALYTICS": "1", "DO_NOT_TRACK": "1"}
+    return {**kept, "PATH": path, "PYTHONUNBUFFERED": "1"}
