@@ -1,4 +1,4 @@
-"""The entry point that all stages share: no telemetry, readable errors, exit codes, provenance, and a record of time and memory."""
+"""The entry point that all stages share: readable errors, exit codes, provenance, and a record of time and memory."""
 
 import gc
 import json
@@ -15,16 +15,7 @@ from tuneline.paths import TIMING
 from tuneline.records.metrics import Metrics
 from tuneline.records.provenance import DevicesUsed, provenance_file, stage_provenance
 
-# Set here, before the libraries are imported, because they read these variables at import.
-QUIET = {
-    "DO_NOT_TRACK": "1",
-    "DVC_NO_ANALYTICS": "1",
-    "GX_ANALYTICS_ENABLED": "false",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "TOKENIZERS_PARALLELISM": "true",
-}
-for _name, _value in QUIET.items():
-    os.environ.setdefault(_name, _value)
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # tokenizers reads it at import
 
 Measurements = Mapping[str, float]
 

@@ -25,6 +25,7 @@ from flows.runs.guardian import adopt_orphans
 from flows.runs.repository import REPOSITORY_VARIABLE, GitError, Repository, locked
 from flows.server.deploy import POOL
 from flows.settings import load_settings
+from tuneline import NO_TELEMETRY
 
 ORIGIN, DVC_REMOTE = "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"
 HEARTBEAT = 30
@@ -101,8 +102,7 @@ def end_with_worker() -> None:
 
 def worker_settings(env: os._Environ[str] | dict[str, str]) -> dict[str, str]:
     """Return a worker's environment: no telemetry, heartbeats, unless ``env`` sets them."""
-    quiet = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "PREFECT_CLI_PROMPT": "false"}
-    return {**quiet, "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT), **env}
+    return {**NO_TELEMETRY, "PREFECT_CLI_PROMPT": "false", "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT), **env}
 
 
 def prepare() -> Repository:
