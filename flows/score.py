@@ -17,6 +17,7 @@ from flows.scoring.inbox import Incoming, Outbox, new_files
 from flows.scoring.score_files import report_drift, score_file
 from flows.server.worker import end_with_worker
 from flows.settings import Scoring, load_settings
+from tuneline.terminal import visible
 
 
 @flow(name="score", persist_result=False)
@@ -68,7 +69,7 @@ def _score_files(registry: Registry, version: Version, waiting: list[Incoming], 
     drift = report_drift(model, outbox, scoring.drift, registry.repository.state)
     message = f"{len(waiting) - len(refused)} files, {rows} rows, by {version.name}; {drift}"
     if refused:
-        return Failed(message="\n".join([message, *(f"refused {name}: {reason}" for name, reason in refused.items())]))
+        return Failed(message=visible("\n".join([message, *(f"refused {name}: {reason}" for name, reason in refused.items())])))
     return Completed(message=message)
 
 

@@ -14,6 +14,7 @@ from tuneline.errors import StageError
 from tuneline.paths import TIMING
 from tuneline.records.metrics import Metrics
 from tuneline.records.provenance import DevicesUsed, provenance_file, stage_provenance
+from tuneline.terminal import say, say_exception
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # tokenizers reads it at import
 
@@ -34,6 +35,7 @@ def run_stage(
         libraries: For a stage whose provenance is an out: names of the libraries that its other outs depend on.
         devices: For the same: returns the devices that ``main`` has trained on.
     """
+    sys.excepthook = say_exception
     started = time.perf_counter()
     writes_records = int(os.environ.get("RANK", "0")) == 0  # one process of a distributed stage
     try:
@@ -45,7 +47,7 @@ def run_stage(
         report_error(name, error)
         sys.exit(1)
     except KeyboardInterrupt:
-        print(f"{name}: interrupted; no partial outputs are left. `dvc repro` resumes from here.", file=sys.stderr)
+        say(f"{name}: interrupted; no partial outputs are left. `dvc repro` resumes from here.", error=True)
         sys.exit(130)
     if writes_records:
         write_timing(name, time.perf_counter() - started, measurements or {})
@@ -59,7 +61,7 @@ def report_error(name: str, error: StageError) -> None:
     if file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
         Path(file).write_text(json.dumps({"stage": name, "message": message, "timestamp": int(time.time())}), encoding="utf-8")
     else:
-        print(message, file=sys.stderr)
+        say(message, error=True)
 
 
 def write_timing(name: str, seconds: float, measurements: Measurements) -> None:
@@ -67,7 +69,7 @@ def write_timing(name: str, seconds: float, measurements: Measurements) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts kilobytes
     timing = {"seconds": round(seconds, 2), "peak_memory_mb": round(peak, 1), **measurements}
     Metrics.of(timing).write(TIMING / f"{name}.json")
-    print(f"{name}: " + ", ".join(f"{key} {value:,.6g}" for key, value in timing.items()))
+    say(f"{name}: " + ", ".join(f"{key} {value:,.6g}" for key, value in timing.items()))
 
 
 def require(path: Path, made_by: str) -> Path:

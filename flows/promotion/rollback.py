@@ -9,6 +9,7 @@ import sys
 from flows.promotion.registry import Registry, RegistryError, Version
 from flows.runs.repository import GitError, Repository, locked
 from flows.settings import load_settings
+from tuneline.terminal import say, visible
 
 
 def main() -> None:
@@ -26,8 +27,8 @@ def main() -> None:
             registry.fetch()
         before, now = rollback(registry, policy.stage, options.to, options.reason, push=options.push)
     except (RegistryError, GitError) as error:
-        sys.exit(f"rollback: {error}")
-    print(f"{policy.artifact} in {policy.stage}: {now.name} ({now.commit[:12]}); before: {before.name} ({before.commit[:12]})")
+        sys.exit(visible(f"rollback: {error}"))
+    say(f"{policy.artifact} in {policy.stage}: {now.name} ({now.commit[:12]}); before: {before.name} ({before.commit[:12]})")
 
 
 def rollback(registry: Registry, stage: str, to: str | None, reason: str, *, push: bool = False) -> tuple[Version, Version]:

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from tuneline.paths import SITE_CACHE
+from tuneline.terminal import visible
 
 GUARDIAN = Path(__file__).with_name("guardian.py")
 STOPPED_WITHIN = 27.0
@@ -38,7 +39,7 @@ class ProgramError(Exception):
 
     def __init__(self, what: str, code: int, last: Sequence[str]) -> None:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        super().__init__("\n".join([f"{what} {how}.", *last]))
+        super().__init__(visible("\n".join([f"{what} {how}.", *last])))
         self.what, self.code, self.last = what, code, tuple(last)
 
     @property
@@ -92,7 +93,7 @@ class OutputLines:
         states = [state for state in ANSI.sub("", line.decode(errors="replace")).split("\r") if state.strip()]
         if not states:
             return
-        text = states[-1].rstrip()
+        text = visible(states[-1].rstrip())
         text = text if len(text) <= MAX_LENGTH else text[:MAX_LENGTH] + " [...]"
         self._bar_due = time.monotonic() + self._bar_every
         self.last.append(text)

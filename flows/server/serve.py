@@ -19,6 +19,7 @@ from typing import Any
 from flows.runs.repository import BusyError, locked
 from flows.server.deploy import ROOT, deploy
 from flows.server.worker import worker_settings
+from tuneline.terminal import say
 
 SERVER_START = 180.0
 """Seconds until a server must answer: its first start migrates the database, which takes a minute on a busy machine."""
@@ -35,8 +36,8 @@ def main() -> None:
     env = settings(f"http://{options.host}:{options.port}/api")
     with contextlib.suppress(KeyboardInterrupt), exclusive(options.host, options.port), server(options.host, options.port, env) as serving:
         deploy(env)
-        print(f"\nServing at {env['PREFECT_API_URL'].removesuffix('/api')}. In another terminal:\n", flush=True)
-        print(f"  export PREFECT_API_URL={env['PREFECT_API_URL']}\n  prefect deployment run train/train-on-demand --watch\n", flush=True)
+        say(f"\nServing at {env['PREFECT_API_URL'].removesuffix('/api')}. In another terminal:\n")
+        say(f"  export PREFECT_API_URL={env['PREFECT_API_URL']}\n  prefect deployment run train/train-on-demand --watch\n")
         with ending(start("flows.server.worker", "--name", "local", env=env)) as worker:
             while worker.poll() is None and serving.poll() is None:
                 time.sleep(0.5)

@@ -21,6 +21,7 @@ from tuneline.params.loading import load_params
 from tuneline.paths import RAW, SPLITS, split_file
 from tuneline.records.source import RawSource, SplitSource
 from tuneline.stage import run_stage
+from tuneline.terminal import say
 
 STAGING = "staging"
 
@@ -71,7 +72,7 @@ def read_splits(params: Params, source: Source, specs: Mapping[str, str], stagin
     for name in dict.fromkeys(name for names in sources.values() for name in names):
         columns = source_columns(params, label_optional=name not in labelled, grouped=name in sources["train"])
         staged[name] = stage_split(source.read(name, columns), columns, staging / f"{len(staged)}.parquet")
-        print(f"download: {staged[name].name}: {staged[name].rows:,} rows", flush=True)
+        say(f"download: {staged[name].name}: {staged[name].rows:,} rows")
     return staged
 
 
@@ -129,7 +130,7 @@ def main() -> dict[str, float]:
     check_launch(params.train.launch)
     with replace_directory(RAW) as folder:
         rows = download(params, open_source(params.data, params.seed), folder)
-    print("download: " + ", ".join(f"{split} {count:,}" for split, count in rows.items()) + " rows")
+    say("download: " + ", ".join(f"{split} {count:,}" for split, count in rows.items()) + " rows")
     return {"rows": sum(rows.values())}
 
 

@@ -19,6 +19,7 @@ from tuneline.errors import DataError
 from tuneline.files.schemas import ROW_GROUP, UNLABELLED, write_batches
 from tuneline.params import Params
 from tuneline.paths import SPLITS
+from tuneline.terminal import say
 
 INDEX = "idx"
 SHOWN = 1_000_000
@@ -138,7 +139,7 @@ class _Progress:
         for batch in batches:
             index = pa.array(range(self.rows, self.rows + batch.num_rows), pa.int64())
             if (self.rows + batch.num_rows) // SHOWN > self.rows // SHOWN:
-                print(f"download: {self.name}: {self.rows + batch.num_rows:,} rows so far", flush=True)
+                say(f"download: {self.name}: {self.rows + batch.num_rows:,} rows so far")
             self.rows += batch.num_rows
             self.labelled = self.labelled or _any_label(batch[LABEL])
             yield pa.record_batch([*batch.columns, index], schema=schema)

@@ -24,6 +24,7 @@ from stages.train.progress import Progress
 from tuneline.errors import StageError
 from tuneline.params import Params
 from tuneline.paths import CHECKPOINTS
+from tuneline.terminal import say
 
 MARKER = "complete.json"
 """Written last: size and CRC-32 of every file of the checkpoint."""
@@ -165,7 +166,7 @@ class Checkpoints:
             damage = find_damage(path) or (self._damage_of_best(path) if needs_best else None)
             if damage is None:
                 return path
-            print(f"train: removed checkpoint {path}, which cannot be used: {damage}", flush=True)
+            say(f"train: removed checkpoint {path}, which cannot be used: {damage}")
             _remove(path)
         return None
 

@@ -14,6 +14,7 @@ from tuneline.files.schemas import LabelSchema
 from tuneline.params import ModelParams, TrainParams
 from tuneline.params.train import LoraParams
 from tuneline.paths import BASE_MODEL
+from tuneline.terminal import say
 
 
 def build_model(params: ModelParams, labels: LabelSchema, tokenizer: PreTrainedTokenizerBase, base: Path = BASE_MODEL) -> PreTrainedModel:
@@ -112,7 +113,7 @@ def _check_loaded(model: PreTrainedModel, info: dict[str, Any], name: str) -> No
             f"model.checkpoint: {name} lacks {len(body)} weights of the model, or has them in another shape: {body[0]} ...",
             "Remove keys from model.config that change shapes; if there are none, config.json and the weights do not belong together.",
         )
-    print(f"train: loaded {name}; new weights: {', '.join(sorted(new)) or 'none'}")
+    say(f"train: loaded {name}; new weights: {', '.join(sorted(new)) or 'none'}")
 
 
 def adapt(model: PreTrainedModel, params: TrainParams) -> nn.Module:

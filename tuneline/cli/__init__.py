@@ -3,7 +3,6 @@
 An error that the user can fix (``StageError``) ends a subcommand with its message and exit code 1, without a traceback.
 """
 
-import sys
 from typing import Any
 
 import typer
@@ -11,6 +10,7 @@ from typer.core import TyperGroup
 
 from tuneline.cli import doctor, explain, init, predict, report, show
 from tuneline.errors import StageError
+from tuneline.terminal import say
 
 
 class Commands(TyperGroup):
@@ -21,10 +21,10 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except StageError as error:
-            print(f"tuneline {ctx.invoked_subcommand}: {error}", file=sys.stderr)
+            say(f"tuneline {ctx.invoked_subcommand}: {error}", error=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
-            print(f"tuneline {ctx.invoked_subcommand}: interrupted; incomplete files were discarded.", file=sys.stderr)
+            say(f"tuneline {ctx.invoked_subcommand}: interrupted; incomplete files were discarded.", error=True)
             raise typer.Exit(130) from None
 
 

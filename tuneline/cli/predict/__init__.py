@@ -1,13 +1,13 @@
 """``tuneline predict``: the exported model on files of any size. Imports no torch, which would take seconds to start."""
 
 import codecs
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from tuneline.errors import StageError
+from tuneline.terminal import say
 
 Kind = Literal["csv", "tsv", "jsonl", "parquet"]
 """Format of an input or output."""
@@ -72,7 +72,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     dialect = Dialect.default(kind == "tsv", delimiter, quoting, columns.split(",") if columns else None)
     deployed = DeployedModel.load(model, precision, threads)
     if deployed.classifier.exact_products:
-        print(SATURATION_WARNING, file=sys.stderr)
+        say(SATURATION_WARNING, error=True)
     used = InputColumns(text_columns(text, deployed.text_columns), tuple(keep or ()))
     written = Output(target, output_format or kind_of(target, "--output-format"))
     predict_file(deployed, Input(source, kind, dialect, encoding), used, written, StreamOptions(batch_size, window, bad_rows))

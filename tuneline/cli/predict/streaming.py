@@ -13,6 +13,7 @@ from tuneline.cli.predict.model import DeployedModel
 from tuneline.cli.predict.rows import BadRow, Input, InputColumns, InputRows, Row, open_rows
 from tuneline.cli.predict.writing import Output, OutputColumns, Writer, open_writer
 from tuneline.errors import DataError
+from tuneline.terminal import say, visible
 
 REPORTED = 20
 """Skipped rows that are reported one by one; the others are only counted."""
@@ -56,7 +57,7 @@ def predict_file(model: DeployedModel, source: Input, columns: InputColumns, out
         raise typer.Exit(1) from None
     seconds = time.perf_counter() - started
     skipped = f", {counts.skipped:,} skipped" if counts.skipped else ""
-    print(f"{counts.predicted:,} rows{skipped} in {seconds:.1f} s, {counts.predicted / seconds:,.0f} rows/s", file=sys.stderr)
+    say(f"{counts.predicted:,} rows{skipped} in {seconds:.1f} s, {counts.predicted / seconds:,.0f} rows/s", error=True)
 
 
 def predict_rows(model: DeployedModel, source: InputRows, writer: Writer, options: StreamOptions) -> RowCounts:
@@ -144,4 +145,4 @@ class _ProgressBar:
 
     def write(self, message: str) -> None:
         """Write a line above the bar."""
-        self._bar.write(message, file=sys.stderr)
+        self._bar.write(visible(message), file=sys.stderr)
