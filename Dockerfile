@@ -1,13 +1,14 @@
 # Image of the flows' worker and of the Prefect server it was tested with; docs/scheduling.md explains how to run them.
 # Needs BuildKit (any Docker since 18.09; the default since 23).
-ARG BASE=python:3.11-slim-bookworm
+# The tag moves with Debian's security fixes. To build on one image for ever: --build-arg BASE_IMAGE=python@sha256:...
+ARG BASE_IMAGE=python:3.11-slim-bookworm
 
 # Wheels that should not come from the registry, such as a build of torch without CUDA: put them into wheels/ beside this file.
 # requirements.txt is copied as well, so that the folder always exists.
 FROM scratch AS wheels
 COPY requirements.txt wheel[s]/ /wheels/
 
-FROM ${BASE} AS build
+FROM ${BASE_IMAGE} AS build
 ARG UV_VERSION=0.13.8
 # A folder or a page with wheels, as for pip's --find-links.
 ARG FIND_LINKS=/wheels
@@ -23,9 +24,10 @@ RUN python3 -m venv /opt/uv \
     && /opt/uv/bin/uv venv --python "$(command -v python3)" "$VIRTUAL_ENV"
 WORKDIR /app
 COPY pyproject.toml requirements.txt ./
-# The dependencies of pyproject.toml without the developers' tools, at the versions that requirements.txt pins.
+# The dependencies of pyproject.toml without the developers' tools, at the versions and with the hashes that requirements.txt pins.
 RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
-    /opt/uv/bin/uv pip install --find-links "$FIND_LINKS" --constraints requirements.txt --requirements pyproject.toml
+    /opt/uv/bin/uv pip install --find-links "$FIND_LINKS" --constraints requirements.txt --build-constraints requirements.txt \
+    --requirements pyproject.toml
 COPY README.md LICENSE prefect.yaml ./
 COPY flows flows
 COPY stages stages
@@ -34,7 +36,7 @@ COPY tuneline tuneline
 RUN /opt/uv/bin/uv pip install --no-deps --build-constraints requirements.txt --editable . \
     && "$VIRTUAL_ENV/bin/python" -m compileall -q flows stages tuneline
 
-FROM ${BASE} AS run
+FROM ${BASE_IMAGE} AS run
 ARG UID=1000
 # Not pinned: Debian keeps one version of each in a release, with its security fixes.
 # hadolint ignore=DL3008
@@ -56,6 +58,9 @@ ENV PATH=/opt/tuneline/bin:$PATH \
     DVC_NO_ANALYTICS=1 \
     GX_ANALYTICS_ENABLED=false \
     HF_HUB_DISABLE_TELEMETRY=1 \
+    HF_UPDATE_DOWNLOAD_COUNTS=false \
+    ITERATIVE_DO_NOT_TRACK=1 \
+    ORT_DISABLE_TELEMETRY=1 \
     PREFECT_SERVER_ANALYTICS_ENABLED=false \
     PREFECT_UI_STATIC_DIRECTORY=/home/tuneline/.prefect/ui
 LABEL org.opencontainers.image.title="Tuneline" \

@@ -19,6 +19,10 @@ export UV_FIND_LINKS ?= $(subst $(space),$(comma),$(strip $(PIP_FIND_LINKS)))
 # on every run, so the set-up compiles them.
 export UV_COMPILE_BYTECODE ?= $(if $(PYTHONDONTWRITEBYTECODE),1,0)
 export DO_NOT_TRACK := 1
+# DVC unpickles what is in its site cache, and its default is a folder that every user of the machine may write to. The set-up makes this
+# one, because DVC would make it writable for everyone, and names it in DVC's local settings, for a dvc that make does not start.
+SITE_CACHE := $(CURDIR)/.dvc/tmp/site
+export DVC_SITE_CACHE_DIR ?= $(SITE_CACHE)
 
 .PHONY: help
 help: ## Show this list
@@ -26,12 +30,14 @@ help: ## Show this list
 
 .PHONY: setup
 setup: $(INSTALLED) ## Create .venv and install the pinned requirements
+	@mkdir -p .dvc/tmp && mkdir -p -m 700 "$(SITE_CACHE)"
+	@grep -qsF "site_cache_dir = $(SITE_CACHE)" .dvc/config.local || $(VENV)/bin/dvc config --quiet --local core.site_cache_dir "$(SITE_CACHE)"
 
 $(INSTALLED): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Tuneline needs Python 3.11 to 3.13; this is " + sys.version.split()[0] + ". Try make PYTHON=python3.12 ..." if not (3, 11) <= sys.version_info[:2] <= (3, 13) else 0)'
 	@$(PYTHON) -m venv $(VENV) || { echo "Python cannot create a virtual environment. On Debian: apt-get install python3-venv" >&2; exit 1; }
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet -r requirements.txt
+	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet --build-constraints requirements.txt -r requirements.txt
 	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -72,10 +78,11 @@ format: setup ## Format the code and fix what ruff can fix
 	@ruff check --fix --quiet . || true
 	@ruff format .
 
+# torch has no hash: its build is the user's choice, and each build has another. uv verifies the hashes that there are.
 .PHONY: lock
 lock: setup ## Compile requirements.txt from pyproject.toml
-	@$(UV) pip compile --quiet --universal --python-version 3.11 --extra dev --extra tensorboard --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.txt $(ARGS)
-	@sed -i -e '/^# The following packages were excluded/,$$d' -e 's/^\(torch==[0-9.]*\)+[a-z0-9]*/\1/' requirements.txt
+	@$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --extra dev --extra tensorboard --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.txt $(ARGS)
+	@sed -i -e '/^# The following packages were excluded/,$$d' -e '/^torch==/,/^ *#/{/--hash=/d; s/^\(torch==[0-9.]*\).*/\1/}' requirements.txt
 
 .PHONY: bench
 bench: setup ## Measure against the usual alternatives (minutes)

@@ -18,7 +18,7 @@ source=$PWD
 docker=${DOCKER:-docker}
 read -ra compose <<< "${COMPOSE:-docker-compose}"
 folder=${FOLDER:-$(mktemp --directory)}
-base_image=$(sed -n 's/^ARG BASE=//p' Dockerfile)
+base_image=$(sed -n 's/^ARG BASE_IMAGE=//p' Dockerfile)
 database_image=$(sed -n 's/^ *image: \(postgres:.*\)/\1/p' compose.yaml)
 release=${base_image##*-}
 export DOCKER_HOST=unix://$folder/docker.sock DOCKER_BUILDKIT=1 COMPOSE_PROJECT_NAME=tuneline-check
@@ -81,7 +81,7 @@ build() {
   git ls-files --cached --others --exclude-standard | tar --create --files-from - | tar --directory "$context" --extract
   [[ -z ${WHEELS:-} ]] || cp --recursive "$WHEELS" "$context/wheels"
   "$docker" build --network host --tag "$(sed -n 's/^ *image: \(tuneline:.*\)/\1/p' compose.yaml)" "$context" 2>&1 | tee "$folder/build.log" | grep -E '^#[0-9]+ (\[|DONE|ERROR)' || fail "see $folder/build.log"
-  "$docker" build --network host --build-arg BASE="$base_image" --tag "$database_image" "$context/containers/postgres" > "$folder/build-postgres.log" 2>&1 || fail "see $folder/build-postgres.log"
+  "$docker" build --network host --build-arg BASE_IMAGE="$base_image" --tag "$database_image" "$context/containers/postgres" > "$folder/build-postgres.log" 2>&1 || fail "see $folder/build-postgres.log"
   "$docker" image ls
 }
 

@@ -17,6 +17,7 @@ from flows.scoring.inbox import Incoming, Outbox, new_files
 from flows.scoring.score_files import RefusedError, report_drift, score_file
 from flows.server.worker import end_with_worker
 from flows.settings import Scoring, load_settings
+from tuneline.terminal import visible
 
 REPORTED = 20
 """Problems in the message of a run; notifications contain it."""
@@ -63,7 +64,7 @@ def _score_new_files(registry: Registry, stage: str, scoring: Scoring, lock: int
     message = f"{len(waiting) - len(problems)} files, {rows} rows, by {version.name}; {drift}"
     if len(problems) > REPORTED:
         problems[REPORTED:] = [f"and {len(problems) - REPORTED} more, see the log"]
-    return Failed(message="\n".join([message, *problems])) if problems else Completed(message=message)
+    return Failed(message=visible("\n".join([message, *problems]))) if problems else Completed(message=message)
 
 
 def _score_files(

@@ -65,8 +65,7 @@ def train(
 
 def _run(repository: Repository, settings: Settings, checkout: Checkout, *, push: bool, promote: bool) -> State[Any]:
     _log_checkout(checkout)
-    site = {"DVC_SITE_CACHE_DIR": str(checkout.path / ".dvc" / "tmp" / "site")}  # removed with the checkout
-    with Programs(checkout.path, checkout.name, site, lock=checkout.lock) as programs:
+    with Programs(checkout.path, checkout.name, lock=checkout.lock) as programs:
         pipeline = Pipeline(programs, _log, settings.lock_wait_seconds)
         registry = Registry(repository, settings.promotion.artifact)
         with registry.locked(PROMOTION_WAIT):

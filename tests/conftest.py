@@ -5,17 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from tuneline import NO_TELEMETRY
+
 # Libraries read these variables when they are imported, so they are set first. The workers of one run share the cores, so each uses
 # one thread, unless OMP_NUM_THREADS is set.
 os.environ.update(
     {
+        **NO_TELEMETRY,
         "ACCELERATE_USE_CPU": "true",  # outs of two runs have the same bytes on a CPU only
-        "DO_NOT_TRACK": "1",
-        "DVC_NO_ANALYTICS": "1",
-        "GX_ANALYTICS_ENABLED": "false",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_HUB_OFFLINE": "1",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     }
 )
 os.environ.setdefault("OMP_NUM_THREADS", "1")

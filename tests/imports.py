@@ -22,7 +22,7 @@ def imported_files(module: str, root: Path, packages: tuple[str, ...]) -> set[Pa
             if path in files:
                 continue
             files.add(path)
-            waiting += [used for used in _imports(root / path) if used.split(".")[0] in packages]
+            waiting += [used for used in imports(root / path) if used.split(".")[0] in packages]
     return files
 
 
@@ -36,7 +36,8 @@ def _files_of(name: str, root: Path) -> Iterator[Path]:
 
 
 @cache
-def _imports(path: Path) -> tuple[str, ...]:
+def imports(path: Path) -> tuple[str, ...]:
+    """Return the names that a file imports, with the names taken from modules: ``a.b`` for ``from a import b``."""
     names: list[str] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

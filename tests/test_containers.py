@@ -64,7 +64,7 @@ def test_dockerignore_excludes_large_and_private_paths(path):
 
 
 def test_image_python_is_supported_by_the_project():
-    python = re.search(r"^ARG BASE=python:(\d+\.\d+)-", DOCKERFILE, flags=re.MULTILINE)[1]
+    python = re.search(r"^ARG BASE_IMAGE=python:(\d+\.\d+)-", DOCKERFILE, flags=re.MULTILINE)[1]
     required = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["requires-python"]
     assert SpecifierSet(required).contains(python)
 

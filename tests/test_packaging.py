@@ -1,21 +1,27 @@
 """requirements.txt pins what pyproject.toml requires, for any registry."""
 
+import hashlib
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
+from pathlib import Path
 
 import pytest
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 
 from tests.conftest import ROOT
+from tests.imports import imports
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LOCK = (ROOT / "requirements.txt").read_text(encoding="utf-8")
-PINNED = [Requirement(line) for line in LOCK.splitlines() if line and not line.startswith((" ", "#"))]
+PINS = re.findall(r"^(\w[^\\\n]*)((?: \\\n    --hash=sha256:[0-9a-f]{64})*)$", LOCK, re.MULTILINE)
+"""Each requirement, and its hashes."""
+PINNED = [Requirement(pin) for pin, _ in PINS]
 DIRECT = [Requirement(line) for line in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]]
 
 
@@ -40,7 +46,67 @@ def test_requirements_name_no_registry_and_no_torch_build():
 
 
 def test_requirements_are_pinned_exactly():
+    assert len(PINNED) == sum(line[:1].isalnum() for line in LOCK.splitlines())
     assert all(str(pin.specifier).startswith("==") for pin in PINNED)
+
+
+def test_every_requirement_but_torch_has_hashes():
+    """Each build of torch has another hash, and the build is the user's choice."""
+    assert {Requirement(pin).name for pin, hashes in PINS if not hashes} == {"torch"}
+
+
+def test_other_bytes_of_a_package_are_not_installed(tmp_path):
+    """uv verifies the hashes in a file in which not all have one; pip refuses such a file."""
+    for name in ("one", "two"):
+        write_wheel(tmp_path / f"{name}-1.0-py3-none-any.whl", name)
+    digest = hashlib.sha256((tmp_path / "one-1.0-py3-none-any.whl").read_bytes()).hexdigest()
+    (tmp_path / "requirements.txt").write_text(f"one==1.0 --hash=sha256:{digest}\ntwo==1.0\n")
+    install = [
+        "uv",
+        "pip",
+        "install",
+        "--offline",
+        "--no-cache",
+        "--no-index",
+        "--find-links",
+        ".",
+        "--target",
+        "site",
+        "-r",
+        "requirements.txt",
+    ]
+    subprocess.run(install, cwd=tmp_path, check=True)
+    write_wheel(tmp_path / "one-1.0-py3-none-any.whl", "one", "print('not what was locked')\n")
+    done = subprocess.run([*install, "--reinstall"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert "Hash mismatch for `one==1.0`" in done.stderr
+
+
+def write_wheel(path: Path, name: str, code: str = "") -> None:
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr(f"{name}.py", code)
+        wheel.writestr(f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        wheel.writestr(f"{name}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{name}-1.0.dist-info/RECORD", "")
+
+
+OWN = {"flows", "stages", "tuneline", "project", "tests", "benchmarks"}
+
+
+@pytest.mark.parametrize(
+    ("packages", "extras"), [(("flows", "stages", "tuneline", "project"), ()), (("tests", "benchmarks"), ("dev", "tensorboard"))]
+)
+def test_every_imported_distribution_is_a_direct_dependency(packages, extras):
+    """One that only another package requires disappears, or changes, with that package."""
+    listed = PROJECT["dependencies"] + [entry for extra in extras for entry in PROJECT["optional-dependencies"][extra]]
+    declared = {normal(Requirement(entry).name) for entry in listed}
+    installed = packages_distributions()
+    undeclared = {}
+    for path in (path for package in packages for path in (ROOT / package).rglob("*.py")):
+        for module in {name.partition(".")[0] for name in imports(path)} - OWN - sys.stdlib_module_names:
+            if not declared & {normal(name) for name in installed.get(module, [module])}:
+                undeclared.setdefault(module, str(path.relative_to(ROOT)))
+    assert undeclared == {}
 
 
 def test_wheel_has_every_file_of_the_packages(tmp_path):

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tuneline.terminal import say, visible
+
 
 def main() -> None:
     """Run the command line."""
@@ -22,9 +24,9 @@ def main() -> None:
         for commit in names:
             if lost := push(Path(), commit):
                 shown = ", ".join(lost[:5]) + " ..." * (len(lost) > 5)
-                print(f"ERROR: of {commit[:12]}, neither the cache nor the DVC remote has {shown}")
+                say(f"ERROR: of {commit[:12]}, neither the cache nor the DVC remote has {shown}")
     except DvcException as error:
-        sys.exit(f"ERROR: {error}")
+        sys.exit(visible(f"ERROR: {error}"))
 
 
 def push(root: Path, commit: str) -> list[str]:

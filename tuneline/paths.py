@@ -22,6 +22,9 @@ CLASSIFIER = Path("models/classifier")
 CANDIDATES = Path("models/candidates")
 ONNX = Path("models/onnx")
 
+SITE_CACHE = Path(".dvc/tmp/site")
+"""DVC's site cache. DVC unpickles it: nobody else may write there. By default it is a folder that all users of the machine may write to."""
+
 METRICS = Path("metrics")
 PLOTS = Path("plots")
 REPORTS = Path("reports")

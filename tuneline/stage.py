@@ -1,4 +1,4 @@
-"""The entry point that all stages share: no telemetry, readable errors, exit codes, provenance, and a record of time and memory."""
+"""The entry point that all stages share: readable errors, exit codes, provenance, and a record of time and memory."""
 
 import gc
 import json
@@ -16,17 +16,9 @@ from tuneline.files.disk_errors import explain_disk_errors
 from tuneline.paths import TIMING
 from tuneline.records.metrics import Metrics
 from tuneline.records.provenance import DevicesUsed, provenance_file, stage_provenance
+from tuneline.terminal import say, say_exception
 
-# Set here, before the libraries are imported, because they read these variables at import.
-QUIET = {
-    "DO_NOT_TRACK": "1",
-    "DVC_NO_ANALYTICS": "1",
-    "GX_ANALYTICS_ENABLED": "false",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "TOKENIZERS_PARALLELISM": "true",
-}
-for _name, _value in QUIET.items():
-    os.environ.setdefault(_name, _value)
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # tokenizers reads it at import
 
 Measurements = Mapping[str, float]
 
@@ -45,6 +37,7 @@ def run_stage(
         libraries: For a stage whose provenance is an out: names of the libraries that its other outs depend on.
         devices: For the same: returns the devices that ``main`` has trained on.
     """
+    sys.excepthook = say_exception
     started = time.perf_counter()
     writes_records = int(os.environ.get("RANK", "0")) == 0  # one process of a distributed stage
     try:
@@ -59,7 +52,7 @@ def run_stage(
         report_error(name, error)
         sys.exit(1)
     except KeyboardInterrupt:
-        print(f"{name}: interrupted; no partial outputs are left. `dvc repro` resumes from here.", file=sys.stderr)
+        say(f"{name}: interrupted; no partial outputs are left. `dvc repro` resumes from here.", error=True)
         sys.exit(130)
     gc.freeze()  # else Python searches all objects of torch and transformers for garbage while it exits: a second or two
     sys.exit(0)
@@ -72,7 +65,7 @@ def report_error(name: str, error: StageError) -> None:
         with suppress(OSError):  # its disk is full
             Path(file).write_text(json.dumps({"stage": name, "message": message, "timestamp": int(time.time())}), encoding="utf-8")
             return
-    print(message, file=sys.stderr)
+    say(message, error=True)
 
 
 def write_timing(name: str, seconds: float, measurements: Measurements) -> None:
@@ -80,7 +73,7 @@ def write_timing(name: str, seconds: float, measurements: Measurements) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts kilobytes
     timing = {"seconds": round(seconds, 2), "peak_memory_mb": round(peak, 1), **measurements}
     Metrics.of(timing).write(TIMING / f"{name}.json")
-    print(f"{name}: " + ", ".join(f"{key} {value:,.6g}" for key, value in timing.items()))
+    say(f"{name}: " + ", ".join(f"{key} {value:,.6g}" for key, value in timing.items()))
 
 
 def require(path: Path, made_by: str) -> Path:

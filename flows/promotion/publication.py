@@ -15,6 +15,7 @@ from flows.runs.repository import BusyError, GitError, Repository, dvc_config
 from flows.runs.results import NoRemoteError, require_remote
 from flows.settings import load_settings
 from tuneline.registry import Version
+from tuneline.terminal import say, visible
 
 LOCK_WAIT = 60.0
 """Seconds to wait for a promotion that is in progress."""
@@ -31,13 +32,13 @@ def main() -> None:
         require_remote(repository)
         with registry.locked(LOCK_WAIT), Programs(repository.root, "publication", preload=False) as programs:
             for message in registry.fetch():
-                print(message)
+                say(message)
             versions = registry.unpublished()
-            push_versions(Pipeline(programs, print), registry.tags().versions)
+            push_versions(Pipeline(programs, say), registry.tags().versions)
             registry.publish([])
     except (BusyError, ConflictError, GitError, NoRemoteError, ProgramError) as error:
-        sys.exit(f"publication: {error}")
-    print(f"origin has every version and stage; new there: {', '.join(version.name for version in versions) or 'no version'}.")
+        sys.exit(visible(f"publication: {error}"))
+    say(f"origin has every version and stage; new there: {', '.join(version.name for version in versions) or 'no version'}.")
 
 
 def push_versions(pipeline: Pipeline, versions: Sequence[Version]) -> None:

@@ -16,6 +16,7 @@ from flows.runs.repository import Repository
 from flows.settings import load_settings
 from tuneline.paths import CHECKS, REFERENCE_PROFILE
 from tuneline.registry import Version
+from tuneline.terminal import say, visible
 
 PROFILE = CHECKS / "profile.json"
 """The profile that ``validate`` writes."""
@@ -30,10 +31,10 @@ def main() -> None:
         with Programs(repository.root, "reference", preload=False) as programs:
             version = fetch_reference(Pipeline(programs, lambda _line: None), Registry(repository, policy.artifact), policy.stage)
     except (ProgramError, RegistryError) as error:
-        sys.exit(f"reference: {error}")
+        sys.exit(visible(f"reference: {error}"))
     if version is None:
         sys.exit(f"reference: no model with a profile is in {policy.stage}, or there is no folder {REFERENCE_PROFILE.parent}.")
-    print(f"{REFERENCE_PROFILE} is that of {policy.artifact} {version.name} ({version.commit[:12]}). Next: dvc repro, and commit both.")
+    say(f"{REFERENCE_PROFILE} is that of {policy.artifact} {version.name} ({version.commit[:12]}). Next: dvc repro, and commit both.")
 
 
 def fetch_reference(pipeline: Pipeline, registry: Registry, stage: str) -> Version | None:

@@ -13,6 +13,7 @@ from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import BusyError, GitError, Repository
 from flows.settings import load_settings
 from tuneline.registry import Version
+from tuneline.terminal import say, visible
 
 
 def main() -> None:
@@ -28,8 +29,8 @@ def main() -> None:
     try:
         before, now = rollback(registry, policy.stage, options.to, options.reason, push=options.push)
     except (BusyError, ConflictError, GitError, ProgramError, RegistryError) as error:
-        sys.exit(f"rollback: {error}")
-    print(f"{policy.artifact} in {policy.stage}: {now.name} ({now.commit[:12]}); before: {before.name} ({before.commit[:12]})")
+        sys.exit(visible(f"rollback: {error}"))
+    say(f"{policy.artifact} in {policy.stage}: {now.name} ({now.commit[:12]}); before: {before.name} ({before.commit[:12]})")
 
 
 def rollback(registry: Registry, stage: str, to: str | None, reason: str, *, push: bool = False) -> tuple[Version, Version]:
@@ -53,14 +54,14 @@ def rollback(registry: Registry, stage: str, to: str | None, reason: str, *, pus
     """
     with registry.locked(LOCK_WAIT):
         for message in registry.refresh(push=push):
-            print(message, file=sys.stderr)
+            say(message, error=True)
         present = registry.in_stage(stage)
         if present is None:
             raise RegistryError(f"No version of {registry.artifact} is in {stage}.")
         target = registry.version(to) if to else registry.before(present, stage)
         if push and (versions := registry.unpublished()):
             with Programs(registry.repository.root, "rollback", preload=False) as programs:
-                push_versions(Pipeline(programs, lambda line: print(line, file=sys.stderr)), versions)
+                push_versions(Pipeline(programs, lambda line: say(line, error=True)), versions)
         registry.promote(target.commit, stage, reason, push=push)
     return present, target
 

@@ -33,7 +33,7 @@ def main() -> None:
     try:
         compose(Path.cwd(), json.loads(sys.argv[1]))
     except (RefusedError, DvcException, HydraException, OmegaConfBaseException) as error:
-        print(error)
+        sys.stdout.write(f"{error}\n")
         sys.exit(REFUSED)
 
 

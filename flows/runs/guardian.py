@@ -124,7 +124,7 @@ class Guardian:
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 1
         except BaseException as error:  # nothing may return into the guardian's loop
-            print(f"{request['run'][0]}: {type(error).__name__}: {error}", file=sys.stderr)
+            print(f"{request['run'][0]}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 - imports nothing of this project
         finally:
             with contextlib.suppress(Exception):
                 sys.stdout.flush()

@@ -16,6 +16,8 @@ from types import TracebackType
 from typing import Self
 
 from flows.runs.credentials import redacted
+from tuneline.paths import SITE_CACHE
+from tuneline.terminal import visible
 
 GUARDIAN = Path(__file__).with_name("guardian.py")
 STOPPED_WITHIN = 27.0
@@ -38,7 +40,7 @@ class ProgramError(Exception):
 
     def __init__(self, what: str, code: int, last: Sequence[str]) -> None:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        super().__init__("\n".join([f"{what} {how}.", *last]))
+        super().__init__(visible("\n".join([f"{what} {how}.", *last])))
         self.what, self.code, self.last = what, code, tuple(last)
 
     @property
@@ -92,7 +94,7 @@ class OutputLines:
         states = [state for state in ANSI.sub("", line.decode(errors="replace")).split("\r") if state.strip()]
         if not states:
             return
-        text = redacted(states[-1].rstrip())
+        text = visible(redacted(states[-1].rstrip()))
         text = text if len(text) <= MAX_LENGTH else text[:MAX_LENGTH] + " [...]"
         self._bar_due = time.monotonic() + self._bar_every
         self.last.append(text)
@@ -117,7 +119,7 @@ class Programs:
         self.cwd = cwd
         self._preload = preload
         self._lock = lock
-        self.env = {**environment(), RUN_VARIABLE: run, **(env or {})}
+        self.env = {**environment(), RUN_VARIABLE: run, **_site_cache(cwd), **(env or {})}
         self._answers = b""
 
     def __enter__(self) -> Self:
@@ -233,6 +235,15 @@ class Programs:
                     os.killpg(leader, signal.SIGKILL)
 
 
+def _site_cache(root: Path) -> dict[str, str]:
+    """Give DVC a site cache in the project, for its user only: DVC would create the folder for everyone."""
+    if not (root / ".dvc").is_dir():
+        return {}
+    folder = root.absolute() / SITE_CACHE
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return {"DVC_SITE_CACHE_DIR": str(folder)}
+
+
 def environment() -> dict[str, str]:
     """Return the environment of stages: this one without Prefect's variables, which include the key to its server.
 
@@ -241,4 +252,4 @@ def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("PREFECT_")}
     # Stages are started as `python`: take the one that runs this.
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
-    return {**kept, "PATH": path, "PYTHONUNBUFFERED": "1", "DVC_NO_ANALYTICS": "1", "DO_NOT_TRACK": "1"}
+    return {**kept, "PATH": path, "PYTHONUNBUFFERED": "1"}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.runs.credentials import redacted
+from tuneline.terminal import visible
 
 REPOSITORY_VARIABLE = "TUNELINE_REPOSITORY"
 """Environment variable with the path of the repository, if it is not the one that holds the flows."""
@@ -62,7 +63,7 @@ class Repository:
         command = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
         done = subprocess.run(command, cwd=cwd or self.root, env=env, input=text, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise GitError(f"git {' '.join(arguments)}: {(done.stderr or done.stdout).strip()}")
+            raise GitError(visible(f"git {' '.join(arguments)}: {(done.stderr or done.stdout).strip()}"))
         return done.stdout.strip()
 
     @property

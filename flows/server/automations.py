@@ -6,7 +6,6 @@ the deployment that it starts.
 """
 
 import argparse
-import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,6 +19,7 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from prefect.settings import get_current_settings
 
 from flows.server.worker import HEARTBEAT
+from tuneline.terminal import say
 
 LONGEST_RUN = timedelta(days=30)
 """Longest run that is restarted after a crash. A server forgets what an automation waits for one minute after this time; without
@@ -46,7 +46,7 @@ def main() -> None:
         print_expected_heartbeats()
         return
     with get_client(sync_client=True) as client:
-        print(*apply(client), sep="\n")
+        say("\n".join(apply(client)))
 
 
 def automations() -> list[AutomationCore]:
@@ -142,9 +142,9 @@ def print_expected_heartbeats() -> None:
     try:
         with get_client(sync_client=True) as client:
             for run in expect_heartbeats(client):
-                print(f"The server lists run {run.name} as active. It crashes after {SILENCE.seconds} s without a heartbeat.", flush=True)
+                say(f"The server lists run {run.name} as active. It crashes after {SILENCE.seconds} s without a heartbeat.")
     except httpx.HTTPError as error:
-        print(f"The server could not be asked for active runs: {error}", file=sys.stderr, flush=True)
+        say(f"The server could not be asked for active runs: {error}", error=True)
 
 
 if __name__ == "__main__":

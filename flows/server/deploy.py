@@ -15,6 +15,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from tuneline.terminal import say, visible
+
 POOL = "tuneline"
 ROOT = Path(__file__).parents[2]
 DEPLOYMENTS = ROOT / "prefect.yaml"
@@ -47,10 +49,10 @@ def deploy(env: Mapping[str, str], parameters: Mapping[str, Any] | None = None) 
             ["prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file)],
             ["flows.server.automations"],
         ):
-            print(f"... {' '.join(step[:4])}", flush=True)
+            say(f"... {' '.join(step[:4])}")
             done = subprocess.run([sys.executable, "-m", *step], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
             if done.returncode:
-                sys.exit(done.stdout + done.stderr)
+                sys.exit(visible(done.stdout + done.stderr))
 
 
 @contextlib.contextmanager

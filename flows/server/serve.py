@@ -22,6 +22,7 @@ from flows.server.api import APPLICATION, AUTH, CLIENT_AUTH
 from flows.server.deploy import ROOT, deploy
 from flows.server.secret import FILE, read_or_create
 from flows.server.worker import worker_settings
+from tuneline.terminal import say
 
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - refused
 SERVER_START = 180.0
@@ -43,7 +44,7 @@ def main() -> None:
         env = settings(f"http://{options.host}:{options.port}/api", given or read_or_create(home / FILE))
         with server(options.host, options.port, env) as serving:
             deploy(env)
-            print(welcome(env["PREFECT_API_URL"], None if given else home / FILE), flush=True)
+            say(welcome(env["PREFECT_API_URL"], None if given else home / FILE))
             with ending(start("flows.server.worker", "--name", "local", env=env)) as worker:
                 while worker.poll() is None and serving.poll() is None:
                     time.sleep(0.5)

@@ -19,13 +19,15 @@ import threading
 import time
 from collections.abc import Sequence
 
-from rich.console import Console
+from rich.console import Console  # noqa: TID251 - the one that Prefect prints with
 
 from flows.runs.credentials import redacted
 from flows.runs.guardian import adopt_orphans
 from flows.runs.repository import REPOSITORY_VARIABLE, GitError, Repository, locked
 from flows.server.deploy import POOL
 from flows.settings import load_settings
+from tuneline import NO_TELEMETRY
+from tuneline.terminal import say, visible
 
 ORIGIN, DVC_REMOTE = "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"
 HEARTBEAT = 30
@@ -46,7 +48,7 @@ def main() -> None:
         repository = prepare()
         load_settings(repository.root)  # report invalid settings now, not at the first scheduled run
     except Exception as error:
-        sys.exit(redacted(f"{type(error).__name__}: {error}"))
+        sys.exit(visible(redacted(f"{type(error).__name__}: {error}")))
     os.environ.update(worker_settings(os.environ))
     subprocess.run([sys.executable, "-m", "flows.server.automations", "--expect-heartbeats"], check=False)
     fixed = ["--pool", POOL, "--type", "process", "--install-policy", "never"]
@@ -106,8 +108,7 @@ def end_with_worker() -> None:
 
 def worker_settings(env: os._Environ[str] | dict[str, str]) -> dict[str, str]:
     """Return a worker's environment: no telemetry, heartbeats, unless ``env`` sets them."""
-    quiet = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "PREFECT_CLI_PROMPT": "false"}
-    return {**quiet, "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT), **env}
+    return {**NO_TELEMETRY, "PREFECT_CLI_PROMPT": "false", "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT), **env}
 
 
 def prepare() -> Repository:
@@ -136,7 +137,7 @@ def _clone(repository: Repository, origin: str) -> None:
         raise GitError(f"{repository.root} is neither a clone nor empty. Empty it, or set {REPOSITORY_VARIABLE} to another folder.")
     partial = repository.root.with_name(f".{repository.root.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    print(f"Cloning {repository.root} from {ORIGIN}", flush=True)
+    say(f"Cloning {repository.root} from {ORIGIN}")
     repository.git("clone", "--quiet", "--", origin, str(partial), cwd=repository.root.parent)
     repository.root.rmdir()
     partial.rename(repository.root)
@@ -147,7 +148,7 @@ def _update(repository: Repository) -> None:
     try:
         repository.git("pull", "--ff-only")
     except GitError as error:
-        print(f"Continuing with the clone as it is. {error}", file=sys.stderr, flush=True)
+        say(f"Continuing with the clone as it is. {error}", error=True)
 
 
 def _set_dvc_remote(repository: Repository, url: str) -> None:

@@ -24,6 +24,7 @@ from tuneline.pretrained import COMMIT, CONFIG, Pretrained, find
 from tuneline.records.provenance import file_hash
 from tuneline.records.source import BaseSource, PretrainedSource
 from tuneline.stage import run_stage
+from tuneline.terminal import say
 
 
 def bring(params: Params, target: Path) -> BaseSource:
@@ -77,7 +78,7 @@ def find_tokenizer(params: Params, checkpoint: Pretrained | None) -> Pretrained 
 def announce(pretrained: Pretrained, revision: str | None) -> Pretrained:
     """Print the commit of a branch or tag, because nothing looks at the branch again until the stage is forced."""
     if pretrained.commit is not None and not (revision and COMMIT.fullmatch(revision)):
-        print(f"base: {pretrained.name}: {revision or 'main'} is commit {pretrained.commit} now; `dvc repro --force base` looks again")
+        say(f"base: {pretrained.name}: {revision or 'main'} is commit {pretrained.commit} now; `dvc repro --force base` looks again")
     return pretrained
 
 
@@ -127,7 +128,7 @@ def main() -> None:
     with replace_directory(BASE) as folder:
         source = bring(params, folder)
         source.write(folder / BASE_RECORD.name)
-    print(f"base: {source.checkpoint.description if source.checkpoint else 'no checkpoint: the model is trained from scratch'}")
+    say(f"base: {source.checkpoint.description if source.checkpoint else 'no checkpoint: the model is trained from scratch'}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ A model outside its tolerance is never published. It stops the pipeline, unless 
 """
 
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from tuneline.records.comparison import Saturation
 from tuneline.records.export import EXPORT_RECORD, ExportRecord, ModelRecord
 from tuneline.records.metrics import Metrics
 from tuneline.stage import require, run_stage
+from tuneline.terminal import say
 
 SATURATION_ROWS = 64
 """Most rows of the reported split on which saturated products are counted."""
@@ -154,7 +154,7 @@ def main() -> dict[str, float]:
     if stopping:
         stop_pipeline(stopping)
     for precision in sorted(set(comparisons) - set(published)):
-        print(f"compare: {precision} is not published: {'; '.join(violations[precision])}", file=sys.stderr)
+        say(f"compare: {precision} is not published: {'; '.join(violations[precision])}", error=True)
     publish(record, {precision: reference.quality(exported[precision]) for precision in published}, params.evaluate.split)
     return {"rows": len(split)}
 

@@ -21,6 +21,7 @@ from tuneline.params.loading import load_params
 from tuneline.paths import RAW, SPLITS, split_file
 from tuneline.records.source import RawSource, SplitSource
 from tuneline.stage import run_stage
+from tuneline.terminal import say
 
 STAGING = "staging"
 
@@ -73,7 +74,7 @@ def read_splits(params: Params, source: Source, specs: Mapping[str, str], stagin
         staged[name] = stage_split(
             source.read(name, columns), columns, staging / f"{len(staged)}.parquet", params.data.files.max_row_group_mb
         )
-        print(f"download: {staged[name].name}: {staged[name].rows:,} rows", flush=True)
+        say(f"download: {staged[name].name}: {staged[name].rows:,} rows")
     return staged
 
 
@@ -131,7 +132,7 @@ def main() -> dict[str, float]:
     check_launch(params.train)
     with replace_directory(RAW) as folder:
         rows = download(params, open_source(params.data, params.seed), folder)
-    print("download: " + ", ".join(f"{split} {count:,}" for split, count in rows.items()) + " rows")
+    say("download: " + ", ".join(f"{split} {count:,}" for split, count in rows.items()) + " rows")
     return {"rows": sum(rows.values())}
 
 

@@ -21,6 +21,7 @@ from tuneline.params import Params
 from tuneline.paths import SPLITS
 from tuneline.readers.limits import MB, too_large
 from tuneline.readers.rows import PARAMETERS
+from tuneline.terminal import say
 
 INDEX = "idx"
 SHOWN = 1_000_000
@@ -148,7 +149,7 @@ class _Progress:
         for batch in batches:
             index = pa.array(range(self.rows, self.rows + batch.num_rows), pa.int64())
             if (self.rows + batch.num_rows) // SHOWN > self.rows // SHOWN:
-                print(f"download: {self.name}: {self.rows + batch.num_rows:,} rows so far", flush=True)
+                say(f"download: {self.name}: {self.rows + batch.num_rows:,} rows so far")
             self._check_size(batch)
             self.rows += batch.num_rows
             self.labelled = self.labelled or _any_label(batch[LABEL])

@@ -29,6 +29,7 @@ from tuneline.params.warnings import print_warnings
 from tuneline.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER
 from tuneline.records.metrics import Metrics
 from tuneline.stage import Measurements, run_stage
+from tuneline.terminal import say
 
 
 def main() -> Measurements:
@@ -74,7 +75,7 @@ def exit_interrupted(accelerator: Accelerator, interrupted: TrainingInterrupted)
     """
     if accelerator.is_main_process:
         write_note(interrupted)
-        print(f"\ntrain: {interrupted}", file=sys.stderr, flush=True)
+        say(f"\ntrain: {interrupted}", error=True)
     accelerator.wait_for_everyone()
     accelerator.end_training()
     if accelerator.num_processes > 1:

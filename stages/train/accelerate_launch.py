@@ -25,6 +25,7 @@ from tuneline.launch import AUTO, Choice, check_launch, choose, find_devices, la
 from tuneline.machine import cpu_is_forced, threads
 from tuneline.params import TrainParams
 from tuneline.params.loading import load_params
+from tuneline.terminal import say
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -39,10 +40,10 @@ def main() -> NoReturn:
         with explain_disk_errors():
             code = launch(load_params().train, sys.argv[1:])
     except StageError as error:
-        print(f"train: {error}", file=sys.stderr, flush=True)
+        say(f"train: {error}", error=True)
         code = 1
     except Exception:
-        traceback.print_exc()
+        say(traceback.format_exc(), error=True)
         code = CRASHED
     sys.exit(code)
 
@@ -82,7 +83,7 @@ def choose_devices(params: TrainParams) -> Choice:
     devices = find_devices()
     choice = choose(devices, params.global_batch_size, params.mixed_precision)
     reason = f" ({devices.why_cpu})" if devices.why_cpu else ""
-    print(f"train: auto chooses {choice}{reason}", flush=True)
+    say(f"train: auto chooses {choice}{reason}")
     return choice
 
 
@@ -205,7 +206,7 @@ def exit_code(error: "ChildFailedError") -> int:
         return INTERRUPTED
     for failure in failures:
         if failure.error_file_data.get("stage"):  # see tuneline.stage.report_error
-            print(failure.message, file=sys.stderr, flush=True)
+            say(failure.message, error=True)
             return 1
     code = int(failures[0].exitcode)
     return 128 - code if code < 0 else CRASHED

@@ -28,6 +28,7 @@ from tuneline.errors import DiskError, StageError
 from tuneline.files import replace_directory
 from tuneline.params import Params
 from tuneline.paths import CHECKPOINTS
+from tuneline.terminal import say
 
 LOCK = CHECKPOINTS / ".lock"
 LOCK_TIMEOUT = 30.0
@@ -184,7 +185,7 @@ class Checkpoints:
             damage = find_damage(path) or (self._damage_of_best(path) if needs_best else None)
             if damage is None:
                 return path
-            print(f"train: removed checkpoint {path}, which cannot be used: {damage}", flush=True)
+            say(f"train: removed checkpoint {path}, which cannot be used: {damage}")
             _remove(path)
         return None
 

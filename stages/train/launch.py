@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from tuneline.paths import CHECKPOINTS
+from tuneline.terminal import say
 
 INTERRUPTED = 75
 """Exit code of an interrupted run that can be resumed: EX_TEMPFAIL of sysexits.h, try again later."""
@@ -54,7 +55,7 @@ def main() -> int:
     code = child.wait()
     message, status = describe_end(128 - code if code < 0 else code, resume_hint(started))
     if message:
-        print(f"train: {message}", file=sys.stderr, flush=True)
+        say(f"train: {message}", error=True)
     return status
 
 

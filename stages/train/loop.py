@@ -22,6 +22,7 @@ from stages.train.state import TrainingResult, TrainState, resume, set_up, train
 from stages.train.validation import evaluate, evaluate_before_training
 from tuneline.errors import DataError, ParamsError
 from tuneline.params import Params
+from tuneline.terminal import say
 
 
 def train(params: Params, inputs: Inputs, accelerator: Accelerator, interruption: Interruption) -> TrainingResult:
@@ -62,7 +63,7 @@ def retry_on_out_of_memory(train_with: Callable[[int], TrainingResult], micro_ba
         nonlocal size
         size //= 2
         accelerator.free_memory()
-        print(f"train: out of memory; retrying with micro_batch_size {size}, global_batch_size is unchanged", flush=True)
+        say(f"train: out of memory; retrying with micro_batch_size {size}, global_batch_size is unchanged")
         return size
 
     def train_once(batch_size: int) -> TrainingResult:  # accelerate passes the size to the first parameter

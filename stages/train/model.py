@@ -15,6 +15,7 @@ from tuneline.errors import ParamsError
 from tuneline.files.schemas import LabelSchema
 from tuneline.params import ModelParams, TrainParams
 from tuneline.paths import BASE_MODEL
+from tuneline.terminal import say
 
 
 def build_model(
@@ -121,7 +122,7 @@ def _drawn_weights(model: PreTrainedModel, info: dict[str, Any], name: str) -> f
             f"model.checkpoint: {name} lacks {len(body)} weights of the model, or has them in another shape: {body[0]} ...",
             "Remove keys from model.config that change shapes; if there are none, config.json and the weights do not belong together.",
         )
-    print(f"train: loaded {name}; new weights: {', '.join(sorted(new)) or 'none'}")
+    say(f"train: loaded {name}; new weights: {', '.join(sorted(new)) or 'none'}")
     return new
 
 

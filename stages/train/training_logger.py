@@ -18,6 +18,7 @@ from stages.train.data import Rows, split_into_micro_batches
 from stages.train.progress import Evaluation, LoggedStep, Progress, StepResult
 from tuneline.errors import ParamsError
 from tuneline.paths import REPORTS
+from tuneline.terminal import visible
 
 LIVE = REPORTS / "live"
 SECONDS_BETWEEN_LINES = 10.0
@@ -129,7 +130,7 @@ class TrainingLogger:
         """Print a line on the main process, above the progress bar if there is one."""
         if self._enabled:
             with suppress_logging_errors():
-                tqdm.write(f"train: {message}", file=sys.stdout)
+                tqdm.write(visible(f"train: {message}"), file=sys.stdout)
                 sys.stdout.flush()
 
     def _show(self, result: StepResult) -> None:

@@ -17,6 +17,7 @@ from tuneline.paths import CHECKS, METRICS, RAW, REFERENCE_PROFILE, SPLITS, TOKE
 from tuneline.records.metrics import Metrics
 from tuneline.records.profile import Profile
 from tuneline.stage import require, run_stage
+from tuneline.terminal import say
 
 if TYPE_CHECKING:
     from stages.validate.results import CheckResults
@@ -56,7 +57,7 @@ def stop_on_errors(results: "CheckResults") -> None:
         GateError: A check of severity ``error`` failed or a check crashed. The message names each check and split, and the report.
     """
     for warning in results.warnings:
-        print(f"validate: warning: {warning.check.key}, {warning.split}: {warning.found}; allowed: {warning.allowed}.")
+        say(f"validate: warning: {warning.check.key}, {warning.split}: {warning.found}; allowed: {warning.allowed}.")
     if results.errors:
         messages = [
             f"{error.check.key}, {error.split}: {error.found}"

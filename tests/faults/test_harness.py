@@ -1,6 +1,7 @@
 """Each fault of the harness does happen."""
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from tests.faults.clocks import date_file, moved_clock
 from tests.faults.concurrency import at_once
 from tests.faults.disks import on_small_disk
 from tests.faults.kills import killed, kills
-from tests.faults.networks import without_network
+from tests.faults.networks import recording_lookups, without_network
 from tests.faults.truncation import damages
 
 
@@ -55,6 +56,13 @@ def test_network_is_away():
     connect = "import socket; socket.create_connection(('127.0.0.1', 9), timeout=5)"
     done = subprocess.run(without_network(sys.executable, "-c", connect), capture_output=True, text=True, check=False)
     assert os.strerror(errno.ENETUNREACH) in done.stderr
+
+
+def test_lookup_of_a_name_is_recorded(tmp_path):
+    lookup = "import socket, sys\ntry: socket.getaddrinfo('tuneline.example.org', 80)\nexcept socket.gaierror: sys.exit(7)"
+    command = recording_lookups(tmp_path / "names.json", sys.executable, "-c", lookup)
+    assert subprocess.run(command, check=False).returncode == 7
+    assert json.loads((tmp_path / "names.json").read_text()) == ["tuneline.example.org"]
 
 
 def test_clock_of_git_and_files_is_moved(tmp_path):

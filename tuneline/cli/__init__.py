@@ -4,7 +4,6 @@ An error that the user can fix (``StageError``) ends a subcommand with its messa
 """
 
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typer.core import TyperGroup
 from tuneline.cli import doctor, explain, init, predict, report, show
 from tuneline.errors import StageError
 from tuneline.files.disk_errors import explain_disk_errors
+from tuneline.terminal import say
 
 
 class Commands(TyperGroup):
@@ -28,10 +28,10 @@ class Commands(TyperGroup):
             with interrupted_by_signals(), explain_disk_errors():
                 return super().invoke(ctx)
         except StageError as error:
-            print(f"tuneline {ctx.invoked_subcommand}: {error}", file=sys.stderr)
+            say(f"tuneline {ctx.invoked_subcommand}: {error}", error=True)
             raise typer.Exit(error.status) from None
         except KeyboardInterrupt as interrupt:
-            print(f"tuneline {ctx.invoked_subcommand}: interrupted; incomplete files were discarded.", file=sys.stderr)
+            say(f"tuneline {ctx.invoked_subcommand}: interrupted; incomplete files were discarded.", error=True)
             raise typer.Exit(128 + getattr(interrupt, "number", signal.SIGINT)) from None
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from tuneline.baseline import BaselineComparison
+from tuneline.cli.console import Console
 from tuneline.errors import StageError
 from tuneline.metrics import METRIC_TABLE, custom_metrics, title_of
 from tuneline.paths import BASE_RECORD

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.batches import Batch, TokenizedSplit
+from tuneline.terminal import say
 
 if TYPE_CHECKING:
     from tuneline.onnx.session import OnnxClassifier
@@ -86,7 +87,7 @@ def main(model: Path, rows: Path) -> None:
     from tuneline.onnx.session import OnnxClassifier
 
     latency = measure_latency(OnnxClassifier(model, intra_op_threads=1), TokenizedSplit.read(rows), 1, pad_token_id=0, seconds=5.0)
-    print(json.dumps(asdict(latency)))
+    say(json.dumps(asdict(latency)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Parameters that are valid but probably a mistake. The stages that read them print a warning."""
 
 from tuneline.params import Params
+from tuneline.terminal import say
 
 FINE_TUNING_RATE = 2.0e-4
 """Learning rate of Adam above which fine-tuning usually destroys what an encoder has learned."""
@@ -26,4 +27,4 @@ def find_warnings(params: Params) -> list[str]:
 def print_warnings(stage: str, params: Params) -> None:
     """Print the warnings, with the name of the stage."""
     for warning in find_warnings(params):
-        print(f"{stage}: WARNING: {warning}", flush=True)
+        say(f"{stage}: WARNING: {warning}")

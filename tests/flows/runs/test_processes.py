@@ -98,6 +98,15 @@ def test_output_and_errors_come_in_order_to_the_last_byte(programs):
     assert seen == [str(number) for number in range(20000)]
 
 
+def test_escape_sequences_in_output_are_removed_or_shown_as_codes(programs):
+    seen = []
+    script = r"printf '\033[31mred\033[0m \033]0;title\007 \302\233 \342\200\256\n'; exit 3"
+    with pytest.raises(ProgramError) as failed:
+        programs.run(["sh", "-c", script], "Scoring \x1b[2J.csv", seen.append)
+    assert seen == [r"red \x1b]0;title\x07 \x9b \u202e"]
+    assert str(failed.value) == "\n".join([r"Scoring \x1b[2J.csv ended with exit code 3.", *seen])
+
+
 def test_program_error_ends_with_the_last_lines(programs):
     with pytest.raises(ProgramError, match=r"(?s)Stage 'train' ended with exit code 3\.\nline 2\nline 3$"):
         programs.run(["sh", "-c", "for i in 1 2 3; do echo line $i; done; exit 3"], "Stage 'train'", lambda _line: None, keep=2)

@@ -37,6 +37,11 @@ def test_show_prints_metrics_version_commit_paths_and_next_steps(project):
     assert "dvc exp run -S train.epochs=" in output
 
 
+def test_show_prints_escape_sequences_of_a_commit_as_codes(project):
+    project.git("commit", "--quiet", "--amend", "--message", "Run\x1b[2J \u202etxt.exe")
+    assert r"Run\x1b[2J \u202etxt.exe" in shown()
+
+
 def test_show_names_the_base_model(project):
     assert re.search(r"base +none: trained from scratch", shown())
     source = PretrainedSource(name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64})

@@ -42,9 +42,9 @@ def error(message: str, hint: str) -> CheckResult:
 
 def command() -> None:
     """Check this machine and this checkout, and say how to fix what is wrong. Exit code 1 if there is an error."""
-    from rich.console import Console
     from rich.text import Text
 
+    from tuneline.cli.console import Console
     from tuneline.cli.doctor.checkout import check_checkout
     from tuneline.cli.doctor.machine import check_environment, check_machine
     from tuneline.cli.doctor.registry import check_registry

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from tuneline.launch import launch_file
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
-from tuneline.paths import BASE, BASE_RECORD, PARAMS, SOURCE
+from tuneline.paths import BASE, BASE_RECORD, PARAMS, SITE_CACHE, SOURCE
 from tuneline.records.source import BaseSource
 
 OUTPUT_FOLDERS = ("data", "models", "metrics", "plots", "reports", "checkpoints")
@@ -40,7 +41,11 @@ def check_checkout(root: Path) -> Iterator[CheckResult]:
         yield check_source(root, params)
         yield check_base_model(root, params)
     yield check_partial_files(root)
+    if not (root / ".dvc").is_dir():
+        yield error("the folder .dvc is missing", "git checkout .dvc, or dvc init")
+        return
     yield check_partial_copies(root)
+    yield check_site_cache(root)
     yield check_pipeline(root)
 
 
@@ -129,10 +134,36 @@ def check_partial_copies(root: Path) -> CheckResult:
     )
 
 
+def check_site_cache(root: Path) -> CheckResult:
+    """Check that no other user can write to DVC's site cache: DVC unpickles it, so whoever writes there runs code as who runs DVC."""
+    from dvc.config import Config
+    from dvc.dirs import site_cache_dir
+
+    folder = Path(site_cache_dir(Config(dvc_dir=str(root / ".dvc"))["core"].get("site_cache_dir"))).absolute()
+    if not _open_to_others(folder):
+        return ok("DVC's site cache is closed to other users")
+    private = root.resolve() / SITE_CACHE
+    return warning(
+        f"other users of this machine can write to DVC's site cache in {folder}, and run code as you when you run DVC",
+        f'make setup   (without make: mkdir -p "{private}"; chmod 700 "{private}"; dvc config --local core.site_cache_dir "{private}")',
+    )
+
+
+def _open_to_others(folder: Path) -> bool:
+    """Return True if others than the owner and the group may change what DVC puts there. DVC makes a missing folder writable for all."""
+    for path in (*reversed(folder.parents), folder):
+        if not path.exists():
+            return True
+        status = path.stat()
+        if status.st_uid not in {0, os.getuid()} or (status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX):
+            return True
+        if not status.st_mode & stat.S_IXOTH:
+            return False
+    return True
+
+
 def check_pipeline(root: Path) -> CheckResult:
     """Check with ``dvc status`` that every out is up to date with its inputs."""
-    if not (root / ".dvc").is_dir():
-        return error("the folder .dvc is missing", "git checkout .dvc, or dvc init")
     done = _run(root, sys.executable, "-m", "dvc", "status", "--json")
     if done.returncode:
         lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
@@ -154,5 +185,5 @@ def check_pipeline(root: Path) -> CheckResult:
 
 
 def _run(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "DVC_NO_ANALYTICS": "1", "LC_ALL": "C"}
+    env = {**os.environ, "LC_ALL": "C"}
     return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=env)

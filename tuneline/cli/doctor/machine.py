@@ -80,7 +80,7 @@ def check_packages(lock: Path, versions: Mapping[str, str]) -> CheckResult:
     """Check that every pinned package is installed in its pinned version; local builds such as ``+cpu`` count as the same version."""
     if not lock.exists():
         return error(f"{lock} is missing", "Run this in the root of the project.")
-    pins = [Requirement(line) for line in lock.read_text(encoding="utf-8").splitlines() if line[:1].isalnum()]
+    pins = [Requirement(line.rstrip("\\")) for line in lock.read_text(encoding="utf-8").splitlines() if line[:1].isalnum()]
     required = {canonicalize_name(pin.name): str(pin.specifier)[2:] for pin in pins if pin.marker is None or pin.marker.evaluate()}
     wrong = [
         f"{name} {versions.get(name, 'missing')} (pinned: {version})"

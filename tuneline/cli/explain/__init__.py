@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from tuneline.terminal import say
 
+if TYPE_CHECKING:
+    from tuneline.cli.console import Console
     from tuneline.cli.explain.reference import Parameter
     from tuneline.cli.explain.reruns import Reruns
 
@@ -17,8 +18,7 @@ AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print the referenc
 
 def command(key: Key = None, markdown: AsMarkdown = False) -> None:
     """Explain a parameter of params.yaml: its meaning, type and default, and which stages a change of it reruns."""
-    from rich.console import Console
-
+    from tuneline.cli.console import Console
     from tuneline.cli.explain.page import markdown_page
     from tuneline.cli.explain.reference import find, read_reference
 
@@ -27,7 +27,7 @@ def command(key: Key = None, markdown: AsMarkdown = False) -> None:
     if markdown:
         if key is not None:
             raise typer.BadParameter("--markdown prints all parameters; leave out the key.")
-        print(markdown_page(reference), end="")
+        say(markdown_page(reference).removesuffix("\n"))
     elif key is None:
         print_sections(console, reference)
     else:

@@ -39,8 +39,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     force: Force = False,
 ) -> None:
     """Set up this checkout to learn from your own files (CSV, TSV, JSONL, Parquet; plain or .gz)."""
-    from rich.console import Console
-
+    from tuneline.cli.console import Console
     from tuneline.cli.init import checkpoints, planning, preview, proposals, settings
     from tuneline.params.data import SplitParams
     from tuneline.params.loading import load_params

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
+from tuneline.cli.console import Console
 from tuneline.cli.init.rows import Row
 
 

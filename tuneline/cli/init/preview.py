@@ -4,14 +4,15 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tuneline.cli.console import Console
 from tuneline.cli.init.planning import Plan
 from tuneline.params import Params
 from tuneline.paths import SPLITS
 from tuneline.readers.rows import listed
+from tuneline.terminal import visible
 
 WIDTH = 60
 
@@ -41,9 +42,9 @@ def first_rows(plan: Plan) -> Table:
     table = Table(title="First rows", title_justify="left")
     used = [*plan.decision.text_columns, plan.decision.label_column]
     for name in used:
-        table.add_column(Text(name), overflow="fold")
+        table.add_column(Text(visible(name)), overflow="fold")
     for row in plan.first:
-        cells = [row[list(plan.columns).index(name)] or "" for name in used]
+        cells = [visible(row[list(plan.columns).index(name)] or "") for name in used]
         table.add_row(*(Text(cell if len(cell) <= WIDTH else cell[: WIDTH - 1] + "…") for cell in cells))
     return table
 
@@ -56,7 +57,7 @@ def splits_table(plan: Plan) -> Table:
         file = str(plan.placement.file(split)) if split in plan.placement.specs else ""
         fractions = ", ".join(f"{name} {count / classes.total():.0%}" for name, count in classes.most_common(6) if name)
         more = f", and {len(classes) - 6} more" if len(classes) > 6 else ""
-        table.add_row(Text(split), Text(f"{classes.total():,} rows"), Text(file), Text(fractions + more))
+        table.add_row(Text(split), Text(f"{classes.total():,} rows"), Text(file), Text(visible(fractions + more)))
     return table
 
 

@@ -3,9 +3,9 @@
 import math
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
+from tuneline.cli.console import Console
 from tuneline.cli.init import choosing
 from tuneline.cli.init.checkpoints import Checkpoint, measure_lengths, open_checkpoint
 from tuneline.cli.init.planning import Plan

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tuneline
+from tuneline.terminal import say
 
 if TYPE_CHECKING:
     import torch
@@ -197,7 +198,7 @@ def _check_memory(parameters: int) -> None:
 
 def main() -> None:
     """Read a ``Spec`` from standard input and write the ``Result`` to standard output."""
-    print(json.dumps(asdict(measure(Spec(**json.load(sys.stdin))))))
+    say(json.dumps(asdict(measure(Spec(**json.load(sys.stdin))))))
 
 
 if __name__ == "__main__":

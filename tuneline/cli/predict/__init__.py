@@ -1,7 +1,6 @@
 """``tuneline predict``: the exported model on files of any size. Imports no torch, which would take seconds to start."""
 
 import codecs
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,6 +9,7 @@ import typer
 from tuneline.cli.predict.targets import check_target, descriptor
 from tuneline.errors import DataError, InputError, StageError, UnreadableError
 from tuneline.readers.limits import DEFAULT_LIMITS, MB, Limits
+from tuneline.terminal import say
 
 Kind = Literal["csv", "tsv", "jsonl", "parquet"]
 """Format of an input or output."""
@@ -84,7 +84,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     dialect = Dialect.default(kind == "tsv", delimiter, quoting, columns.split(",") if columns else None)
     deployed = DeployedModel.load(model, precision, threads)
     if deployed.classifier.exact_products:
-        print(SATURATION_WARNING, file=sys.stderr)
+        say(SATURATION_WARNING, error=True)
     used = InputColumns(text_columns(text, deployed.text_columns), tuple(dict.fromkeys(keep or ())))
     written = Output(target, output_format or kind_of(target, "--output-format"))
     limits = Limits.of(max_cell_characters, max_row_group_mb, max_unpacked_mb)

@@ -14,6 +14,7 @@ from tuneline.cli.predict.model import DeployedModel
 from tuneline.cli.predict.rows import BadRow, Input, InputColumns, InputRows, Row, open_rows
 from tuneline.cli.predict.writing import Output, open_writer
 from tuneline.errors import DataError
+from tuneline.terminal import say, visible
 
 WINDOW_CHARACTERS = 1 << 22
 """Characters from which a window has no more rows, however few it has: a tokenizer takes about 60 bytes of memory for each."""
@@ -59,7 +60,7 @@ def predict_file(model: DeployedModel, source: Input, columns: InputColumns, out
         raise typer.Exit(1) from None
     seconds = time.perf_counter() - started
     skipped = f", {counts.skipped:,} skipped" if counts.skipped else ""
-    print(f"{counts.predicted:,} rows{skipped} in {seconds:.1f} s, {counts.predicted / seconds:,.0f} rows/s", file=sys.stderr)
+    say(f"{counts.predicted:,} rows{skipped} in {seconds:.1f} s, {counts.predicted / seconds:,.0f} rows/s", error=True)
 
 
 def predict_rows(model: DeployedModel, source: InputRows, writer: Writer, options: StreamOptions) -> RowCounts:
@@ -148,4 +149,4 @@ class _ProgressBar:
 
     def write(self, message: str) -> None:
         """Write a line above the bar."""
-        self._bar.write(message, file=sys.stderr)
+        self._bar.write(visible(message), file=sys.stderr)

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from tuneline.terminal import say
+
 Against = Annotated[
     str | None, typer.Option("--against", metavar="REF", help="Commit to compare with. Default: the newest commit with other metrics")
 ]
@@ -25,4 +27,4 @@ def command(against: Against = None, latency: Measured = True) -> None:
         raise StageError(f"--against {against}: git does not know this commit.", "Run git fetch, or name another commit.")
     split = str(read_lock(root).params().get("evaluate.split", "test"))
     report = page.read_report(root, against, measure_latency(root, split) if latency else read_latency(root))
-    print(f"report: {page.write(root, report)}, {card.write(root, report)}")
+    say(f"report: {page.write(root, report)}, {card.write(root, report)}")

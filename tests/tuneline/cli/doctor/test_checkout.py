@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -194,5 +195,32 @@ def test_lock_of_a_running_dvc_is_a_warning(pipeline):
 
 
 def test_checkout_without_dvc_folder_is_an_error(checkout):
-    assert checks.check_pipeline(checkout).level == "error"
+    *_, last = checks.check_checkout(checkout)
+    assert (last.level, last.message) == ("error", "the folder .dvc is missing")
     assert Path(".dvc").exists() is False
+
+
+@pytest.mark.parametrize(
+    ("modes", "level"),
+    [([], "warning"), ([0o755], "warning"), ([0o777], "warning"), ([0o700], "ok"), ([0o750], "ok"), ([0o700, 0o777], "ok")],
+)
+def test_site_cache_that_other_users_may_write_is_a_warning(checkout, monkeypatch, modes, level):
+    """DVC itself makes what is missing writable for everyone."""
+    (checkout / ".dvc").mkdir()
+    with tempfile.TemporaryDirectory() as folder:
+        site = Path(folder)
+        site.chmod(0o755)
+        for number, mode in enumerate(modes):
+            site = site / str(number)
+            site.mkdir()
+            site.chmod(mode)
+        monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(site if modes else site / "missing"))
+        assert checks.check_site_cache(checkout).level == level
+
+
+def test_default_site_cache_is_a_warning(checkout, monkeypatch):
+    monkeypatch.delenv("DVC_SITE_CACHE_DIR")
+    (checkout / ".dvc").mkdir()
+    result = checks.check_site_cache(checkout)
+    assert result.level == "warning"
+    assert str(checkout / ".dvc/tmp/site") in result.hint

@@ -130,7 +130,8 @@ def write_lock(tmp_path, text):
 
 def test_wrong_and_missing_packages_are_named(tmp_path):
     result = machine.check_packages(
-        write_lock(tmp_path, "numpy==2.0\n    # via x\ntorch==2.1\nabsent==1\n"), {"numpy": "2.0", "torch": "2.2+cpu"}
+        write_lock(tmp_path, "numpy==2.0 \\\n    --hash=sha256:00\n    # via x\ntorch==2.1\nabsent==1\n"),
+        {"numpy": "2.0", "torch": "2.2+cpu"},
     )
     assert result.level == "error"
     assert result.message == "not as pinned in requirements.txt: torch 2.2+cpu (pinned: 2.1), absent missing (pinned: 1)"
