@@ -23,7 +23,8 @@ def ask(served):
     def ask(method="POST", path="/deployments/filter", login=LOGIN, body="{}", **headers) -> httpx.Response:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         auth = tuple(login.split(":")) if login else None
-        return httpx.request(method, served.api + path, auth=auth, content=body, headers={"Content-Type": "application/json", **names})
+        content = body if method == "POST" else None
+        return httpx.request(method, served.api + path, auth=auth, content=content, headers={"Content-Type": "application/json", **names})
 
     return ask
 
