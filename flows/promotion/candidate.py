@@ -120,11 +120,10 @@ def _production_predictions(
     candidate: Candidate, production: Version, registry: Registry, pipeline: Pipeline, ours: _Table
 ) -> NDArray[Any]:
     target = candidate.root / ".dvc" / "tmp" / f"{production.name}.parquet"
-    root = registry.repository.root
     there, here = PipelineFiles.of_commit(registry.repository, production.commit), PipelineFiles.of_checkout(candidate.root)
     if there.lock.reported_rows() == here.lock.reported_rows():
-        source = ("get", str(root), str(PREDICTIONS), "--rev", production.commit, "--out", str(target), "--force")
-        pipeline.dvc(*source, what=f"Fetching the predictions of {production.name}")
+        what = f"Fetching the predictions of {production.name}"
+        pipeline.get(registry.repository, str(PREDICTIONS), production.commit, target, what)
         theirs = _read(target)
         return _with_our_ids(theirs.predicted, theirs.names, ours.names)
     model = fetch_model(registry, production, pipeline)

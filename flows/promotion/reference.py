@@ -63,8 +63,7 @@ def fetch_profile(pipeline: Pipeline, repository: Repository, version: Version, 
     if PipelineFiles.of_commit(repository, version.commit).lock.out(str(PROFILE.parent)) is None:
         pipeline.on_line(f"{version.name} ({version.commit[:12]}) has no {PROFILE}.")
         return False
-    source = ("get", str(repository.root), str(PROFILE), "--rev", version.commit, "--out", str(target), "--force")
-    pipeline.dvc(*source, what=f"Fetching {PROFILE} of {version.name}")
+    pipeline.get(repository, str(PROFILE), version.commit, target, f"Fetching {PROFILE} of {version.name}")
     return True
 
 

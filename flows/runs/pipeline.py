@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from ruamel.yaml import YAML
 
 from flows.runs.processes import ProgramError, Programs
-from flows.runs.repository import Repository
+from flows.runs.repository import Repository, dvc_config
 from tuneline.repo import Lock, git, lock_at, read_lock
 
 Outcome = Literal["ran", "skipped", "restored"]
@@ -113,6 +113,16 @@ class Pipeline:
                     raise
             self.on_line("Another process holds DVC's lock; waiting for it.")
             time.sleep(2)
+
+    def get(self, repository: Repository, path: str, commit: str, out: Path, what: str) -> None:
+        """Write a file or folder that DVC has for a commit to ``out``, from the cache or the default remote.
+
+        Raises:
+            ProgramError: It is in neither.
+        """
+        remote = dvc_config(repository.root).get("core", {}).get("remote")
+        named = ("--remote", remote) if remote else ()  # of a commit, DVC reads only the committed settings: not those of a worker
+        self.dvc("get", str(repository.root), path, "--rev", commit, "--out", str(out), "--force", *named, what=what)
 
     def graph(self) -> Graph:
         """Read the graph from the checkout's own ``dvc.yaml``.

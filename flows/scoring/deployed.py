@@ -14,6 +14,7 @@ from tuneline.errors import DataError
 from tuneline.files import replace_directory
 from tuneline.records.export import EXPORT_RECORD, UsageRecord
 from tuneline.records.profile import Profile
+from tuneline.repo import cached_file
 
 KEPT = 3
 """Number of fetched models that are kept."""
@@ -74,10 +75,9 @@ def _load(registry: Registry, version: Version, folder: Path) -> DeployedModel:
     if not model.is_dir():
         raise DataError(f"{model} is missing.")
     if md5 is not None and content_hash(model) != md5:
-        raise DataError(
-            f"{model} is damaged: it does not have the hash {md5}, which dvc.lock of {version.commit[:12]} has for it.",
-            "If it was fetched just now, the file in DVC's cache is damaged: delete it there, and DVC fetches it from the remote.",
-        )
+        damaged = " ".join(map(str, _damaged_in_cache(registry.repository.root, md5)))
+        hint = f"DVC's cache is damaged: `rm {damaged}`. DVC then takes the file from the remote." if damaged else None
+        raise DataError(f"{model} is damaged: dvc.lock of {version.commit[:12]} has another hash for it, {md5}.", hint)
     return DeployedModel(version, model, Profile.read_if_exists(folder / PROFILE.name))
 
 
@@ -86,6 +86,14 @@ def content_hash(folder: Path) -> str:
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     listing = json.dumps([{"md5": _md5(paths[name]), "relpath": name} for name in sorted(paths)])
     return hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest() + ".dir"
+
+
+def _damaged_in_cache(root: Path, md5: str) -> list[Path]:
+    """Return the files of a folder whose content in DVC's cache does not have the MD5 in their names."""
+    listing = cached_file(root, md5)
+    entries = json.loads(listing.read_bytes()) if listing else []
+    files = filter(None, (cached_file(root, entry["md5"]) for entry in entries))
+    return [file for file in files if _md5(file) != f"{file.parent.name}{file.name}"]
 
 
 def _md5(path: Path) -> str:
@@ -105,6 +113,5 @@ def remove_old(models: Path, keep: Path) -> None:
 def _fetch(registry: Registry, version: Version, pipeline: Pipeline, folder: Path) -> None:
     repository = registry.repository
     model = PipelineFiles.of_commit(repository, version.commit).artifact(registry.artifact)
-    source = ("get", str(repository.root), model, "--rev", version.commit)
-    pipeline.dvc(*source, "--out", str(folder / "model"), what=f"Fetching {registry.artifact} {version.name}")
+    pipeline.get(repository, model, version.commit, folder / "model", f"Fetching {registry.artifact} {version.name}")
     fetch_profile(pipeline, repository, version, folder / PROFILE.name)
