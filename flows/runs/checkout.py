@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Self
 
 import psutil
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from flows.runs.processes import RUN_VARIABLE
 from flows.runs.repository import BusyError, GitError, Repository, dvc_config, locked
@@ -125,20 +123,30 @@ def _resume(repository: Repository, name: str, lock: int) -> Checkout | None:
 
 def _repair_dvc_lock(repository: Repository, path: Path) -> None:
     """Replace a truncated ``dvc.lock`` by the committed one: DVC writes it in place, and its run cache has what was computed."""
-    try:
-        YAML(typ="safe", pure=True).load(path / "dvc.lock")
-    except FileNotFoundError:
+    if not (path / "dvc.lock").exists() or _is_lock(path / "dvc.lock"):
         return
-    except YAMLError:
-        (path / "dvc.lock").unlink()
-        with contextlib.suppress(GitError):  # it may not be committed yet
-            repository.git("checkout", "--", "dvc.lock", cwd=path)
+    (path / "dvc.lock").unlink()
+    with contextlib.suppress(GitError):  # it may not be committed yet
+        repository.git("checkout", "--", "dvc.lock", cwd=path)
+
+
+def _is_lock(file: Path) -> bool:
+    """Return True if a file has what DVC expects of ``dvc.lock``; a full disk leaves it empty."""
+    from dvc.exceptions import DvcException
+    from dvc.schema import COMPILED_LOCKFILE_SCHEMA
+    from dvc.utils.strictyaml import load
+
+    try:
+        load(str(file), COMPILED_LOCKFILE_SCHEMA)
+    except DvcException:
+        return False
+    return True
 
 
 def _create(repository: Repository, name: str, spec: RunSpec, lock: int) -> Checkout:
     path = repository.state / name
     try:
-        with explain_disk_errors():
+        with explain_disk_errors(path):
             repository.git("worktree", "add", "--quiet", "--force", "--detach", str(path), spec.commit)
             _configure_dvc(repository, path)
             spec.write(_record(repository, name))  # only a complete checkout has a record

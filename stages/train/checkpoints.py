@@ -173,7 +173,7 @@ class Checkpoints:
                 yield partial
         except DiskError as error:
             steps = self._all()
-            size = sum(file.stat().st_size for file in steps[-1].rglob("*")) if steps else 0
+            size = sum(file.stat().st_size for file in steps[-1].rglob("*") if file.is_file()) if steps else 0
             problem = f"{error.problem} The last checkpoint takes {decimal(size)}." if size else error.problem
             raise DiskError(problem, f"{error.hint} {describe_resume(steps)}") from error
 

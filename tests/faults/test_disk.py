@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.faults.disks import on_full_disk
+from tests.project import GIT_IDENTITY
 from tests.stages.train import tiny_task
 
 FULL = "cannot be written: No space left on device. On its file system, mounted at"
@@ -26,6 +27,19 @@ OUTS = {
     "compare": "models/onnx",
 }
 """The out that each stage writes first."""
+
+
+LIBRARIES = {
+    "pyarrow": "import pyarrow as pa, pyarrow.parquet as pq; pq.write_table(pa.table({'a': list(range(90000))}), path)",
+    "numpy": "import numpy as np; np.save(path.open('wb'), np.zeros(90000))",
+    "safetensors": "import numpy as np; from safetensors.numpy import save_file; save_file({'a': np.zeros(90000)}, path)",
+    "tokenizers": "from tokenizers import Tokenizer, models; "
+    "Tokenizer(models.WordLevel({str(i): i for i in range(30000)}, unk_token='0')).save(str(path))",
+    "torch": "import torch; torch.save(torch.zeros(90000), path)",
+    "onnx": "import numpy as np, onnx; from onnx import helper, numpy_helper as n; "
+    "onnx.save(helper.make_model(helper.make_graph([], 'g', [], [], [n.from_array(np.zeros(90000), 'w')])), path)",
+}
+"""How libraries write ``path``; each reports a full disk in its own way."""
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +66,25 @@ def run(command: list[str], folder: Path, **env: str) -> subprocess.CompletedPro
 
 def remove(path: Path) -> None:
     shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("library", [pytest.param(name, marks=[pytest.mark.slow] * (name in {"torch", "onnx"})) for name in LIBRARIES])
+def test_full_disk_is_recognized_in_the_error_of_each_library(tmp_path, library):
+    code = f"""
+from pathlib import Path
+from tuneline.errors import DiskError
+from tuneline.files import replace_directory
+try:
+    with replace_directory(Path("out")) as folder:
+        path = folder / "file"
+        {LIBRARIES[library]}
+except DiskError as error:
+    print(error)
+print(sorted(Path().iterdir()))
+"""
+    done = run(on_full_disk(tmp_path, 64, sys.executable, "-c", code), tmp_path)
+    assert f"out {FULL}" in done.stdout, done.stderr
+    assert done.stdout.endswith("[]\n")
 
 
 @pytest.mark.slow
@@ -113,3 +146,28 @@ def test_full_disk_at_a_checkpoint_keeps_the_one_before_and_training_goes_on_fro
     assert listed == ["1", "run.json", "step-00000004", "step-00000008"]
     assert "resumes from step 8 of 16" in second
     assert rest.split()[0] == "0", done.stdout
+
+
+CHECK_OUT = """
+from pathlib import Path
+from flows.runs.checkout import isolated
+from flows.runs.repository import Repository
+try:
+    with isolated(Repository(Path.cwd()), "run", "main"):
+        print("checked out")
+except Exception as error:
+    print(f"{type(error).__name__}: {error}")
+print(sorted(path.name for path in Path(".dvc/tmp/flows").iterdir()))
+"""
+
+
+@pytest.mark.parametrize("room", [0, 150])
+def test_checkout_of_a_run_says_that_the_disk_is_full_and_leaves_nothing(tmp_path, homes, room):
+    for name in ("first", "second"):
+        (tmp_path / name).write_bytes(os.urandom(200_000))
+    for command in ("git init --quiet --initial-branch=main", "dvc init --quiet", "git add --all", "git commit --quiet --message=Start"):
+        run([sys.executable, "-m", *command.split()] if command.startswith("dvc") else command.split(), tmp_path, **GIT_IDENTITY)
+    done = run(on_full_disk(tmp_path, room, sys.executable, "-c", CHECK_OUT), tmp_path)
+    assert f"DiskError: {tmp_path}/.dvc/tmp/flows" in done.stdout, done.stdout + done.stderr
+    assert FULL in done.stdout
+    assert done.stdout.splitlines()[-1] in {"[]", "['checkouts.lock', 'run.lock']"}

@@ -1,4 +1,6 @@
+import errno
 import json
+import os
 
 import pytest
 
@@ -41,6 +43,25 @@ def test_interrupted_stage_prints_how_to_resume(capsys):
 
     assert exit_status(main) == 130
     assert "dvc repro" in capsys.readouterr().err
+
+
+def test_full_disk_is_printed_without_traceback(capsys):
+    def main():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "data/raw")
+
+    assert exit_status(main) == 1
+    assert capsys.readouterr().err.startswith("tokenize: data/raw cannot be written: No space left on device.")
+
+
+def test_error_of_one_of_several_processes_is_printed_if_its_file_cannot_be_written(project, monkeypatch, capsys):
+    """torchrun's folder may be on the disk that is full."""
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(project / "gone/error.json"))
+
+    def main():
+        raise StageError("The disk is full.")
+
+    assert exit_status(main) == 1
+    assert capsys.readouterr().err == "tokenize: The disk is full.\n"
 
 
 def test_unexpected_error_keeps_its_traceback():

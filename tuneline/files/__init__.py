@@ -99,19 +99,20 @@ def _partial(target: Path, create: Callable[[Path], None]) -> Iterator[Path]:
 @contextmanager
 def _removed(path: Path, place: Path, lock: int | None = None) -> Iterator[None]:
     """Remove a file or folder when the block ends; if a full disk ended it, say so for ``place``."""
-    full, cause = None, None
+    failure: tuple[int, Exception] | None = None
     try:
         yield
     except Exception as error:
-        full, cause = full_disk(error, path.parent), error
-        if full is None:
+        if (number := full_disk(error, path.parent)) is None:
             raise
+        failure = number, error
     finally:
         _remove(path)
         if lock is not None:
             os.close(lock)
-    if full is not None:  # only here is the space of what was removed and closed free again
-        raise full_disk_error(full, place) from cause
+    if failure is not None:  # only here is the space of what was removed and closed free again
+        number, cause = failure
+        raise full_disk_error(number, place, cause) from cause
 
 
 def _create_locked(target: Path, create: Callable[[Path], None]) -> tuple[Path, int]:

@@ -21,6 +21,7 @@ _TEXTS = {
     os.strerror(errno.ENOSPC): errno.ENOSPC,
     os.strerror(errno.EDQUOT): errno.EDQUOT,
     "Not enough free space to write": errno.ENOSPC,  # numpy
+    "unable to write file": errno.ENOSPC,  # git, which does not say why
     "No usable temporary directory found": errno.ENOSPC,  # tempfile has tried to write to each
 }
 _LITTLE = 64 * 1024
@@ -28,8 +29,11 @@ _LITTLE = 64 * 1024
 
 
 @contextmanager
-def explain_disk_errors() -> Iterator[None]:
+def explain_disk_errors(place: Path | None = None) -> Iterator[None]:
     """Replace an error of a disk by one for the user; others pass.
+
+    Args:
+        place: What is written; without it, what the error names.
 
     Raises:
         DiskError: A file system is full, or does not let this user read or write.
@@ -40,9 +44,9 @@ def explain_disk_errors() -> Iterator[None]:
         raise
     except Exception as error:
         if number := full_disk(error):
-            raise full_disk_error(number, _place(error)) from error
+            raise full_disk_error(number, place or _place(error), error) from error
         if isinstance(error, OSError) and error.errno in _FORBIDDEN and error.filename:
-            raise cannot_write(Path(error.filename), error) from error
+            raise DiskError(f"{error.filename}: {error.strerror}.", _look_at(Path(error.filename))) from error
         raise
 
 
@@ -63,32 +67,48 @@ def full_disk(error: BaseException, folder: Path | None = None) -> int | None:
     return errno.ENOSPC if folder is not None and _free(folder) < _LITTLE else None
 
 
-def full_disk_error(number: int, place: Path) -> DiskError:
+def full_disk_error(number: int, place: Path, cause: Exception) -> DiskError:
     """Return the error of a full disk.
 
     Args:
         number: ``errno.ENOSPC`` or ``errno.EDQUOT``.
         place: What cannot be written; it need not exist.
+        cause: The error of the library, which is shown if it says nothing of a full disk.
     """
-    existing = next(path for path in (place.absolute(), *place.absolute().parents) if path.exists()).resolve()
+    existing = _existing(place).resolve()
     mounted = next(path for path in (existing, *existing.parents) if path.is_mount())
-    status = os.statvfs(mounted)
-    free = f"{decimal(_free(mounted))} of {decimal(status.f_blocks * status.f_frsize)} are free, and it needs more"
-    if status.f_files and not status.f_favail:
-        free = "no inode is free (`df -i` counts them: it has too many files)"
+    shown = "" if any(os.strerror(number) in str(error) for error in _causes(cause)) else f" ({type(cause).__name__}: {cause})"
+    room = _describe_room(mounted, number)
     return DiskError(
-        f"{place} cannot be written: {os.strerror(number)}. On its file system, mounted at {mounted}, {free}.",
+        f"{place} cannot be written: {os.strerror(number)}{shown}. On its file system, mounted at {mounted}, {room}.",
         f"Make room there (`du -xhd 3 {mounted} | sort -h | tail` lists its largest folders), then run the same command again.",
     )
 
 
 def cannot_write(place: Path, error: OSError) -> DiskError:
-    """Return the error of a file or folder that cannot be made, opened or written."""
+    """Return the error of a file or folder that cannot be made."""
     if error.errno in _FULL:
-        return full_disk_error(error.errno, place)
-    folder = place if place.is_dir() else place.parent
-    hint = f"`ls -ld {folder}` shows who may write there, `findmnt -T {folder}` whether its file system is mounted read-only."
-    return DiskError(f"{place} cannot be written: {error.strerror or error}.", hint if error.errno in _FORBIDDEN else None)
+        return full_disk_error(error.errno, place, error)
+    return DiskError(f"{place} cannot be written: {error.strerror or error}.", _look_at(place))
+
+
+def _describe_room(mounted: Path, number: int) -> str:
+    status = os.statvfs(mounted)
+    if number == errno.EDQUOT:
+        return "your quota is used up (`quota -s` shows it)"
+    if status.f_files and not status.f_favail:
+        return "no inode is free (`df -i` counts them: there are too many files)"
+    return f"{decimal(_free(mounted))} of {decimal(status.f_blocks * status.f_frsize)} are free, and it needs more"
+
+
+def _look_at(place: Path) -> str:
+    existing = _existing(place)
+    return f"`ls -ld {existing}` shows what is there and who may write, `findmnt -T {existing}` whether its file system is read-only."
+
+
+def _existing(place: Path) -> Path:
+    """Return a file or folder, or the nearest folder above it that exists."""
+    return next(path for path in (place.absolute(), *place.absolute().parents) if os.access(path, os.F_OK))  # False without permission
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -107,7 +127,7 @@ def _place(error: BaseException) -> Path:
     cache = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
     temporary = Path(tempfile.tempdir or os.environ.get("TMPDIR", "/tmp"))  # noqa: S108 - gettempdir() would try to write there
     places = [Path.cwd(), temporary, cache, Path("/dev/stdout").resolve()]
-    return min((place for place in places if place.exists()), key=_free)
+    return min((place for place in places if os.access(place, os.F_OK)), key=_free)
 
 
 def _free(place: Path) -> int:

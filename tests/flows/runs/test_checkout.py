@@ -137,9 +137,10 @@ def test_incomplete_checkout_is_created_again(toy):
         assert (checkout.path / "params.yaml").exists()
 
 
-def test_truncated_dvc_lock_is_not_resumed(toy):
+@pytest.mark.parametrize("left", ["", "sche", "schema: '2.0'\nstages:\n  download", "schema: '2.0'\nstages:\n  download:\n    cmd: 'pyth"])
+def test_truncated_dvc_lock_is_not_resumed(toy, left):
     fail_in(toy, "run")
-    (toy.state / "run" / "dvc.lock").write_text("schema: '2.0'\nstages:\n  download:\n    cmd: 'pyth")
+    (toy.state / "run" / "dvc.lock").write_text(left)
     with isolated(toy, "run", "main") as checkout:
         assert not (checkout.path / "dvc.lock").exists()
 

@@ -1,8 +1,11 @@
 import json
 import os
+from pathlib import Path
 
 import pytest
 
+from tests.faults.kills import killed, kills
+from tuneline.errors import DiskError
 from tuneline.files import replace_directory, replace_file, write_json
 
 
@@ -51,14 +54,105 @@ def test_replace_directory_keeps_the_previous_folder_after_an_error(tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_replace_directory_removes_leftovers_of_a_killed_run(tmp_path):
-    target = tmp_path / "raw"
-    leftover = tmp_path / ".raw.partial"
-    leftover.mkdir()
-    (leftover / "half").touch()
+def is_rename(event, _arguments) -> bool:
+    return event == "os.rename"
+
+
+def write_file(target: Path, text: str) -> None:
+    with replace_file(target) as partial:
+        partial.write_text(text)
+
+
+def write_directory(target: Path, text: str) -> None:
     with replace_directory(target) as partial:
-        (partial / "whole").touch()
-    assert [path.name for path in target.iterdir()] == ["whole"]
+        (partial / "inner").mkdir()
+        (partial / "inner" / "text").write_text(text)
+
+
+@pytest.mark.parametrize("write", [write_file, write_directory])
+def test_leftover_of_a_killed_process_is_removed_by_the_next_writer(tmp_path, write):
+    target = tmp_path / "out"
+    assert killed(lambda: write(target, "half"), 1, is_rename)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".partial"]
+    write(target, "whole")
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("write", [write_file, write_directory])
+def test_leftover_of_another_target_stays(tmp_path, write):
+    assert killed(lambda: write(tmp_path / "other", "half"), 1, is_rename)
+    write(tmp_path / "out", "whole")
+    assert len(list(tmp_path.glob(".other.*.partial"))) == 1
+
+
+def test_two_writers_of_one_file_do_not_mix(tmp_path):
+    target = tmp_path / "out"
+    with replace_file(target) as first:
+        first.write_text("first")
+        write_file(target, "second")
+        assert target.read_text() == "second"
+        assert first.read_text() == "first"
+    assert target.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_two_writers_of_one_folder_do_not_mix(tmp_path):
+    target = tmp_path / "out"
+    with replace_directory(target) as first:
+        (first / "name").write_text("first")
+        write_directory(target, "second")
+        assert [path.name for path in target.iterdir()] == ["inner"]
+    assert [path.name for path in target.iterdir()] == ["name"]
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_writer_in_another_process_is_not_taken_for_a_leftover(tmp_path):
+    target = tmp_path / "out"
+    with replace_file(target) as partial:
+        child = os.fork()
+        if not child:
+            write_file(target, "other")
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert partial.exists()
+
+
+def test_file_is_the_old_or_the_new_one_wherever_the_writer_is_killed(tmp_path):
+    target = tmp_path / "out"
+    write_file(target, "old")
+    seen = [target.read_text() for _ in kills(lambda: write_file(target, "new"))]
+    assert seen[0] == "old"
+    assert set(seen) <= {"old", "new"}
+    assert target.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("write", [write_file, write_directory])
+def test_everything_has_reached_the_disk_before_the_rename_and_the_rename_afterwards(tmp_path, write, monkeypatch):
+    target, synced = tmp_path / "out", []
+    fsync = os.fsync
+
+    def record(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.append((os.fstat(descriptor).st_ino, target.exists()))
+
+    monkeypatch.setattr(os, "fsync", record)
+    write(target, "new")
+    written = [path.stat().st_ino for path in (target, *target.rglob("*"))]
+    assert {inode for inode, renamed in synced if not renamed} == set(written)
+    assert synced[-1] == (tmp_path.stat().st_ino, True)
+
+
+def test_name_of_255_bytes_is_written(tmp_path):
+    target = tmp_path / ("ü" * 127 + "x")
+    write_file(target, "text")
+    assert target.read_text() == "text"
+
+
+def test_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DiskError, match=r"file/out.json cannot be written: File exists.\n  `ls -ld .*/file`"):
+        write_json(tmp_path / "file" / "out.json", {})
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from rich.filesize import decimal
+
 from tuneline.cli.doctor import CheckResult, error, ok, warning
 from tuneline.errors import ParamsError
 from tuneline.launch import launch_file
@@ -38,6 +40,7 @@ def check_checkout(root: Path) -> Iterator[CheckResult]:
         yield check_source(root, params)
         yield check_base_model(root, params)
     yield check_partial_files(root)
+    yield check_partial_copies(root)
     yield check_pipeline(root)
 
 
@@ -114,6 +117,18 @@ def check_partial_files(root: Path) -> CheckResult:
     return warning(f"a run was killed while it wrote {names}", "Harmless: the next run of that stage removes it.")
 
 
+def check_partial_copies(root: Path) -> CheckResult:
+    """Check that DVC left no half copy in its cache, which a full disk or a kill leaves and nothing removes."""
+    copies = [path for pattern in ("*/.*.tmp", "*/*/.*.tmp") for path in (root / ".dvc" / "cache" / "files").glob(pattern)]
+    if not copies:
+        return ok("no partial copies in DVC's cache")
+    size = sum(path.stat().st_size for path in copies)
+    return warning(
+        f"{len(copies)} partial copies in DVC's cache take {decimal(size)}: it was ended, or the disk was full",
+        "When no dvc is running: find .dvc/cache/files -name '.*.tmp' -delete",
+    )
+
+
 def check_pipeline(root: Path) -> CheckResult:
     """Check with ``dvc status`` that every out is up to date with its inputs."""
     if not (root / ".dvc").is_dir():
@@ -121,6 +136,11 @@ def check_pipeline(root: Path) -> CheckResult:
     done = _run(root, sys.executable, "-m", "dvc", "status", "--json")
     if done.returncode:
         lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        if "dvc.lock' validation failed" in done.stderr or "dvc.lock' is invalid" in done.stderr:
+            return error(
+                "dvc.lock is damaged: DVC was ended, or the disk was full, while it wrote it",
+                "git checkout dvc.lock (rm, if it was never committed), then dvc repro: DVC's cache has what finished stages made.",
+            )
         if "lock" in done.stderr:
             return warning(
                 "DVC is locked: a pipeline run is in progress, or was killed a moment ago",

@@ -109,6 +109,27 @@ def test_partial_files_of_a_killed_run_are_named(checkout):
     assert "models/.onnx.partial" in result.message
 
 
+def test_partial_copies_in_the_cache_of_dvc_are_named(checkout):
+    folder = checkout / ".dvc/cache/files/md5/e0"
+    folder.mkdir(parents=True)
+    (folder / "408fa4509dce2d3375cee15eddc1dc").write_bytes(bytes(5000))
+    assert checks.check_partial_copies(checkout).level == "ok"
+    (folder / ".7BFt_uUIuDX6JB3Py59NIg.tmp").write_bytes(bytes(2000))
+    result = checks.check_partial_copies(checkout)
+    assert result.level == "warning"
+    assert "1 partial copies in DVC's cache take 2.0 kB" in result.message
+
+
+@pytest.mark.parametrize("content", ["", "schema: '2.0'\nstag"])
+def test_damaged_dvc_lock_is_an_error_that_says_how_to_get_it_back(checkout, content):
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=checkout, check=True)
+    (checkout / "dvc.lock").write_text(content)
+    result = checks.check_pipeline(checkout)
+    assert result.level == "error"
+    assert "dvc.lock is damaged" in result.message
+    assert "git checkout dvc.lock" in result.hint
+
+
 def levels(results):
     return [result.level for result in results]
 
