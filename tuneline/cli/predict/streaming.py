@@ -15,8 +15,8 @@ from tuneline.cli.predict.rows import BadRow, Input, InputColumns, InputRows, Ro
 from tuneline.cli.predict.writing import Output, open_writer
 from tuneline.errors import DataError
 
-WINDOW_CHARACTERS = 1 << 23
-"""Characters from which a window has no more rows, however few it has: a tokenizer takes about 40 bytes of memory for each."""
+WINDOW_CHARACTERS = 1 << 22
+"""Characters from which a window has no more rows, however few it has: a tokenizer takes about 60 bytes of memory for each."""
 REPORTED = 20
 """Skipped rows that are reported one by one; the others are only counted."""
 

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stages.download.__main__ import main as download
+from tests.params import change_params
 from tuneline.cli import app
 from tuneline.cli.init.settings import changed
 from tuneline.params.data import SplitParams
@@ -285,6 +286,25 @@ def test_error_is_one_message_and_nothing_is_written(project, tickets, words, me
     assert done.exit_code == 1
     assert message in done.output
     assert "Traceback" not in done.output
+    assert not (project / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("in.csv.gz", {"data.files.max_unpacked_mb": 1}, "in.csv.gz: it unpacks to more than 1 MB (data.files.max_unpacked_mb)"),
+        ("in.parquet", {"data.files.max_row_group_mb": 1}, "row group 1: its rows take more than 1 MB (data.files.max_row_group_mb)"),
+        ("in.jsonl", {"data.files.max_cell_characters": 50}, "line 1: column 'text' has 100 characters, more than 50"),
+    ],
+)
+def test_file_beyond_a_limit_of_the_parameters_is_refused(project, name, changes, message):
+    change_params(project, changes)
+    table = pa.table({"text": [f"{row:0100}" for row in range(20_000)], "label": ["a", "b"] * 10_000})
+    pq.write_table(table, project / "in.parquet", use_dictionary=False)
+    (project / "in.csv.gz").write_bytes(gzip.compress(b"text,label\n" + b"".join(b"%0100d,a\n" % row for row in range(20_000))))
+    (project / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.slice(0, 40).to_pylist()))
+    done = init(project / name, "--force")
+    assert (done.exit_code, message in done.output) == (1, True), done.output
     assert not (project / "data").exists()
 
 

@@ -73,3 +73,14 @@ def test_row_that_the_download_stage_would_refuse_is_refused(tmp_path, content, 
     (tmp_path / "in.csv").write_bytes(content)
     with pytest.raises(DataError, match=message):
         list(open_rows(tmp_path / "in.csv", Layout("delimited", compressed=False)).rows())
+
+
+def test_lists_in_parquet_are_neither_text_nor_label_and_are_not_read(tmp_path):
+    pq.write_table(pa.table({"tags": [["a"], None], "text": ["x", "y"], "more": [{"a": 1}, {"a": 2}]}), tmp_path / "in.parquet")
+    assert list(opened(tmp_path / "in.parquet").rows()) == [(NESTED, "x", NESTED), (NESTED, "y", NESTED)]
+
+
+def test_column_that_occurs_twice_in_parquet_is_refused(tmp_path):
+    pq.write_table(pa.table([["a"], ["b"]], names=["text", "text"]), tmp_path / "in.parquet")
+    with pytest.raises(DataError, match=r"column 'text' occurs 2 times"):
+        opened(tmp_path / "in.parquet")
