@@ -1,7 +1,7 @@
 """Parquet files, plain or gzip, read in batches of bounded size.
 
-A Parquet file may store a cell once and repeat it a million times, so neither its size nor the sizes in its footer say how much memory its
-rows take. Before a row group is decoded, its largest repeated cell is measured, and batches have as few rows as that demands.
+A cell may be stored once for a million rows, so neither the size of a file nor the sizes in its footer say how much memory its rows take.
+Before a row group is decoded, its largest repeated cell is measured, and batches have as few rows as that demands.
 """
 
 import io
@@ -82,10 +82,8 @@ class ParquetReader:
             file = stack.enter_context(pq.ParquetFile(content, buffer_size=BUFFER, pre_buffer=False))
             leaves = [file.schema.column(position) for position in range(len(file.schema))]
             texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-            self._dictionaries = pq.ParquetFile(
-                content, metadata=file.metadata, read_dictionary=texts, buffer_size=BUFFER, pre_buffer=False
-            )
-            stack.enter_context(self._dictionaries)
+            encoded = pq.ParquetFile(content, metadata=file.metadata, read_dictionary=texts, buffer_size=BUFFER, pre_buffer=False)
+            self._dictionaries = stack.enter_context(encoded)
             self.schema: pa.Schema = file.schema_arrow
         self._file = file
         self._leaves = {leaf.path: position for position, leaf in enumerate(leaves)}
@@ -130,13 +128,7 @@ class ParquetReader:
         return RowGroup(number, metadata.num_rows, sum(sizes.values()), repeated, sum(sizes[name] for name in prefixed))
 
     def _longest_repeated(self, number: int, name: str, size: int) -> int:
-        """Return the most bytes of a cell that is stored once for many rows.
-
-        Args:
-            number: The row group.
-            name: The column.
-            size: Bytes of the column in this row group, decompressed but encoded.
-        """
+        """Return the most bytes of a cell of a column, of ``size`` bytes without compression, that is stored once for many rows."""
         leaf = self._file.schema.column(self._leaves[name])
         if leaf.physical_type != "BYTE_ARRAY":
             return int(leaf.length or 8)
@@ -157,9 +149,10 @@ class ParquetReader:
             first: The number of its first row, for messages.
             before: Bytes of the groups before it.
         """
-        size, batch_rows = 0, min(rows, group.batch_rows(self._limits.row_group))
+        size = 0
+        batch_rows = min(rows, group.batch_rows(self._limits.row_group))
         for encoded in self._file.iter_batches(batch_rows, row_groups=[group.number], columns=list(columns)):
-            batch = _without_dictionaries(encoded)
+            batch = _plain(encoded)
             self._check_cells(batch, first)
             size += batch.nbytes
             self._check_group(group.number, size)
@@ -169,9 +162,10 @@ class ParquetReader:
             first += batch.num_rows
 
     def _check_group(self, number: int, size: int) -> None:
-        if size > self._limits.row_group:
-            where, limit = f"{self._path}, row group {number + 1}", f"{self._limits.row_group / MB:,.0f} MB"
-            raise too_large(where, "its rows take more", limit, self._options.row_group)
+        limit = self._limits.row_group
+        if size > limit:
+            where = f"{self._path}, row group {number + 1}"
+            raise too_large(where, "its rows take more", f"{limit / MB:,.0f} MB", self._options.row_group)
 
     def _check_cells(self, batch: pa.RecordBatch, first: int) -> None:
         """Check that texts are UTF-8 and not longer than the limit.
@@ -181,7 +175,8 @@ class ParquetReader:
         """
         limit = self._limits.cell
         for name, values in zip(batch.schema.names, batch.columns, strict=True):
-            if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+            is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+            if not (is_text or pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)):
                 continue
             try:
                 values.validate(full=True)
@@ -189,7 +184,7 @@ class ParquetReader:
                 where = f"{self._path}, rows {first:,} to {first + len(values) - 1:,}, column {name!r}"
                 raise DataError(f"{where}: a text is not utf-8.", "Write the file again.") from None
             if (pc.max(pc.binary_length(values)).as_py() or 0) > limit:
-                self._refuse_long(name, pc.utf8_length(values), first)
+                self._refuse_long(name, pc.utf8_length(values) if is_text else pc.binary_length(values), first)
 
     def _refuse_long(self, name: str, lengths: pa.Array, first: int) -> None:
         longest = pc.max(lengths)
@@ -216,8 +211,10 @@ def open_parquet(path: Path, options: OptionNames = PARAMETERS, limits: Limits =
         yield ParquetReader(content, path, options, limits, stack)
 
 
-def _without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch without dictionaries and views, whose sizes would not be those of its cells."""
     columns = [values.dictionary_decode() if pa.types.is_dictionary(values.type) else values for values in batch.columns]
+    columns = [values.cast(pa.string()) if pa.types.is_string_view(values.type) else values for values in columns]
     return pa.record_batch(columns, names=batch.schema.names)
 
 

@@ -138,10 +138,19 @@ def test_columns_of_dictionaries_are_decoded(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.binary()])
-def test_other_types_of_text_are_read(tmp_path, kind):
+def test_other_types_of_text_are_read_and_have_the_same_limits(tmp_path, kind):
     table = pa.table({"text": pa.array(["a" * 2000, None, "b"] * 5000, kind)})
     pq.write_table(table, tmp_path / "in.parquet")
-    assert pa.Table.from_batches(read(tmp_path / "in.parquet", rows=1000)).equals(table)
+    assert pa.Table.from_batches(read(tmp_path / "in.parquet", rows=1000))["text"].to_pylist() == table["text"].to_pylist()
+    with pytest.raises(DataError, match="row 1, column 'text': 2,000 characters, more than 1,999"):
+        read(tmp_path / "in.parquet", cell=1999)
+
+
+def test_repeated_cell_anywhere_in_a_row_group_makes_its_batches_small(tmp_path):
+    texts = [f"text {row}" for row in range(2000)]
+    texts[1500] = "a" * 300_000
+    pq.write_table(pa.table({"text": texts * 2}), tmp_path / "in.parquet", compression="zstd")
+    assert max(batch.num_rows for batch in read(tmp_path / "in.parquet", rows=4000)) <= BATCH // 300_000
 
 
 def test_text_that_is_not_utf_8_is_refused(tmp_path):
