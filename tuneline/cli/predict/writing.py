@@ -3,7 +3,7 @@
 import gzip
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,5 +59,5 @@ def _file_writer(kind: Kind, columns: OutputColumns, raw: Any, packed: bool, sta
 
 
 def _text_writer(kind: Kind, columns: OutputColumns, text: TextIO) -> Writer:
-    writer = {"jsonl": JsonlWriter, "csv": CsvWriter, "tsv": TsvWriter}[kind]
-    return writer(columns, text)
+    writers: dict[str, Callable[[OutputColumns, TextIO], Writer]] = {"jsonl": JsonlWriter, "csv": CsvWriter, "tsv": TsvWriter}
+    return writers[kind](columns, text)
