@@ -1,6 +1,7 @@
 """Run everything on one machine with one command: Prefect server (SQLite), work pool, deployments, automations, worker.
 
-``python -m flows.server.serve``; Ctrl-C ends all of it, runs first. A run that is started again resumes from its checkpoint.
+``python -m flows.server.serve``; Ctrl-C or closing the terminal ends all of it, runs first. A run that is started again resumes from its
+checkpoint.
 """
 
 import argparse
@@ -31,8 +32,7 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address the server listens on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=4200, help="its port (default: %(default)s)")
     options = parser.parse_args()
-    for number in (signal.SIGINT, signal.SIGTERM):  # also SIGINT, which a script's background process ignores
-        signal.signal(number, signal.default_int_handler)
+    end_on_signals()
     env = settings(f"http://{options.host}:{options.port}/api")
     with contextlib.suppress(KeyboardInterrupt), exclusive(options.host, options.port), server(options.host, options.port, env) as serving:
         deploy(env)
@@ -43,6 +43,19 @@ def main() -> None:
                 time.sleep(0.5)
         ended = "worker" if worker.poll() is not None else "server"
         sys.exit(f"The {ended} ended; its output is above. Start it again: the same run, requested again, resumes.")
+
+
+def end_on_signals() -> None:
+    """Make Ctrl-C, SIGTERM and a closed terminal interrupt this process, so that it ends what it started."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # kernel and shell both send it: the second must not interrupt the ending
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):  # also SIGINT, which a script's background process ignores
+        signal.signal(number, interrupt)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup make serve` serves on
+        signal.signal(signal.SIGHUP, interrupt)
 
 
 @contextlib.contextmanager
