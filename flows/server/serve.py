@@ -1,6 +1,7 @@
 """Run everything on one machine with one command: Prefect server (SQLite), work pool, deployments, automations, worker.
 
-``python -m flows.server.serve``; Ctrl-C ends all of it, runs first. A run that is started again resumes from its checkpoint.
+``python -m flows.server.serve``; Ctrl-C or closing the terminal ends all of it, runs first. A run that is started again resumes from its
+checkpoint.
 """
 
 import argparse
@@ -37,8 +38,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.host in ANY_ADDRESS:
         parser.error(f"--host {options.host}: give one address of this machine, for example 192.168.1.5 (`hostname -I` lists them)")
-    for number in (signal.SIGINT, signal.SIGTERM):  # also SIGINT, which a script's background process ignores
-        signal.signal(number, signal.default_int_handler)
+    end_on_signals()
     with contextlib.suppress(KeyboardInterrupt), exclusive(options.host, options.port) as home:
         given = os.environ.get(AUTH)
         env = settings(f"http://{options.host}:{options.port}/api", given or read_or_create(home / FILE))
@@ -66,6 +66,19 @@ Serving at {api.removesuffix("/api")}. Its page asks for the password: all of {w
   export PREFECT_API_URL={api} {CLIENT_AUTH}={password}
   prefect deployment run train/train-on-demand --watch
 """
+
+
+def end_on_signals() -> None:
+    """Make Ctrl-C, SIGTERM and a closed terminal interrupt this process, so that it ends what it started."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # kernel and shell both send it: the second must not interrupt the ending
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):  # also SIGINT, which a script's background process ignores
+        signal.signal(number, interrupt)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup make serve` serves on
+        signal.signal(signal.SIGHUP, interrupt)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from tuneline.errors import ParamsError, StageError
+from tuneline.terminal import visible
 
 Files = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="One file, or train.csv, validation.csv and test.csv, or their folder")
@@ -83,5 +84,5 @@ def confirm(replaced: list[str], force: bool) -> None:
     question = f"Replace {' and '.join(replaced)}, whose content differs, and write this?" if replaced else "Write this?"
     if not sys.stdin.isatty():
         raise StageError(f"nothing was written: cannot ask without a terminal ({question})", "Add --force to write without asking.")
-    if not typer.confirm(question, default=not replaced):
+    if not typer.confirm(visible(question), default=not replaced):
         raise StageError("nothing was written.")

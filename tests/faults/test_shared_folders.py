@@ -1,5 +1,6 @@
-"""DVC unpickles what is in its site cache, so who may write there runs code as who runs DVC."""
+"""Folders that every user of the machine may write to: DVC's site cache, which it unpickles, and the code that torch.compile keeps."""
 
+import os
 import pickle
 import sqlite3
 import stat
@@ -104,3 +105,12 @@ def test_setup_follows_a_checkout_that_moved(tmp_path):
     first.rename(second)
     subprocess.run(["make", "--silent", "setup"], cwd=second, check=True)
     assert (second / ".dvc/config.local").read_text().split() == ["[core]", "site_cache_dir", "=", str(second / SITE_CACHE)]
+
+
+def test_compiled_code_is_not_taken_from_the_shared_folder_of_temporary_files(tmp_path):
+    kept = {name: value for name, value in os.environ.items() if name not in {"TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME"}}
+    script = "import stages; from torch._inductor.runtime.cache_dir_utils import cache_dir; print(cache_dir())"
+    env = {**kept, "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()) == tmp_path / ".cache/torch/inductor"
+    assert not mode(Path(done.stdout.strip())) & stat.S_IWOTH
