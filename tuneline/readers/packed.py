@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from tuneline.errors import DataError, UnreadableError
 from tuneline.readers.limits import DEFAULT_LIMITS, MB, Limits, too_large
@@ -21,7 +21,7 @@ CHUNK = 1 << 16
 @contextmanager
 def open_bytes(
     path: Path | None, options: OptionNames = PARAMETERS, limits: Limits = DEFAULT_LIMITS, *, strict: bool = True
-) -> Iterator[tuple[io.BufferedReader, BinaryIO]]:
+) -> "Iterator[tuple[io.BufferedReader[Any], BinaryIO]]":
     """Open a file, plain or gzip, for reading bytes.
 
     Args:
