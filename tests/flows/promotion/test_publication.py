@@ -8,6 +8,7 @@ import pytest
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from tests.flows.conftest import sh
+from tuneline.repo import lock_at
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -31,9 +32,8 @@ def test_publication_brings_versions_and_their_data_to_other_machines(toy, regis
     sh("git", "clone", "--quiet", "origin.git", "elsewhere", cwd=tmp_path)
     elsewhere = tmp_path / "elsewhere"
     assert Registry(Repository(elsewhere), "onnx").in_stage("production") == registry.in_stage("production")
-    sh("dvc", "remote", "add", "--quiet", "--default", "--local", "shelf", str(tmp_path / "shelf"), cwd=elsewhere)
-    sh("dvc", "artifacts", "get", ".", "onnx", "--stage", "production", "--out", "fetched", cwd=elsewhere)
-    assert (elsewhere / "fetched" / "model.onnx").exists()
+    model = lock_at(elsewhere, "onnx@v0.1.0").out("models/onnx")
+    assert (tmp_path / "shelf" / "files" / "md5" / model[:2] / model[2:]).exists()
 
 
 def test_publication_of_lost_data_names_it(toy, registry, promoted, publication, tmp_path):
