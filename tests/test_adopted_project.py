@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from ruamel.yaml import YAML
 
-from flows.runs.pipeline import compose
-from flows.runs.repository import dvc_config
+from flows.runs.pipeline import Pipeline
+from flows.runs.processes import Programs
 from tests.conftest import ROOT
 from tests.params import write_params
 from tests.project import Project
@@ -43,7 +43,8 @@ def commit_task_of_the_hub(project: Project) -> None:
     """Write what ``dvc exp run -S task=mrpc`` writes."""
     if not (project.folder / "conf/task/mrpc.yaml").exists():
         pytest.skip("this project has no conf/task/mrpc.yaml")
-    compose(project.folder, dvc_config(project.folder), ["task=mrpc"])
+    with Programs(project.folder, "adopted") as programs:
+        Pipeline(programs, print).compose(["task=mrpc"])
 
 
 def add_and_remove_tasks(project: Project) -> None:

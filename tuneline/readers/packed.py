@@ -51,9 +51,9 @@ def open_bytes(
 class Unpacked(io.RawIOBase):
     """The content of a gzip file, which is counted while it is read."""
 
-    def __init__(self, packed: BinaryIO, name: str, options: OptionNames, limits: Limits) -> None:
+    def __init__(self, packed: io.BufferedReader, name: str, options: OptionNames, limits: Limits) -> None:
         super().__init__()
-        self._content = gzip.GzipFile(fileobj=packed)
+        self._content = gzip.GzipFile(fileobj=cast("BinaryIO", _Arriving(packed)), mode="rb")
         self._name = name
         self._option = options.unpacked
         self._limit = limits.unpacked
@@ -75,6 +75,13 @@ class Unpacked(io.RawIOBase):
             raise too_large(self._name, "it unpacks to more", f"{self._limit / MB:,.0f} MB", self._option)
         buffer[: len(content)] = content
         return len(content)
+
+
+class _Arriving:
+    """A file for ``GzipFile``, whose ``read`` returns what has arrived: that of a ``BufferedReader`` waits for all that it asks for."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self.read = file.read1
 
 
 @contextmanager

@@ -7,8 +7,7 @@ import pytest
 
 from flows.promotion import candidate as candidates
 from flows.promotion.candidate import Candidate, measure, predictions
-from flows.runs.pipeline import ArtifactError, compose
-from flows.runs.repository import dvc_config
+from flows.runs.pipeline import ArtifactError
 from tests.flows.conftest import sh
 from tuneline.errors import DataError
 from tuneline.registry import Version
@@ -19,7 +18,7 @@ def make(toy, pipeline):
     """Run the pipeline in the repository itself with some parameters, and commits."""
 
     def make(*overrides: str) -> str:
-        compose(toy.root, dvc_config(toy.root), overrides)
+        pipeline.compose(overrides)
         pipeline.dvc("repro", what="The pipeline")
         sh("git", "add", "--all", cwd=toy.root)
         sh("git", "commit", "--quiet", "--allow-empty", "--message=A run", cwd=toy.root)

@@ -119,7 +119,7 @@ def test_ignored_hangup_stays_ignored():
 def start_in_terminal(command: str, **env: str) -> tuple[subprocess.Popen, int]:
     """Start a command in a shell, as `make` is one, with a terminal of its own; return the shell and the terminal's other end."""
     terminal, inside = pty.openpty()
-    shell = ["setsid", "--ctty", "sh", "-c", f"{command}; true"]
+    shell = ["env", "--default-signal=HUP", "setsid", "--ctty", "sh", "-c", f"{command}; true"]  # it may be ignored around the tests
     process = subprocess.Popen(shell, cwd=ROOT, env={**os.environ, **env}, stdin=inside, stdout=inside, stderr=inside)
     os.close(inside)
     return process, terminal

@@ -183,13 +183,13 @@ def test_gzip_pipe_gives_its_lines_as_they_come(tmp_path):
     """Not only when a whole buffer is full."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    went_on = threading.Event()
+    went_on, in_time = threading.Event(), []
 
     def write():
         with pipe.open("wb", buffering=0) as raw, gzip.GzipFile(fileobj=raw, mode="wb") as packed:
             packed.write(b"one\n")
             packed.flush()
-            went_on.wait(30)
+            in_time.append(went_on.wait(10))
             packed.write(b"two\n")
 
     writer = threading.Thread(target=write)
@@ -200,6 +200,7 @@ def test_gzip_pipe_gives_its_lines_as_they_come(tmp_path):
         went_on.set()
         assert list(rest) == ["two\n"]
     writer.join()
+    assert in_time == [True]
 
 
 def test_longer_cells_allow_longer_lines(tmp_path, monkeypatch):
