@@ -223,7 +223,12 @@ def losses(outcome):
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"gradient_checkpointing": True}, {"compile": "aot_eager"}, {"lora": {"rank": 2, "target_modules": "all-linear"}}],
+    [
+        {},
+        {"gradient_checkpointing": True},
+        pytest.param({"compile": "aot_eager"}, marks=pytest.mark.slow),
+        {"lora": {"rank": 2, "target_modules": "all-linear"}},
+    ],
     ids=["plain", "checkpointing", "compiled", "lora"],
 )
 def test_first_token_only_gives_the_same_training_losses(trained, changes):
