@@ -123,7 +123,7 @@ def test_predict_says_that_the_disk_is_full_and_keeps_the_previous_output(pipeli
     predict = f"{tuneline} predict ../in.csv -o {name} --model {pipeline}/models/onnx --keep body"
     done = run(on_full_disk(small, 8, "sh", "-c", f"{predict}; code=$?; ls -A; cat {name}; exit $code"), small)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert re.search(f"tuneline predict: {name} {FULL}", done.stderr)
+    assert re.search(rf"tuneline predict: {small}/{name} {FULL}", done.stderr)
     assert "Traceback" not in done.stderr
     assert done.stdout.split() == [name, "previous"]
 

@@ -44,7 +44,7 @@ def started(change: str = "", **variables: str) -> tuple[subprocess.Popen[str], 
 
 
 @pytest.mark.parametrize("change", ["", WITHOUT_KERNEL], ids=["kernel", "thread"])
-@pytest.mark.parametrize(("variable", "number"), zip(LAUNCHED, (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL), strict=True))
+@pytest.mark.parametrize(("variable", "number"), list(zip(LAUNCHED, (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL), strict=True)))
 def test_process_ends_with_its_launcher(change, variable, number):
     parent, child = started(change, **{variable: "1"})
     with parent:
