@@ -23,8 +23,9 @@ from benchmarks.inference import MRPC_LENGTHS, bert
 from stages.export.graph import to_onnx
 from stages.export.model_files import save_model
 from stages.export.precisions import to_dynamic_int8
-from stages.export.record import embed, file_hash
+from stages.export.record import embed, tokenizer_record
 from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
+from tests.records import export_record
 from tuneline.batches import Batch, length_sorted_batches
 from tuneline.cli.predict.formats import OutputColumns
 from tuneline.cli.predict.model import DeployedModel
@@ -45,9 +46,9 @@ def write_model(folder: Path, layers: int, hidden: int) -> None:
     model = bert(layers, hidden)
     model.set_attn_implementation("eager")
     fp32 = to_onnx(model, ("input_ids", "attention_mask", "token_type_ids"), 20)
-    about = {"file": "tokenizer.json", "sha256": file_hash(folder / "tokenizer.json"), "truncation_side": "right"}
+    record = export_record(labels=["no", "yes"], text_columns=["first", "second"], tokenizer=tokenizer_record(folder))
     for name, one in {"fp32": fp32, "int8": to_dynamic_int8(fp32, reduce_range=True)}.items():
-        embed(one, {"labels": ["no", "yes"], "text_columns": ["first", "second"], "max_length": 128, "pad_token_id": 0, "tokenizer": about})
+        embed(one, record)
         save_model(one, folder / f"{name}.onnx")
 
 

@@ -32,10 +32,8 @@ from stages.tokenize.rows import RawSplit
 from stages.tokenize.tokenizer import train_wordpiece
 from tuneline.encoding import CHUNK, Encoder
 from tuneline.files.schemas import LabelSchema, raw_schema, write_batches
-from tuneline.stage import QUIET
 from tuneline.tokenizer import load_tokenizer
 
-os.environ.update(QUIET)
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 COLUMNS = ["first", "second"]
 Way = Callable[[Path, PreTrainedTokenizerFast, int], None]

@@ -18,7 +18,10 @@ from tuneline.params import Params
 
 
 def parameters(options: argparse.Namespace, first_token_only: bool, sort: bool) -> Params:
-    """Return the parameters of the run; others are those of the tests. The last weights are kept, as the other methods do."""
+    """Return the parameters of the run; others are those of the tests. The last weights are kept, as the other methods do.
+
+    Without sorting they are those of the textbook tasks (``conf/task/mrpc.yaml``), which do not clip gradients.
+    """
     train: dict[str, Any] = {
         "global_batch_size": options.batch,
         "micro_batch_size": options.batch,
@@ -30,7 +33,7 @@ def parameters(options: argparse.Namespace, first_token_only: bool, sort: bool) 
         "mixed_precision": "bf16" if options.bf16 else "no",
         "keep": "last",
         "first_token_only": first_token_only,
-        **({} if sort else {"bucket_window": 1}),
+        **({} if sort else {"bucket_window": 1, "max_grad_norm": None}),
     }
     model = {"model_type": "bert", **model_config(options.layers, options.hidden)}
     return params(seed=options.seed, model={"config": model}, train=train)

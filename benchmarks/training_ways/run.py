@@ -5,9 +5,6 @@ import json
 import os
 from pathlib import Path
 
-from tuneline.stage import QUIET
-
-os.environ.update(QUIET)
 os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 
 import torch
