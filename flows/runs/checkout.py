@@ -7,19 +7,17 @@ failed, was cancelled or was killed.
 """
 
 import contextlib
-import json
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
 
 import psutil
 
 from flows.runs.processes import RUN_VARIABLE
 from flows.runs.repository import BusyError, GitError, Repository, dvc_config, locked
-from tuneline.files import write_json
+from flows.runs.spec import RunSpec
 from tuneline.files.disk_errors import explain_disk_errors
 from tuneline.paths import CHECKPOINTS
 
@@ -27,35 +25,6 @@ ATTEMPT_WAIT = 60.0
 """Seconds to wait for an earlier attempt of the same run: one that was interrupted takes half a minute to end its processes."""
 KEPT = 3
 """Number of abandoned runs whose checkouts are kept."""
-
-
-@dataclass(frozen=True)
-class RunSpec:
-    """What a run computes. Two runs of the same spec can resume from each other's checkpoints.
-
-    Attributes:
-        ref: Branch, tag or commit that was requested.
-        commit: The commit it named when the run first started.
-        overrides: Parameters, as after ``dvc exp run -S``.
-    """
-
-    ref: str
-    commit: str
-    overrides: tuple[str, ...] = ()
-
-    @classmethod
-    def read(cls, record: Path) -> Self:
-        """Read a spec that ``write`` wrote."""
-        values = json.loads(record.read_text(encoding="utf-8"))
-        return cls(values["ref"], values["commit"], tuple(values["overrides"]))
-
-    def write(self, record: Path) -> None:
-        """Write the spec as JSON."""
-        write_json(record, asdict(self))
-
-    def trains_same_model(self, other: "RunSpec") -> bool:
-        """Return True if both train the same model, as far as the specs tell; the training compares its inputs itself."""
-        return self.overrides == other.overrides and (self.ref == other.ref or self.commit == other.commit)
 
 
 @dataclass(frozen=True)

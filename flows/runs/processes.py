@@ -3,19 +3,17 @@
 import contextlib
 import json
 import os
-import re
 import selectors
 import signal
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from flows.runs.credentials import redacted
+from flows.runs.output import OutputLines
 from tuneline.paths import SITE_CACHE
 from tuneline.terminal import visible
 
@@ -24,9 +22,6 @@ STOPPED_WITHIN = 27.0
 """Seconds a stopped command may take to end. The guardian kills after 23; Prefect kills the flow after 30."""
 RUN_VARIABLE = "TUNELINE_RUN"
 """Environment variable with the run's name in every process of the run: processes that outlive a crash are found by it."""
-ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-MAX_LENGTH = 2000
-"""Characters of a line that are kept. Prefect rejects log records of a megabyte."""
 
 
 class ProgramError(Exception):
@@ -48,57 +43,6 @@ class ProgramError(Exception):
         """The line with the error, if the program marks it as DVC and ``tuneline`` do; else the signal that ended it or its last line."""
         marked = (line for line in self.last if line.startswith(("ERROR", "tuneline ")))
         return next(marked, self.last[-1] if self.last and self.code > 0 else str(self).partition("\n")[0])
-
-
-class OutputLines:
-    """Splits a stream of bytes into lines and passes each on when it is complete.
-
-    A progress bar rewrites its line with carriage returns. The last state of each line is kept, and a line that is being rewritten
-    is passed on at most every ``bar_every`` seconds: hours of training appear in the log without flooding it.
-
-    Args:
-        on_line: Called with each line, without line end, colours and passwords of addresses.
-        keep: Number of last lines remembered for an error message.
-        bar_every: Seconds between two states of one progress bar.
-    """
-
-    def __init__(self, on_line: Callable[[str], None], keep: int = 20, bar_every: float = 30.0) -> None:
-        self.last: deque[str] = deque(maxlen=keep)
-        self._on_line = on_line
-        self._bar_every = bar_every
-        self._bar_due = time.monotonic() + bar_every
-        self._rest = b""
-
-    def feed(self, chunk: bytes) -> None:
-        """Process more of the stream."""
-        *complete, self._rest = (self._rest + chunk).split(b"\n")
-        for line in complete:
-            self._emit(line)
-        bar, separator, rest = self._rest.rpartition(b"\r")
-        if separator and time.monotonic() >= self._bar_due:
-            self._emit(bar if not rest else self._rest)
-            self._rest = b""
-        elif separator:
-            self._rest = bar.rpartition(b"\r")[2] + separator + rest  # one state is enough to remember
-        if len(self._rest) > 8 * MAX_LENGTH:
-            self._emit(self._rest)
-            self._rest = b""
-
-    def close(self) -> None:
-        """Pass on what follows the last line end."""
-        if self._rest:
-            self._emit(self._rest)
-            self._rest = b""
-
-    def _emit(self, line: bytes) -> None:
-        states = [state for state in ANSI.sub("", line.decode(errors="replace")).split("\r") if state.strip()]
-        if not states:
-            return
-        text = visible(redacted(states[-1].rstrip()))
-        text = text if len(text) <= MAX_LENGTH else text[:MAX_LENGTH] + " [...]"
-        self._bar_due = time.monotonic() + self._bar_every
-        self.last.append(text)
-        self._on_line(text)
 
 
 class Programs:

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 SOURCES = ("tuneline", "stages", "flows", "conf", "params.yaml", "dvc.yaml", "prefect.yaml", "Makefile", "README.md")
+TEST = re.compile(r"(tests/[a-z_/]+\.py)(?:::(\w+))?")
 POINTER = re.compile(r"(?<![\w/.])docs/[\w./-]+\.md(?:#[\w-]+)?")
 
 
@@ -36,6 +37,16 @@ def test_every_page_and_section_that_is_pointed_to_exists(root):
         path = root / page
         if not path.is_file() or (anchor and anchor not in anchors(path.read_text(encoding="utf-8"))):
             missing[pointer] = names
+    assert not missing
+
+
+def test_every_test_that_a_page_names_exists(root):
+    pages = [*root.glob("*.md"), *(root / "docs").glob("*.md")]
+    named = {(path, test) for page in pages for path, test in TEST.findall(page.read_text(encoding="utf-8"))}
+    assert len(named) > 50
+    missing = [
+        (path, test) for path, test in named if not (root / path).is_file() or (test and f"def {test}(" not in (root / path).read_text())
+    ]
     assert not missing
 
 

@@ -1,7 +1,9 @@
 """Projects in which the pipeline has run up to ``compare``, and the command to run in them."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -11,7 +13,13 @@ import stages.export.__main__
 from tests.small_pipeline import write_pipeline
 from tuneline.cli import app
 
+PAIR = '{"subject": "the parcel", "body": "is missing"}\n'
 GENEROUS = {"compare.int8.min_agreement": 0.8, "compare.int8.max_metric_drop": 0.2}
+
+
+def lines_of(text: str) -> list[dict[str, Any]]:
+    """Return the objects of JSON Lines."""
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def published(folder: Path, regression: bool) -> Path:
