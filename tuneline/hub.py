@@ -8,7 +8,7 @@ from tuneline.errors import StageError
 
 _OFFLINE = (
     "Without network, set the revision to a commit that was fetched before, or copy the model to models/source/ and name that folder; "
-    "`dvc pull models/base` gets what another machine has fetched."
+    "`dvc pull base` gets what another machine has fetched."
 )
 
 

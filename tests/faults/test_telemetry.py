@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.faults.networks import recording_lookups
+from tests.project import SMALL, Project
 from tuneline import NO_TELEMETRY
 
 SWITCHES = {*NO_TELEMETRY, "CI", "GITHUB_ACTIONS", "HF_HUB_OFFLINE"}
@@ -19,13 +20,14 @@ ENTRY_POINTS = ["tuneline", "tuneline.cli", "stages", "flows", "benchmarks"]
 LIBRARIES = ["onnxruntime", "prefect.client.orchestration", "gto.api"]
 
 
-def silent(tmp_path: Path, *command: str) -> tuple[list[str], list[str]]:
+def silent(tmp_path: Path, *command: str, cwd: Path = ROOT) -> tuple[list[str], list[str]]:
     """Run a command and return the names that it looked up, and the files that it wrote into the home folder."""
     home, record = tmp_path / "user", tmp_path / "names.json"
     home.mkdir()
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     kept = {name: value for name, value in os.environ.items() if name not in SWITCHES and not name.startswith("XDG_")}
-    env = {**kept, "HOME": str(home), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(recording_lookups(record, *command), cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    env = {**kept, "HOME": str(home), "PATH": path, "PYTHONPATH": str(cwd)}
+    done = subprocess.run(recording_lookups(record, *command), cwd=cwd, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(record.read_text()), [str(file.relative_to(home)) for file in home.rglob("*") if file.is_file()]
 
@@ -35,6 +37,18 @@ def test_entry_point_turns_telemetry_off_before_its_libraries(tmp_path, entry_po
     """ONNX Runtime writes a device id at import and looks its host up 12 s later: too long to wait for it in each test."""
     script = f"import importlib, {entry_point}\nfor name in {LIBRARIES}: importlib.import_module(name)"
     assert silent(tmp_path, sys.executable, "-c", script) == ([], [])
+
+
+@pytest.mark.slow  # the pipeline, in a minute or two
+def test_pipeline_and_command_line_look_no_name_up(tmp_path):
+    """DVC, every stage with all libraries that it imports, and the commands: for real, and longer than telemetry waits."""
+    project = Project.copy_to(tmp_path / "project")
+    project.set_params(SMALL)
+    project.commit("Small")
+    (project.folder / "new.csv").write_text("subject,body\nInvoice,The parcel came but the invoice is wrong\n")
+    script = "dvc repro --quiet && tuneline report && tuneline show && tuneline predict new.csv && sleep 15"
+    names, _ = silent(tmp_path, "sh", "-c", script, cwd=project.folder)
+    assert names == []
 
 
 def test_image_turns_telemetry_off():

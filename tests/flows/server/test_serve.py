@@ -164,3 +164,16 @@ def test_closed_terminal_ends_what_was_started(tmp_path):
     os.close(terminal)
     until(lambda: not started_with("MARK", mark), 60, "all of it to end")
     shell.wait()
+
+
+@pytest.mark.slow  # a server of its own
+@pytest.mark.timeout(600)
+def test_closed_terminal_ends_server_and_worker(tmp_path):
+    home = str(tmp_path / "home")
+    command = f"{sys.executable} -m flows.server.serve --port {free_port()}"
+    shell, terminal = start_in_terminal(command, PREFECT_HOME=home, PREFECT_SERVER_UI_ENABLED="false")
+    read_until(terminal, b"Worker 'local' started!")
+    assert len(started_with("PREFECT_HOME", home)) >= 5, "shell, serve, server, worker and Prefect's worker"
+    os.close(terminal)
+    until(lambda: not started_with("PREFECT_HOME", home), 120, "server and worker to end")
+    shell.wait()

@@ -54,7 +54,7 @@ INSTANTS = {
     "between epochs": ("stages.train.validation.predict", 3, 3),
     "before the first checkpoint is completed": (f"{CHECKPOINTS}.write_marker", 1, 1),
     "before a checkpoint is completed": (f"{CHECKPOINTS}.write_marker", 2, 6),
-    "while an old checkpoint is removed": (f"{CHECKPOINTS}._remove", 2, 8),
+    "while an old checkpoint is removed": (f"{CHECKPOINTS}._remove", 2, 6),
     "while publishing": ("stages.train.__main__.publish_curves", 1, 1),
     "before the checkpoints are removed": ("stages.train.__main__.clear_note", 1, 1),
 }

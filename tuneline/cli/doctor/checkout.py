@@ -109,7 +109,7 @@ def check_base_model(root: Path, params: Params) -> CheckResult:
     present = {source.name for source in (base.checkpoint, base.tokenizer) if source} if base else set()
     missing = [name for name in names.values() if name and not is_folder(name) and name not in present]
     if missing and os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"}:
-        return warning(f"{missing[0]} is not in {BASE}, and HF_HUB_OFFLINE is set", "unset HF_HUB_OFFLINE, or dvc pull models/base")
+        return warning(f"{missing[0]} is not in {BASE}, and HF_HUB_OFFLINE is set", "unset HF_HUB_OFFLINE, or dvc pull base")
     return ok(f"model.checkpoint: {params.model.checkpoint or 'none, trained from scratch'}")
 
 
