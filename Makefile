@@ -59,9 +59,10 @@ compare: setup ## Compare the working tree with a commit: make compare REF=main
 serve: setup ## Start Prefect server, worker and deployments on this machine
 	@python -m flows.server.serve $(ARGS)
 
+# In the order of the folders: xdist would leave the longest files, which have few tests, for last, and one worker without work.
 .PHONY: test
 test: setup ## Run the tests, one worker per core
-	@python -m pytest -n $(WORKERS) --dist loadscope $(ARGS)
+	@python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
 .PHONY: test-gpu
 test-gpu: setup ## Run the tests that need a GPU; without one, say which were skipped

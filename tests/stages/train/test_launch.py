@@ -8,6 +8,7 @@ import time
 import pytest
 
 from stages.train.launch import CRASHED, describe_end, resume_hint
+from tests.conftest import ROOT
 from tests.stages.train import launcher
 from tests.stages.train.launched import LONG, Launch, assert_gone, launches, note
 
@@ -128,13 +129,24 @@ def test_loss_that_is_not_finite_is_printed_once_and_last(launch, name):
     assert not [line for line in lines if "Traceback" in line or "FAILED" in line]
 
 
+ERROR_AT_THE_SECOND_CHECKPOINT = """
+import sys
+
+def fail(event, arguments):
+    if event == "os.rename" and str(arguments[1]).endswith("step-00000010"):
+        raise RuntimeError("a mistake in this program")
+
+sys.addaudithook(fail)
+"""
+
+
 @pytest.mark.slow
 def test_unexpected_error_keeps_its_traceback_and_says_how_to_continue(launch, tmp_path):
-    (tmp_path / "metrics").write_text("a file in the place of a folder")
-    code, lines = launch(checkpoint_every_steps=5).end()
+    (tmp_path / "sitecustomize.py").write_text(ERROR_AT_THE_SECOND_CHECKPOINT)
+    code, lines = launch({"PYTHONPATH": f"{tmp_path}:{ROOT}"}, checkpoint_every_steps=5).end()
     assert code == 1
     assert "Traceback (most recent call last):" in lines
-    assert lines[-1].startswith("train: ended by an unexpected error; the traceback is above. `dvc repro` resumes from step ")
+    assert lines[-1].startswith("train: ended by an unexpected error; the traceback is above. `dvc repro` resumes from step 8 ")
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ def test_lengths_are_those_of_batches_of_similar_rows():
     assert batch_lengths([3, 4, 9, 20, 30], max_length=16, rows=2) == [4, 16, 16]
 
 
-@pytest.mark.parametrize("labels", [1, 3])
+@pytest.mark.parametrize("labels", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_trial_measures_the_architecture_in_a_process_of_its_own(labels):
     result = run_trial(Spec(CONFIG, labels, 4, 2, [8, 12, 16], cpu=True))
     assert isinstance(result, Result)
