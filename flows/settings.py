@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from ruamel.yaml import YAML
 
 from tuneline.errors import ParamsError
+from tuneline.readers.limits import DEFAULT_LIMITS, MB
 
 SETTINGS = Path("conf/flows.yaml")
 
@@ -90,6 +91,20 @@ class DriftLimits(Section):
     repeat_hours: Annotated[float, Field(ge=0)] = 24
 
 
+class SizeLimits(Section):
+    """Largest sizes of a file that is scored: a small one can unpack to more than memory and disk hold.
+
+    Attributes:
+        max_cell_characters: Characters of a cell.
+        max_row_group_mb: MB of a row group of a Parquet file, decoded.
+        max_unpacked_mb: MB of the whole file, unpacked and decoded.
+    """
+
+    max_cell_characters: Annotated[int, Field(ge=1)] = DEFAULT_LIMITS.cell
+    max_row_group_mb: Annotated[int, Field(ge=1)] = DEFAULT_LIMITS.row_group // MB
+    max_unpacked_mb: Annotated[int, Field(ge=1)] = DEFAULT_LIMITS.unpacked // MB
+
+
 class Scoring(Section):
     """Settings of flow ``score``.
 
@@ -99,6 +114,7 @@ class Scoring(Section):
         keep: Columns of the input that are copied to the output.
         bad_rows: ``stop`` refuses a file with a row that cannot be read; ``skip`` leaves the row out.
         settle_seconds: Seconds since its last change before a file is scored.
+        limits: Sizes beyond which a file is refused.
         drift: Limits of drift.
     """
 
@@ -107,6 +123,7 @@ class Scoring(Section):
     keep: list[str] = []
     bad_rows: Literal["stop", "skip"] = "stop"
     settle_seconds: Seconds = 10
+    limits: SizeLimits = SizeLimits()
     drift: DriftLimits = DriftLimits()
 
 

@@ -39,10 +39,10 @@ def run_stage(
     """
     sys.excepthook = say_exception
     started = time.perf_counter()
-    writes_records = int(os.environ.get("RANK", "0")) == 0  # one process of a distributed stage
     try:
         with explain_disk_errors():
             measurements = main()
+            writes_records = int(os.environ.get("RANK", "0")) == 0  # of a distributed stage; under mpirun, accelerate sets it in main
             if libraries and writes_records:
                 used = devices() if devices else None
                 stage_provenance(name, libraries, devices=used).write(provenance_file(name))

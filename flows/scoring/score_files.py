@@ -51,6 +51,7 @@ def score_file(pipeline: Pipeline, model: DeployedModel, incoming: Incoming, out
     raw, columns = outbox.scratch / "predictions.parquet", _columns(model.text_columns, scoring.keep)
     command = ["tuneline", "predict", str(incoming.path), "--model", str(model.folder), "--output", str(raw)]
     command += [f"--keep={column}" for column in columns] + ["--bad-rows", scoring.bad_rows]
+    command += [f"--{name.replace('_', '-')}={value}" for name, value in scoring.limits]
     try:
         pipeline.programs.run(command, f"Scoring {incoming.name}", pipeline.on_line)
         return _write_scored(raw, outbox.scored(incoming), model, incoming, scoring)

@@ -68,12 +68,14 @@ def launch(params: TrainParams, flags: list[str]) -> int:
         os.environ["OMP_NUM_THREADS"] = str(threads_per_process(args))
     from accelerate.commands import launch as accelerate
 
+    os.environ[PARENT] = str(os.getpid())
     if args.use_cpu and args.mpirun_hostfile is None and (args.num_processes > 1 or args.num_machines > 1):
         os.environ["ACCELERATE_USE_CPU"] = "true"  # accelerate alone would start one process only
         return run_launcher(accelerate.multi_gpu_launcher, args)
     if args.multi_gpu or args.use_fsdp:
         return run_launcher(accelerate.multi_gpu_launcher, args)
     if args.use_deepspeed or args.use_megatron_lm or args.tpu or args.mpirun_hostfile or args.on_sagemaker:
+        del os.environ[PARENT]  # mpirun and others have processes of their own between this one and the training
         return run_launcher(accelerate.launch_command, parsed)
     return train_here(args)
 
@@ -162,7 +164,6 @@ def run_launcher(launcher: Callable[[argparse.Namespace], None], args: argparse.
 
     for number in STOPPING:
         signal.signal(number, stop_processes)
-    os.environ[PARENT] = str(os.getpid())
     hide_torchrun_log()
     try:
         launcher(args)

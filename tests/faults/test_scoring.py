@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -68,12 +69,12 @@ def put(tmp_path):
     return put
 
 
-def score(outbox: Outbox, root: Path, incoming: Incoming, keep: tuple[str, ...] = ()) -> int:
-    """Score one file as the flow does, without Prefect."""
+def score(outbox: Outbox, root: Path, incoming: Incoming, **settings: Any) -> int:
+    """Score one file as the flow does, without Prefect; ``settings`` are those of section ``scoring``."""
     lock = outbox.folder.with_name("scoring.lock")
     with locked(lock, wait=60) as held, Programs(ROOT, "test-scoring", lock=held, preload=False) as programs:
         outbox.prepare()
-        return score_file.fn(Pipeline(programs, print), deployed(root), incoming, outbox, Scoring(keep=list(keep)))
+        return score_file.fn(Pipeline(programs, print), deployed(root), incoming, outbox, Scoring(**settings))
 
 
 def files(outbox: Outbox) -> list[str]:
@@ -122,15 +123,24 @@ def test_bad_file_is_refused_and_its_correction_leaves_one_result(toy_model, out
     assert files(outbox) == ["a.csv.parquet"]
 
 
+def test_file_beyond_a_limit_of_size_is_refused_until_the_limit_is_raised(toy_model, outbox, put):
+    incoming = put("a.csv", [*tickets(5), "word " * 1000])
+    with pytest.raises(RefusedError, match=r"row 6 .* more than 4,000 characters \(--max-cell-characters\)"):
+        score(outbox, toy_model, incoming, limits={"max_cell_characters": 4000})
+    outbox.refused(incoming).unlink()
+    assert score(outbox, toy_model, incoming) == 6
+
+
 SCORES_ON_A_DISK = """
 import sys
 from pathlib import Path
+from typing import Any
 from tests.faults.test_scoring import *
 outbox, root, keep, *paths = Outbox(Path(sys.argv[1]), Path(sys.argv[2])), Path(sys.argv[3]), *sys.argv[4:]
 for path in map(Path, paths):
     incoming = Incoming.find(path)
     try:
-        print("RESULT", path.name, score(outbox, root, incoming, (keep,)), "rows")
+        print("RESULT", path.name, score(outbox, root, incoming, keep=[keep]), "rows")
     except Exception as error:
         print("RESULT", path.name, "refused" if outbox.has(incoming) else "not scored:", " ".join(str(error).split()))
 """

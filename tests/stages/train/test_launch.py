@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 
@@ -157,6 +158,19 @@ def test_two_processes_on_the_cpu_are_started_by_the_launcher(launch):
     assert code == 0, lines
     assert [line for line in lines if "2 processes (MULTI_CPU)" in line]
     assert json.loads((run.project / "reports/provenance/train.json").read_text())["devices"]["processes"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs mpirun (Debian: apt-get install openmpi-bin)")
+def test_mpirun_starts_processes_which_are_not_taken_for_orphans(launch, tmp_path):
+    """They are children of mpirun, not of ours."""
+    (tmp_path / "hosts").write_text("localhost slots=2\n")
+    flags = ("--cpu", "--num_processes", "2", "--num_machines", "1", "--mpirun_hostfile", "hosts")
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    code, lines = launch(as_root, command=("-m", "stages.train.launch", *flags)).end()
+    assert code == 0, lines
+    assert [line for line in lines if "2 processes (MULTI_CPU)" in line]
+    assert len([line for line in lines if line.startswith("train: seconds ")]) == 1
 
 
 def resumed_lines(run: Launch) -> list[str]:

@@ -1,4 +1,5 @@
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from stages.train.loop import train_batch
 from tests.stages.train import tiny_task
 from tuneline.errors import DataError, ParamsError
 from tuneline.files.schemas import LabelSchema
+from tuneline.paths import CHECKPOINTS
 
 
 def losses(outcome):
@@ -108,11 +110,14 @@ def test_dropout_depends_on_seed_and_step_only(trained):
     first = trained(tiny_task.params())
     torch.manual_seed(np.random.randint(1 << 30))
     torch.rand(100)
+    shutil.rmtree(CHECKPOINTS)
     assert losses(trained(tiny_task.params())) == losses(first)
 
 
 def test_training_twice_gives_identical_weights(trained):
-    first, second = trained(tiny_task.params()), trained(tiny_task.params())
+    first = trained(tiny_task.params())
+    shutil.rmtree(CHECKPOINTS)
+    second = trained(tiny_task.params())
     assert all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
 
 
