@@ -34,6 +34,8 @@ HEARTBEAT = 30
 """Seconds between two heartbeats of a run (see flows/server/automations.py)."""
 RUNS_END_WITHIN = 45.0
 """Seconds that runs have to end after their worker: they stop their programs within 27 (flows/runs/processes.py), then report."""
+WORKER_ENDS_WITHIN = 10
+"""Seconds that Prefect's worker has to end, before it is killed."""
 CLONE_WAIT = 1800.0
 """Seconds to wait for another worker that is cloning."""
 
@@ -69,7 +71,13 @@ def run_worker(command: Sequence[str]) -> int:
     # so would Prefect's worker, which ends itself by SIGINT; a handler is not inherited.
     signal.signal(signal.SIGINT, lambda _number, _frame: None)
     worker = subprocess.Popen(command)
-    signal.signal(signal.SIGTERM, lambda number, _frame: worker.send_signal(number))
+    signal.signal(signal.SIGALRM, lambda _number, _frame: worker.kill())
+
+    def stop(number: int, _frame: object) -> None:
+        worker.send_signal(number)
+        signal.alarm(WORKER_ENDS_WITHIN)  # Prefect's worker misses the signal if it cannot print: its terminal may be closed
+
+    signal.signal(signal.SIGTERM, stop)
     code, until = None, math.inf
     while time.monotonic() < until:
         try:

@@ -149,3 +149,23 @@ def test_stopped_worker_waits_until_its_runs_have_saved(tmp_path):
         entry.terminate()
         assert entry.wait(30) == 0
     assert (tmp_path / "saved").exists()
+
+
+MISSES_SIGTERM = """
+import pathlib, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+pathlib.Path("began").touch()
+time.sleep(60)
+"""
+
+
+def test_worker_that_misses_the_signal_is_killed(tmp_path):
+    """Prefect's worker misses it if it cannot print, and would be left behind."""
+    code = (
+        "import sys; from flows.server import worker; worker.WORKER_ENDS_WITHIN = 1;"
+        f"sys.exit(worker.run_worker([sys.executable, '-c', {MISSES_SIGTERM!r}]))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as entry:
+        until((tmp_path / "began").exists, 60, "the worker")
+        entry.terminate()
+        assert entry.wait(30) == 1
