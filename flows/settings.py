@@ -50,6 +50,7 @@ class PromotionPolicy(Section):
         metric: Metric to improve; ``None`` for accuracy, or Pearson's r for a regression.
         confidence: Confidence level of the interval and of McNemar's test.
         resamples: Number of bootstrap resamples.
+        min_rows: Smallest number of rows of the reported split on which a decision is made.
         min_gain: The whole interval of the metric's difference must be above it.
         min_agreement: Smallest share of rows for which ``model.onnx`` and the trained model predict the same.
         max_abs_diff: Largest absolute difference of a logit between the two.
@@ -62,6 +63,7 @@ class PromotionPolicy(Section):
     metric: str | None = None
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     resamples: Annotated[int, Field(ge=200)] = 5000
+    min_rows: Annotated[int, Field(ge=1)] = 100
     min_gain: float = 0.0
     min_agreement: Annotated[float, Field(ge=0, le=1)] = 0.999
     max_abs_diff: Annotated[float, Field(ge=0)] = 1e-3

@@ -78,7 +78,8 @@ def _run(repository: Repository, settings: Settings, checkout: Checkout, *, push
             policy = settings.promotion if promote else None
             result, version = commit_and_promote(pipeline, checkout, registry, policy, push=push)
     promoted = f"{version.name} in {settings.promotion.stage}; " if version else ""
-    return Completed(message=f"{metrics_summary(checkout)}; {promoted}{result.branch or 'nothing new'}, commit {result.commit[:12]}")
+    message = f"{metrics_summary(checkout)}; {promoted}{result.branch or 'nothing new'}, commit {result.commit[:12]}"
+    return Completed(message=message, name="Completed" if result.branch or version else "NothingNew")
 
 
 def _log_checkout(checkout: Checkout) -> None:

@@ -126,7 +126,8 @@ def decide(predictions: Predictions, measurements: Measurements, policy: Promoti
         METRIC_TABLE[metric], *rows, average="binary" if binary else "macro", resamples=policy.resamples, level=policy.confidence
     )
     test = None if predictions.names is None else mcnemar(*rows)
-    criteria = [_gain(gain, metric, predictions, policy), *_significance(test, policy), *_limits(measurements, policy)]
+    enough = _bounded("rows of the reported split", len(predictions.labels), policy.min_rows, at_least=True)
+    criteria = [enough, _gain(gain, metric, predictions, policy), *_significance(test, policy), *_limits(measurements, policy)]
     if predictions.incomparable:
         criteria.insert(0, Criterion("comparison with production", predictions.incomparable, "possible", met=False))
     return Decision(tuple(criteria), metric, gain, test)

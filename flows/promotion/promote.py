@@ -13,11 +13,12 @@ from prefect.events import emit_event
 
 from flows.promotion.candidate import Candidate, measure, predictions
 from flows.promotion.gate import Decision, decide
+from flows.promotion.judgements import Conditions, Judgement, Judgements
 from flows.promotion.registry import ConflictError, Registry
 from flows.runs.checkout import Checkout
 from flows.runs.pipeline import Pipeline, PipelineFiles
 from flows.runs.repository import GitError, Repository, safe_name
-from flows.runs.results import Result, commit_run, earlier_result
+from flows.runs.results import Result, commit_run, earlier_result, result_tree
 from flows.runs.tasks import UNCACHED
 from flows.settings import PromotionPolicy
 from tuneline.registry import Version
@@ -72,6 +73,9 @@ def commit_and_promote(
     if policy and (done := _earlier_promotion(registry, policy.stage)):
         get_run_logger().info("An earlier attempt of this run promoted %s.", done[1].name)
         return done
+    if judged := _judged_before(registry, checkout, policy, push=push):
+        get_run_logger().info("Nothing new: this result was judged before, see %s.", judged.result.branch or judged.result.commit[:12])
+        return Result(judged.result.commit, None), None
     for _ in range(ATTEMPTS - 1):
         with contextlib.suppress(ConflictError):  # the registry is that of origin now
             return _attempt(pipeline, checkout, registry, policy, push=push)
@@ -85,22 +89,39 @@ def _earlier_promotion(registry: Registry, stage: str) -> tuple[Result, Version]
     return next(((result, version) for version in promoted if result and version.commit == result.commit), None)
 
 
+def _judged_before(registry: Registry, checkout: Checkout, policy: PromotionPolicy | None, *, push: bool) -> Judgement | None:
+    """Return the judgement of another run with the same result, if it answers for this run: nothing is committed, judged or sent again.
+
+    A model that was promoted then is known since, and not judged again although production has changed.
+    """
+    judgement = Judgements(registry.repository).find(result_tree(registry.repository, checkout))
+    if judgement is None or judgement.run == runtime.flow_run.id:
+        return None
+    conditions = Conditions.of(registry, policy, push=push)
+    if judgement.conditions.covers(conditions):
+        return judgement
+    known = policy and judgement.conditions.pushed >= push and _known_version(registry, checkout, policy.stage)
+    return judgement if known else None
+
+
 def _attempt(
     pipeline: Pipeline, checkout: Checkout, registry: Registry, policy: PromotionPolicy | None, *, push: bool
 ) -> tuple[Result, Version | None]:
-    run = {"name": safe_name(runtime.flow_run.name), "id": runtime.flow_run.id}
+    run, conditions = {"name": safe_name(runtime.flow_run.name), "id": runtime.flow_run.id}, Conditions.of(registry, policy, push=push)
     outcome = _gate_result(pipeline, checkout, registry, policy) if policy else "No promotion was requested."
     result = commit_run(registry.repository, checkout, run, str(outcome))
+    version = None
     try:
         if policy and isinstance(outcome, GateResult):
-            return result, promote(registry, outcome, result, policy.stage, push=push)
-        if push:
+            version = promote(registry, outcome, result, policy.stage, push=push)
+        elif push:
             registry.publish(result.refs)
     except (ConflictError, GitError):
         failed = "Pushing this result to origin failed; `gto show` prints what is in production."
         commit_run(registry.repository, checkout, run, f"{outcome}\n\n{failed}")
         raise
-    return result, None
+    Judgements(registry.repository).add(result_tree(registry.repository, checkout), Judgement(run["id"], result, conditions))
+    return result, version
 
 
 def _gate_result(pipeline: Pipeline, checkout: Checkout, registry: Registry, policy: PromotionPolicy) -> GateResult | str:

@@ -85,6 +85,12 @@ def earlier_result(repository: Repository, run_id: str) -> Result | None:
     return None
 
 
+def result_tree(repository: Repository, checkout: Checkout) -> str:
+    """Return the git tree of what a run's commit contains: the same for two runs with the same result."""
+    repository.git("add", "--all", cwd=checkout.path)
+    return repository.git("write-tree", cwd=checkout.path)
+
+
 def has_changes(repository: Repository, checkout: Checkout) -> bool:
     """Return True if the run has results that are not in the commit that was run."""
     head = repository.git("rev-parse", "HEAD", cwd=checkout.path)

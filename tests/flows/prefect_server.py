@@ -62,9 +62,11 @@ class Prefect:
         return self.env["PREFECT_API_URL"]
 
     def start_worker(self) -> subprocess.Popen:
+        """Starts a worker. A run that names no repository of a test's fails: it must not train and promote in that of the user."""
+        env = {**self.env, "TUNELINE_REPOSITORY": str(self.logs / "no-repository")}
         with (self.logs / f"worker-{len(self.workers)}.log").open("w") as log:
             command = ("prefect", "worker", "start", "--pool", POOL, "--name", f"worker-{len(self.workers)}")
-            self.workers.append(serve.start(*command, env=self.env, stdout=log, stderr=log))
+            self.workers.append(serve.start(*command, env=env, stdout=log, stderr=log))
         return self.workers[-1]
 
     def stop_workers(self) -> None:

@@ -129,6 +129,36 @@ def test_train_promotes_better_rejects_worse_and_rolls_back(run, served, toy):
     assert registry.in_stage("production").name == "v0.1.0"
 
 
+@pytest.mark.parametrize("nights", [3, pytest.param(30, marks=pytest.mark.slow)])
+def test_nights_without_news_have_one_branch_and_one_decision(run, served, toy, nights):
+    run()
+    first, *others = [run(task="weak") for _ in range(nights)]
+    assert (first.state.name, {night.state.name for night in others}) == ("Completed", {"NothingNew"})
+    assert len(branches(toy)) == 2
+    assert "gate" in served.tasks(first.id)
+    assert not [night for night in others if {"gate", "promote"} & set(served.tasks(night.id))]
+    until(lambda: events(served, "tuneline.model.rejected", first.id), 30, "the event")
+    assert not [night for night in others if events(served, "tuneline.model.rejected", night.id)]
+
+
+def test_other_policy_and_other_production_are_news(run, served, toy):
+    run()
+    weak = {"task": "weak"}
+    assert [run(**weak).state.name for _ in range(2)] == ["Completed", "NothingNew"]
+    (toy.root / "conf/flows.yaml").write_text("promotion: {min_rows: 200}\n")
+    assert [run(**weak).state.name for _ in range(2)] == ["Completed", "NothingNew"]
+    assert "v0.2.0 in production" in run(task="strong").state.message
+    assert "gate" in served.tasks(run(**weak).id)
+    assert run(**weak).state.name == "NothingNew"
+
+
+def test_promoted_model_is_no_news_in_later_nights(run, toy):
+    assert "v0.1.0 in production" in run().state.message
+    run()  # the data are compared with those of v0.1.0 now, which gives other metrics
+    assert run().state.name == "NothingNew"
+    assert len(branches(toy)) <= 2
+
+
 def test_push_without_a_dvc_remote_fails_before_any_stage(run, served):
     flow_run = run(push=True)
     assert flow_run.state.is_failed()

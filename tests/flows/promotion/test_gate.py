@@ -41,6 +41,13 @@ def test_insignificant_gain_is_rejected(labels):
     assert not decision.promoted
 
 
+def test_too_few_rows_decide_nothing():
+    labels = np.arange(99) % 4
+    decision = decide(Predictions(labels, labels, model(labels, 0.2), NAMES), GOOD, POLICY)
+    assert decision.reason == "rows of the reported split: 99, required >= 100"
+    assert decide(Predictions(labels, labels, model(labels, 0.2), NAMES), GOOD, PromotionPolicy(min_rows=99)).promoted
+
+
 def test_first_model_must_beat_the_majority_baseline(labels):
     assert decide(Predictions(labels, model(labels, 0.8), None, NAMES), GOOD, POLICY).promoted
     decision = decide(Predictions(labels, model(labels, 0.28), None, NAMES), GOOD, POLICY)
