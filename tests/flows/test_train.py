@@ -141,6 +141,7 @@ def test_nights_without_news_have_one_branch_and_one_decision(run, served, toy, 
     assert not [night for night in others if events(served, "tuneline.model.rejected", night.id)]
 
 
+@pytest.mark.slow  # eight runs; test_judgements.py has the rule
 def test_other_policy_and_other_production_are_news(run, served, toy):
     run()
     weak = {"task": "weak"}
