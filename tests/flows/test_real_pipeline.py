@@ -21,7 +21,7 @@ THIN_MARGINS = {"compare.int8.min_agreement": 0.5, "compare.int8.max_metric_drop
 def project(tmp_path, monkeypatch) -> Project:
     project = Project.copy_to(tmp_path)
     project.set_params({**SMALL, **LEARNS, **THIN_MARGINS})
-    (project.folder / "conf/flows.yaml").write_text("promotion: {min_gain: -0.5}\n")
+    (project.folder / "conf/flows.yaml").write_text("promotion: {min_gain: -0.5, min_rows: 50}\n")
     project.commit("A small line")
     monkeypatch.setenv("TUNELINE_REPOSITORY", str(project.folder))
     return project
