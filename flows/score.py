@@ -16,7 +16,8 @@ from flows.scoring.deployed import DeployedModel, fetch_model
 from flows.scoring.inbox import Incoming, Outbox, new_files
 from flows.scoring.score_files import RefusedError, report_drift, score_file
 from flows.server.worker import end_with_worker
-from flows.settings import Scoring, load_settings
+from flows.settings import load_settings
+from flows.settings.scoring import Scoring
 from tuneline.terminal import visible
 
 REPORTED = 20

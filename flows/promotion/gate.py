@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.settings import PromotionPolicy
+from flows.settings.promotion import PromotionPolicy
 from tuneline.metrics import METRIC_TABLE, Task, metrics_for, primary_metric
 from tuneline.stats import Difference, mcnemar_p_value, paired_difference
 

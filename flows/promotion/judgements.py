@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from flows.runs.results import Result
-from flows.settings import PromotionPolicy
+from flows.settings.promotion import PromotionPolicy
 from tuneline.files import write_json
 
 KEPT = 1000

@@ -20,7 +20,7 @@ from flows.runs.pipeline import Pipeline, PipelineFiles
 from flows.runs.repository import GitError, Repository, safe_name
 from flows.runs.results import Result, commit_run, earlier_result, result_tree
 from flows.runs.tasks import UNCACHED
-from flows.settings import PromotionPolicy
+from flows.settings.promotion import PromotionPolicy
 from tuneline.registry import Version
 
 ATTEMPTS = 3

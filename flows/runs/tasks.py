@@ -12,7 +12,7 @@ from flows.promotion.reference import fetch_reference
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout
 from flows.runs.pipeline import Graph, Pipeline
-from flows.settings import StagePolicy
+from flows.settings.stages import StagePolicy
 
 UNCACHED: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
 _UNCHANGED = {

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flows.settings import DriftLimits
+from flows.settings.scoring import DriftLimits
 from tuneline.drift import Counts, bin_counts, kolmogorov_smirnov, population_stability
 from tuneline.records.profile import Profile
 from tuneline.text import VocabularyCounts, normalized, words

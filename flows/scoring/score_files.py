@@ -19,7 +19,7 @@ from flows.runs.tasks import UNCACHED
 from flows.scoring.deployed import DeployedModel
 from flows.scoring.drift import DriftMeasure, RowCounts, measure
 from flows.scoring.inbox import METADATA, Incoming, Outbox, ScoredRecord
-from flows.settings import DriftLimits, Scoring
+from flows.settings.scoring import DriftLimits, Scoring
 from tuneline.errors import InputError
 from tuneline.files import replace_file, write_json
 

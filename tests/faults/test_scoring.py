@@ -29,7 +29,7 @@ from flows.runs.repository import locked
 from flows.scoring.deployed import DeployedModel
 from flows.scoring.inbox import METADATA, Incoming, Outbox, new_files, record_of
 from flows.scoring.score_files import ChangedError, RefusedError, hours_since_event, score_file
-from flows.settings import Scoring
+from flows.settings.scoring import Scoring
 from tests.conftest import ROOT
 from tests.faults.disks import on_small_disk
 from tests.faults.kills import changes, kills

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flows.promotion.gate import Predictions, decide, mcnemar, promotion_metric
-from flows.settings import PromotionPolicy
+from flows.settings.promotion import PromotionPolicy
 from tests.flows.promotion.measurements import GOOD
 
 NAMES = ("billing", "parcel", "login", "other")

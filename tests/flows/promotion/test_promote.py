@@ -6,7 +6,7 @@ import pytest
 
 from flows.promotion.gate import Predictions, decide
 from flows.promotion.promote import GateResult, as_markdown, as_payload, commit_page
-from flows.settings import PromotionPolicy
+from flows.settings.promotion import PromotionPolicy
 from tests.flows.conftest import sh
 from tests.flows.promotion.measurements import GOOD
 from tuneline.registry import Version

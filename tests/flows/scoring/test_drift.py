@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from flows.scoring.drift import RowCounts, measure
-from flows.settings import DriftLimits
+from flows.settings.scoring import DriftLimits
 from tuneline.drift import Distribution
 from tuneline.errors import DataError
 from tuneline.records.profile import Profile
