@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,9 @@ from flows.runs.compose import REFUSED
 from flows.runs.credentials import for_composition, for_stages
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository, dvc_config
-from tuneline.repo import Lock, git, lock_at, read_lock
+from tuneline.errors import DataError
+from tuneline.files import replace_file
+from tuneline.repo import Lock, cached_out, git, is_intact, lock_at, read_lock
 
 Outcome = Literal["ran", "skipped", "restored"]
 OnLine = Callable[[str], None]
@@ -143,10 +146,22 @@ class Pipeline:
 
         Raises:
             ProgramError: It is in neither.
+            DataError: The file in the cache is damaged.
         """
+        cached = cached_out(repository.root, lock_at(repository.root, commit), path)
+        if cached and cached.suffix != ".dir":  # without DVC, which takes a second, and copies a damaged file
+            if not is_intact(cached):
+                raise DataError(f"{what}: DVC's cache is damaged.", f"`rm {cached}`: DVC then takes the file from the remote.")
+            with replace_file(out) as partial:
+                shutil.copyfile(cached, partial)
+            return
         remote = dvc_config(repository.root).get("core", {}).get("remote")
         named = ("--remote", remote) if remote else ()  # of a commit, DVC reads only the committed settings: not those of a worker
-        self.dvc("get", str(repository.root), path, "--rev", commit, "--out", str(out), "--force", *named, what=what)
+        try:
+            self.dvc("get", str(repository.root), path, "--rev", commit, "--out", str(out), "--force", *named, what=what)
+        except ProgramError as error:
+            hint = "If only another machine has it, publish it there: python -m flows.promotion.publication"
+            raise ProgramError(what, error.code, (*error.last, hint)) from None
 
     def graph(self) -> Graph:
         """Read the graph from the checkout's own ``dvc.yaml``.

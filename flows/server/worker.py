@@ -115,8 +115,9 @@ def end_with_worker() -> None:
 
 
 def worker_settings(env: os._Environ[str] | dict[str, str]) -> dict[str, str]:
-    """Return a worker's environment: no telemetry, heartbeats, unless ``env`` sets them."""
-    return {**NO_TELEMETRY, "PREFECT_CLI_PROMPT": "false", "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT), **env}
+    """Return a worker's environment: no telemetry, heartbeats, a look for new runs every two seconds, unless ``env`` sets them."""
+    polling = {"PREFECT_WORKER_QUERY_SECONDS": "2", "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT)}
+    return {**NO_TELEMETRY, "PREFECT_CLI_PROMPT": "false", **polling, **env}
 
 
 def prepare() -> Repository:
