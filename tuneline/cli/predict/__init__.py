@@ -1,6 +1,8 @@
 """``tuneline predict``: the exported model on files of any size. Imports no torch, which would take seconds to start."""
 
 import codecs
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,6 +16,8 @@ from tuneline.terminal import say
 
 BadRows = Literal["stop", "skip"]
 """What to do about a row that cannot be predicted."""
+BATCH_SIZE, WINDOW = 32, 4096
+"""Default rows per forward pass, and rows in memory."""
 
 FileArgument = Annotated[Path, typer.Argument(metavar="[FILE]", help="CSV, TSV, JSONL or Parquet, plain or .gz; - for standard input")]
 OutputArgument = Annotated[Path, typer.Option("--output", "-o", help="JSONL, CSV, TSV or Parquet; - for standard output (JSONL)")]
@@ -62,8 +66,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
     max_cell_characters: MaxCell = DEFAULT_LIMITS.cell,
     max_row_group_mb: MaxRowGroup = DEFAULT_LIMITS.row_group // MB,
     max_unpacked_mb: MaxUnpacked = DEFAULT_LIMITS.unpacked // MB,
-    batch_size: BatchSize = 32,
-    window: Window = 4096,
+    batch_size: BatchSize = BATCH_SIZE,
+    window: Window = WINDOW,
     threads: Threads = None,
 ) -> None:
     """Predict the label of every row of a file, with probabilities, with the exported model.
@@ -88,11 +92,18 @@ def command(  # noqa: PLR0917 - typer calls it by name
     written = Output(target, output_format or kind_of(target, "--output-format"))
     limits = Limits.of(max_cell_characters, max_row_group_mb, max_unpacked_mb)
     given = Input(source, kind, dialect, encoding, limits)
-    try:
+    with refusing():
         predict_file(deployed, given, used, written, StreamOptions(batch_size, window, bad_rows))
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Turn a ``DataError`` into an ``InputError``, where only the input is read: the model is loaded, the writer raises ``StageError``."""
+    try:
+        yield
     except UnreadableError:
         raise
-    except DataError as error:  # of the input: the model is loaded, and the writer raises StageError
+    except DataError as error:
         raise InputError(error.problem, error.hint) from None
 
 
