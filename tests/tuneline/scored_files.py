@@ -46,6 +46,7 @@ def write_scored(
         rows=len(outputs), seen=None, archived=archived.relative_to(root).as_posix(),
     )  # fmt: skip
     table = pq.read_table(raw)
+    table = table.append_column("model_version", pa.array(["v1"] * table.num_rows))
     with pq.ParquetWriter(target, table.schema) as parquet:
         parquet.write_table(table)
         parquet.add_key_value_metadata({METADATA: record.model_dump_json()})

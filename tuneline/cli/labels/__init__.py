@@ -44,6 +44,8 @@ def queue(  # noqa: PLR0917 - typer calls it by name
 
     params = load_params()
     data = params.data
+    if id_column in (*data.text_columns, data.label_column):
+        raise StageError(f"--id: {id_column!r} is a text column or the label column.", "Name a column with ids, or leave it out.")
     check_replaced(output, data, force)
     candidates = collect(Path(), scored, data.text_columns, id_column, last_rows)
     for problem in candidates.problems:

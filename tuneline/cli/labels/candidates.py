@@ -80,8 +80,10 @@ def predictions(scored: ScoredFile) -> Iterator[tuple[int, str | float, dict[str
     try:
         with pq.ParquetFile(scored.path) as file:
             names = file.schema_arrow.names
-            label = "prediction" if names[-1] == "prediction" else "label"
-            classes = [] if label == "prediction" else names[names.index("probability") + 1 :]
+            # The last columns are prediction, or label, probability and one for each class; then model_version, if it is there.
+            regression = "prediction" in names[-2:]
+            classes = [] if regression else [name for name in names[names.index("probability") :] if name.startswith("probability_")]
+            label = "prediction" if regression else "label"
             for batch in file.iter_batches(columns=["row", label, *classes]):
                 for values in batch.to_pylist():
                     yield values["row"], values[label], {name.removeprefix("probability_"): values[name] for name in classes}

@@ -28,12 +28,12 @@ def check_replaced(path: Path, data: DataParams, force: bool) -> None:
     if force or not path.exists():
         return
     csv.field_size_limit(LONGEST_FIELD)
-    with path.open(encoding=ENCODING, errors="replace", newline="") as file:
-        reader = csv.DictReader(file, delimiter=delimiter(data))
-        label = data.label_column
-        if label not in (reader.fieldnames or ()):
-            raise StageError(f"{path} is no queue: it has no column {label!r}.", "Name another file with --output, or add --force.")
-        filled = sum(bool((row[label] or "").strip()) for row in reader)
+    try:
+        with path.open(encoding=ENCODING, errors="replace", newline="") as file:
+            filled = sum(bool((row[data.label_column] or "").strip()) for row in csv.DictReader(file, delimiter=delimiter(data)))
+    except (csv.Error, KeyError):
+        hint = "Name another file with --output, or add --force."
+        raise StageError(f"{path} is no queue: it has no column {data.label_column!r}.", hint) from None
     if filled:
         hint = "Put it into the drop folder of flow ingest, name another file with --output, or add --force."
         raise StageError(f"{path} has {filled:,} labels, which would be lost.", hint)
