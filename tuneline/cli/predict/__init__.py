@@ -11,10 +11,9 @@ import typer
 from tuneline.cli.predict.targets import check_target, descriptor
 from tuneline.errors import DataError, InputError, StageError, UnreadableError
 from tuneline.readers.limits import DEFAULT_LIMITS, MB, Limits
+from tuneline.readers.rows import Kind
 from tuneline.terminal import say
 
-Kind = Literal["csv", "tsv", "jsonl", "parquet"]
-"""Format of an input or output."""
 BadRows = Literal["stop", "skip"]
 """What to do about a row that cannot be predicted."""
 BATCH_SIZE, WINDOW = 32, 4096
@@ -76,9 +75,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
     The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model or a full disk.
     """
     from tuneline.cli.predict.model import DeployedModel
-    from tuneline.cli.predict.rows import Input, InputColumns, kind_of
     from tuneline.cli.predict.streaming import StreamOptions, predict_file
     from tuneline.cli.predict.writing import Output
+    from tuneline.inputs import Input, InputColumns, kind_of
     from tuneline.readers.delimited import Dialect
 
     check(file, output, delimiter, encoding)

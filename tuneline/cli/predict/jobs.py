@@ -79,9 +79,9 @@ def load(options: JobOptions) -> "DeployedModel":
 
 def predict(model: "DeployedModel", path: Path, output: Path, options: JobOptions) -> int:
     """Predict the rows of a file, print what is wrong with it, and return the status."""
-    from tuneline.cli.predict.rows import Input, InputColumns, kind_of
     from tuneline.cli.predict.streaming import StreamOptions, predict_file
     from tuneline.cli.predict.writing import Output
+    from tuneline.inputs import Input, InputColumns, kind_of
     from tuneline.readers.delimited import Dialect
 
     limits = Limits.of(options.max_cell_characters, options.max_row_group_mb, options.max_unpacked_mb)
