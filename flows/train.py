@@ -21,7 +21,7 @@ from flows.runs.processes import Programs
 from flows.runs.repository import Repository, safe_name
 from flows.runs.results import metrics_summary, require_remote
 from flows.runs.tasks import prepare, push_artifacts, stage_task
-from flows.runs.training import Training
+from flows.runs.training import TrainingStage
 from flows.server.worker import end_with_worker
 from flows.settings import Settings, load_settings
 
@@ -73,7 +73,7 @@ def _run(repository: Repository, settings: Settings, checkout: Checkout, *, push
         Programs(checkout.path, checkout.name, lock=checkout.lock, more_locks=machine.descriptors) as programs,
     ):
         shared = SharedCheckpoints.open(repository, settings.training.checkpoints, checkout, get_run_logger().warning)
-        training = Training(checkout, machine, shared, _log)
+        training = TrainingStage(checkout, machine, shared, _log)
         pipeline = Pipeline(programs, _log, settings.lock_wait_seconds)
         registry = Registry(repository, settings.promotion.artifact)
         with registry.locked(PROMOTION_WAIT):

@@ -63,6 +63,7 @@ class SharedCheckpoints:
     spec: RunSpec
     warn: OnLine
     _fetched: str | None = None
+    _copied: frozenset[str] = frozenset()
     _warned: set[str] = field(default_factory=set)
 
     @classmethod
@@ -109,11 +110,14 @@ class SharedCheckpoints:
     def copy(self, checkout: Path) -> None:
         """Copy the checkpoints that the storage does not have, and then remove those that the training has removed."""
         steps = {f"{path.parent.name}/{path.name}": path for path in _complete(checkout / CHECKPOINTS)}
+        if not steps or steps.keys() == self._copied:  # nothing is removed when the training has ended, because the run has not
+            return
         stored = self._stored(self.name)
         for step in [step for step in steps if step not in stored]:  # oldest first: a best one is older than those that need it
             self._copy(step, steps[step])
-        for step in stored.keys() - steps.keys() if steps else ():
+        for step in stored.keys() - steps.keys():
             self.files.rm(f"{self.root}/{self.name}/{step}", recursive=True)
+        self._copied = frozenset(steps)
 
     def remove(self) -> None:
         """Remove the copies of a run that succeeded, and those that it started from."""

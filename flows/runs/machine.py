@@ -19,6 +19,18 @@ LOOK_EVERY = 1.0
 """Seconds between two looks at a lock that another run holds."""
 
 
+class MachineLockError(Exception):
+    """The locks of this machine cannot be used.
+
+    Args:
+        error: What the operating system says.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        remedy = f"Set {MACHINE_LOCKS} to a folder on a local disk, the same for all workers of the machine."
+        super().__init__(f"The locks of this machine in {_folder()} cannot be used ({error.strerror}). {remedy}")
+
+
 class TrainingLock:
     """The right to train on this machine, or on some of its GPUs.
 
@@ -35,7 +47,7 @@ class TrainingLock:
         return tuple(self._files)
 
     def acquire(self, run: str, on_line: Callable[[str], None]) -> None:
-        """Wait until no other run trains here. A signal that raises ends the wait.
+        """Wait until no other run trains here. A signal whose handler raises ends the wait.
 
         Args:
             run: Name of this run, which those that wait for it print.
@@ -66,6 +78,9 @@ def training_lock(one_per: str | None) -> Iterator[TrainingLock]:
 
     Args:
         one_per: ``machine``, ``gpu`` or ``None``, as in ``conf/flows.yaml``.
+
+    Raises:
+        MachineLockError: They cannot be opened.
     """
     with contextlib.ExitStack() as opened:
         files = {}
@@ -93,8 +108,11 @@ def _folder() -> Path:
 
 
 def _open(file: Path) -> int:
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise MachineLockError(error) from None
 
 
 def _try_lock(file: int, how: int) -> bool:
@@ -102,4 +120,6 @@ def _try_lock(file: int, how: int) -> bool:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:  # NFS without a lock service, for example
+        raise MachineLockError(error) from None
     return True

@@ -13,7 +13,7 @@ STAGE = "train"
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingStage:
     """Waits before the training, and copies its checkpoints.
 
     Attributes:

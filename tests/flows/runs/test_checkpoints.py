@@ -87,7 +87,7 @@ def test_half_a_copy_is_not_fetched_and_is_completed_by_the_next_attempt(storage
     run.files.rm_file(f"{run.root}/nightly-1/{KEY}/step-00000020/{MARKER}")
     assert run.fetch(there) == "step-00000010 of run nightly-1"
     assert steps_in(there) == {10: None}
-    run.copy(here)
+    shared(storage).copy(here)
     assert run.fetch(there) == "step-00000020 of run nightly-1"
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from flows.runs.machine import training_lock
+from flows.runs.machine import MachineLockError, training_lock
 from tests.conftest import ROOT
 from tests.flows.prefect_server import until
 
@@ -92,6 +92,14 @@ def test_waiting_run_names_the_one_that_trains_and_trains_after_it(tmp_path):
             assert not (tmp_path / "saved").exists(), "the first one still saves its checkpoint"
             assert second.stdout.readline().startswith("Trains now, after 0 minutes")
             assert (tmp_path / "saved").exists()
+
+
+def test_unusable_folder_of_locks_is_an_error_that_names_the_variable(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TUNELINE_MACHINE_LOCKS", str(tmp_path / "file"))
+    problem = rf"{tmp_path}/file cannot be used .*Set TUNELINE_MACHINE_LOCKS to a folder"
+    with pytest.raises(MachineLockError, match=problem), training_lock("machine"):
+        pass
 
 
 def test_wait_ends_by_a_signal_that_cancels(tmp_path):

@@ -38,10 +38,9 @@ def test_deployments_match_prefect_yaml(served):
     assert nightly.concurrency_options.collision_strategy == "CANCEL_NEW"
     on_demand = served.client.read_deployment_by_name("train/train-on-demand")
     assert on_demand.concurrency_options.collision_strategy == "ENQUEUE"
-    pool, queue = served.client.request("GET", "/work_pools/tuneline"), served.client.request("GET", "/work_pools/tuneline/queues/cpu")
-    assert (pool.json()["concurrency_limit"], queue.json()["concurrency_limit"]) == (None, None), (
-        "they would leave runs Late (prefect#12456)"
-    )
+    for limited in ("tuneline", "tuneline/queues/cpu"):
+        limit = served.client.request("GET", f"/work_pools/{limited}").json()["concurrency_limit"]
+        assert limit is None, "it would leave runs Late (prefect#12456)"
     for deployment in (nightly, on_demand, served.client.read_deployment_by_name("score/score-hourly")):
         assert deployment.global_concurrency_limit.limit == 1
         assert deployment.description
