@@ -1,5 +1,6 @@
 """Checkpoints outlive the machine that computed them, and a storage that cannot be used stops no training."""
 
+import itertools
 import json
 import shutil
 import signal
@@ -78,17 +79,28 @@ def test_copies_follow_the_training_and_give_whole_checkpoints_elsewhere(storage
     assert not storage[0].exists(f"{storage[1]}/nightly-1")
 
 
-def test_half_a_copy_is_not_fetched_and_is_completed_by_the_next_attempt(storage, tmp_path):
-    """The machine is lost while it copies: the marker comes last."""
+@pytest.mark.parametrize("files", [3, 4, 5])
+def test_half_a_copy_is_not_fetched_and_is_completed_by_the_next_attempt(storage, tmp_path, monkeypatch, files):
+    """The machine is lost while it copies the second of two checkpoints, of three files each."""
     here, there = tmp_path / "here", tmp_path / "there"
     save(here, 10, 20)
-    run = shared(storage)
-    run.copy(here)
-    run.files.rm_file(f"{run.root}/nightly-1/{KEY}/step-00000020/{MARKER}")
+    run, calls = shared(storage), itertools.count()
+    put_file = run.files.put_file
+
+    def put(*arguments) -> None:
+        if next(calls) == files:
+            raise ConnectionError
+        put_file(*arguments)
+
+    monkeypatch.setattr(run.files, "put_file", put)
+    with pytest.raises(ConnectionError):
+        run.copy(here)
+    monkeypatch.undo()
     assert run.fetch(there) == "step-00000010 of run nightly-1"
     assert steps_in(there) == {10: None}
-    shared(storage).copy(here)
+    run.copy(here)
     assert run.fetch(there) == "step-00000020 of run nightly-1"
+    assert steps_in(there) == {10: None, 20: None}
 
 
 def test_copies_of_runs_that_never_succeeded_are_removed_after_a_month(storage, tmp_path):
