@@ -113,7 +113,7 @@ class SharedCheckpoints:
         if not steps or steps.keys() == self._copied:  # nothing is removed when the training has ended, because the run has not
             return
         stored = self._stored(self.name)
-        for step in [step for step in steps if step not in stored]:  # oldest first: a best one is older than those that need it
+        for step in [step for step in steps if MARKER not in stored.get(step, ())]:  # oldest first: a best one before those that need it
             self._copy(step, steps[step])
         for step in stored.keys() - steps.keys():
             self.files.rm(f"{self.root}/{self.name}/{step}", recursive=True)
@@ -128,7 +128,7 @@ class SharedCheckpoints:
     def _fetch_newer(self, checkpoints: Path) -> str | None:
         local = max((step.name for step in _complete(checkpoints)), default="")
         for run in self._candidates():
-            steps = self._stored(run)
+            steps = {step: files for step, files in self._stored(run).items() if MARKER in files}
             newest = max((step.partition("/")[2] for step in steps), default="")
             if newest > local:
                 self._fetched = run
@@ -158,7 +158,7 @@ class SharedCheckpoints:
         return []
 
     def _stored(self, run: str) -> dict[str, list[str]]:
-        """Return the files of each whole checkpoint in the storage: ``{"KEY/step-N": ["model.safetensors", ...]}``."""
+        """Return the files of each checkpoint in the storage, whole or not: ``{"KEY/step-N": ["model.safetensors", ...]}``."""
         folder = f"{self.root}/{run}"
         self.files.invalidate_cache()
         steps: dict[str, list[str]] = {}
@@ -166,7 +166,7 @@ class SharedCheckpoints:
             match = _FILE.fullmatch(path.partition(f"{folder}/")[2])
             if match and ".." not in match["rest"].split("/"):
                 steps.setdefault(match["step"], []).append(match["rest"])
-        return {step: files for step, files in steps.items() if MARKER in files}
+        return steps
 
     def _copy(self, step: str, path: Path) -> None:
         target = f"{self.root}/{self.name}"
