@@ -6,6 +6,7 @@ cannot be copied never stops a training.
 """
 
 import contextlib
+import contextvars
 import json
 import re
 import shutil
@@ -97,7 +98,8 @@ class SharedCheckpoints:
                 with self._tried("The last checkpoint was not copied"):
                     self.copy(checkout)
 
-        thread = threading.Thread(target=copy, name="copy checkpoints", daemon=True)
+        in_context = contextvars.copy_context().run  # Prefect's logger reads its settings from there
+        thread = threading.Thread(target=in_context, args=(copy,), name="copy checkpoints", daemon=True)
         thread.start()
         try:
             yield
