@@ -15,11 +15,14 @@ from pydantic import Field
 from flows.promotion.promote import commit_and_promote
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout, isolated
+from flows.runs.checkpoints import SharedCheckpoints
+from flows.runs.machine import training_lock
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from flows.runs.repository import Repository, safe_name
 from flows.runs.results import metrics_summary, require_remote
 from flows.runs.tasks import prepare, push_artifacts, stage_task
+from flows.runs.training import TrainingStage
 from flows.server.worker import end_with_worker
 from flows.settings import Settings, load_settings
 
@@ -73,18 +76,26 @@ def train(  # noqa: PLR0917 - Prefect calls it by name
 
 def _run(repository: Repository, settings: Settings, checkout: Checkout, *, push: bool, promote: bool) -> State[Any]:
     _log_checkout(checkout)
-    with Programs(checkout.path, checkout.name, lock=checkout.lock) as programs:
+    with (
+        training_lock(settings.training.one_per) as machine,
+        Programs(checkout.path, checkout.name, lock=checkout.lock, more_locks=machine.descriptors) as programs,
+    ):
+        shared = SharedCheckpoints.open(repository, settings.training.checkpoints, checkout, get_run_logger().warning)
+        training = TrainingStage(checkout, machine, shared, _log)
         pipeline = Pipeline(programs, _log, settings.lock_wait_seconds)
         registry = Registry(repository, settings.promotion.artifact)
         with registry.locked(PROMOTION_WAIT):
             _warn(registry.refresh(push=push))
         for stage in prepare(pipeline, checkout, registry, settings.promotion.stage).stages:
-            stage_task(stage, settings.policy(stage))(pipeline)
+            with training.around(stage):
+                stage_task(stage, settings.policy(stage))(pipeline)
+        training.end_stages()
         if push:
             push_artifacts(pipeline, registry)
         with registry.locked(PROMOTION_WAIT):
             policy = settings.promotion if promote else None
             result, version = commit_and_promote(pipeline, checkout, registry, policy, push=push)
+        training.end()
     promoted = f"{version.name} in {settings.promotion.stage}; " if version else ""
     message = f"{metrics_summary(checkout)}; {promoted}{result.branch or 'nothing new'}, commit {result.commit[:12]}"
     return Completed(message=message, name="Completed" if result.branch or version else "NothingNew")

@@ -1,12 +1,14 @@
 """A worker in production: clones the repository for Prefect's worker; its runs end when it ends, and it waits for them.
 
-``python -m flows.server.worker``. Arguments are passed to ``prefect worker start``. Environment variables:
+``python -m flows.server.worker``. Arguments are passed to ``prefect worker start``: ``--work-queue gpu`` serves one queue, not all.
+Environment variables:
 
 - ``PREFECT_API_URL``: the server.
 - ``TUNELINE_ORIGIN``: git address that the repository is cloned from and results are pushed to. Without it the worker uses the
   existing repository.
 - ``TUNELINE_REPOSITORY``: path of the clone. Workers of one machine may share it.
 - ``TUNELINE_DVC_REMOTE``: address of the DVC remote; overrides the repository's default remote.
+- ``TUNELINE_MACHINE_LOCKS``, ``CUDA_VISIBLE_DEVICES``: see flows/runs/machine.py.
 """
 
 import math
@@ -24,7 +26,7 @@ from rich.console import Console  # noqa: TID251 - the one that Prefect prints w
 from flows.runs.credentials import redacted
 from flows.runs.guardian import adopt_orphans
 from flows.runs.repository import REPOSITORY_VARIABLE, GitError, Repository, locked
-from flows.server.deploy import POOL
+from flows.server.deploy import POOL, ROOT
 from flows.settings import load_settings
 from tuneline import NO_TELEMETRY
 from tuneline.terminal import say, visible
@@ -52,6 +54,7 @@ def main() -> None:
     except Exception as error:
         sys.exit(visible(redacted(f"{type(error).__name__}: {error}")))
     os.environ.update(worker_settings(os.environ))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # runs use the same flows
     subprocess.run([sys.executable, "-m", "flows.server.automations", "--expect-heartbeats"], check=False)
     fixed = ["--pool", POOL, "--type", "process", "--install-policy", "never"]
     sys.exit(run_worker([sys.executable, "-m", "prefect", "worker", "start", *fixed, *sys.argv[1:]]))

@@ -10,6 +10,7 @@ from flows.settings.promotion import PromotionPolicy
 from flows.settings.scoring import Scoring
 from flows.settings.section import Seconds, Section
 from flows.settings.stages import StagePolicy
+from flows.settings.training import Training
 from tuneline.errors import ParamsError
 
 SETTINGS = Path("conf/flows.yaml")
@@ -20,6 +21,7 @@ class Settings(Section):
 
     Attributes:
         stages: Policy by stage name; ``default`` for the others.
+        training: Settings of the training.
         promotion: Conditions of a promotion.
         scoring: Settings of flow ``score``.
         lock_wait_seconds: Seconds to wait for DVC's lock.
@@ -27,6 +29,7 @@ class Settings(Section):
     """
 
     stages: dict[str, StagePolicy] = {}
+    training: Training = Training()
     promotion: PromotionPolicy = PromotionPolicy()
     scoring: Scoring = Scoring()
     lock_wait_seconds: Seconds = 600

@@ -1,11 +1,14 @@
 """The deployments of prefect.yaml, on a real server with a real worker: schedules, cancellation, crashes, two runs at once."""
 
+import time
 from datetime import timedelta
 
 import pytest
 from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.schedules import IntervalSchedule
 
+from flows.runs.machine import training_lock
+from tests.conftest import ROOT
 from tests.flows.conftest import UNLIKE, sh, tickets
 from tests.flows.prefect_server import kill_outright, processes_of, until
 
@@ -38,11 +41,16 @@ def test_deployments_match_prefect_yaml(served):
     scorings = [served.client.read_deployment_by_name(f"score/score-{name}") for name in ("hourly", "on-demand")]
     assert [one.concurrency_options.collision_strategy for one in scorings] == ["CANCEL_NEW", "ENQUEUE"]
     assert scorings[1].parameters == {"rescore": ["*"]}
+    for limited in ("tuneline", "tuneline/queues/cpu"):
+        limit = served.client.request("GET", f"/work_pools/{limited}").json()["concurrency_limit"]
+        assert limit is None, "it would leave runs Late (prefect#12456)"
     for deployment in (nightly, on_demand, *scorings):
         assert deployment.global_concurrency_limit.limit == 1
         assert deployment.description
         assert "tuneline" in deployment.tags
         assert deployment.enforce_parameter_schema
+        assert (deployment.work_queue_name, deployment.path) == ("cpu", None)
+        assert str(ROOT) not in deployment.model_dump_json(), "workers may have other paths"
     assert "Branch, tag or commit" in on_demand.parameter_openapi_schema["properties"]["ref"]["description"]
 
 
@@ -114,6 +122,32 @@ def test_concurrent_runs_and_a_persons_dvc_repro_do_not_interfere(worked, toy):
     branches = sh("git", "branch", "--list", "runs/*", "--format=%(refname:short)", cwd=toy.root).split()
     steps = [sh("git", "show", f"{branch}:metrics/train.json", cwd=toy.root) for branch in branches]
     assert sorted(steps) == [f'{{"steps": {number}}}\n' for number in (31, 32, 33)]
+
+
+def test_run_waits_while_another_trains_on_the_machine_and_can_be_cancelled(worked, toy):
+    """Whichever deployment that one is of: here it is the test. The time that a run waits is no part of its stage's time."""
+    (toy.root / "conf" / "flows.yaml").write_text("stages: {train: {timeout_minutes: 0.1}}\n")
+
+    def waits(run) -> None:
+        until(lambda: "Waits for run nightly, which trains on this machine." in worked.said(run), 200, "the run to wait")
+
+    with training_lock("machine") as lock:
+        lock.acquire("nightly", print)
+        run = worked.submit("train/train-on-demand", toy.root, promote=False)
+        waits(run)
+        assert "train" not in worked.tasks(run)
+        time.sleep(7)  # longer than the stage may take
+        lock.release()
+        assert worked.wait(run).state.name == "Completed"
+        assert any("Trains now, after" in line for line in worked.said(run))
+
+        lock.acquire("nightly", print)
+        run = worked.submit("train/train-nightly", toy.root, promote=False)
+        waits(run)
+        worked.cancel(run)
+        ended = worked.wait(run, seconds=45)
+        assert ended.state.name == "Cancelled"
+        assert processes_of(ended) == []
 
 
 def test_drift_starts_a_training(worked, toy, promoted, put):

@@ -117,21 +117,37 @@ def take_steps(steps: int, pause: float) -> None:
     """Take the steps of a training that is not there, from its checkpoint on; when stopped, save one and exit."""
     stops = []
     signal.signal(signal.SIGTERM, lambda *_: stops.append(1))
-    checkpoint = Path("checkpoints/step.json")
+    checkpoint, folders = Path("checkpoints/step.json"), Path("checkpoints/toy")
     first = 0
+    fetched = sorted(folders.glob("step-*"))
+    if fetched and not checkpoint.exists():
+        checkpoint = fetched[-1] / "step.json"
     if checkpoint.exists():
         first = json.loads(checkpoint.read_text())["step"]
         print(f"train: resuming from step {first}", flush=True)
+        checkpoint = Path("checkpoints/step.json")
     for step in range(first, steps):
         if stops or step % 5 == 0:
             write("checkpoints/.step.partial", {"step": step})
             Path("checkpoints/.step.partial").replace(checkpoint)
+            save_folder(folders, step)
         if stops:
             print(f"train: stopped at step {step}, checkpoint saved", flush=True)
             sys.exit(75)
         time.sleep(pause)
         print(f"\rtrain: {step + 1}/{steps}", end="", flush=True)
     print(flush=True)
+
+
+def save_folder(folders: Path, step: int) -> None:
+    """Save a checkpoint as the real training does, in the form that is copied to other machines; keep the last two."""
+    partial = folders / ".partial"
+    write(str(partial / "step.json"), {"step": step})
+    write(str(partial / "complete.json"), {})
+    shutil.rmtree(folders / f"step-{step:08d}", ignore_errors=True)
+    partial.rename(folders / f"step-{step:08d}")
+    for older in sorted(folders.glob("step-*"))[:-2]:
+        shutil.rmtree(older)
 
 
 def evaluate() -> None:
