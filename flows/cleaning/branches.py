@@ -7,9 +7,8 @@ from flows.promotion.judgements import Judgements
 from flows.runs.repository import Repository
 from flows.runs.results import TRAILER
 
-_LINE = "%1f".join(
-    ["%(objectname)", "%(committerdate:unix)", "%(worktreepath)", f"%(contents:trailers:key={TRAILER},valueonly,separator=%2C)", "%(refname)"]
-)
+_RUN = f"%(contents:trailers:key={TRAILER},valueonly,separator=%2C)"
+_LINE = "%1f".join(["%(objectname)", "%(committerdate:unix)", "%(worktreepath)", _RUN, "%(refname)"])
 LOCK_WAIT = 900.0
 """Seconds to wait for a promotion."""
 
@@ -43,11 +42,11 @@ def clean_branches(cleaning: Cleaning) -> Row:
         here = _old(cleaning, "refs/heads/", needed)
         there: list[RunBranch] = []
         if cleaning.push and repository.has_remote():
-            repository.git("fetch", "--prune", "--no-tags", "origin", "+refs/heads/runs/*:refs/remotes/origin/runs/*")
+            repository.transfer("fetch", "--prune", "--no-tags", "origin", "+refs/heads/runs/*:refs/remotes/origin/runs/*")
             there = _old(cleaning, "refs/remotes/origin/", needed)
         if there and not cleaning.dry_run:
             leases = (f"--force-with-lease=refs/heads/{one.name}:{one.commit}" for one in there)
-            repository.git("push", "--quiet", *leases, "origin", *(f":refs/heads/{one.name}" for one in there))
+            repository.transfer("push", "--quiet", *leases, "origin", *(f":refs/heads/{one.name}" for one in there))
         if here and not cleaning.dry_run:
             # In one transaction, and only if they still are at these commits.
             repository.git("update-ref", "--stdin", text="".join(f"delete refs/heads/{one.name} {one.commit}\n" for one in here))

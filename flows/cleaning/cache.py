@@ -6,8 +6,6 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from prefect import get_run_logger
-
 from flows.cleaning.collect import BUSY
 from flows.cleaning.rows import Cleaning, Row
 from flows.runs.checkout import CHECKOUTS_WAIT, active
@@ -19,7 +17,7 @@ POLL = 20.0
 """Seconds between two looks whether the cache is in use."""
 
 
-def clean_cache(cleaning: Cleaning, branches: Collection[str], checkouts: Collection[str], lock: int) -> Row:
+def clean_cache(cleaning: Cleaning, removed: Collection[str], lock: int) -> Row:
     """Remove the objects that nothing names.
 
     Runs store and restore objects before a commit names them, so this waits until none is active, and holds the lock without which
@@ -27,8 +25,7 @@ def clean_cache(cleaning: Cleaning, branches: Collection[str], checkouts: Collec
 
     Args:
         cleaning: The cleaning.
-        branches: Branches that count as removed.
-        checkouts: Checkouts that count as removed.
+        removed: Branches and checkouts that count as removed: a dry run has not removed them.
         lock: File descriptor that the programs inherit.
     """
     repository, retention = cleaning.repository, cleaning.retention
@@ -43,24 +40,24 @@ def clean_cache(cleaning: Cleaning, branches: Collection[str], checkouts: Collec
             in_use = f"run {runs[0]} is active" if runs else ""
             if not in_use:
                 try:
-                    return _collect(cleaning, branches, checkouts, lock)
+                    return _collect(cleaning, removed, lock)
                 except ProgramError as error:
                     if error.code != BUSY:
                         raise
                     in_use = error.last[-1]
         if time.monotonic() > until:
             return Row("objects of DVC's cache", note=f"left: {in_use}")
-        get_run_logger().info("Waiting to collect DVC's cache: %s", in_use)
+        cleaning.log(f"Waiting to collect DVC's cache: {in_use}")
         time.sleep(POLL)
 
 
-def _collect(cleaning: Cleaning, branches: Collection[str], checkouts: Collection[str], lock: int) -> Row:
+def _collect(cleaning: Cleaning, removed: Collection[str], lock: int) -> Row:
     repository, retention = cleaning.repository, cleaning.retention
-    removed = {(repository.state / name).resolve() for name in checkouts}
-    trees = {path: head for path, head in worktrees(repository).items() if path not in removed}
+    gone = {(repository.state / name).resolve() for name in removed}
+    trees = {path: head for path, head in worktrees(repository).items() if path not in gone}
     others = [path for path in trees if path != repository.root.resolve() and (path / ".dvc").is_dir()]
     options = {
-        "revs": used_commits(repository, branches, trees.values(), everything=retention.remote),
+        "revs": used_commits(repository, removed, trees.values(), everything=retention.remote),
         "projects": [str(path) for path in others],
         "before": cleaning.before(retention.cache_days),
         "dry": cleaning.dry_run,
@@ -68,7 +65,7 @@ def _collect(cleaning: Cleaning, branches: Collection[str], checkouts: Collectio
     }
     with Programs(repository.root, "clean", lock=lock, preload=False) as programs:
         command = [sys.executable, "-P", str(COLLECT), json.dumps(options)]
-        printed = programs.run(command, "Collecting DVC's cache", get_run_logger().info)
+        printed = programs.run(command, "Collecting DVC's cache", cleaning.log)
     found = json.loads(printed[-1])
     return Row("objects of DVC's cache", bytes=found["bytes"], count=found["objects"], note=_remote_note(found["remote"]))
 

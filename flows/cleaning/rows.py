@@ -1,6 +1,6 @@
 """What a cleaning removes, as rows of its table."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ class Cleaning:
         registry: Registry of the clone that is cleaned.
         retention: What is kept.
         now: Unix time.
+        log: Called with each line for the log.
         dry_run: Remove nothing.
         push: Remove branches from ``origin``, too.
     """
@@ -28,6 +29,7 @@ class Cleaning:
     registry: Registry
     retention: Retention
     now: float
+    log: Callable[[str], None]
     dry_run: bool = False
     push: bool = False
 
