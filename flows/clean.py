@@ -32,7 +32,7 @@ def clean(dry_run: bool = False, push: bool = False) -> State[Any]:
         dry_run: Only report what would be removed.
         push: Remove the old branches of runs from the git remote `origin`, too.
     """
-    repository = Repository.here()
+    repository = Repository.here(get_run_logger().warning)
     settings = load_settings(repository.root)
     end_with_worker()
     repository.state.mkdir(parents=True, exist_ok=True)

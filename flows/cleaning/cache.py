@@ -65,8 +65,10 @@ def _collect(cleaning: Cleaning, removed: Collection[str], lock: int) -> Row:
     }
     with Programs(repository.root, "clean", lock=lock, preload=False) as programs:
         command = [sys.executable, "-P", str(COLLECT), json.dumps(options)]
-        printed = programs.run(command, "Collecting DVC's cache", cleaning.log)
-    found = json.loads(printed[-1])
+        *messages, found = programs.run(command, "Collecting DVC's cache", lambda _line: None, keep=1000)
+    for line in messages:
+        cleaning.log(line)
+    found = json.loads(found)
     return Row("objects of DVC's cache", bytes=found["bytes"], count=found["objects"], note=_remote_note(found["remote"]))
 
 

@@ -20,14 +20,14 @@ _RUN = re.compile(r"(?P<run>.+-[0-9a-f]{8})(\.lock|\.json|\.json\.damaged)?")
 """Names of what a run has in the folder of states."""
 
 
-def clean_scored(cleaning: Cleaning, scoring: Scoring) -> tuple[Row, Row]:
+def clean_scored(cleaning: Cleaning, scoring: Scoring, wait: float = 600) -> tuple[Row, Row]:
     """Remove old scored files, and inputs whose last scored file goes; and old records of refused files.
 
     The folder of scored files is the only record of what was scored, so what is still in the inbox keeps its result.
     """
     root, retention = cleaning.repository.root, cleaning.retention
     what = ("scored files", "records of refused files")
-    with suppress(BusyError), locked(cleaning.repository.state / "scoring.lock", wait=600):
+    with suppress(BusyError), locked(cleaning.repository.state / "scoring.lock", wait):
         waiting = _inbox(root / scoring.inbox)
         scored = {path: record for path in (root / scoring.outbox).glob("[!.]*.parquet") if (record := scored_record(path))}
         old = [path for path in _older(scored, cleaning.before(retention.scored_days)) if not _is_in(waiting, scored[path])]
