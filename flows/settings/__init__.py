@@ -6,7 +6,9 @@ from typing import Annotated, Self
 from pydantic import Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 
+from flows.settings.git import GitHost
 from flows.settings.promotion import PromotionPolicy
+from flows.settings.retention import Retention
 from flows.settings.scoring import Scoring
 from flows.settings.section import Seconds, Section
 from flows.settings.stages import StagePolicy
@@ -24,6 +26,8 @@ class Settings(Section):
         training: Settings of the training.
         promotion: Conditions of a promotion.
         scoring: Settings of flow ``score``.
+        retention: What is kept, and how long.
+        git: Retries of what talks to a git remote.
         lock_wait_seconds: Seconds to wait for DVC's lock.
         max_attempts: Attempts of one run that crashes.
     """
@@ -32,6 +36,8 @@ class Settings(Section):
     training: Training = Training()
     promotion: PromotionPolicy = PromotionPolicy()
     scoring: Scoring = Scoring()
+    retention: Retention = Retention()
+    git: GitHost = GitHost()
     lock_wait_seconds: Seconds = 600
     max_attempts: Annotated[int, Field(ge=1)] = 4
 

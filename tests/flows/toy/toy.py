@@ -174,7 +174,7 @@ def export() -> None:
     save_bag_of_words(table, QUEUES, 16)
 
 
-def save_bag_of_words(table: "np.ndarray", labels: list[str], max_length: int) -> None:
+def save_bag_of_words(table: object, labels: list[str], max_length: int) -> None:
     """Save a model whose logits are the sum of its tokens' rows in a table, beside its tokenizer in ``models/onnx/``."""
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper, save_model
