@@ -7,6 +7,7 @@ from pydantic import Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 
 from flows.settings.ingest import Ingest
+from flows.settings.git import GitHost
 from flows.settings.promotion import PromotionPolicy
 from flows.settings.scoring import Scoring
 from flows.settings.section import Seconds, Section
@@ -24,6 +25,7 @@ class Settings(Section):
         promotion: Conditions of a promotion.
         scoring: Settings of flow ``score``.
         ingest: Settings of flow ``ingest``.
+        git: Retries of what talks to a git remote.
         lock_wait_seconds: Seconds to wait for DVC's lock.
         max_attempts: Attempts of one run that crashes.
     """
@@ -32,6 +34,7 @@ class Settings(Section):
     promotion: PromotionPolicy = PromotionPolicy()
     scoring: Scoring = Scoring()
     ingest: Ingest = Ingest()
+    git: GitHost = GitHost()
     lock_wait_seconds: Seconds = 600
     max_attempts: Annotated[int, Field(ge=1)] = 4
 
