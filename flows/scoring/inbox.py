@@ -5,50 +5,22 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from tuneline.errors import DataError
-from tuneline.records.record import Record
+from tuneline.records.scored import FileRecord, ScoredRecord, scored_record
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
-METADATA = b"tuneline"
-"""Key of the record in the metadata of a scored file."""
 LONGEST_NAME = 200
 """Bytes of a name in the outbox before its suffix. File systems allow 255, and a partial file has a longer name than the file."""
-
-
-class FileRecord(Record):
-    """What the outbox records about a file of the inbox."""
-
-    path: str
-    """Its name."""
-    size: int
-    """Its size in bytes."""
-    mtime_ns: int
-    """Time of its last change in nanoseconds."""
 
 
 class RefusedRecord(FileRecord):
     """``<file>.error.json``: a file that cannot be scored."""
 
     error: str
-
-
-class ScoredRecord(FileRecord):
-    """Metadata of a scored file: its source, the model, counts of its rows."""
-
-    sha256: str
-    version: str
-    commit: str
-    rows: int
-    seen: Mapping[str, Any] | None
-    """``RowCounts`` of its rows; ``None`` if the model has no profile."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +94,8 @@ class Outbox:
 
     def has(self, incoming: Incoming) -> bool:
         """Return True if this file, in its present state, was scored or refused before. A damaged record says nothing."""
-        return incoming.matches(RefusedRecord.read_if_valid(self.refused(incoming))) or incoming.matches(record_of(self.scored(incoming)))
+        records = RefusedRecord.read_if_valid(self.refused(incoming)), scored_record(self.scored(incoming))
+        return any(map(incoming.matches, records))
 
     def refuse(self, incoming: Incoming, reason: str) -> None:
         """Record why a file was not scored, so that it is not tried again until it changes or the record is deleted."""
@@ -132,7 +105,7 @@ class Outbox:
         """Yield the records of the scored files, the latest first."""
         files = [found for path in self.folder.glob("[!.]*.parquet") if (found := Incoming.find(path))]
         for file in sorted(files, key=lambda file: file.mtime_ns, reverse=True):
-            if record := record_of(file.path):
+            if record := scored_record(file.path):
                 yield record
 
 
@@ -144,15 +117,6 @@ def _name(incoming: Incoming) -> str:
         return incoming.name
     digest = hashlib.sha256(own).hexdigest()[:16]
     return f"{name[: LONGEST_NAME - 17].decode(errors='ignore')}~{digest}"
-
-
-def record_of(scored: Path) -> ScoredRecord | None:
-    """Return the record of a scored file; ``None`` if the file is missing, damaged, or of another program."""
-    try:
-        metadata = pq.read_metadata(scored).metadata or {}  # the schema has only what was known before the first row
-        return ScoredRecord.parse(metadata.get(METADATA, b""), scored)
-    except (DataError, OSError, pa.ArrowException):
-        return None
 
 
 def new_files(inbox: Path, outbox: Outbox, settle_seconds: float) -> list[Incoming]:

@@ -18,10 +18,11 @@ from flows.runs.processes import ProgramError
 from flows.runs.tasks import UNCACHED
 from flows.scoring.deployed import DeployedModel
 from flows.scoring.drift import DriftMeasure, RowCounts, measure
-from flows.scoring.inbox import METADATA, Incoming, Outbox, ScoredRecord
+from flows.scoring.inbox import Incoming, Outbox
 from flows.settings.scoring import DriftLimits, Scoring
 from tuneline.errors import InputError
 from tuneline.files import replace_file, write_json
+from tuneline.records.scored import METADATA, ScoredRecord
 
 SENT_WITHIN = 30.0
 """Seconds to wait until an event is sent."""

@@ -27,7 +27,7 @@ from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import locked
 from flows.scoring.deployed import DeployedModel
-from flows.scoring.inbox import METADATA, Incoming, Outbox, new_files, record_of
+from flows.scoring.inbox import Incoming, Outbox, new_files
 from flows.scoring.score_files import ChangedError, RefusedError, hours_since_event, score_file
 from flows.settings.scoring import Scoring
 from tests.conftest import ROOT
@@ -36,6 +36,7 @@ from tests.faults.kills import changes, kills
 from tests.faults.truncation import damages
 from tests.flows.conftest import TOY, tickets
 from tuneline.records.profile import Profile
+from tuneline.records.scored import METADATA, scored_record
 
 
 @pytest.fixture(scope="session")
@@ -211,7 +212,7 @@ def test_damaged_record_is_the_problem_of_its_file_only(toy_model, outbox, put, 
 def test_damaged_metadata_are_no_record(tmp_path, metadata):
     schema = pa.schema([("row", pa.int64())], metadata=None if metadata is None else {METADATA: metadata})
     pq.write_table(pa.table({"row": [1]}).cast(schema), tmp_path / "a.csv.parquet")
-    assert record_of(tmp_path / "a.csv.parquet") is None
+    assert scored_record(tmp_path / "a.csv.parquet") is None
 
 
 def test_damaged_record_of_drift_events_means_that_none_was_sent(tmp_path):

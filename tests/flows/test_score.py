@@ -10,12 +10,12 @@ import pytest
 
 from flows.runs.repository import locked
 from flows.score import score
-from flows.scoring.inbox import METADATA
 from tests.conftest import ROOT
 from tests.faults.clocks import date_file
 from tests.faults.concurrency import at_once
 from tests.flows.conftest import UNLIKE, sh, tickets
 from tests.flows.prefect_server import events, until
+from tuneline.records.scored import METADATA
 
 pytestmark = pytest.mark.timeout(600)
 

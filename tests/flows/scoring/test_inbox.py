@@ -7,8 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.scoring.inbox import METADATA, Incoming, Outbox, ScoredRecord, is_data, new_files
+from flows.scoring.inbox import Incoming, Outbox, is_data, new_files
 from tuneline.files import replace_file
+from tuneline.records.scored import METADATA, ScoredRecord
 
 LONG = ["ä" * 120 + ending for ending in ("1.csv", "2.csv", "2.csv.gz")]
 """Names of the length that file systems allow, which differ only at their end."""
