@@ -13,7 +13,7 @@ POSITION = "position"
 """Column of a staged row with its line or row number."""
 
 
-class ValueProblem(ValueError):
+class ValueProblemError(ValueError):
     """A value that cannot be used; the message is the reason, with what to do after a full stop."""
 
 
@@ -69,10 +69,10 @@ def as_text(value: Any) -> str | None:
     """Return a group, key or id as text: ``7``, ``7.0`` and ``"7"`` are the same. Missing and blank values are ``None``.
 
     Raises:
-        ValueProblem: It is a list or an object.
+        ValueProblemError: It is a list or an object.
     """
     if isinstance(value, list | dict):
-        raise ValueProblem("a list or an object. Name a column of text or numbers")
+        raise ValueProblemError("a list or an object. Name a column of text or numbers")
     if value is None or value != value:  # NaN differs from itself  # noqa: PLR0124
         return None
     if isinstance(value, bool):
@@ -86,11 +86,11 @@ def as_class(value: Any) -> str | None:
     """Return a label as the name of a class; ``None`` if it is missing.
 
     Raises:
-        ValueProblem: It is a fraction, a list or an object.
+        ValueProblemError: It is a fraction, a list or an object.
     """
     name = as_text(value)
     if isinstance(value, float | Decimal) and name is not None and not _is_whole(value):
-        raise ValueProblem(f"label {value} is a fraction, not a class. Set data.task to regression if labels are numbers to predict")
+        raise ValueProblemError(f"label {value} is a fraction, not a class. Set data.task to regression if labels are numbers to predict")
     return name
 
 
@@ -98,16 +98,16 @@ def as_number(value: Any) -> float | None:
     """Return a label as a number; ``None`` if it is missing.
 
     Raises:
-        ValueProblem: It is not a finite number.
+        ValueProblemError: It is not a finite number.
     """
     if (text := as_text(value)) is None:
         return None
     try:
         number = float(text)
     except ValueError:
-        raise ValueProblem(f"label {value!r} is not a number. Write it like 3.5, or set data.task to classification") from None
+        raise ValueProblemError(f"label {value!r} is not a number. Write it like 3.5, or set data.task to classification") from None
     if not math.isfinite(number):
-        raise ValueProblem(f"label {value!r} is not a finite number. Correct it, or leave the row out")
+        raise ValueProblemError(f"label {value!r} is not a finite number. Correct it, or leave the row out")
     return number
 
 

@@ -45,7 +45,9 @@ class Layout:
         specs = data.source_specs
         train = specs.pop("train")
         if not _PLAIN.fullmatch(train):
-            raise ParamsError(f"data.splits.train is {train!r}: new rows need one split of the source.", "Name one, without slices or sums.")
+            raise ParamsError(
+                f"data.splits.train is {train!r}: new rows need one split of the source.", "Name one, without slices or sums."
+            )
         held = tuple(dict.fromkeys(name for spec in specs.values() for name in re.findall(r"([\w.-]+)(?:\[[^\]]*\])?", spec)))
         if train in held:
             hint = "Divide it with data.split (stratify: false) instead of slices: the split of a row then follows from the row alone."

@@ -72,6 +72,12 @@ class Ledger(Record):
         """Return the ledger with more entries."""
         return self.model_copy(update={"entries": [*self.entries, *entries]})
 
-    def last(self, source: str) -> Ingested | None:
-        """Return the last entry of a source."""
-        return next((entry for entry in reversed(self.entries) if entry.source == source), None)
+    def etags(self, source: str) -> dict[str, str | None]:
+        """Return the versions of URLs that were read for a source, by URL; ``None`` for those that are to be read again."""
+        entries = [entry for entry in self.entries if entry.source == source]
+        return {read.name: None if entry.unmatched else read.etag for entry in entries for read in entry.read}
+
+    def watermark(self, source: str) -> str | int | float | None:
+        """Return the watermark of a source; ``None`` if it has none yet."""
+        marks = (entry.watermark for entry in reversed(self.entries) if entry.source == source)
+        return next((mark for mark in marks if mark is not None), None)

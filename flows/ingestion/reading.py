@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flows.ingestion.columns import POSITION, RowColumns, ValueProblem, as_class, as_number, as_text
+from flows.ingestion.columns import POSITION, RowColumns, ValueProblemError, as_class, as_number, as_text
 from tuneline.errors import DataError
 from tuneline.files.schemas import ROW_GROUP, LabelSchema
 from tuneline.params.data import FilesParams
@@ -138,7 +138,7 @@ class LabelledFile:
         for value, position in zip(values, positions, strict=True):
             try:
                 converted.append(convert(value))
-            except ValueProblem as problem:
+            except ValueProblemError as problem:
                 message, _, hint = str(problem).partition(". ")
                 raise DataError(f"{self._where(position, name)}: {message}.", f"{hint}.") from None
         return converted
@@ -167,6 +167,10 @@ class LabelledFile:
                 raise DataError(f"{self._where(position)}: no {what}.", hint)
         self.incomplete += len(positions) - len(kept)
         return kept
+
+    def place(self, table: pa.Table, row: int) -> str:
+        """Return the place of a label, for messages."""
+        return self._where(table[POSITION][row].as_py(), self.columns.label)
 
     def _where(self, position: int, column: str | None = None) -> str:
         return f"{self.name}, {self.unit} {position:,}" + (f", column {column!r}" if column else "")

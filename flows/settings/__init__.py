@@ -6,8 +6,8 @@ from typing import Annotated, Self
 from pydantic import Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 
-from flows.settings.ingest import Ingest
 from flows.settings.git import GitHost
+from flows.settings.ingest import Ingest
 from flows.settings.promotion import PromotionPolicy
 from flows.settings.scoring import Scoring
 from flows.settings.section import Seconds, Section
