@@ -53,7 +53,7 @@ def message(entries: list[Ingested], run_id: str) -> str:
     from_where = ", ".join(f"{entry.source} {entry.revision[:12] if entry.revision else f'{entry.added:,}'}" for entry in entries)
     body = []
     for entry in entries:
-        names = [read.name for read in entry.read]
+        names = [read.name for read in entry.files]
         more = [f"and {len(names) - NAMED} more"] if len(names) > NAMED else []
         body.append(f"{entry.source}: {entry.counts}" + (f" ({', '.join([*names[:NAMED], *more])})" if names else ""))
     return "\n".join([f"Ingest {rows:,} rows: {from_where}", "", *body, "", f"Ingested-Rows: {rows}", f"{TRAILER}: {run_id}"])

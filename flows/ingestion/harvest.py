@@ -182,7 +182,7 @@ class Harvester:
             date=now.isoformat(timespec="seconds"),
             source=source.name,
             batch=self._write(source, staged, now) if counts[Verdict.NEW] else None,
-            read=[one.delivery.read for one in staged],
+            files=[one.delivery.read for one in staged],
             added=counts[Verdict.NEW],
             duplicates=counts[Verdict.DUPLICATE],
             conflicts=counts[Verdict.CONFLICT],

@@ -21,7 +21,7 @@ class KnownData:
 
     Attributes:
         rows: Their hashes.
-        labels: The labels of a classification, as the files have them.
+        labels: The labels of a classification, as the split that gets new rows has them.
     """
 
     rows: RowHashes
@@ -42,7 +42,8 @@ class KnownData:
                     label = pa.array(values[columns.label], columns.schema.field(columns.label).type)
                     keys = pa.array(values[columns.key], pa.string()) if columns.key else None
                     parts.append(RowHashes.of(texts, label, keys, held=split != layout.split))
-                    labels.update(name for name in values[columns.label] if isinstance(name, str))
+                    if split == layout.split:
+                        labels.update(name for name in values[columns.label] if isinstance(name, str))
         rows = RowHashes.joined(parts)
         log(f"The data has {len(rows.texts):,} rows.")
         return cls(rows, frozenset(labels))

@@ -31,7 +31,8 @@ class Ingested(Record):
     source: str
     batch: str | None = OMITTED
     """The file with the new rows."""
-    read: Sequence[Read] = ()
+    files: Sequence[Read] = ()
+    """What was read."""
     added: int = 0
     duplicates: int = 0
     """Rows that the data had."""
@@ -75,7 +76,7 @@ class Ledger(Record):
     def etags(self, source: str) -> dict[str, str | None]:
         """Return the versions of URLs that were read for a source, by URL; ``None`` for those that are to be read again."""
         entries = [entry for entry in self.entries if entry.source == source]
-        return {read.name: None if entry.unmatched else read.etag for entry in entries for read in entry.read}
+        return {read.name: None if entry.unmatched else read.etag for entry in entries for read in entry.files}
 
     def watermark(self, source: str) -> str | int | float | None:
         """Return the watermark of a source; ``None`` if it has none yet."""
