@@ -3,6 +3,7 @@
 A model that is better than the one in production replaces it; docs/promotion.md defines "better".
 """
 
+import datetime
 from collections.abc import Iterable
 from typing import Annotated, Any
 
@@ -24,6 +25,7 @@ from flows.settings import Settings, load_settings
 
 Ref = Annotated[str, Field(min_length=1, pattern=r"^[^-\s][^\s]*$")]
 TaskName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w-]*$")]
+Days = Annotated[int, Field(ge=1)]
 Override = Annotated[str, Field(pattern=r"^(\+{1,2}|~)?[A-Za-z_][\w./@]*(=.*)?$")]
 
 PROMOTION_WAIT = 900.0
@@ -35,10 +37,12 @@ class CrashedTooOftenError(Exception):
 
 
 @flow(name="train", persist_result=False)
-def train(
+def train(  # noqa: PLR0917 - Prefect calls it by name
     ref: Ref = "main",
     task: TaskName | None = None,
     overrides: list[Override] | None = None,
+    as_of: datetime.date | None = None,
+    last_days: Days | None = None,
     push: bool = False,
     promote: bool = True,
 ) -> State[Any]:
@@ -48,6 +52,8 @@ def train(
         ref: Branch, tag or commit to run. One of a remote (`origin/main`) is fetched first.
         task: A task of `conf/task/`, as in `dvc exp run -S task=NAME`.
         overrides: Parameters, as after `-S`: `train.learning_rate=1e-3`. Interpolations (`${...}`) are refused.
+        as_of: Train on the batches up to this date, as in `data.as_of`: a training of that day is repeated.
+        last_days: Train on the batches of the last days, as in `data.last_days`.
         push: Push artifacts to the DVC remote, and the commit and tags to the git remote `origin`.
         promote: Put the model into production if it is better than the one there.
     """
@@ -58,7 +64,9 @@ def train(
     end_with_worker()
     if push:
         require_remote(repository)
-    parameters = (*([f"task={task}"] if task else []), *(overrides or []))
+    period = {"data.as_of": as_of, "data.last_days": last_days}
+    given = [f"{key}={value}" for key, value in period.items() if value is not None]
+    parameters = (*([f"task={task}"] if task else []), *(overrides or []), *given)
     with isolated(repository, f"{safe_name(runtime.flow_run.name)}-{runtime.flow_run.id[:8]}", ref, parameters) as checkout:
         return _run(repository, settings, checkout, push=push, promote=promote)
 

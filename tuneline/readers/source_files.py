@@ -104,8 +104,8 @@ def choose_files(splits: Mapping[str, SplitFiles], as_of: str | None, last_days:
         raise DataError(f"{option}: there is no batch {period}.", hint)
     result = {}
     for split, files in splits.items():
-        dated = tuple(path for path in files.batches if path in chosen)
-        result[split] = dated if last_days and files.batches else (*SplitFiles(files.file).paths, *dated)
+        undated = () if files.file is None or (last_days and files.batches) else (files.file,)
+        result[split] = (*undated, *(path for path in files.batches if path in chosen))
         if not result[split]:
             raise DataError(f"{option}: split {split!r} has no batch {period}.", hint)
     return result

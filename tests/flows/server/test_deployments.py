@@ -38,8 +38,10 @@ def test_deployments_match_prefect_yaml(served):
     assert nightly.concurrency_options.collision_strategy == "CANCEL_NEW"
     on_demand = served.client.read_deployment_by_name("train/train-on-demand")
     assert on_demand.concurrency_options.collision_strategy == "ENQUEUE"
-    others = [served.client.read_deployment_by_name(name) for name in ("score/score-hourly", "ingest/ingest-daily")]
-    for deployment in (nightly, on_demand, *others):
+    scorings = [served.client.read_deployment_by_name(f"score/score-{name}") for name in ("hourly", "on-demand")]
+    assert [one.concurrency_options.collision_strategy for one in scorings] == ["CANCEL_NEW", "ENQUEUE"]
+    assert scorings[1].parameters == {"rescore": ["*"]}
+    for deployment in (nightly, on_demand, *scorings, served.client.read_deployment_by_name("ingest/ingest-daily")):
         assert deployment.global_concurrency_limit.limit == 1
         assert deployment.description
         assert "tuneline" in deployment.tags
