@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from rich.console import Console
 from rich.table import Table
@@ -71,6 +73,8 @@ def run() -> float:
     started = time.perf_counter()
     state = score(return_state=True)
     seconds = time.perf_counter() - started
+    for service in (EventsWorker, APILogWorker):
+        service.drain_all(timeout=60)  # the server waits for its clients before it ends
     if not state.is_completed():
         sys.exit(f"the run failed: {state.message}")
     return seconds

@@ -24,8 +24,6 @@ from tuneline.terminal import visible
 
 REPORTED = 20
 """Problems in the message of a run; notifications contain it."""
-
-
 RESCORE_WAIT = 3600.0
 """Seconds that a run which was asked to score files again waits for another run."""
 
@@ -55,6 +53,8 @@ def score(
         with locked(repository.state / "scoring.lock", wait=RESCORE_WAIT if again else 0) as lock:
             return _score(registry, settings.promotion.stage, scoring, lock, again)
     except BusyError:
+        if again:  # no later run would do it
+            raise
         return Completed(name="Skipped", message="Another run is scoring; the next run scores what it leaves.")
 
 

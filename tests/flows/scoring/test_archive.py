@@ -98,6 +98,7 @@ def test_file_behind_a_link_is_copied_and_the_link_removed(tmp_path, archive, pu
     (tmp_path / "in" / "a.csv").symlink_to("../elsewhere.csv")
     archive.move(Incoming.find(tmp_path / "in" / "a.csv"), archive.place(Incoming(Path("a.csv"), 0, 0), 1))
     assert archived(archive) == {"a.csv": "text\nhello\n"}
+    assert not (archive.root / archive.folder / "a.csv").is_symlink()
     assert not list((tmp_path / "in").iterdir())
     assert (tmp_path / "elsewhere.csv").exists()
 

@@ -95,7 +95,7 @@ def predict(model: "DeployedModel", path: Path, output: Path, options: JobOption
         say(f"tuneline predict: {error}", error=True)
         return error.status
     except Exception:
-        say_exception(*sys.exc_info())  # type: ignore[arg-type]
+        say_exception(*sys.exc_info())
         return 1
     return 0
 

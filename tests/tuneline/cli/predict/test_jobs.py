@@ -38,7 +38,7 @@ def test_bad_files_stop_no_other_and_end_with_their_own_status(classification, t
         path.write_text(PAIR * 3)
     bad.write_text('{"subject": "the parcel"}\n')
     damaged.write_bytes(b"PAR1")
-    lines = run(classification / "models/onnx", good, bad, damaged, tmp_path, other)
+    lines = run(classification / "models/onnx", good, bad, damaged, tmp_path / "gone.jsonl", other)
     statuses = {1: 0, 2: 65, 3: 65, 4: 1, 5: 0}
     markers = [
         line for number, status in statuses.items() for line in (f"file {number} begins", f"file {number} ends with status {status}")
