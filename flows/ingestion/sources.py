@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ from tuneline.errors import DataError, StageError
 from tuneline.readers.rows import ENDINGS
 
 Log = Callable[[str], None]
+_PARAMETERS = re.compile(r"\?[^\s'\"]+")
+"""What follows the ``?`` of a URL: tokens, signatures."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def collect(source: IngestSource, root: Path, scratch: Path, ledger: Ledger, log
     except StageError as error:
         collected.problems.append(f"{source.name}: {error}")
     except Exception as error:  # fsspec and database drivers raise whatever they like; a source that is away stops no other
-        message = redacted(str(error).partition("\n")[0])
+        message = _PARAMETERS.sub("", redacted(str(error).partition("\n")[0]))
         collected.problems.append(f"{source.name}: {type(error).__name__}: {message}")
     return collected
 
@@ -161,7 +164,7 @@ def _etag(info: dict[str, Any]) -> str | None:
 
 def shown(url: str) -> str:
     """Return a URL without what may be secret: user names and passwords, and what follows a ``?`` (tokens, signatures)."""
-    return redacted(url).partition("?")[0]
+    return _PARAMETERS.sub("", redacted(url))
 
 
 def sha256(path: Path) -> str:
