@@ -1,8 +1,8 @@
 """The automations of the flows: a run that crashed resumes, and a run without heartbeats has crashed.
 
 ``python -m flows.server.automations`` creates or updates them by name. A worker runs it with ``--expect-heartbeats`` at its start, so
-that a server that was down waits for the heartbeats of runs again. The automation that trains on drift is in ``prefect.yaml``, with
-the deployment that it starts.
+that a server that was down waits for the heartbeats of runs again. The automations that start runs (ingest on drift, train on new
+rows) are in ``prefect.yaml``, with the deployments that they start.
 """
 
 import argparse
@@ -26,7 +26,7 @@ LONGEST_RUN = timedelta(days=30)
 a limit, one minute after the run began."""
 SILENCE = timedelta(seconds=3 * HEARTBEAT)
 """Time without a heartbeat after which a run counts as crashed."""
-FLOWS = ["train", "score", "clean"]
+FLOWS = ["train", "score", "ingest", "clean"]
 """Names of the flows whose runs are monitored."""
 _RUNS: dict[str, Any] = {
     "match": {"prefect.resource.id": "prefect.flow-run.*"},

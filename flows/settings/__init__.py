@@ -7,6 +7,7 @@ from pydantic import Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 
 from flows.settings.git import GitHost
+from flows.settings.ingest import Ingest
 from flows.settings.promotion import PromotionPolicy
 from flows.settings.retention import Retention
 from flows.settings.scoring import Scoring
@@ -27,6 +28,7 @@ class Settings(Section):
         promotion: Conditions of a promotion.
         scoring: Settings of flow ``score``.
         retention: What is kept, and how long.
+        ingest: Settings of flow ``ingest``.
         git: Retries of what talks to a git remote.
         lock_wait_seconds: Seconds to wait for DVC's lock.
         max_attempts: Attempts of one run that crashes.
@@ -37,6 +39,7 @@ class Settings(Section):
     promotion: PromotionPolicy = PromotionPolicy()
     scoring: Scoring = Scoring()
     retention: Retention = Retention()
+    ingest: Ingest = Ingest()
     git: GitHost = GitHost()
     lock_wait_seconds: Seconds = 600
     max_attempts: Annotated[int, Field(ge=1)] = 4

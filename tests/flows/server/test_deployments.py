@@ -2,10 +2,13 @@
 
 import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import IntervalSchedule
+from prefect.events import emit_event
 
 from flows.runs.machine import training_lock
 from tests.conftest import ROOT
@@ -44,7 +47,7 @@ def test_deployments_match_prefect_yaml(served):
     for limited in ("tuneline", "tuneline/queues/cpu"):
         limit = served.client.request("GET", f"/work_pools/{limited}").json()["concurrency_limit"]
         assert limit is None, "it would leave runs Late (prefect#12456)"
-    for deployment in (nightly, on_demand, *scorings):
+    for deployment in (nightly, on_demand, *scorings, served.client.read_deployment_by_name("ingest/ingest-daily")):
         assert deployment.global_concurrency_limit.limit == 1
         assert deployment.description
         assert "tuneline" in deployment.tags
@@ -150,21 +153,31 @@ def test_run_waits_while_another_trains_on_the_machine_and_can_be_cancelled(work
         assert processes_of(ended) == []
 
 
-def test_drift_starts_a_training(worked, toy, promoted, put):
-    """From a file in the inbox to a finished run of the pipeline that nobody started."""
-    on_demand = worked.client.read_deployment_by_name("train/train-on-demand")
-    env = {"env": {"TUNELINE_REPOSITORY": str(toy.root)}}
-    worked.client.update_deployment(on_demand.id, DeploymentUpdate(job_variables=env))
+def test_drift_starts_an_ingest_and_new_rows_start_a_training(worked, toy, promoted, put):
+    """From a file in the inbox to runs that nobody started."""
+    ingest, on_demand = (worked.client.read_deployment_by_name(name) for name in ("ingest/ingest-daily", "train/train-on-demand"))
+    for deployment in (ingest, on_demand):
+        env = {"env": {"TUNELINE_REPOSITORY": str(toy.root)}}
+        worked.client.update_deployment(deployment.id, DeploymentUpdate(job_variables=env))
     put("new.csv", tickets(300, greeting=UNLIKE))
+
+    def started(deployment: Any) -> FlowRun:
+        """Waits for a run that an automation started, and for its end."""
+
+        def runs() -> list[FlowRun]:
+            return [run for run in worked.runs_of(deployment.id) if run.created_by and run.created_by.type == "AUTOMATION"]
+
+        (run,) = until(runs, 200, "the automation")
+        return worked.wait(run.id)
+
     try:
         scored = worked.wait(worked.submit("score/score-hourly", toy.root))
         assert "drifted: length of texts" in scored.state.message
-
-        def started() -> list:
-            return [run for run in worked.runs_of(on_demand.id) if run.created_by and run.created_by.type == "AUTOMATION"]
-
-        (run,) = until(started, 200, "the automation")
-        assert worked.wait(run.id).state.is_completed()
+        assert started(ingest).state.name == "NothingNew", "the small pipeline has no source of new rows"
+        emit_event("tuneline.data.ingested", resource={"prefect.resource.id": "tuneline.data.source"}, payload={"rows": 1, "commit": "c0"})
+        run = started(on_demand)
+        assert run.state.is_completed()
         assert run.parameters["promote"] is True
     finally:
-        worked.client.update_deployment(on_demand.id, DeploymentUpdate(job_variables={}))
+        for deployment in (ingest, on_demand):
+            worked.client.update_deployment(deployment.id, DeploymentUpdate(job_variables={}))
