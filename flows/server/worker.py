@@ -31,7 +31,7 @@ from tuneline.terminal import say, visible
 
 ORIGIN, DVC_REMOTE = "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"
 HEARTBEAT = 30
-"""Seconds between two heartbeats of a run (see flows/server/automations.py)."""
+"""Seconds between two heartbeats of a run, as in prefect.yaml (see flows/server/crashes.py)."""
 RUNS_END_WITHIN = 45.0
 """Seconds that runs have to end after their worker: they stop their programs within 27 (flows/runs/processes.py), then report."""
 WORKER_ENDS_WITHIN = 10
@@ -52,9 +52,8 @@ def main() -> None:
     except Exception as error:
         sys.exit(visible(redacted(f"{type(error).__name__}: {error}")))
     os.environ.update(worker_settings(os.environ))
-    subprocess.run([sys.executable, "-m", "flows.server.automations", "--expect-heartbeats"], check=False)
     fixed = ["--pool", POOL, "--type", "process", "--install-policy", "never"]
-    sys.exit(run_worker([sys.executable, "-m", "prefect", "worker", "start", *fixed, *sys.argv[1:]]))
+    sys.exit(run_worker([sys.executable, "-m", "flows.server.prefect_worker", "worker", "start", *fixed, *sys.argv[1:]]))
 
 
 def run_worker(command: Sequence[str]) -> int:

@@ -1,0 +1,127 @@
+"""Runs of a real server, brought into their states by hand. Looking takes no time here; the server itself waits between its looks."""
+
+import asyncio
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+import pytest
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.objects import StateType
+from prefect.flow_engine import run_flow
+from prefect.states import AwaitingRetry, Cancelled, Completed, Crashed, Pending, Running
+
+from flows.server import crashes
+from flows.server.automations import FORMER, remove_former
+from flows.server.crashes import RESTARTED, RESTARTS, Watch, is_left, restarts
+from flows.train import CrashedTooOftenError, train
+from tests.flows.prefect_server import LOGIN, Prefect, heartbeats, until
+
+SILENT, STARTING, REPORTING = 3, 6, 2
+"""Looks until something happens: fewer than in the server, whose own looks take longer than a test."""
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    looks = {StateType.RUNNING: SILENT, StateType.PENDING: STARTING, StateType.CRASHED: REPORTING}
+    monkeypatch.setattr(crashes, "_PATIENCE", looks)
+
+
+@pytest.fixture
+def runs(served):
+    """Return a function that makes a run of a deployment in a state. None of them sends a heartbeat of its own."""
+    deployment = served.client.read_deployment_by_name("train/train-nightly")
+    made = []
+
+    def make(*states):
+        run = served.client.create_flow_run_from_deployment(deployment.id)
+        made.append(run.id)
+        for state in states:
+            served.client.set_flow_run_state(run.id, state, force=True)
+        return run.id
+
+    yield make
+    for run in made:
+        served.client.set_flow_run_state(run, Completed(), force=True)
+
+
+def look(served: Prefect, *runs: UUID, times: int, between=lambda _number: None) -> list[list[str]]:
+    """Look some times, and return the names of the states of some runs after each look."""
+
+    async def looking() -> list[list[str]]:
+        async with PrefectClient(served.api, auth_string=LOGIN) as client:
+            watch, seen = Watch(client), []
+            for number in range(times):
+                await watch.look()
+                seen.append([(await client.read_flow_run(run)).state.name for run in runs])
+                between(number)
+            return seen
+
+    return asyncio.run(looking())
+
+
+def beat(served: Prefect, run: UUID) -> None:
+    """Send a heartbeat as the run would, and wait until the server has it."""
+    event = {
+        "event": "prefect.flow-run.heartbeat",
+        "id": str(uuid4()),
+        "occurred": datetime.now(UTC).isoformat(),
+        "resource": {"prefect.resource.id": f"prefect.flow-run.{run}"},
+    }
+    before = len(heartbeats(served, run))
+    served.client.request("POST", "/events", json=[event]).raise_for_status()
+    until(lambda: len(heartbeats(served, run)) > before, 30, "the heartbeat")
+
+
+def test_silent_run_crashes_and_is_started_again_once(served, runs):
+    run, lost = runs(Pending(), Running()), runs(Pending())
+    by_hand = served.client.create_flow_run(train, state=Running()).id
+    beat(served, run)
+    seen = look(served, run, lost, by_hand, times=STARTING + 2)
+    assert [state for state, _, _ in seen[:SILENT]] == ["Running"] * SILENT
+    assert [state for state, _, _ in seen[SILENT : SILENT + 3]] == ["Crashed", "AwaitingRetry", "AwaitingRetry"]
+    assert [state for _, state, _ in seen[STARTING : STARTING + 2]] == ["Crashed", "AwaitingRetry"], "its worker died before it ran"
+    assert {state for _, _, state in seen} == {"Running"}, "nobody could start it again, and it may send no heartbeats"
+    assert restarts(served.states(run)) == restarts(served.states(lost)) == 1
+    served.client.set_flow_run_state(by_hand, Completed(), force=True)
+
+
+def test_heartbeat_keeps_a_run_alive(served, runs):
+    run = runs(Pending(), Running())
+    seen = look(served, run, times=SILENT + 3, between=lambda number: beat(served, run) if number == SILENT - 2 else None)
+    assert {name for (name,) in seen} == {"Running"}
+
+
+def test_reported_crash_is_restarted_after_the_late_report(served, runs):
+    run = runs(Pending(), Running(), Crashed(message="Process exited with status code: -9."))
+    ended, never_ran = runs(Running(), Cancelled()), runs(Pending(), Crashed(message="Flow run could not start"))
+    seen = look(served, run, ended, never_ran, times=5)
+    assert [state for state, _, _ in seen] == ["Crashed"] * REPORTING + ["AwaitingRetry"] * (5 - REPORTING)
+    assert {state for _, state, _ in seen} == {"Cancelled"}
+    assert {state for _, _, state in seen} == {"Crashed"}, "it would crash again"
+
+
+def test_run_is_not_restarted_for_ever():
+    history = [Running(), *[AwaitingRetry(message=RESTARTED)] * RESTARTS, Crashed()]
+    assert is_left(history)
+    assert not is_left([*history[2:], Running()])
+
+
+def test_run_that_crashed_in_each_attempt_fails(served, toy):
+    """What counts are deaths: a person may start a run again as often as they like."""
+    run = served.client.create_flow_run(train, state=Pending())
+    for state in [Running(), AwaitingRetry(message="By a person.")] * 4 + [Running(), AwaitingRetry(message=RESTARTED)] * 4:
+        served.client.set_flow_run_state(run.id, state, force=True)
+    served.client.set_flow_run_state(run.id, Pending(), force=True)
+    with pytest.raises(CrashedTooOftenError, match="crashed 4 times"):
+        run_flow(train, flow_run=served.run(run.id), parameters={"ref": "main"})
+
+
+def test_automations_of_earlier_versions_are_removed(served):
+    automation = {
+        "name": FORMER[0],
+        "trigger": {"type": "event", "posture": "Reactive", "expect": ["nothing"], "threshold": 1, "within": 0},
+        "actions": [{"type": "do-nothing"}],
+    }
+    served.client.request("POST", "/automations/", json=automation).raise_for_status()
+    remove_former(served.client)
+    assert served.client.read_automations_by_name(FORMER[0]) == []
