@@ -30,12 +30,12 @@ class KilledError(ProgramError):
 def killed_by(error: ProgramError) -> signal.Signals | None:
     """Return the signal by which the system killed a stage, or the DVC that ran it; ``None`` if the stage failed by itself.
 
-    DVC ends with an exit code of its own. It prints that of the stage: -N for signal N, or 128 + N where a shell, or
-    ``stages.train.launch``, waited for the killed process.
+    DVC ends with an exit code of its own. It prints that of the stage: -N for signal N, 128 + N where a shell or
+    ``stages.train.launch`` waited for the killed process, 256 - N where a program passed -N on.
     """
     codes = [int(match[1]) for match in map(_EXITED.search, error.last) if match]
     code = codes[-1] if codes else error.code
-    return next((fault for fault in FAULTS if code in (-fault, 128 + fault)), None)
+    return next((fault for fault in FAULTS if code in (-fault, 128 + fault, 256 - fault)), None)
 
 
 def out_of_memory_kills() -> int | None:

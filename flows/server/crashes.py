@@ -61,7 +61,7 @@ class Watch:
             sign = await self._sign_of_life(run, state)
             before, looks = self._seen.get(run.id, (None, 0))
             seen[run.id] = sign, looks + 1 if sign == before else 0
-            if seen[run.id][1] >= _patience(state):
+            if seen[run.id][1] >= _PATIENCE[state.type]:
                 await self._act(run, state)
         self._seen = seen
 
@@ -96,28 +96,22 @@ class Watch:
     async def _act(self, run: FlowRun, state: State) -> None:
         if not state.is_crashed():
             await self._client.set_flow_run_state(run.id, Crashed(message=NO_HEARTBEAT))
-        elif is_left(await self._client.read_flow_run_states(run.id)):
+        history = await self._client.read_flow_run_states(run.id)
+        if is_left(history, reported=state.is_crashed() and state.message != NO_HEARTBEAT):
             self._left.add(state.id)
         else:
             await self._client.set_flow_run_state(run.id, AwaitingRetry(message=RESTARTED))
 
 
-def _patience(state: State) -> int:
-    """Return the number of looks; 0 for a crash that this module reported, because nobody else will."""
-    return 0 if state.message == NO_HEARTBEAT else _PATIENCE[state.type]
-
-
-def is_left(history: Sequence[State]) -> bool:
+def is_left(history: Sequence[State], *, reported: bool) -> bool:
     """Return True if a run that crashed is not started again: it would crash again.
 
-    It never ran, and a worker has reported that; or it was started again very often.
-
     Args:
-        history: Its states, in any order.
+        history: Its states.
+        reported: True if a worker or the run itself reported the crash. If it never ran, it cannot be started.
     """
-    last = max(history, key=lambda state: state.timestamp)
     ran = any(state.is_running() for state in history)
-    return (not ran and last.message != NO_HEARTBEAT) or restarts(history) >= RESTARTS
+    return (reported and not ran) or restarts(history) >= RESTARTS
 
 
 def restarts(history: Sequence[State]) -> int:

@@ -147,6 +147,16 @@ def events(served: Prefect, name: str, run: UUID | None = None) -> list[dict[str
     return [one for one in found if run is None or emitter in [related["prefect.resource.id"] for related in one["related"]]]
 
 
+def started_with(name: str, value: str) -> list[psutil.Process]:
+    """Every process with a variable in its environment."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(name) == value and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
 def kill_outright(process: subprocess.Popen) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -101,7 +101,7 @@ def test_run_of_a_killed_worker_resumes_from_its_checkpoint(worked, toy):
 
 
 def test_killed_stage_is_tried_again_and_a_killed_flow_is_one_attempt(worked, toy):
-    run = worked.submit("train/train-on-demand", toy.root, overrides=["train.pause=0.05", "train.steps=1500"], promote=False)
+    run = worked.submit("train/train-on-demand", toy.root, overrides=["train.pause=0.05", "train.steps=900"], promote=False)
     training(worked, toy, run)
     (stage,) = [process for process in flow_process(worked.run(run)).children(recursive=True) if process.cmdline()[-1:] == ["train"]]
     stage.kill()
@@ -113,6 +113,8 @@ def test_killed_stage_is_tried_again_and_a_killed_flow_is_one_attempt(worked, to
     after = worked.wait(run, "Completed")
     names = [state.name for state in worked.states(run)]
     assert names.count("Crashed") == names.count("AwaitingRetry") == 1, names
+    second_report = "Check whether the flow run exceeded its memory allocation"
+    assert not any(line.startswith(second_report) for line in worked.said(run))
     assert after.run_count == 2
     assert any("Resuming an earlier attempt of this run" in line for line in worked.said(run))
 
