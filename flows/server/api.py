@@ -17,6 +17,7 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -61,7 +62,7 @@ def _watch_runs(application: FastAPI, password: str) -> None:
     served = application.router.lifespan_context
 
     @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[object]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[Any]:
         inside = {"transport": httpx.ASGITransport(app=application)}  # its address may be that of a proxy
         async with (
             served(app) as state,

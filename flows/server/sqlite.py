@@ -20,4 +20,4 @@ def lock_at_begin() -> None:
     ) -> AbstractAsyncContextManager[AsyncSessionTransaction]:
         return begin(self, session, with_for_update=True)
 
-    AioSqliteConfiguration.begin_transaction = begin_transaction  # type: ignore[method-assign]
+    AioSqliteConfiguration.begin_transaction = begin_transaction  # type: ignore[assignment, method-assign]

@@ -93,7 +93,7 @@ def test_silent_run_crashes_and_is_started_again_once(served, runs):
 
 def test_heartbeat_keeps_a_run_alive(served, runs):
     run = runs(Pending(), Running())
-    seen = look(served, run, times=SILENT + 3, between=lambda number: beat(served, run) if number == SILENT - 2 else None)
+    seen = look(served, run, times=SILENT + 2, between=lambda number: beat(served, run) if number == SILENT - 2 else None)
     assert {name for (name,) in seen} == {"Running"}
 
 
