@@ -26,7 +26,7 @@ LONGEST_RUN = timedelta(days=30)
 a limit, one minute after the run began."""
 SILENCE = timedelta(seconds=3 * HEARTBEAT)
 """Time without a heartbeat after which a run counts as crashed."""
-FLOWS = ["train", "score"]
+FLOWS = ["train", "score", "watch"]
 """Names of the flows whose runs are monitored."""
 _RUNS: dict[str, Any] = {
     "match": {"prefect.resource.id": "prefect.flow-run.*"},
