@@ -11,7 +11,7 @@ from prefect.states import Completed, Failed
 from flows.promotion.registry import Registry
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
-from flows.runs.repository import BusyError, GitError, Repository, locked
+from flows.runs.repository import BusyError, Repository, locked
 from flows.scoring.deployed import DeployedModel, fetch_model
 from flows.scoring.inbox import Incoming, Outbox, new_files
 from flows.scoring.score_files import RefusedError, report_drift, score_file
@@ -50,7 +50,8 @@ def _score_new_files(registry: Registry, stage: str, scoring: Scoring, lock: int
     repository = registry.repository
     outbox = Outbox(repository.root / scoring.outbox, repository.state / "scoring")
     waiting = new_files(repository.root / scoring.inbox, outbox, scoring.settle_seconds)
-    _fetch_promotions(registry)
+    for message in registry.fetch_if_possible():
+        get_run_logger().warning(message)
     version = registry.in_stage(stage)
     if version is None:
         return Completed(name="NoModel", message=f"No model is in {stage} yet; {len(waiting)} files wait.")
@@ -82,14 +83,3 @@ def _score_files(
             reason = error.reason if isinstance(error, ProgramError) else f"{type(error).__name__}: {error}"
             problems.append(f"not scored {incoming.name}, the next run tries again: {reason}")
     return rows, problems
-
-
-def _fetch_promotions(registry: Registry) -> None:
-    """Fetch promotions and rollbacks of other machines. If ``origin`` cannot be reached, scoring continues with what is known."""
-    try:
-        if registry.repository.has_remote():
-            with registry.locked(wait=0):
-                for message in registry.fetch():
-                    get_run_logger().warning(message)
-    except (BusyError, GitError) as error:
-        get_run_logger().warning("Promotions and rollbacks of other machines are unknown: %s", error)

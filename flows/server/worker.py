@@ -9,6 +9,7 @@
 - ``TUNELINE_DVC_REMOTE``: address of the DVC remote; overrides the repository's default remote.
 """
 
+import functools
 import math
 import os
 import shutil
@@ -22,7 +23,7 @@ from collections.abc import Sequence
 from rich.console import Console  # noqa: TID251 - the one that Prefect prints with
 
 from flows.runs.credentials import redacted
-from flows.runs.guardian import adopt_orphans
+from flows.runs.guardian import adopt_orphans, end_with_parent
 from flows.runs.repository import REPOSITORY_VARIABLE, GitError, Repository, locked
 from flows.server.deploy import POOL
 from flows.settings import load_settings
@@ -69,14 +70,17 @@ def run_worker(command: Sequence[str]) -> int:
     # The terminal sends SIGINT to the worker as well. Set before the worker starts: a script's background process ignores SIGINT, and
     # so would Prefect's worker, which ends itself by SIGINT; a handler is not inherited.
     signal.signal(signal.SIGINT, lambda _number, _frame: None)
-    worker = subprocess.Popen(command)
+    # If this process is killed, Prefect's worker must not take more runs. Its runs notice, and save.
+    worker = subprocess.Popen(command, preexec_fn=functools.partial(end_with_parent, os.getpid(), signal.SIGKILL))  # noqa: PLW1509
     signal.signal(signal.SIGALRM, lambda _number, _frame: worker.kill())
 
-    def stop(number: int, _frame: object) -> None:
-        worker.send_signal(number)
+    def stop(_number: int, _frame: object) -> None:
+        worker.send_signal(signal.SIGTERM)
         signal.alarm(WORKER_ENDS_WITHIN)  # Prefect's worker misses the signal if it cannot print: its terminal may be closed
 
     signal.signal(signal.SIGTERM, stop)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # its terminal was closed; under nohup it works on
+        signal.signal(signal.SIGHUP, stop)
     code, until = None, math.inf
     while time.monotonic() < until:
         try:

@@ -6,6 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 
+from flows.settings.alerts import Alerts
 from flows.settings.promotion import PromotionPolicy
 from flows.settings.scoring import Scoring
 from flows.settings.section import Seconds, Section
@@ -22,6 +23,7 @@ class Settings(Section):
         stages: Policy by stage name; ``default`` for the others.
         promotion: Conditions of a promotion.
         scoring: Settings of flow ``score``.
+        alerts: Limits of flow ``watch``.
         lock_wait_seconds: Seconds to wait for DVC's lock.
         max_attempts: Attempts of one run that crashes.
     """
@@ -29,6 +31,7 @@ class Settings(Section):
     stages: dict[str, StagePolicy] = {}
     promotion: PromotionPolicy = PromotionPolicy()
     scoring: Scoring = Scoring()
+    alerts: Alerts = Alerts()
     lock_wait_seconds: Seconds = 600
     max_attempts: Annotated[int, Field(ge=1)] = 4
 

@@ -156,6 +156,18 @@ def test_closed_terminal_ends_what_was_started(tmp_path):
     shell.wait()
 
 
+def test_killed_serve_leaves_nothing_behind(tmp_path):
+    """``kill -9``, or the kernel when memory runs out."""
+    (tmp_path / "serving.py").write_text(SERVING)
+    mark = str(tmp_path)
+    env = {**os.environ, "MARK": mark, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen([sys.executable, tmp_path / "serving.py"], cwd=ROOT, env=env, stdout=subprocess.PIPE) as serving:
+        assert serving.stdout.readline().startswith(b"Serving HTTP")
+        assert len(started_with("MARK", mark)) == 2
+        serving.kill()
+        until(lambda: not started_with("MARK", mark), 20, "all of it to end")
+
+
 @pytest.mark.slow  # a server of its own
 @pytest.mark.timeout(600)
 def test_closed_terminal_ends_server_and_worker(tmp_path):
