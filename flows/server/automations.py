@@ -53,6 +53,6 @@ def _content(automation: AutomationCore) -> dict[str, Any]:
 
 
 def _comparable(trigger: dict[str, Any]) -> dict[str, Any]:
-    sets = {key: sorted(trigger[key]) for key in ("after", "expect", "for_each") if key in trigger}  # their order varies
+    sets: dict[str, Any] = {key: sorted(trigger[key]) for key in ("after", "expect", "for_each") if key in trigger}  # their order varies
     nested = {"triggers": [_comparable(one) for one in trigger["triggers"]]} if "triggers" in trigger else {}
     return {**trigger, **sets, **nested, "id": None}
