@@ -6,14 +6,17 @@ A model that is better than the one in production replaces it; docs/promotion.md
 import datetime
 from collections.abc import Iterable
 from typing import Annotated, Any
+from uuid import UUID
 
 from prefect import flow, get_run_logger, runtime
+from prefect.client.orchestration import get_client
 from prefect.client.schemas import State
 from prefect.states import Completed
 from pydantic import Field
 
 from flows.promotion.promote import commit_and_promote
 from flows.promotion.registry import Registry
+from flows.runs.cancellation import log_cancellation
 from flows.runs.checkout import Checkout, isolated
 from flows.runs.checkpoints import SharedCheckpoints
 from flows.runs.machine import training_lock
@@ -23,6 +26,7 @@ from flows.runs.repository import Repository, safe_name
 from flows.runs.results import metrics_summary, require_remote
 from flows.runs.tasks import prepare, push_artifacts, stage_task
 from flows.runs.training import TrainingStage
+from flows.server.crashes import restarts
 from flows.server.worker import end_with_worker
 from flows.settings import Settings, load_settings
 
@@ -62,9 +66,9 @@ def train(  # noqa: PLR0917 - Prefect calls it by name
     """
     repository = Repository.here()
     settings = load_settings(repository.root)
-    if runtime.flow_run.run_count > settings.max_attempts:
-        raise CrashedTooOftenError(f"This run has crashed {settings.max_attempts} times; its checkout is kept for inspection.")
+    _stop_crashing(settings.max_attempts)
     end_with_worker()
+    log_cancellation()
     if push:
         require_remote(repository)
     period = {"data.as_of": as_of, "data.last_days": last_days}
@@ -99,6 +103,16 @@ def _run(repository: Repository, settings: Settings, checkout: Checkout, *, push
     promoted = f"{version.name} in {settings.promotion.stage}; " if version else ""
     message = f"{metrics_summary(checkout)}; {promoted}{result.branch or 'nothing new'}, commit {result.commit[:12]}"
     return Completed(message=message, name="Completed" if result.branch or version else "NothingNew")
+
+
+def _stop_crashing(attempts: int) -> None:
+    """Raise an error in a run that crashed in each of its attempts. A person may start it again as often as they like."""
+    if runtime.flow_run.run_count <= attempts:
+        return
+    with get_client(sync_client=True) as client:
+        deaths = restarts(client.read_flow_run_states(UUID(runtime.flow_run.id)))
+    if deaths >= attempts:
+        raise CrashedTooOftenError(f"This run has crashed {deaths} times; its checkout is kept for inspection.")
 
 
 def _log_checkout(checkout: Checkout) -> None:

@@ -64,6 +64,18 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def end_with_parent(parent: int, number: signal.Signals) -> None:
+    """Have this process, which was just forked, signalled when its parent ends, however that ends. On Linux.
+
+    Args:
+        parent: Process id of the parent, which may have ended already.
+        number: The signal.
+    """
+    _prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
+
+
 def _prctl(option: int, value: int) -> None:
     """Call prctl, on Linux; elsewhere do nothing."""
     with contextlib.suppress(OSError, AttributeError):

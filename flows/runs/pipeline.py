@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 
 from flows.runs.compose import REFUSED
 from flows.runs.credentials import for_composition, for_stages
+from flows.runs.deaths import KilledError, killed_by, out_of_memory_kills
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository, dvc_config
 from tuneline.errors import DataError
@@ -202,8 +203,10 @@ class Pipeline:
 
         Raises:
             ProgramError: The stage failed; the message ends with the last lines it printed.
+            KilledError: The system killed it.
         """
         outcome: Outcome = "ran"
+        kills = out_of_memory_kills()
 
         def listen(line: str) -> None:
             nonlocal outcome
@@ -214,5 +217,10 @@ class Pipeline:
             if not _HINT.match(line):  # meant for a person at a terminal
                 self.on_line(line)
 
-        self.dvc("repro", "--single-item", stage, what=f"Stage {stage!r}", on_line=listen, env=for_stages(self.programs.env))
+        try:
+            self.dvc("repro", "--single-item", stage, what=f"Stage {stage!r}", on_line=listen, env=for_stages(self.programs.env))
+        except ProgramError as error:
+            if number := killed_by(error):
+                raise KilledError(number, error, kills) from None
+            raise
         return outcome

@@ -11,6 +11,7 @@ Environment variables:
 - ``TUNELINE_MACHINE_LOCKS``, ``CUDA_VISIBLE_DEVICES``: see flows/runs/machine.py.
 """
 
+import functools
 import math
 import os
 import shutil
@@ -24,7 +25,7 @@ from collections.abc import Sequence
 from rich.console import Console  # noqa: TID251 - the one that Prefect prints with
 
 from flows.runs.credentials import redacted
-from flows.runs.guardian import adopt_orphans
+from flows.runs.guardian import adopt_orphans, end_with_parent
 from flows.runs.repository import REPOSITORY_VARIABLE, GitError, Repository, locked
 from flows.server.deploy import POOL, ROOT
 from flows.settings import load_settings
@@ -33,7 +34,7 @@ from tuneline.terminal import say, visible
 
 ORIGIN, DVC_REMOTE = "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"
 HEARTBEAT = 30
-"""Seconds between two heartbeats of a run (see flows/server/automations.py)."""
+"""Seconds between two heartbeats of a run, as in prefect.yaml (see flows/server/crashes.py)."""
 RUNS_END_WITHIN = 45.0
 """Seconds that runs have to end after their worker: they stop their programs within 27 (flows/runs/processes.py), then report."""
 WORKER_ENDS_WITHIN = 10
@@ -55,9 +56,8 @@ def main() -> None:
         sys.exit(visible(redacted(f"{type(error).__name__}: {error}")))
     os.environ.update(worker_settings(os.environ))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # runs use the same flows
-    subprocess.run([sys.executable, "-m", "flows.server.automations", "--expect-heartbeats"], check=False)
     fixed = ["--pool", POOL, "--type", "process", "--install-policy", "never"]
-    sys.exit(run_worker([sys.executable, "-m", "prefect", "worker", "start", *fixed, *sys.argv[1:]]))
+    sys.exit(run_worker([sys.executable, "-m", "flows.server.prefect_worker", "worker", "start", *fixed, *sys.argv[1:]]))
 
 
 def run_worker(command: Sequence[str]) -> int:
@@ -73,14 +73,17 @@ def run_worker(command: Sequence[str]) -> int:
     # The terminal sends SIGINT to the worker as well. Set before the worker starts: a script's background process ignores SIGINT, and
     # so would Prefect's worker, which ends itself by SIGINT; a handler is not inherited.
     signal.signal(signal.SIGINT, lambda _number, _frame: None)
-    worker = subprocess.Popen(command)
+    # If this process is killed, Prefect's worker must not take more runs. Its runs notice, and save.
+    worker = subprocess.Popen(command, preexec_fn=functools.partial(end_with_parent, os.getpid(), signal.SIGKILL))  # noqa: PLW1509
     signal.signal(signal.SIGALRM, lambda _number, _frame: worker.kill())
 
-    def stop(number: int, _frame: object) -> None:
-        worker.send_signal(number)
+    def stop(_number: int, _frame: object) -> None:
+        worker.send_signal(signal.SIGTERM)
         signal.alarm(WORKER_ENDS_WITHIN)  # Prefect's worker misses the signal if it cannot print: its terminal may be closed
 
     signal.signal(signal.SIGTERM, stop)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # its terminal was closed; under nohup it works on
+        signal.signal(signal.SIGHUP, stop)
     code, until = None, math.inf
     while time.monotonic() < until:
         try:

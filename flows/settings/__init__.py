@@ -6,6 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 
+from flows.settings.alerts import Alerts
 from flows.settings.git import GitHost
 from flows.settings.ingest import Ingest
 from flows.settings.promotion import PromotionPolicy
@@ -30,6 +31,7 @@ class Settings(Section):
         retention: What is kept, and how long.
         ingest: Settings of flow ``ingest``.
         git: Retries of what talks to a git remote.
+        alerts: Limits of flow ``watch``.
         lock_wait_seconds: Seconds to wait for DVC's lock.
         max_attempts: Attempts of one run that crashes.
     """
@@ -41,6 +43,7 @@ class Settings(Section):
     retention: Retention = Retention()
     ingest: Ingest = Ingest()
     git: GitHost = GitHost()
+    alerts: Alerts = Alerts()
     lock_wait_seconds: Seconds = 600
     max_attempts: Annotated[int, Field(ge=1)] = 4
 

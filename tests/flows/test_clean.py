@@ -51,7 +51,8 @@ def test_clean_beside_a_training_leaves_what_belongs_to_it(cleaned, served, toy,
     with locked(toy.state / "clean.lock", wait=0):
         assert cleaned().name == "Skipped"
 
-    code = "from flows.train import train; print(train(overrides=['train.pause=0.1', 'train.steps=300', 'model.skill=0.9'], return_state=True))"
+    overrides = ["train.pause=0.1", "train.steps=300", "model.skill=0.9"]
+    code = f"from flows.train import train; print(train(overrides={overrides}, return_state=True))"
     env = {**os.environ, **served.env, "TUNELINE_REPOSITORY": str(toy.root)}
     training = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
     until(lambda: [*toy.state.glob("*/checkpoints/step.json")], 200, "a training")

@@ -13,7 +13,7 @@ from prefect.events import emit_event
 from flows.runs.machine import training_lock
 from tests.conftest import ROOT
 from tests.flows.conftest import UNLIKE, sh, tickets
-from tests.flows.prefect_server import kill_outright, processes_of, until
+from tests.flows.prefect_server import flow_process, heartbeats, kill_outright, processes_of, until
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
@@ -87,12 +87,17 @@ def test_cancelled_training_leaves_no_process_and_a_checkpoint(worked, toy):
     took = ended.end_time - next(state.timestamp for state in worked.states(run) if state.name == "Cancelling")
     assert took < timedelta(seconds=30)
     assert any("checkpoint saved" in line for line in worked.said(run))
+    assert not any("Crash detected" in line for line in worked.said(run)), "nothing crashed"
 
     again = worked.submit("train/train-on-demand", toy.root, overrides=SLOW_TRAINING, promote=False)
     until(lambda: any("resuming from step" in line for line in worked.said(again)), 400, "the next run to go on")
     assert any(f"Run {ended.name}" in line for line in worked.said(again))
     worked.cancel(again)
     worked.wait(again)
+
+    wrong = worked.submit("train/train-on-demand", toy.root, ref="nosuch")
+    assert worked.wait(wrong).state.name == "Failed"
+    assert not any("Crash detected" in line for line in worked.said(wrong))
 
 
 def test_run_of_a_killed_worker_resumes_from_its_checkpoint(worked, toy):
@@ -107,6 +112,25 @@ def test_run_of_a_killed_worker_resumes_from_its_checkpoint(worked, toy):
     assert any("Resuming an earlier attempt of this run" in line for line in worked.said(run))
     assert any("resuming from step" in line for line in worked.said(run))
     assert not [path for path in toy.state.iterdir() if path.is_dir()]
+
+
+def test_killed_stage_is_tried_again_and_a_killed_flow_is_one_attempt(worked, toy):
+    run = worked.submit("train/train-on-demand", toy.root, overrides=["train.pause=0.05", "train.steps=900"], promote=False)
+    training(worked, toy, run)
+    (stage,) = [process for process in flow_process(worked.run(run)).children(recursive=True) if process.cmdline()[-1:] == ["train"]]
+    stage.kill()
+    until(lambda: any("resuming from step" in line for line in worked.said(run)), 100, "the stage to be started again")
+    assert any("Stage 'train' was ended by SIGKILL" in line for line in worked.said(run))
+    until(lambda: heartbeats(worked, run), 60, "a heartbeat")
+
+    flow_process(worked.run(run)).kill()
+    after = worked.wait(run, "Completed")
+    names = [state.name for state in worked.states(run)]
+    assert names.count("Crashed") == names.count("AwaitingRetry") == 1, names
+    second_report = "Check whether the flow run exceeded its memory allocation"
+    assert not any(line.startswith(second_report) for line in worked.said(run))
+    assert after.run_count == 2
+    assert any("Resuming an earlier attempt of this run" in line for line in worked.said(run))
 
 
 def test_concurrent_runs_and_a_persons_dvc_repro_do_not_interfere(worked, toy):
