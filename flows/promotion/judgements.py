@@ -39,7 +39,7 @@ class Conditions:
         if policy is None:
             return cls(None, None, push)
         production = registry.in_stage(policy.stage)
-        return cls(production.commit if production else None, hashlib.sha256(policy.model_dump_json().encode()).hexdigest(), push)
+        return cls(production.commit if production else None, hashlib.sha256(policy.conditions().encode()).hexdigest(), push)
 
     def covers(self, later: "Conditions") -> bool:
         """Return True if a decision under these conditions answers for a run under ``later`` ones."""

@@ -24,6 +24,8 @@ AUTHOR = {"name": "Tuneline", "email": "tuneline@localhost"}
 
 _STALLED = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60")
 """Settings with which git gives up a connection over HTTP that transfers nothing for a minute, instead of waiting for ever."""
+_LONGEST = 300.0
+"""Seconds after which no retry begins: a host that drops every packet takes two minutes for each attempt."""
 
 
 class GitError(Exception):
@@ -95,7 +97,7 @@ class Repository:
             UnreachableError: The remote could not be reached in any attempt.
             GitError: git failed for another reason, which a retry does not change.
         """
-        attempt = 0
+        attempt, started = 0, time.monotonic()
         while True:
             try:
                 return self.git(*_STALLED, *arguments)
@@ -103,8 +105,9 @@ class Repository:
                 if not may_pass(str(error)):
                     raise
                 delays = load_settings(self.root).git.retry_delay_seconds
-                if attempt == len(delays):
-                    raise UnreachableError(f"{error}\nTried {attempt + 1} times, in {sum(delays):g} s.") from None
+                if attempt == len(delays) or time.monotonic() - started > _LONGEST:
+                    times = f"{attempt + 1} times in {time.monotonic() - started:.0f} s"
+                    raise UnreachableError(f"{error}\nTried {times}.") from None
                 self.log(f"{error}\nThe next attempt is in {delays[attempt]:g} s.")
             time.sleep(delays[attempt])
             attempt += 1

@@ -7,7 +7,6 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas import State
 from prefect.states import Completed
 
-from flows.promotion.publication import push_versions
 from flows.promotion.reference import fetch_reference
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout
@@ -71,7 +70,6 @@ def stage_task(stage: str, policy: StagePolicy) -> Task[[Pipeline], State[Any] |
 
 
 @task(name="push", task_run_name="push", retries=2, retry_delay_seconds=[10, 60], **UNCACHED)
-def push_artifacts(pipeline: Pipeline, registry: Registry) -> None:
-    """Push the outs of the run, and of versions that were never pushed. Done before the commits: what a commit names must be available."""
+def push_artifacts(pipeline: Pipeline) -> None:
+    """Push the outs of the run to the DVC remote. Done before its commit is pushed: what a commit names must be available."""
     pipeline.dvc("push", what="Pushing artifacts to the DVC remote")
-    push_versions(pipeline, registry.unpublished())
