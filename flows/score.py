@@ -11,7 +11,7 @@ from prefect.states import Completed, Failed
 from flows.promotion.registry import Registry
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
-from flows.runs.repository import BusyError, GitError, Repository, locked
+from flows.runs.repository import BusyError, Repository, locked
 from flows.scoring.archive import Archive, Selection, archived_files
 from flows.scoring.deployed import fetch_model
 from flows.scoring.inbox import Outbox, new_files
@@ -64,7 +64,8 @@ def _score(registry: Registry, stage: str, scoring: Scoring, lock: int, again: S
     archive = Archive(repository.root, scoring.archive)
     problems = archive.complete(inbox, outbox)
     waiting = new_files(inbox, outbox, scoring.settle_seconds)
-    _fetch_promotions(registry)
+    for message in registry.fetch_if_possible():
+        get_run_logger().warning(message)
     version = registry.in_stage(stage)
     if version is None:
         return _ended("NoModel", f"No model is in {stage} yet; {len(waiting)} files wait.", problems)
@@ -91,14 +92,3 @@ def _ended(name: str | None, message: str, problems: list[str]) -> State[Any]:
         get_run_logger().error("%s", visible(problem))
     more = [f"and {len(problems) - REPORTED} more, see the log"] if len(problems) > REPORTED else []
     return Failed(message=visible("\n".join([message, *problems[:REPORTED], *more])))
-
-
-def _fetch_promotions(registry: Registry) -> None:
-    """Fetch promotions and rollbacks of other machines. If ``origin`` cannot be reached, scoring continues with what is known."""
-    try:
-        if registry.repository.has_remote():
-            with registry.locked(wait=0):
-                for message in registry.fetch():
-                    get_run_logger().warning(message)
-    except (BusyError, GitError) as error:
-        get_run_logger().warning("Promotions and rollbacks of other machines are unknown: %s", error)

@@ -6,20 +6,27 @@ A model that is better than the one in production replaces it; docs/promotion.md
 import datetime
 from collections.abc import Iterable
 from typing import Annotated, Any
+from uuid import UUID
 
 from prefect import flow, get_run_logger, runtime
+from prefect.client.orchestration import get_client
 from prefect.client.schemas import State
 from prefect.states import Completed
 from pydantic import Field
 
 from flows.promotion.promote import commit_and_promote
 from flows.promotion.registry import Registry
+from flows.runs.cancellation import log_cancellation
 from flows.runs.checkout import Checkout, isolated
+from flows.runs.checkpoints import SharedCheckpoints
+from flows.runs.machine import training_lock
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from flows.runs.repository import Repository, safe_name
 from flows.runs.results import metrics_summary, require_remote
 from flows.runs.tasks import prepare, push_artifacts, stage_task
+from flows.runs.training import TrainingStage
+from flows.server.crashes import restarts
 from flows.server.worker import end_with_worker
 from flows.settings import Settings, load_settings
 
@@ -59,9 +66,9 @@ def train(  # noqa: PLR0917 - Prefect calls it by name
     """
     repository = Repository.here()
     settings = load_settings(repository.root)
-    if runtime.flow_run.run_count > settings.max_attempts:
-        raise CrashedTooOftenError(f"This run has crashed {settings.max_attempts} times; its checkout is kept for inspection.")
+    _stop_crashing(settings.max_attempts)
     end_with_worker()
+    log_cancellation()
     if push:
         require_remote(repository)
     period = {"data.as_of": as_of, "data.last_days": last_days}
@@ -73,21 +80,39 @@ def train(  # noqa: PLR0917 - Prefect calls it by name
 
 def _run(repository: Repository, settings: Settings, checkout: Checkout, *, push: bool, promote: bool) -> State[Any]:
     _log_checkout(checkout)
-    with Programs(checkout.path, checkout.name, lock=checkout.lock) as programs:
+    with (
+        training_lock(settings.training.one_per) as machine,
+        Programs(checkout.path, checkout.name, lock=checkout.lock, more_locks=machine.descriptors) as programs,
+    ):
+        shared = SharedCheckpoints.open(repository, settings.training.checkpoints, checkout, get_run_logger().warning)
+        training = TrainingStage(checkout, machine, shared, _log)
         pipeline = Pipeline(programs, _log, settings.lock_wait_seconds)
         registry = Registry(repository, settings.promotion.artifact)
         with registry.locked(PROMOTION_WAIT):
             _warn(registry.refresh(push=push))
         for stage in prepare(pipeline, checkout, registry, settings.promotion.stage).stages:
-            stage_task(stage, settings.policy(stage))(pipeline)
+            with training.around(stage):
+                stage_task(stage, settings.policy(stage))(pipeline)
+        training.end_stages()
         if push:
             push_artifacts(pipeline, registry)
         with registry.locked(PROMOTION_WAIT):
             policy = settings.promotion if promote else None
             result, version = commit_and_promote(pipeline, checkout, registry, policy, push=push)
+        training.end()
     promoted = f"{version.name} in {settings.promotion.stage}; " if version else ""
     message = f"{metrics_summary(checkout)}; {promoted}{result.branch or 'nothing new'}, commit {result.commit[:12]}"
     return Completed(message=message, name="Completed" if result.branch or version else "NothingNew")
+
+
+def _stop_crashing(attempts: int) -> None:
+    """Raise an error in a run that crashed in each of its attempts. A person may start it again as often as they like."""
+    if runtime.flow_run.run_count <= attempts:
+        return
+    with get_client(sync_client=True) as client:
+        deaths = restarts(client.read_flow_run_states(UUID(runtime.flow_run.id)))
+    if deaths >= attempts:
+        raise CrashedTooOftenError(f"This run has crashed {deaths} times; its checkout is kept for inspection.")
 
 
 def _log_checkout(checkout: Checkout) -> None:

@@ -4,7 +4,8 @@ A decision is reported in the run's commit message, as a Markdown artifact in Pr
 """
 
 import contextlib
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import Any
 
 from prefect import get_run_logger, runtime, task
@@ -94,14 +95,18 @@ def _judged_before(registry: Registry, checkout: Checkout, policy: PromotionPoli
 
     A model that was promoted then is known since, and not judged again although production has changed.
     """
-    judgement = Judgements(registry.repository).find(result_tree(registry.repository, checkout))
+    judgements, tree = Judgements(registry.repository), result_tree(registry.repository, checkout)
+    judgement = judgements.find(tree)
     if judgement is None or judgement.run == runtime.flow_run.id:
         return None
     conditions = Conditions.of(registry, policy, push=push)
-    if judgement.conditions.covers(conditions):
-        return judgement
-    known = policy and judgement.conditions.pushed >= push and _known_version(registry, checkout, policy.stage)
-    return judgement if known else None
+    known = judgement.conditions.covers(conditions) or (
+        policy and judgement.conditions.pushed >= push and _known_version(registry, checkout, policy.stage)
+    )
+    if not known:
+        return None
+    judgements.add(tree, replace(judgement, seen=time.time()))  # its branch is needed: flow `clean` keeps it
+    return judgement
 
 
 def _attempt(

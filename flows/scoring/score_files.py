@@ -1,17 +1,13 @@
 """The tasks of flow ``score``."""
 
-import json
-import math
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from prefect import get_run_logger, task
 from prefect.artifacts import create_markdown_artifact
-from prefect.events import emit_event
-from prefect.events.worker import EventsWorker
 
+from flows.alerts.events import send_if_due
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError
 from flows.runs.tasks import UNCACHED
@@ -21,10 +17,6 @@ from flows.scoring.inbox import Incoming, Outbox
 from flows.scoring.predictions import predict_files
 from flows.scoring.results import Results
 from flows.settings.scoring import DriftLimits
-from tuneline.files import write_json
-
-SENT_WITHIN = 30.0
-"""Seconds to wait until an event is sent."""
 
 
 @task(name="score files", task_run_name="score files", **UNCACHED)
@@ -57,7 +49,9 @@ def report_drift(model: DeployedModel, outbox: Outbox, limits: DriftLimits, stat
     if not drifted:
         return "no drift"
     payload = {"version": model.version.name, "rows": counts.rows, "measures": [_payload(one) for one in measures]}
-    send_drift(state / "drift.json", model.version.name, payload, limits.repeat_hours)
+    resource = {"prefect.resource.id": "tuneline.data.inbox", "tuneline.version": model.version.name}
+    event: dict[str, Any] = {"event": "tuneline.data.drifted", "resource": resource, "payload": payload}
+    send_if_due(state / "drift.json", model.version.name, limits.repeat_hours, **event)
     return f"drifted: {', '.join(drifted)}"
 
 
@@ -88,24 +82,3 @@ def as_markdown(model: DeployedModel, counts: RowCounts, measures: list[DriftMea
         for one in measures
     ]
     return "\n".join([head, "", about, "", "| | measure | value | limit | p-value |", "|---|---|---|---|---|", *rows])
-
-
-def send_drift(record: Path, version: str, payload: dict[str, Any], repeat_hours: float) -> None:
-    """Emit ``tuneline.data.drifted``, unless that was done for this version in the last ``repeat_hours``.
-
-    The time is recorded after the event was sent: a kill in between repeats the event, and never loses it.
-    """
-    if 0 <= hours_since_event(record, version) < repeat_hours:
-        return
-    resource = {"prefect.resource.id": "tuneline.data.inbox", "tuneline.version": version}
-    emit_event(event="tuneline.data.drifted", resource=resource, payload=payload)
-    EventsWorker.drain_all(timeout=SENT_WITHIN)  # emit_event only hands it to a thread
-    write_json(record, {version: time.time()})
-
-
-def hours_since_event(record: Path, version: str) -> float:
-    """Return the hours since the recorded event; infinite without a valid record, negative if the clock was set back."""
-    try:
-        return (time.time() - float(json.loads(record.read_bytes())[version])) / 3600
-    except (OSError, ValueError, TypeError, LookupError):
-        return math.inf

@@ -5,8 +5,6 @@ The flow as a whole is in tests/flows/test_score.py, the fetched model in tests/
 
 import contextlib
 import errno
-import json
-import math
 import os
 import random
 import re
@@ -32,7 +30,7 @@ from flows.scoring.archive import Archive
 from flows.scoring.deployed import DeployedModel
 from flows.scoring.inbox import Incoming, Outbox, new_files
 from flows.scoring.results import Results
-from flows.scoring.score_files import hours_since_event, score_files
+from flows.scoring.score_files import score_files
 from flows.settings.scoring import Scoring
 from tests.conftest import ROOT
 from tests.faults.disks import on_small_disk
@@ -257,16 +255,3 @@ def test_damaged_metadata_are_no_record(tmp_path, metadata):
     schema = pa.schema([("row", pa.int64())], metadata=None if metadata is None else {METADATA: metadata})
     pq.write_table(pa.table({"row": [1]}).cast(schema), tmp_path / "a.csv.parquet")
     assert scored_record(tmp_path / "a.csv.parquet") is None
-
-
-def test_damaged_record_of_drift_events_means_that_none_was_sent(tmp_path):
-    record = tmp_path / "drift.json"
-    assert hours_since_event(record, "v0.1.0") == math.inf
-    record.write_text(json.dumps({"v0.1.0": time.time() - 3600}))
-    assert hours_since_event(record, "v0.1.0") == pytest.approx(1, abs=0.1)
-    assert hours_since_event(record, "v0.2.0") == math.inf
-    for damage in damages(record):
-        assert hours_since_event(record, "v0.1.0") == math.inf, damage
-    for content in ("[]", "null", '{"v0.1.0": "yesterday"}'):
-        record.write_text(content)
-        assert hours_since_event(record, "v0.1.0") == math.inf

@@ -113,9 +113,11 @@ SCORES = "from flows.score import score; print('RESULT', score(return_state=True
 SENDS = """
 import sys
 from pathlib import Path
-from flows.scoring.score_files import send_drift
+from flows.alerts.events import send_if_due
 from tests.faults.kills import killed
-send = lambda: send_drift(Path(sys.argv[1]), "v9.9.9", {"version": "v9.9.9"}, 24)
+resource = {"prefect.resource.id": "tuneline.data.inbox"}
+event = {"event": "tuneline.data.drifted", "resource": resource, "payload": {"version": "v9.9.9"}}
+send = lambda: send_if_due(Path(sys.argv[1]), "v9.9.9", 24, **event)
 print("RESULT", killed(send, int(sys.argv[2]), lambda event, _: event == "os.rename"))
 """
 

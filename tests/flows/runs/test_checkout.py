@@ -10,9 +10,12 @@ import psutil
 import pytest
 
 from flows.runs import checkout as checkouts
-from flows.runs.checkout import KEPT, isolated
+from flows.runs.checkout import isolated
 from flows.runs.repository import BusyError, GitError, Repository, dvc_config
+from flows.settings.retention import Retention
 from tests.flows.conftest import sh
+
+KEPT = Retention().checkouts
 
 
 def fail_in(toy: Repository, name: str, *, checkpoint: str | None = None, **work) -> None:
@@ -107,7 +110,7 @@ def test_processes_of_a_killed_run_are_killed(toy, root):
         import os, signal, sys, time
         sys.path.insert(0, {str(root)!r})
         from pathlib import Path
-        from flows.runs.checkout import KEPT, isolated
+        from flows.runs.checkout import isolated
         from flows.runs.processes import Programs
         from flows.runs.repository import Repository
         def kill(line):
