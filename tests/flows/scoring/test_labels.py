@@ -29,7 +29,7 @@ def test_scored_texts_are_queued_and_found_by_their_ids(served, toy, promoted, p
     monkeypatch.chdir(toy.root)
     done = CliRunner().invoke(app, ["labels", "queue", "--id", "id", "--rows", "10"])
     assert done.exit_code == 0, done.output
-    assert "without-id.jsonl: no column 'id'" in done.output
+    assert "left out: data/archive/without-id.jsonl: no row has 'text' and 'id'" in done.output
     with (toy.root / "reports/labels/queue.csv").open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 10

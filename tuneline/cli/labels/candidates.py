@@ -59,6 +59,7 @@ def collect(root: Path, outbox: Path, texts: Sequence[str], id_column: str | Non
     found, characters = Candidates(), 0
     columns = InputColumns(tuple(texts), () if id_column is None else (id_column,))
     for scored in scored_files(root / outbox):
+        before = len(found.rows)
         try:
             with open_archived(root, scored, columns) as rows:
                 for row, prediction in joined(rows, predictions(scored)):
@@ -66,6 +67,8 @@ def collect(root: Path, outbox: Path, texts: Sequence[str], id_column: str | Non
                         return found
                     found.rows.append(Candidate(id_text(row.kept[id_column]) if id_column else None, row.texts, *prediction))
                     characters += row.characters
+            if len(found.rows) == before and scored.record.rows:
+                found.problems.append(f"{scored.record.archived}: no row has {' and '.join(map(repr, columns.options))}.")
         except DataError as error:
             found.problems.append(error.problem)
     return found
