@@ -174,3 +174,15 @@ def test_ledger_contains_no_text(desk):
     assert "a.csv, line 3" in content
     assert "secret" not in content
     assert "invoice" not in content
+
+
+def test_long_file_is_read_and_written_in_batches(desk):
+    rows = [f"ticket {number % 23_000},billing" for number in range(25_000)]
+    desk.put("data/labelled/a.csv", "\n".join(["text,label", *rows]))
+    desk.put("data/labelled/b.csv", "text,label\nthe last row,delivery\n")
+    harvest = desk.harvest()
+    assert harvest.entries[0].counts == "23,001 new, 2,000 duplicates"
+    texts = [text for text, _ in desk.rows(harvest)]
+    assert texts == [*(f"ticket {number}" for number in range(23_000)), "the last row"]
+    metadata = pq.read_metadata(desk.root / harvest.batches[0])
+    assert [metadata.row_group(group).num_rows for group in range(3)] == [10_000, 10_000, 3_001]
