@@ -27,6 +27,8 @@ from tuneline.terminal import visible
 
 ATTEMPTS = 5
 """Times that a run starts again if the branch has moved in the meantime."""
+REPORTED = 20
+"""Problems in the message of a run; notifications contain it."""
 
 
 @flow(name="ingest", persist_result=False)
@@ -125,8 +127,9 @@ def _refused(repository: Repository, checkout: Checkout, change: Change, error: 
 
 
 def _ended(change: Change, message: str, name: str = "Completed") -> State[Any]:
-    if change.problems:
-        return Failed(message=visible("\n".join([message, *change.problems])))
+    if problems := change.problems:
+        more = [f"and {len(problems) - REPORTED} more, see the log"] if len(problems) > REPORTED else []
+        return Failed(message=visible("\n".join([message, *problems[:REPORTED], *more])))
     return Completed(name=name, message=visible(message))
 
 

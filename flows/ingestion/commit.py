@@ -58,7 +58,7 @@ def message(entries: list[Ingested], run_id: str) -> str:
         names = [read.name for read in entry.files]
         more = [f"and {len(names) - NAMED} more"] if len(names) > NAMED else []
         body.append(f"{entry.source}: {entry.counts}" + (f" ({', '.join([*names[:NAMED], *more])})" if names else ""))
-    return "\n".join([f"Ingest {rows:,} rows: {from_where}", "", *body, "", f"{ROWS}: {rows}", f"{TRAILER}: {run_id}"])
+    return "\n".join([f"Ingest new rows: {from_where}", "", *body, "", f"{ROWS}: {rows}", f"{TRAILER}: {run_id}"])
 
 
 def committed_by(repository: Repository, ref: str, run_id: str) -> tuple[str, int] | None:

@@ -98,7 +98,7 @@ def test_new_rows_are_committed_once_with_where_they_came_from(served, desk):
     dry = ingest(dry_run=True, return_state=True)
     assert (dry.is_failed(), dry.message.splitlines()[0]) == (
         True,
-        "Would commit to main: labels: 1 new, 1 conflicts, 1 held out",
+        "Would commit to main: labels: 1 new, 1 conflicting, 1 held out",
     ), "bad.csv is reported"
     assert desk.commits() == before
     assert desk.waiting() == ["bad.csv", "monday.csv"]
@@ -112,7 +112,7 @@ def test_new_rows_are_committed_once_with_where_they_came_from(served, desk):
     assert desk.texts() == ["my invoice is wrong"], "the working tree of main follows"
     assert desk.git("status", "--porcelain") == ""
     message = desk.git("log", "-1", "--format=%B")
-    assert message.startswith("Ingest 1 rows: labels 1\n\nlabels: 1 new, 1 conflicts, 1 held out (monday.csv)\n\nIngested-Rows: 1\n")
+    assert message.startswith("Ingest new rows: labels 1\n\nlabels: 1 new, 1 conflicting, 1 held out (monday.csv)\n\nIngested-Rows: 1\n")
     (entry,) = json.loads((desk.root / "data/ingested.json").read_text())["entries"]
     assert (entry["added"], entry["files"][0]["name"], entry["conflicting"]) == (1, "monday.csv", ["monday.csv, line 3"])
     assert desk.git("show", "--name-only", "--format=").split() == ["data/ingested.json", "data/source/train.dvc"]
@@ -123,7 +123,7 @@ def test_new_rows_are_committed_once_with_where_they_came_from(served, desk):
     (desk.root / "data/labelled/bad.csv").unlink()
     desk.put("monday.csv", "my invoice is wrong")
     again = ingest(return_state=True)
-    assert (again.name, again.message) == ("NothingNew", "labels: 0 new, 1 duplicates")
+    assert (again.name, again.message) == ("NothingNew", "labels: 0 new, 1 duplicate")
     assert desk.commits() == before + 1
     assert desk.waiting() == []
     assert len(list((desk.root / "data/labelled/done").iterdir())) == 2, "no file is overwritten"
@@ -155,7 +155,7 @@ def test_branch_that_moved_meanwhile_and_origin_get_the_rows(served, desk, tmp_p
     (desk.root / "move-main").touch()
     state = ingest(return_state=True)  # main moves while the checks run
     assert state.is_completed(), state.message
-    assert desk.git("log", "-2", "--format=%s", "main").splitlines() == ["Ingest 1 rows: labels 1", "Meanwhile"]
+    assert desk.git("log", "-2", "--format=%s", "main").splitlines() == ["Ingest new rows: labels 1", "Meanwhile"]
 
     desk.git("push", "--quiet", "origin", "main")
     desk.put("tuesday.csv", "my parcel is lost")
