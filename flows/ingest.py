@@ -100,8 +100,9 @@ def _attempt(
         get_run_logger().warning("%s The run starts again from there.", error)
         return None
     put_away(change.done, DONE)
-    send(INGESTED, {"branch": branch, "commit": commit, "rows": change.rows})
-    return _ended(change, f"{change.rows:,} rows to {branch}, commit {commit[:12]}: {change.summary}")
+    message = f"{change.rows:,} rows to {branch}, commit {commit[:12]}: {change.summary}"
+    send(INGESTED, change.names, message, branch=branch, commit=commit, rows=change.rows)
+    return _ended(change, message)
 
 
 def _nothing_new(change: Change, branch: str, committed: tuple[str, int] | None, *, dry_run: bool) -> State[Any]:
@@ -113,8 +114,9 @@ def _nothing_new(change: Change, branch: str, committed: tuple[str, int] | None,
     if committed is None or dry_run:
         return _ended(change, change.summary or "Nothing new.", "NothingNew")
     commit, rows = committed  # by an attempt that was killed afterwards, maybe before its event
-    send(INGESTED, {"branch": branch, "commit": commit, "rows": rows})
-    return _ended(change, f"{rows:,} rows to {branch}, commit {commit[:12]}, by an earlier attempt of this run")
+    message = f"{rows:,} rows to {branch}, commit {commit[:12]}, by an earlier attempt of this run"
+    send(INGESTED, change.names, message, branch=branch, commit=commit, rows=rows)
+    return _ended(change, message)
 
 
 def _refused(repository: Repository, checkout: Checkout, change: Change, error: RefusedError, *, dry_run: bool) -> State[Any]:
@@ -122,8 +124,9 @@ def _refused(repository: Repository, checkout: Checkout, change: Change, error: 
         return Failed(message=visible(f"The data checks would refuse {change.summary}:\n{error}"))
     folder = set_aside(repository, checkout, change.batches)
     put_away(change.files, REFUSED)
-    send(REFUSED_EVENT, {"rows": change.rows, "checks": str(error).splitlines(), "folder": str(folder)})
-    return Failed(message=visible(f"The data checks refused {change.summary}; nothing was committed. Kept in {folder}.\n{error}"))
+    message = f"The data checks refused {change.summary}; nothing was committed. Kept in {folder}.\n{error}"
+    send(REFUSED_EVENT, change.names, message, rows=change.rows, checks=str(error).splitlines(), folder=str(folder))
+    return Failed(message=visible(message))
 
 
 def _ended(change: Change, message: str, name: str = "Completed") -> State[Any]:
