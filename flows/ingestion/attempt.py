@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 from prefect import task
-from tuneline.scored import find_texts
 
 from flows.ingestion import checks
 from flows.ingestion.commit import commit, commit_rows
@@ -23,6 +22,7 @@ from tuneline.errors import ParamsError
 from tuneline.params.data import DataParams
 from tuneline.params.loading import load_params
 from tuneline.paths import PARAMS
+from tuneline.scored import find_texts
 
 
 @dataclass
