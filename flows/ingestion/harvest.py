@@ -22,7 +22,7 @@ from flows.ingestion.sources import Collected, Delivery, collect, sha256
 from flows.scoring.inbox import Incoming
 from flows.settings.ingest import IngestSource
 from tuneline.errors import DataError
-from tuneline.files.schemas import ROW_GROUP, write_batches
+from tuneline.files.schemas import ROW_GROUP, numpy_values, write_batches
 from tuneline.params.data import DataParams
 
 FindTexts = Callable[[str, pa.Array], pa.Table]
@@ -140,7 +140,7 @@ class Harvester:
                 texts = [table[name].combine_chunks() for name in self._columns.texts]
                 keys = table[self._columns.key].combine_chunks() if self._columns.key else None
                 hashes.append(RowHashes.of(texts, table[self._columns.label].combine_chunks(), keys))
-                positions.append(table[POSITION].to_numpy())
+                positions.append(numpy_values(table[POSITION]))
                 writer.write_table(table.select(schema.names))
                 unmatched, before, rows = unmatched + missing, rows, rows + table.num_rows
                 if rows // PROGRESS > before // PROGRESS:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows.ingest import ingest
-from flows.runs.repository import Repository
+from flows.runs.repository import Repository, locked
 from tests.conftest import ROOT
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import events, until
@@ -128,6 +128,9 @@ def test_new_rows_are_committed_once_with_where_they_came_from(served, desk):
     assert desk.waiting() == []
     assert len(list((desk.root / "data/labelled/done").iterdir())) == 2, "no file is overwritten"
     assert ingest(return_state=True).name == "NothingNew"
+    with locked(Repository(desk.root).state / "ingest.lock", wait=0):
+        assert ingest(return_state=True).name == "Skipped"
+    assert "'label' is not in ingest.sources of conf/flows.yaml.\n  There is labels." in ingest(source="label", return_state=True).message
 
 
 def test_rows_that_the_checks_refuse_are_set_aside_and_nothing_is_committed(served, desk):
