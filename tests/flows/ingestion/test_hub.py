@@ -51,5 +51,5 @@ def test_present_commit_of_the_branch_is_set_and_rows_of_the_test_split_must_not
         revision.entry()
 
     change_params(tmp_path, {"data.source": "files", "data.revision": None})
-    with pytest.raises(ParamsError, match="data.source is 'files', not 'hub'"):
+    with pytest.raises(ParamsError, match=r"data.source is 'files', not 'hub'"):
         found(tmp_path)
