@@ -27,6 +27,8 @@ from tuneline.terminal import visible
 
 ATTEMPTS = 5
 """Times that a run starts again if the branch has moved in the meantime."""
+REPORTED = 20
+"""Problems in the message of a run; notifications contain it."""
 
 
 @flow(name="ingest", persist_result=False)
@@ -68,7 +70,7 @@ def _ingest(repository: Repository, attempt: Callable[[Checkout], State[Any] | N
     branch = settings.ingest.branch
     ref = f"origin/{branch}" if push and repository.has_remote() else branch
     for _ in range(ATTEMPTS):
-        with isolated(repository, f"ingest-{runtime.flow_run.id[:8]}", ref) as checkout:
+        with isolated(repository, f"ingest-{runtime.flow_run.id[:8]}", ref, trains=False) as checkout:
             state = None if checkout.resumed else attempt(checkout)
         if state is not None:
             return state
@@ -84,7 +86,7 @@ def _attempt(
         attempt = Attempt(repository, settings, checkout, Pipeline(programs, _log, settings.lock_wait_seconds))
         change = attempt.collect(sources)
         if not change.entries or change.rows < change.required:
-            return _nothing_new(change, committed_by(repository, checkout.spec.commit, run_id), dry_run=dry_run)
+            return _nothing_new(change, branch, committed_by(repository, checkout.spec.commit, run_id), dry_run=dry_run)
         try:
             attempt.check(change)
         except RefusedError as error:
@@ -98,20 +100,23 @@ def _attempt(
         get_run_logger().warning("%s The run starts again from there.", error)
         return None
     put_away(change.done, DONE)
-    send(INGESTED, {"branch": branch, "commit": commit, "rows": change.rows, "sources": {one.source: one.added for one in change.entries}})
-    return _ended(change, f"{change.rows:,} rows to {branch}, commit {commit[:12]}: {change.summary}")
+    message = f"{change.rows:,} rows to {branch}, commit {commit[:12]}: {change.summary}"
+    send(INGESTED, change.names, message, branch=branch, commit=commit, rows=change.rows)
+    return _ended(change, message)
 
 
-def _nothing_new(change: Change, committed: str | None, *, dry_run: bool) -> State[Any]:
-    if committed and not dry_run:  # an earlier attempt was killed after its commit, maybe before its event
-        send(INGESTED, {"branch": "", "commit": committed, "rows": 0, "sources": {}})
-    if change.rows:
+def _nothing_new(change: Change, branch: str, committed: tuple[str, int] | None, *, dry_run: bool) -> State[Any]:
+    if 0 < change.rows < change.required:
         message = f"{change.rows:,} new rows wait until there are {change.required:,} (ingest.min_rows): {change.summary}"
         return _ended(change, message, "NothingNew")
     if not dry_run:
         put_away(change.done, DONE)
-    name = "Completed" if committed else "NothingNew"
-    return _ended(change, f"Committed by an earlier attempt: {committed[:12]}" if committed else change.summary or "Nothing new.", name)
+    if committed is None or dry_run:
+        return _ended(change, change.summary or "Nothing new.", "NothingNew")
+    commit, rows = committed  # by an attempt that was killed afterwards, maybe before its event
+    message = f"{rows:,} rows to {branch}, commit {commit[:12]}, by an earlier attempt of this run"
+    send(INGESTED, change.names, message, branch=branch, commit=commit, rows=rows)
+    return _ended(change, message)
 
 
 def _refused(repository: Repository, checkout: Checkout, change: Change, error: RefusedError, *, dry_run: bool) -> State[Any]:
@@ -119,13 +124,15 @@ def _refused(repository: Repository, checkout: Checkout, change: Change, error: 
         return Failed(message=visible(f"The data checks would refuse {change.summary}:\n{error}"))
     folder = set_aside(repository, checkout, change.batches)
     put_away(change.files, REFUSED)
-    send(REFUSED_EVENT, {"rows": change.rows, "checks": str(error).splitlines(), "folder": str(folder)})
-    return Failed(message=visible(f"The data checks refused {change.summary}; nothing was committed. Kept in {folder}.\n{error}"))
+    message = f"The data checks refused {change.summary}; nothing was committed. Kept in {folder}.\n{error}"
+    send(REFUSED_EVENT, change.names, message, rows=change.rows, checks=str(error).splitlines(), folder=str(folder))
+    return Failed(message=visible(message))
 
 
 def _ended(change: Change, message: str, name: str = "Completed") -> State[Any]:
-    if change.problems:
-        return Failed(message=visible("\n".join([message, *change.problems])))
+    if problems := change.problems:
+        more = [f"and {len(problems) - REPORTED} more, see the log"] if len(problems) > REPORTED else []
+        return Failed(message=visible("\n".join([message, *problems[:REPORTED], *more])))
     return Completed(name=name, message=visible(message))
 
 

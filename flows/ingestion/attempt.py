@@ -40,6 +40,11 @@ class Change(Harvest):
     revision: Revision | None = field(default=None)
 
     @property
+    def names(self) -> str:
+        """The names of the sources."""
+        return ", ".join(one.source for one in self.entries)
+
+    @property
     def summary(self) -> str:
         """The counts of each source."""
         return "; ".join(f"{one.source}: {one.revision[:12] if one.revision else one.counts}" for one in self.entries)

@@ -6,12 +6,14 @@ from pathlib import Path
 from flows.ingestion.ledger import LEDGER, Ingested, Ledger
 from flows.runs.checkout import Checkout
 from flows.runs.pipeline import Pipeline
-from flows.runs.repository import GitError, Repository
+from flows.runs.repository import Repository
 from flows.runs.results import TRAILER
 from flows.scoring.inbox import Incoming
 
 DONE, REFUSED = "done", "refused"
 """Folders in a drop folder: for files that were ingested, and for those that the data checks refused."""
+ROWS = "Ingested-Rows"
+"""Trailer of the commit."""
 NAMED = 5
 """Files of a source that a commit message names."""
 
@@ -56,16 +58,14 @@ def message(entries: list[Ingested], run_id: str) -> str:
         names = [read.name for read in entry.files]
         more = [f"and {len(names) - NAMED} more"] if len(names) > NAMED else []
         body.append(f"{entry.source}: {entry.counts}" + (f" ({', '.join([*names[:NAMED], *more])})" if names else ""))
-    return "\n".join([f"Ingest {rows:,} rows: {from_where}", "", *body, "", f"Ingested-Rows: {rows}", f"{TRAILER}: {run_id}"])
+    return "\n".join([f"Ingest new rows: {from_where}", "", *body, "", f"{ROWS}: {rows}", f"{TRAILER}: {run_id}"])
 
 
-def committed_by(repository: Repository, ref: str, run_id: str) -> str | None:
-    """Return the commit at the tip of a branch, if an earlier attempt of this run made it."""
-    try:
-        commit, *runs = repository.git("log", "-1", f"--format=%H %(trailers:key={TRAILER},valueonly)", ref).split()
-    except (GitError, ValueError):
-        return None
-    return commit if runs == [run_id] else None
+def committed_by(repository: Repository, ref: str, run_id: str) -> tuple[str, int] | None:
+    """Return the commit at the tip of a branch and its number of rows, if an earlier attempt of this run made it."""
+    values = [f"%(trailers:key={key},valueonly,separator=)" for key in (ROWS, TRAILER)]
+    commit, *trailers = repository.git("log", "-1", f"--format=%H %n{'%n'.join(values)}", ref).split()
+    return (commit, int(trailers[0])) if len(trailers) == 2 and trailers[1] == run_id else None
 
 
 def put_away(files: list[Incoming], folder: str) -> None:

@@ -12,7 +12,14 @@ SENT_WITHIN = 30.0
 """Seconds to wait until an event is sent."""
 
 
-def send(event: str, payload: dict[str, Any]) -> None:
-    """Emit an event, and wait until it is sent."""
-    emit_event(event=event, resource={"prefect.resource.id": RESOURCE}, payload=payload)
+def send(event: str, source: str, message: str, **payload: Any) -> None:
+    """Emit an event, and wait until it is sent.
+
+    Args:
+        event: Its name.
+        source: Names of the sources.
+        message: What happened, for people.
+        payload: What programs read.
+    """
+    emit_event(event=event, resource={"prefect.resource.id": RESOURCE}, payload={"source": source, "message": message, **payload})
     EventsWorker.drain_all(timeout=SENT_WITHIN)  # emit_event only hands it to a thread

@@ -22,7 +22,7 @@ from flows.ingestion.sources import Collected, Delivery, collect, sha256
 from flows.scoring.inbox import Incoming
 from flows.settings.ingest import IngestSource
 from tuneline.errors import DataError
-from tuneline.files.schemas import ROW_GROUP, write_batches
+from tuneline.files.schemas import ROW_GROUP, numpy_values, write_batches
 from tuneline.params.data import DataParams
 
 FindTexts = Callable[[str, pa.Array], pa.Table]
@@ -101,10 +101,10 @@ class Harvester:
         result = Harvest()
         for source in sources:
             folder = scratch / source.name
-            (folder / "staged").mkdir(parents=True)
+            folder.mkdir(parents=True)
             collected = collect(source, self._root, folder, self._ledger, self._log)
+            staged = self._staged(source, collected)
             result.problems += collected.problems
-            staged = self._staged(source, collected, folder, result)
             if staged:
                 entry = self._entry(source, staged)
                 result.entries.append(entry)
@@ -116,14 +116,17 @@ class Harvester:
             shutil.rmtree(folder)
         return result
 
-    def _staged(self, source: IngestSource, collected: Collected, folder: Path, result: Harvest) -> list[Staged]:
+    def _staged(self, source: IngestSource, collected: Collected) -> list[Staged]:
+        """Read the files of a source; those that cannot be read are added to the problems."""
         staged = []
-        for number, delivery in enumerate(collected.deliveries):
+        for delivery in collected.deliveries:
             try:
-                staged.append(self._stage(source, delivery, folder / "staged" / f"{number}.parquet"))
+                staged.append(self._stage(source, delivery, delivery.path.with_name(f"{len(staged)}.staged")))
             except DataError as error:
                 message = str(error).replace(str(delivery.path), delivery.read.name)
-                result.problems.append(f"{source.name}: {message}")
+                collected.problems.append(f"{source.name}: {message}")
+        for problem in collected.problems:
+            self._log(f"Not read: {problem}")
         return staged
 
     def _stage(self, source: IngestSource, delivery: Delivery, target: Path) -> Staged:
@@ -137,7 +140,7 @@ class Harvester:
                 texts = [table[name].combine_chunks() for name in self._columns.texts]
                 keys = table[self._columns.key].combine_chunks() if self._columns.key else None
                 hashes.append(RowHashes.of(texts, table[self._columns.label].combine_chunks(), keys))
-                positions.append(table[POSITION].to_numpy())
+                positions.append(numpy_values(table[POSITION]))
                 writer.write_table(table.select(schema.names))
                 unmatched, before, rows = unmatched + missing, rows, rows + table.num_rows
                 if rows // PROGRESS > before // PROGRESS:

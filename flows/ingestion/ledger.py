@@ -54,9 +54,9 @@ class Ingested(Record):
     @property
     def counts(self) -> str:
         """The counts that are not zero, in words."""
-        names = ("duplicates", "conflicts", "held_out", "incomplete", "unmatched")
-        counted = [f"{count:,} {name.replace('_', ' ')}" for name in names if (count := getattr(self, name))]
-        return ", ".join([f"{self.added:,} new", *counted])
+        counts = {"duplicate": self.duplicates, "conflicting": self.conflicts, "held out": self.held_out}
+        counts |= {"incomplete": self.incomplete, "unmatched": self.unmatched}
+        return ", ".join([f"{self.added:,} new", *(f"{count:,} {name}" for name, count in counts.items() if count)])
 
 
 class Ledger(Record):

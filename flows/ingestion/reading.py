@@ -190,8 +190,11 @@ def known_rows(path: Path, columns: RowColumns, files: FilesParams) -> Iterator[
     convert = as_number if columns.regression else as_class
     for positions, values in read_values(path, files, choose):
         nothing = [None] * len(positions)
-        yield {
-            **{name: [str(value or "") for value in values[name]] for name in columns.texts},
-            columns.label: [convert(value) for value in values.get(columns.label, nothing)],
-            **({columns.key: [as_text(value) for value in values.get(columns.key, nothing)]} if columns.key else {}),
-        }
+        try:
+            yield {
+                **{name: [str(value or "") for value in values[name]] for name in columns.texts},
+                columns.label: [convert(value) for value in values.get(columns.label, nothing)],
+                **({columns.key: [as_text(value) for value in values.get(columns.key, nothing)]} if columns.key else {}),
+            }
+        except ValueProblemError as problem:
+            raise DataError(f"{path}: {problem}.") from None

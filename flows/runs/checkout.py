@@ -52,7 +52,7 @@ class Checkout:
 
 
 @contextlib.contextmanager
-def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, ...] = ()) -> Iterator[Checkout]:
+def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, ...] = (), *, trains: bool = True) -> Iterator[Checkout]:
     """Yield the checkout of a run: the one that an earlier attempt left, else a new one.
 
     Args:
@@ -60,6 +60,7 @@ def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, 
         name: The run's name; every attempt of a run has the same.
         ref: Branch, tag or commit.
         overrides: Parameters; recorded, not applied.
+        trains: Take over the checkpoints of an abandoned run of the same spec.
 
     Raises:
         BusyError: Another process works in this run's checkout.
@@ -72,7 +73,7 @@ def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, 
             _kill_processes(name)
             damaged = _set_damaged_records_aside(repository)
             checkout = _resume(repository, name, lock)
-            checkout = checkout or _create(repository, name, RunSpec(ref, repository.resolve(ref), overrides), lock)
+            checkout = checkout or _create(repository, name, RunSpec(ref, repository.resolve(ref), overrides), lock, trains=trains)
             _prune(repository)
         try:
             yield replace(checkout, damaged=damaged)
@@ -130,14 +131,15 @@ def _is_lock(file: Path) -> bool:
     return True
 
 
-def _create(repository: Repository, name: str, spec: RunSpec, lock: int) -> Checkout:
+def _create(repository: Repository, name: str, spec: RunSpec, lock: int, *, trains: bool) -> Checkout:
     path = repository.state / name
     try:
         with explain_disk_errors(path):
             repository.git("worktree", "add", "--quiet", "--force", "--detach", str(path), spec.commit)
             _configure_dvc(repository, path)
             spec.write(_record(repository, name))  # only a complete checkout has a record
-            adopted = _adopt_checkpoints(repository, path, spec)  # last: what is removed below has none that another run left
+            # last: what is removed below has none that another run left
+            adopted = _adopt_checkpoints(repository, path, spec) if trains else None
     except BaseException:
         remove(repository, name, unlock=False)
         raise

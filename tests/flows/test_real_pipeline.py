@@ -85,7 +85,7 @@ def test_ingested_rows_never_move_a_row_of_the_test_split(served, tmp_path, monk
     tickets(project, "data/labelled/monday.csv", range(390, 500))
     state = ingest(return_state=True)
     assert state.is_completed(), state.message
-    assert state.message.endswith("labels: 100 new, 10 duplicates")
+    assert state.message.endswith("labels: 100 new, 10 duplicate")
     assert {"download", "tokenize", "validate"} <= set(served.tasks(state.state_details.flow_run_id))
     project.run("dvc", "repro", "--quiet", "download")
     after = {split: texts(split) for split in SPLITS}

@@ -64,7 +64,7 @@ def test_new_rows_of_every_format_become_one_batch_and_others_are_counted(desk):
     desk.put("data/labelled/notes.xlsx", "no data")
     harvest = desk.harvest()
     (entry,) = harvest.entries
-    assert entry.counts == "2 new, 2 duplicates, 1 conflicts, 1 held out"
+    assert entry.counts == "2 new, 2 duplicate, 1 conflicting, 1 held out"
     assert entry.conflicting == ["c.tsv.gz, line 2"]
     assert desk.rows(harvest) == [("my parcel is lost", "delivery"), ("pay the invoice", "billing")]
     assert [read.name for read in entry.files] == ["a.csv", "b.jsonl", "c.tsv.gz"]
@@ -115,7 +115,7 @@ def test_labels_are_written_as_the_data_has_them(desk):
     desk.put("data/labelled/a.csv", "text,label\nby name,billing\nby id,1\nmy parcel is late,delivery\n")
     harvest = desk.harvest(label_names=["delivery", "billing"])
     assert desk.rows(harvest) == [("by name", "1"), ("by id", "1")]
-    assert harvest.entries[0].counts == "2 new, 1 duplicates"
+    assert harvest.entries[0].counts == "2 new, 1 duplicate"
 
 
 def test_numbers_of_a_regression(desk):
@@ -124,7 +124,7 @@ def test_numbers_of_a_regression(desk):
     desk.put("data/labelled/a.jsonl", '{"text": "new", "label": 2}\n{"text": "row of train", "label": "1.50"}\n')
     harvest = desk.harvest(task="regression")
     assert desk.rows(harvest) == [("new", 2.0)]
-    assert harvest.entries[0].counts == "1 new, 1 duplicates"
+    assert harvest.entries[0].counts == "1 new, 1 duplicate"
 
 
 def test_group_and_key_are_columns_of_the_batch(desk):
@@ -134,7 +134,7 @@ def test_group_and_key_are_columns_of_the_batch(desk):
     split = {"validation": 0.2, "test": 0.2, "by": "customer", "stratify": False}
     harvest = desk.harvest(key="ticket", split=split, splits={"train": "all", "validation": "validation", "test": "test"})
     assert desk.rows(harvest) == [("c", "billing", "7", "3")]
-    assert harvest.entries[0].counts == "1 new, 1 conflicts", "ticket 1 has another label"
+    assert harvest.entries[0].counts == "1 new, 1 conflicting", "ticket 1 has another label"
     assert Path(harvest.entries[0].batch).parent == Path("data/source/all"), "the stage divides them by customer"
 
 
@@ -174,3 +174,15 @@ def test_ledger_contains_no_text(desk):
     assert "a.csv, line 3" in content
     assert "secret" not in content
     assert "invoice" not in content
+
+
+def test_long_file_is_read_and_written_in_batches(desk):
+    rows = [f"ticket {number % 23_000},billing" for number in range(25_000)]
+    desk.put("data/labelled/a.csv", "\n".join(["text,label", *rows]))
+    desk.put("data/labelled/b.csv", "text,label\nthe last row,delivery\n")
+    harvest = desk.harvest()
+    assert harvest.entries[0].counts == "23,001 new, 2,000 duplicate"
+    texts = [text for text, _ in desk.rows(harvest)]
+    assert texts == [*(f"ticket {number}" for number in range(23_000)), "the last row"]
+    metadata = pq.read_metadata(desk.root / harvest.batches[0])
+    assert [metadata.row_group(group).num_rows for group in range(3)] == [10_000, 10_000, 3_001]

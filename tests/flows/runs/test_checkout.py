@@ -75,6 +75,8 @@ def test_pruning_keeps_the_latest_failures(toy):
 
 def test_checkpoints_of_an_abandoned_run_are_adopted(toy):
     fail_in(toy, "first", checkpoint="10")
+    with isolated(toy, "new rows", "main", trains=False) as checkout:
+        assert checkout.adopted is None, "the checkpoints are for a training"
     with isolated(toy, "second", "main") as checkout:
         assert checkout.adopted == "first"
         assert (checkout.path / "checkpoints" / "step.json").read_text() == "10"
