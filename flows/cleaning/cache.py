@@ -89,7 +89,7 @@ def worktrees(repository: Repository) -> dict[Path, str]:
         key, _, value = line.partition(" ")
         if key == "worktree":
             path = Path(value).resolve()
-        elif key == "HEAD":
+        elif key == "HEAD" and int(value, 16):  # a branch without a commit has none
             found[path] = value
     return found
 

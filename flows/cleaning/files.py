@@ -74,12 +74,11 @@ def remove_files(paths: Iterable[Path]) -> None:
 
 
 def clean_leftovers(cleaning: Cleaning, scoring: Scoring) -> Row:
-    """Remove what killed programs left: partial files, locks and folders of runs without a checkout, all older than a day."""
+    """Remove what killed programs left: partial files and folders, and what runs without a checkout left more than a day ago."""
     repository, state = cleaning.repository, cleaning.repository.state
     before = cleaning.before(1)
     folders = [state, state / MODELS, repository.root / scoring.outbox]
     left = [path for folder in folders for path in folder.glob(".*") if path.suffix in {".partial", ".former"} and _is_free(path)]
-    left = [path for path in left if path.lstat().st_mtime < before]
     with locked(state / "checkouts.lock", wait=CHECKOUTS_WAIT):
         runs: dict[str, list[Path]] = {}
         for path in state.iterdir():

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from flows.cleaning.cache import clean_cache
-from flows.cleaning.collect import InUseError, check_idle
+from flows.cleaning.collect import InUseError, check_idle, collect
 from flows.runs.checkout import isolated
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from flows.runs.results import Result, commit_run
 from flows.scoring.deployed import fetch_model
+from tests.faults.kills import kills
 from tests.flows.cleaning.conftest import cleaning_of
 from tests.flows.conftest import sh
 from tuneline.repo import Lock, cached_file, lock_at, read_lock
@@ -136,3 +137,25 @@ def test_remote_is_collected_only_if_the_setting_says_so(toy, promoted, tmp_path
     assert before - stored()
     shutil.rmtree(toy.root / ".dvc" / "cache")
     sh("dvc", "pull", "--quiet", cwd=toy.root)
+
+
+@pytest.mark.slow
+def test_killed_collection_loses_nothing_that_is_used(toy, promoted):
+    rejected = result(toy, "rejected", "model.skill=0.3")
+    lock = lock_at(toy.root, rejected.commit)
+    sh("git", "branch", "-D", rejected.branch, cwd=toy.root)
+    age_cache(toy, 100)
+    main = toy.resolve("main")
+
+    def collection() -> dict[str, int]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(toy.root)
+            return collect(toy.root, [main], [], time.time() - 86400, dry=False, remote=False)
+
+    def is_removal(event: str, arguments: tuple) -> bool:
+        return event == "os.remove" and ".dvc/cache" in str(arguments[0])
+
+    for number in kills(collection, is_removal):
+        assert is_cached(toy, lock_at(toy.root, main)), f"killed before removal {number}"
+    assert not is_cached(toy, lock)
+    assert collection() == {"objects": 0, "bytes": 0, "remote": 0}

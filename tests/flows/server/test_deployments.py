@@ -35,7 +35,8 @@ def test_deployments_match_prefect_yaml(served):
     assert nightly.concurrency_options.collision_strategy == "CANCEL_NEW"
     on_demand = served.client.read_deployment_by_name("train/train-on-demand")
     assert on_demand.concurrency_options.collision_strategy == "ENQUEUE"
-    for deployment in (nightly, on_demand, served.client.read_deployment_by_name("score/score-hourly")):
+    others = [served.client.read_deployment_by_name(name) for name in ("score/score-hourly", "clean/clean-weekly")]
+    for deployment in (nightly, on_demand, *others):
         assert deployment.global_concurrency_limit.limit == 1
         assert deployment.description
         assert "tuneline" in deployment.tags
