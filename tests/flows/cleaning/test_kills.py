@@ -45,7 +45,7 @@ def test_killed_cleaning_is_completed_by_the_next(clone: Repository, past: Past,
     shutil.copytree(clone.root, tmp_path / "before", symlinks=True)
 
     def clean() -> None:
-        _, problems = clean_all(cleaning_of(clone, **LIMITS), Settings(), 0)
+        _, problems = clean_all(cleaning_of(clone, **LIMITS), Settings())
         assert problems == []
 
     clean()
