@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flows.promotion.merge import merge
-from flows.runs.repository import GitError, Repository, locked
+from flows.runs.repository import BusyError, GitError, Repository, locked
 from tuneline.files import write_json
 from tuneline.registry import TAG_FORMAT, RegistryTag, RegistryTags, Version
 
@@ -121,6 +121,20 @@ class Registry:
             messages = merged.messages
         self._unfinished.unlink(missing_ok=True)
         return [*messages]
+
+    def fetch_if_possible(self) -> list[str]:
+        """Fetch promotions and rollbacks of other machines. If ``origin`` cannot be reached, what is known stays.
+
+        Returns:
+            The conflicts that were resolved, or why nothing was fetched, for the log.
+        """
+        try:
+            if not self.repository.has_remote():
+                return []
+            with self.locked(wait=0):
+                return self.fetch()
+        except (BusyError, GitError) as error:
+            return [f"Promotions and rollbacks of other machines are unknown: {error}"]
 
     def unpublished(self) -> list[Version]:
         """List the versions that ``origin`` does not have; none if there is no ``origin``.

@@ -11,7 +11,7 @@ failures. It imports DVC once and forks for each command, which saves at least h
 Protocol: requests on standard input, one JSON object per line, ``{"run": [program, ...], "cwd": ..., "env": {...}}`` or
 ``{"stop": true}``. The output of commands goes to standard output. The only argument is a JSON object: ``control``, file descriptor
 for the answers ``{"started": pid}`` and ``{"ended": exit code}``; ``output``, reading end of the pipe that is its standard output;
-``lock``, file descriptor to hold until the last command has ended; ``preload``, true to import DVC.
+``locks``, file descriptors to hold until the last command has ended; ``preload``, true to import DVC.
 """
 
 import contextlib
@@ -48,8 +48,8 @@ def main() -> None:
     options = json.loads(sys.argv[1])
     adopt_orphans()
     guardian = Guardian(options["control"], options["output"])
-    if options["lock"] is not None:
-        os.set_inheritable(options["lock"], False)  # a program that survives must not make its run look alive
+    for lock in options["locks"]:
+        os.set_inheritable(lock, False)  # a program that survives must not make its run look alive
     for module in PRELOADED if options["preload"] else ():  # starts no thread, so forking is safe
         with contextlib.suppress(ImportError):  # another DVC: commands only start slower
             importlib.import_module(module)
@@ -62,6 +62,18 @@ def main() -> None:
 def adopt_orphans() -> None:
     """Make this process the parent of every descendant whose own parent has ended."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_with_parent(parent: int, number: signal.Signals) -> None:
+    """Have this process, which was just forked, signalled when its parent ends, however that ends. On Linux.
+
+    Args:
+        parent: Process id of the parent, which may have ended already.
+        number: The signal.
+    """
+    _prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
 
 
 def _prctl(option: int, value: int) -> None:

@@ -14,7 +14,7 @@ from tuneline.files import replace_directory
 from tuneline.records.export import EXPORT_RECORD, UsageRecord
 from tuneline.records.profile import Profile
 from tuneline.registry import Version
-from tuneline.repo import cached_file
+from tuneline.repo import cached_file, is_intact
 
 MODELS = Path("models")
 """Folder of fetched models in the repository's folder of states; ``.lock`` in it is held while it changes."""
@@ -92,7 +92,7 @@ def _damaged_in_cache(root: Path, md5: str) -> list[Path]:
     listing = cached_file(root, md5)
     entries = json.loads(listing.read_bytes()) if listing else []
     files = filter(None, (cached_file(root, entry["md5"]) for entry in entries))
-    return [file for file in files if _md5(file) != f"{file.parent.name}{file.name}"]
+    return [file for file in files if not is_intact(file)]
 
 
 def _md5(path: Path) -> str:

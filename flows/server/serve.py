@@ -6,6 +6,7 @@ checkpoint.
 
 import argparse
 import contextlib
+import functools
 import os
 import shlex
 import signal
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from flows.runs.guardian import end_with_parent
 from flows.runs.repository import BusyError, locked
 from flows.server.api import APPLICATION, AUTH, CLIENT_AUTH
 from flows.server.deploy import ROOT, deploy
@@ -108,7 +110,7 @@ def exclusive(host: str, port: int) -> Iterator[Path]:
 
 
 def settings(api: str, password: str) -> dict[str, str]:
-    """Return the environment of server and worker: no telemetry, heartbeats (flows/server/worker.py), frequent polling.
+    """Return the environment of server and worker: that of ``worker_settings`` and the address and password of the server.
 
     Args:
         api: Address of the API.
@@ -116,12 +118,17 @@ def settings(api: str, password: str) -> dict[str, str]:
     """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     served = {"PREFECT_API_URL": api, AUTH: password, CLIENT_AUTH: password}
-    return {"PREFECT_WORKER_QUERY_SECONDS": "5", **worker_settings(os.environ), **served, "PATH": path}
+    return {**worker_settings(os.environ), **served, "PATH": path}
 
 
 def start(module: str, *arguments: str, env: dict[str, str], **more: Any) -> subprocess.Popen[bytes]:
-    """Start a module out of reach of the terminal's Ctrl-C, so that the worker and its runs end before the server."""
-    return subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=ROOT, env=env, start_new_session=True, **more)
+    """Start a module out of reach of the terminal's Ctrl-C, so that the worker and its runs end before the server.
+
+    If this process is killed, the module is asked to end.
+    """
+    asked_to_end = functools.partial(end_with_parent, os.getpid(), signal.SIGTERM)
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True, preexec_fn=asked_to_end, **more)  # noqa: PLW1509
 
 
 @contextlib.contextmanager

@@ -72,7 +72,7 @@ def test_automations_pass_the_password_and_the_host_name(served):
     """The server sends their requests to itself."""
     deployment = served.client.read_deployment_by_name("train/train-on-demand").id
     before = {run.id for run in served.runs_of(deployment)}
-    emit_event("tuneline.data.drifted", resource={"prefect.resource.id": "tuneline.data.inbox"}, payload={"rows": 1, "version": "v0"})
+    emit_event("tuneline.data.ingested", resource={"prefect.resource.id": "tuneline.data.source"}, payload={"rows": 1, "commit": "c0"})
     (run,) = until(lambda: {run.id for run in served.runs_of(deployment)} - before, 60, "the training that the automation requests")
     served.client.delete_flow_run(run)  # a worker of another test would start it
 

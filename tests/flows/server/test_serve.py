@@ -15,7 +15,7 @@ import pytest
 from flows.server import serve
 from flows.server.secret import FILE
 from tests.conftest import ROOT
-from tests.flows.prefect_server import free_port, until
+from tests.flows.prefect_server import free_port, started_with, until
 
 
 def test_used_port_is_reported_before_anything_starts(monkeypatch):
@@ -131,16 +131,6 @@ def read_until(terminal: int, text: bytes) -> None:
         printed += os.read(terminal, 4096)  # an OSError if all of it has ended
 
 
-def started_with(name: str, value: str) -> list[psutil.Process]:
-    """Every process with a variable in its environment."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.environ().get(name) == value and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
-
-
 SERVING = """
 import contextlib, os, time
 from flows.server import serve
@@ -164,6 +154,18 @@ def test_closed_terminal_ends_what_was_started(tmp_path):
     os.close(terminal)
     until(lambda: not started_with("MARK", mark), 60, "all of it to end")
     shell.wait()
+
+
+def test_killed_serve_leaves_nothing_behind(tmp_path):
+    """``kill -9``, or the kernel when memory runs out."""
+    (tmp_path / "serving.py").write_text(SERVING)
+    mark = str(tmp_path)
+    env = {**os.environ, "MARK": mark, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen([sys.executable, tmp_path / "serving.py"], cwd=ROOT, env=env, stdout=subprocess.PIPE) as serving:
+        assert serving.stdout.readline().startswith(b"Serving HTTP")
+        assert len(started_with("MARK", mark)) == 2
+        serving.kill()
+        until(lambda: not started_with("MARK", mark), 20, "all of it to end")
 
 
 @pytest.mark.slow  # a server of its own

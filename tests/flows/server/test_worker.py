@@ -1,10 +1,12 @@
 """A worker's clone of the pipeline's repository: complete or absent, up to date, shared by the workers of one machine."""
 
 import os
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import psutil
 import pytest
 
 from flows.runs.repository import GitError, dvc_config
@@ -169,3 +171,19 @@ def test_worker_that_misses_the_signal_is_killed(tmp_path):
         until((tmp_path / "began").exists, 60, "the worker")
         entry.terminate()
         assert entry.wait(30) == 1
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 1), (signal.SIGKILL, -signal.SIGKILL)])
+def test_worker_does_not_outlive_its_entry_point(tmp_path, number, code):
+    """A closed terminal, and ``kill -9`` of ``flows.server.worker`` alone: Prefect's worker must not take more runs."""
+    program = f"import os, pathlib; pathlib.Path('pid').write_text(str(os.getpid()))\n{MISSES_SIGTERM}"
+    run = (
+        "import sys; from flows.server import worker; worker.WORKER_ENDS_WITHIN = 1;"
+        f"sys.exit(worker.run_worker([sys.executable, '-c', {program!r}]))"
+    )
+    with subprocess.Popen([sys.executable, "-c", run], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as entry:
+        until((tmp_path / "began").exists, 60, "the worker")
+        prefects = psutil.Process(int((tmp_path / "pid").read_text()))
+        entry.send_signal(number)
+        assert entry.wait(30) == code
+        until(lambda: not prefects.is_running() or prefects.status() == psutil.STATUS_ZOMBIE, 10, "Prefect's worker to end")
