@@ -38,9 +38,9 @@ def clean(dry_run: bool = False, push: bool = False) -> State[Any]:
     repository.state.mkdir(parents=True, exist_ok=True)
     registry = Registry(repository, settings.promotion.artifact)
     try:
-        with locked(repository.state / "clean.lock", wait=0) as lock:
+        with locked(repository.state / "clean.lock", wait=0):
             cleaning = Cleaning(registry, settings.retention, time.time(), get_run_logger().info, dry_run, push)
-            rows, problems = clean_all(cleaning, settings, lock)
+            rows, problems = clean_all(cleaning, settings)
     except BusyError:
         return Completed(name="Skipped", message="Another run is cleaning.")
     create_markdown_artifact(as_markdown(rows, dry_run=dry_run), key="clean", description=summary(rows))
@@ -48,7 +48,7 @@ def clean(dry_run: bool = False, push: bool = False) -> State[Any]:
     return Failed(message=message) if problems else Completed(message=message, name="DryRun" if dry_run else "Completed")
 
 
-def clean_all(cleaning: Cleaning, settings: Settings, lock: int) -> tuple[list[Row], list[str]]:
+def clean_all(cleaning: Cleaning, settings: Settings) -> tuple[list[Row], list[str]]:
     """Clean one kind after the other, whatever happens to the others; return what was removed, and the problems.
 
     The cache comes last: only then is known what names its objects.
@@ -72,5 +72,5 @@ def clean_all(cleaning: Cleaning, settings: Settings, lock: int) -> tuple[list[R
     step("scored files", lambda: clean_scored(cleaning, settings.scoring))
     step("leftovers", lambda: clean_leftovers(cleaning, settings.scoring))
     removed = {name for row in rows for name in row.names}
-    step("objects of DVC's cache", lambda: clean_cache(cleaning, removed, lock))
+    step("objects of DVC's cache", lambda: clean_cache(cleaning, removed))
     return rows, problems

@@ -17,7 +17,7 @@ POLL = 20.0
 """Seconds between two looks whether the cache is in use."""
 
 
-def clean_cache(cleaning: Cleaning, removed: Collection[str], lock: int) -> Row:
+def clean_cache(cleaning: Cleaning, removed: Collection[str]) -> Row:
     """Remove the objects that nothing names.
 
     Runs store and restore objects before a commit names them, so this waits until none is active, and holds the lock without which
@@ -26,7 +26,6 @@ def clean_cache(cleaning: Cleaning, removed: Collection[str], lock: int) -> Row:
     Args:
         cleaning: The cleaning.
         removed: Branches and checkouts that count as removed: a dry run has not removed them.
-        lock: File descriptor that the programs inherit.
     """
     repository, retention = cleaning.repository, cleaning.retention
     if retention.cache_days is None:
@@ -35,7 +34,7 @@ def clean_cache(cleaning: Cleaning, removed: Collection[str], lock: int) -> Row:
         return Row("objects of DVC's cache", note=f"left: other clones may use {folder} (retention.own_cache)")
     until = time.monotonic() + (0 if cleaning.dry_run else retention.cache_wait_minutes * 60)
     while True:
-        with locked(repository.state / "checkouts.lock", wait=CHECKOUTS_WAIT):
+        with locked(repository.state / "checkouts.lock", wait=CHECKOUTS_WAIT) as lock:
             runs = active(repository)
             in_use = f"run {runs[0]} is active" if runs else ""
             if not in_use:
@@ -52,6 +51,7 @@ def clean_cache(cleaning: Cleaning, removed: Collection[str], lock: int) -> Row:
 
 
 def _collect(cleaning: Cleaning, removed: Collection[str], lock: int) -> Row:
+    """Run the program, which inherits the lock: if this process is killed, no run starts before the program has ended."""
     repository, retention = cleaning.repository, cleaning.retention
     gone = {(repository.state / name).resolve() for name in removed}
     trees = {path: head for path, head in worktrees(repository).items() if path not in gone}
@@ -89,7 +89,7 @@ def worktrees(repository: Repository) -> dict[Path, str]:
         key, _, value = line.partition(" ")
         if key == "worktree":
             path = Path(value).resolve()
-        elif key == "HEAD":
+        elif key == "HEAD" and int(value, 16):  # a branch without a commit has none
             found[path] = value
     return found
 

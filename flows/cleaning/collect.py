@@ -32,7 +32,7 @@ class InUseError(Exception):
 
 
 class UnknownContentError(Exception):
-    """A folder's list of files is missing, so it is unknown which objects of the remote it needs."""
+    """It is unknown which objects a version uses, so nothing is removed."""
 
 
 @dataclass
@@ -53,10 +53,9 @@ class Used:
         """Add the outs of a working tree and of commits.
 
         Raises:
-            DvcException: The files of DVC cannot be read in one of them; the message names it.
+            UnknownContentError: The files of DVC cannot be read in one of them.
         """
-        from dvc.repo import RevCollectionError
-
+        root = repo.root_dir
         for rev in repo.brancher(revs=[*revs]):
             try:
                 self.add_objects(repo.index.used_objs(force=True))
@@ -66,7 +65,8 @@ class Used:
                     if out.use_cache and out.is_dir_checksum and not out.stage.is_repo_import and out.obj is None:
                         self.unknown.add(f"{out.def_path} of {rev or repo.root_dir}")
             except Exception as error:  # whatever is wrong with a commit: what it uses must not be lost
-                raise RevCollectionError(rev or repo.root_dir) from error
+                where = root if rev in {"", "workspace"} else f"commit {rev}"
+                raise UnknownContentError(f"What {where} uses is unknown: {error}") from error
 
     def add_objects(self, objects: Any) -> None:
         """Add what DVC's ``used_objs`` returned."""
@@ -93,8 +93,7 @@ def collect(root: Path, revs: Sequence[str], projects: Sequence[str], before: fl
     Raises:
         InUseError: A program runs a stage in one of the working trees.
         LockError: Another program holds DVC's lock in one of them.
-        DvcException: A version cannot be read.
-        UnknownContentError: ``remote`` is set, and the content of an out is unknown.
+        UnknownContentError: A version cannot be read; or ``remote`` is set, and the content of an out is unknown.
     """
     from dvc.repo import Repo
 

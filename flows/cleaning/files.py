@@ -33,7 +33,7 @@ def clean_scored(cleaning: Cleaning, scoring: Scoring, wait: float = 600) -> tup
         old = [path for path in _older(scored, cleaning.before(retention.scored_days)) if not _is_in(waiting, scored[path])]
         needed = {scored[path].archived for path in scored if path not in old}
         inputs = {scored[path].archived for path in old} - needed - {None}
-        archived = [path for name in sorted(map(str, inputs)) if (path := _inside(root, name))]
+        archived = [path for name in sorted(map(str, inputs)) if scoring.archive and (path := _inside(root / scoring.archive, root / name))]
         errors = {path: RefusedRecord.read_if_valid(path) for path in (root / scoring.outbox).glob("[!.]*.error.json")}
         refused = [
             path
@@ -61,10 +61,10 @@ def _older(paths: Iterable[Path], before: float) -> list[Path]:
     return sorted(path for path in paths if path.stat().st_mtime < before)
 
 
-def _inside(root: Path, name: str) -> Path | None:
-    """Return an archived input; ``None`` if it is gone, or the record names something outside of the repository."""
-    path = (root / name).resolve()
-    return path if path.is_file() and path.is_relative_to(root.resolve()) else None
+def _inside(archive: Path, path: Path) -> Path | None:
+    """Return an archived input; ``None`` if it is gone, or the record names something that is not in the archive."""
+    path = path.resolve()
+    return path if path.is_file() and path.is_relative_to(archive.resolve()) else None
 
 
 def remove_files(paths: Iterable[Path]) -> None:
@@ -74,12 +74,11 @@ def remove_files(paths: Iterable[Path]) -> None:
 
 
 def clean_leftovers(cleaning: Cleaning, scoring: Scoring) -> Row:
-    """Remove what killed programs left: partial files, locks and folders of runs without a checkout, all older than a day."""
+    """Remove what killed programs left: partial files and folders, and what runs without a checkout left more than a day ago."""
     repository, state = cleaning.repository, cleaning.repository.state
     before = cleaning.before(1)
     folders = [state, state / MODELS, repository.root / scoring.outbox]
     left = [path for folder in folders for path in folder.glob(".*") if path.suffix in {".partial", ".former"} and _is_free(path)]
-    left = [path for path in left if path.lstat().st_mtime < before]
     with locked(state / "checkouts.lock", wait=CHECKOUTS_WAIT):
         runs: dict[str, list[Path]] = {}
         for path in state.iterdir():

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from flows.cleaning.cache import clean_cache
-from flows.cleaning.collect import InUseError, check_idle
+from flows.cleaning.collect import InUseError, check_idle, collect
 from flows.runs.checkout import isolated
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from flows.runs.results import Result, commit_run
 from flows.scoring.deployed import fetch_model
+from tests.faults.kills import kills
 from tests.flows.cleaning.conftest import cleaning_of
 from tests.flows.conftest import sh
 from tuneline.repo import Lock, cached_file, lock_at, read_lock
@@ -22,15 +23,15 @@ from tuneline.repo import Lock, cached_file, lock_at, read_lock
 
 def test_cache_that_others_may_use_is_left(clone, cleaning, tmp_path):
     (clone.root / ".dvc" / "config.local").write_text(f"[cache]\n    dir = {tmp_path / 'shared'}\n")
-    row = clean_cache(cleaning(cache_days=0), [], 0)
+    row = clean_cache(cleaning(cache_days=0), [])
     assert (row.number, row.note) == (0, f"left: other clones may use {tmp_path / 'shared'} (retention.own_cache)")
-    assert clean_cache(cleaning(), [], 0).note == "", "it is kept for ever anyway"
+    assert clean_cache(cleaning(), []).note == "", "it is kept for ever anyway"
 
 
 def test_cache_is_left_while_a_run_is_active(clone, past, cleaning):
     past.failure("failed", 0)
     with isolated(clone, "trains", "main"):
-        row = clean_cache(cleaning(cache_days=0, cache_wait_minutes=0), [], 0)
+        row = clean_cache(cleaning(cache_days=0, cache_wait_minutes=0), [])
     assert row.note == "left: run trains is active"
 
 
@@ -94,14 +95,14 @@ def test_what_anything_names_stays_and_the_run_cache_restores_it(toy, promoted, 
     named = [stashed, read_lock(tmp_path / "tree"), read_lock(toy.root), lock_at(toy.root, "main"), lock_at(toy.root, better.commit)]
     assert all(is_cached(toy, lock) for lock in (*named, rejected_lock))
 
-    assert clean_cache(cleaning_of(toy, cache_days=14), [], 0).number == 0, "everything is young"
+    assert clean_cache(cleaning_of(toy, cache_days=14), []).number == 0, "everything is young"
     age_cache(toy, 100)
-    dry = clean_cache(cleaning_of(toy, cache_days=14, dry_run=True), [], 0)
+    dry = clean_cache(cleaning_of(toy, cache_days=14, dry_run=True), [])
     assert dry.number
     assert is_cached(toy, rejected_lock)
-    assert clean_cache(cleaning_of(toy, cache_days=14), [], 0) == dry
+    assert clean_cache(cleaning_of(toy, cache_days=14), []) == dry
     assert not is_cached(toy, rejected_lock)
-    assert clean_cache(cleaning_of(toy, cache_days=14), [], 0).number == 0
+    assert clean_cache(cleaning_of(toy, cache_days=14), []).number == 0
     assert [lock for lock in named if not is_cached(toy, lock)] == []
     assert len(registry.tags().versions) == 2
     for version in registry.tags().versions:
@@ -129,10 +130,32 @@ def test_remote_is_collected_only_if_the_setting_says_so(toy, promoted, tmp_path
         return {path.name for path in (tmp_path / "shelf").rglob("*") if path.is_file()}
 
     before = stored()
-    clean_cache(cleaning_of(toy, cache_days=14), [], 0)
+    clean_cache(cleaning_of(toy, cache_days=14), [])
     assert stored() == before
-    row = clean_cache(cleaning_of(toy, cache_days=14, remote=True), [], 0)
+    row = clean_cache(cleaning_of(toy, cache_days=14, remote=True), [])
     assert row.note == f"{len(before - stored())} objects of the DVC remote"
     assert before - stored()
     shutil.rmtree(toy.root / ".dvc" / "cache")
     sh("dvc", "pull", "--quiet", cwd=toy.root)
+
+
+@pytest.mark.slow
+def test_killed_collection_loses_nothing_that_is_used(toy, promoted):
+    rejected = result(toy, "rejected", "model.skill=0.3")
+    lock = lock_at(toy.root, rejected.commit)
+    sh("git", "branch", "-D", rejected.branch, cwd=toy.root)
+    age_cache(toy, 100)
+    main = toy.resolve("main")
+
+    def collection() -> dict[str, int]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(toy.root)
+            return collect(toy.root, [main], [], time.time() - 86400, dry=False, remote=False)
+
+    def is_removal(event: str, arguments: tuple) -> bool:
+        return event == "os.remove" and ".dvc/cache" in str(arguments[0])
+
+    for number in kills(collection, is_removal):
+        assert is_cached(toy, lock_at(toy.root, main)), f"killed before removal {number}"
+    assert not is_cached(toy, lock)
+    assert collection() == {"objects": 0, "bytes": 0, "remote": 0}

@@ -38,7 +38,7 @@ def test_old_results_go_with_inputs_that_no_other_result_needs(clone, past, clea
     score("shared.csv", 100, "data/archive/shared.csv")
     score("shared.csv.2", 1, "data/archive/shared.csv", source="shared.csv")
     score("waiting.csv", 100, None)
-    score("evil.csv", 100, "../outside.csv")
+    score("evil.csv", 100, "params.yaml")
     outbox, inbox = clone.root / SCORING.outbox, clone.root / SCORING.inbox
     pq.write_table(pa.table({"a": [1]}), past.age(outbox / "old.csv.parquet", 100).with_name("foreign.parquet"))
     past.age(outbox / "foreign.parquet", 100)
@@ -60,7 +60,7 @@ def test_old_results_go_with_inputs_that_no_other_result_needs(clone, past, clea
     assert before - after == {"old.csv.parquet", "shared.csv.parquet", "evil.csv.parquet", "refused.csv.error.json"}
     assert after == {"shared.csv.2.parquet", "waiting.csv.parquet", "foreign.parquet", "refused-again.csv.error.json"}
     assert [path.name for path in (clone.root / "data/archive").iterdir()] == ["shared.csv"]
-    assert (clone.root.parent / "outside.csv").exists()
+    assert (clone.root / "params.yaml").exists(), "a record names what it likes"
     assert dry[0].note == "with 1 archived inputs"
 
 

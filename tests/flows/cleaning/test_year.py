@@ -84,7 +84,7 @@ def test_sixty_nights_leave_what_the_retention_says(toy, promoted, registry, pip
             registry.promote(commit, "production", "It is better.")
         if night % 7 == 6:
             cleaning = cleaning_of(toy, now=time.time() - (NIGHTS - night - 0.5) * DAY, **dict(RETENTION))
-            _, problems = clean_all(cleaning, Settings(retention=RETENTION), 0)
+            _, problems = clean_all(cleaning, Settings(retention=RETENTION))
             assert problems == []
     left = counts(toy)
     print(left)

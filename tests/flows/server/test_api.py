@@ -8,7 +8,7 @@ import httpx
 import pytest
 from prefect.events import emit_event
 
-from flows.server.api import APPLICATION, AUTH, served_at
+from flows.server.api import APPLICATION, AUTH, served_at, vacuum
 from tests.conftest import ROOT
 from tests.flows.prefect_server import LOGIN, until
 
@@ -27,6 +27,12 @@ def ask(served):
         return httpx.request(method, served.api + path, auth=auth, content=content, headers={"Content-Type": "application/json", **names})
 
     return ask
+
+
+def test_old_runs_are_removed_by_the_server_unless_they_are_kept_for_ever():
+    assert vacuum(None) == {}
+    start = "PREFECT_SERVER_SERVICES_DB_VACUUM"
+    assert vacuum(1.5) == {f"{start}_ENABLED": "events,flow_runs", f"{start}_RETENTION_PERIOD": "129600"}
 
 
 def test_request_without_the_password_is_refused(ask):

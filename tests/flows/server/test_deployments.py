@@ -47,7 +47,8 @@ def test_deployments_match_prefect_yaml(served):
     for limited in ("tuneline", "tuneline/queues/cpu"):
         limit = served.client.request("GET", f"/work_pools/{limited}").json()["concurrency_limit"]
         assert limit is None, "it would leave runs Late (prefect#12456)"
-    for deployment in (nightly, on_demand, *scorings, served.client.read_deployment_by_name("ingest/ingest-daily")):
+    others = [served.client.read_deployment_by_name(name) for name in ("ingest/ingest-daily", "clean/clean-weekly")]
+    for deployment in (nightly, on_demand, *scorings, *others):
         assert deployment.global_concurrency_limit.limit == 1
         assert deployment.description
         assert "tuneline" in deployment.tags

@@ -3,11 +3,16 @@ import subprocess
 import pytest
 
 from flows.settings import Settings, load_settings
+from flows.settings.retention import Retention
 from tuneline.errors import ParamsError
 
 
 def test_projects_own_settings_are_valid(root):
     assert load_settings(root).max_attempts >= 1
+
+
+def test_projects_retention_is_the_default(root):
+    assert load_settings(root).retention == Retention()
 
 
 def test_missing_settings_file_gives_defaults(tmp_path):

@@ -1,23 +1,18 @@
 """A cleaning that is killed at any instant: the repository works, and the next cleaning completes it."""
 
 import shutil
-import time
 from pathlib import Path
 
 import pytest
 
 from flows.clean import clean_all
-from flows.cleaning.collect import collect
 from flows.runs.checkout import isolated
 from flows.runs.repository import Repository
 from flows.scoring.inbox import RefusedRecord
 from flows.settings import Settings
 from tests.faults.clones import git
 from tests.faults.kills import kills
-from tests.flows.cleaning.conftest import Past, cleaning_of, clone, past  # noqa: F401 - fixtures
-from tests.flows.cleaning.test_cache import age_cache, is_cached, result
-from tests.flows.conftest import sh
-from tuneline.repo import lock_at
+from tests.flows.cleaning.conftest import Past, cleaning_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -37,7 +32,7 @@ def left(root: Path) -> set[str]:
     return {*branches, *(path.relative_to(root).as_posix() for path in files if path.suffix != ".lock")}
 
 
-def test_killed_cleaning_is_completed_by_the_next(clone: Repository, past: Past, tmp_path):  # noqa: F811
+def test_killed_cleaning_is_completed_by_the_next(clone: Repository, past: Past, tmp_path):
     for number in range(3):
         past.failure(f"failed-{number}", 40 + number)
         past.run(f"old-{number}", 40)
@@ -50,7 +45,7 @@ def test_killed_cleaning_is_completed_by_the_next(clone: Repository, past: Past,
     shutil.copytree(clone.root, tmp_path / "before", symlinks=True)
 
     def clean() -> None:
-        _, problems = clean_all(cleaning_of(clone, **LIMITS), Settings(), 0)
+        _, problems = clean_all(cleaning_of(clone, **LIMITS), Settings())
         assert problems == []
 
     clean()
@@ -66,24 +61,3 @@ def test_killed_cleaning_is_completed_by_the_next(clone: Repository, past: Past,
         shutil.rmtree(clone.root)
         shutil.copytree(tmp_path / "before", clone.root, symlinks=True)
     assert number > 20, "it was killed often"
-
-
-def test_killed_collection_loses_nothing_that_is_used(toy, promoted):
-    rejected = result(toy, "rejected", "model.skill=0.3")
-    lock = lock_at(toy.root, rejected.commit)
-    sh("git", "branch", "-D", rejected.branch, cwd=toy.root)
-    age_cache(toy, 100)
-    main = toy.resolve("main")
-
-    def collection() -> dict[str, int]:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(toy.root)
-            return collect(toy.root, [main], [], time.time() - 86400, dry=False, remote=False)
-
-    def is_removal(event: str, arguments: tuple) -> bool:
-        return event == "os.remove" and ".dvc/cache" in str(arguments[0])
-
-    for number in kills(collection, is_removal):
-        assert is_cached(toy, lock_at(toy.root, main)), f"killed before removal {number}"
-    assert not is_cached(toy, lock)
-    assert collection() == {"objects": 0, "bytes": 0, "remote": 0}
