@@ -60,17 +60,18 @@ def test_copies_follow_the_training_and_give_whole_checkpoints_elsewhere(storage
     here, there = tmp_path / "here", tmp_path / "there"
     save(here, 10, 20)
     save(here, 30, complete=False)
-    assert shared(storage).fetch(there) is None, "there is nothing yet"
-    shared(storage).copy(here)
+    run = shared(storage)
+    assert run.fetch(there) is None, "there is nothing yet"
+    run.copy(here)
     shutil.rmtree(here / "checkpoints" / KEY / "step-00000010")
     shutil.rmtree(here / "checkpoints" / KEY / "step-00000030")
     save(here, 40)
-    shared(storage).copy(here)
+    run.copy(here)
     shutil.rmtree(here / "checkpoints")
-    shared(storage).copy(here)  # the training has ended, but not the run
-    assert shared(storage).fetch(there) == "step-00000040 of run nightly-1"
+    run.copy(here)  # the training has ended, but not the run
+    assert run.fetch(there) == "step-00000040 of run nightly-1"
     assert steps_in(there) == {20: None, 40: None}
-    assert shared(storage).fetch(there) is None, "what is there is not older"
+    assert run.fetch(there) is None, "what is there is not older"
 
     later = shared(storage, "on-demand-2")
     assert later.fetch(tmp_path / "later") == "step-00000040 of run nightly-1", "it trains the same model"
