@@ -90,7 +90,7 @@ def find_texts(root: Path, outbox: Path, id_column: str, ids: pa.Array) -> pa.Ta
         try:
             with open_archived(root, scored, InputColumns(texts, (id_column,))) as rows:
                 for row in rows:
-                    position = positions.get(id_text(row.kept[id_column]))
+                    position = positions.get(id_text(row.kept[id_column]) or "")
                     if position is not None:
                         found.setdefault(position, row.texts)
         except DataError:

@@ -92,6 +92,13 @@ def test_predictions_belong_to_their_rows_where_some_were_skipped(run, tmp_path)
     assert {row["text"]: row["predicted"] for row in queue()} == {"one more": "billing", "yet another": "parcel"}
 
 
+def test_predictions_belong_to_their_rows_where_some_have_no_id(run, tmp_path):
+    rows = '{"id": 1, "text": "one more"}\n{"text": "scored, but without an id"}\n{"id": 3, "text": "yet another"}\n'
+    write_scored(tmp_path, "mail.jsonl", rows, [SURE, UNSURE, [0.1, 0.9]])
+    run("--id", "id")
+    assert {row["id"]: row["predicted"] for row in queue()} == {"1": "billing", "3": "parcel"}
+
+
 def test_numbers_are_ordered_by_new_words(run, tmp_path):
     write_params(tmp_path, data={**DATA, "task": "regression"}, train={"metric": "pearson"}, evaluate={"metrics": []})
     write_scored(tmp_path, "mail.csv", "text\nhelp me\nsomething unheard of\n", [[3.5], [-1.25]], labels=None)
