@@ -184,12 +184,14 @@ print(killed(lambda: ingest(return_state=True), int(sys.argv[1]), step))
 
 
 def test_run_killed_at_any_instant_leaves_every_row_once(served, desk):
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    env = {**served.env, "TUNELINE_REPOSITORY": str(desk.root), "PYTHONPATH": str(ROOT)}
     expected, before = [], desk.commits()
     for number in range(1, 30):
         expected.append(f"my invoice {number} is wrong")
         desk.put(f"{number}.csv", expected[-1])  # what the kill before left is dealt with by the next run, which has a file more
-        done = subprocess.run([sys.executable, "-c", KILLED, str(number)], env=env, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", KILLED, str(number)], env=env, check=True, stdout=subprocess.PIPE, text=True, timeout=120
+        )
         if done.stdout.strip().endswith("False"):
             break
     else:
