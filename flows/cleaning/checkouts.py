@@ -35,13 +35,17 @@ def clean_checkouts(cleaning: Cleaning) -> tuple[Row, Row]:
 
 
 def _remove_checkpoints(folder: Path) -> None:
-    """Remove checkpoints: renamed first, because no run must resume from a part of them; the checkout keeps its time."""
+    """Remove the checkpoints in a checkout, which keeps its time."""
     checkout = folder.parent
     times = checkout.stat()
-    former = checkout.with_name(f".{checkout.name}.checkpoints.former")
+    _discard(folder, checkout.with_name(f".{checkout.name}.checkpoints.former"))
+    os.utime(checkout, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def _discard(folder: Path, former: Path) -> None:
+    """Remove a folder under another name: if this is killed, nobody takes a part of it for the whole, and the next cleaning finds it."""
     shutil.rmtree(former, ignore_errors=True)
     folder.rename(former)
-    os.utime(checkout, ns=(times.st_atime_ns, times.st_mtime_ns))
     shutil.rmtree(former, ignore_errors=True)
 
 
@@ -55,5 +59,5 @@ def clean_models(cleaning: Cleaning) -> Row:
         old = models[: max(0, len(models) - kept)]
         row = Row("fetched models", [path.name for path in old], size_of(old))
         for path in () if cleaning.dry_run else old:
-            shutil.rmtree(path)
+            _discard(path, path.with_name(f".{path.name}.former"))
     return row

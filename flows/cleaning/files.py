@@ -34,12 +34,9 @@ def clean_scored(cleaning: Cleaning, scoring: Scoring, wait: float = 600) -> tup
         needed = {scored[path].archived for path in scored if path not in old}
         inputs = {scored[path].archived for path in old} - needed - {None}
         archived = [path for name in sorted(map(str, inputs)) if scoring.archive and (path := _inside(root / scoring.archive, root / name))]
-        errors = {path: RefusedRecord.read_if_valid(path) for path in (root / scoring.outbox).glob("[!.]*.error.json")}
-        refused = [
-            path
-            for path in _older(errors, cleaning.before(retention.refused_days))
-            if (record := errors[path]) is not None and not _is_in(waiting, record)
-        ]
+        records = ((path, RefusedRecord.read_if_valid(path)) for path in (root / scoring.outbox).glob("[!.]*.error.json"))
+        errors = {path: reason for path, reason in records if reason}
+        refused = [path for path in _older(errors, cleaning.before(retention.refused_days)) if not _is_in(waiting, errors[path])]
         names = [path.name for path in old]
         note = f"with {len(archived)} archived inputs" if archived else ""
         rows = Row(what[0], names, size_of([*old, *archived]), note), Row(what[1], [path.name for path in refused], size_of(refused))

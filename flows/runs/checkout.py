@@ -216,13 +216,16 @@ def _checkouts(repository: Repository) -> list[str]:
 
 
 def abandoned(repository: Repository) -> list[str]:
-    """List the abandoned runs, the latest last. Their remaining processes are killed first, so that nothing writes there."""
+    """List the abandoned runs, the latest last; incomplete checkouts, whose time tells nothing, are first.
+
+    Their remaining processes are killed first, so that nothing writes there.
+    """
     found = []
     for name in _checkouts(repository):
         with contextlib.suppress(BusyError, FileNotFoundError), locked(repository.state / f"{name}.lock", wait=0):
             _kill_processes(name)
-            found.append(((repository.state / name).stat().st_mtime, name))
-    return [name for _, name in sorted(found)]
+            found.append((_record(repository, name).exists(), (repository.state / name).stat().st_mtime, name))
+    return [name for *_, name in sorted(found)]
 
 
 def _kill_processes(name: str) -> None:
