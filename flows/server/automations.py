@@ -6,6 +6,7 @@ the deployment that it starts.
 """
 
 import argparse
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -46,7 +47,7 @@ def main() -> None:
         print_expected_heartbeats()
         return
     with get_client(sync_client=True) as client:
-        say("\n".join(apply(client)))
+        say("\n".join(apply(client, automations())))
 
 
 def automations() -> list[AutomationCore]:
@@ -81,12 +82,12 @@ def automations() -> list[AutomationCore]:
     ]
 
 
-def apply(client: SyncPrefectClient) -> list[str]:
+def apply(client: SyncPrefectClient, wanted: Sequence[AutomationCore]) -> list[str]:
     """Create the automations, replace those whose content differs, and return their names.
 
     An automation that is up to date is left alone: it knows for which runs it waits.
     """
-    for automation in automations():
+    for automation in wanted:
         existing = client.read_automations_by_name(automation.name)
         same = [one for one in existing if _content(one) == _content(automation)]
         for outdated in existing:
@@ -94,15 +95,19 @@ def apply(client: SyncPrefectClient) -> list[str]:
                 client.delete_automation(outdated.id)
         if not same:
             client.create_automation(automation)
-    return [automation.name for automation in automations()]
+    return [automation.name for automation in wanted]
 
 
 def _content(automation: AutomationCore) -> dict[str, Any]:
     """Return the content to compare, without the ids that the server adds."""
     content = automation.model_dump(mode="json", include=set(AutomationCore.model_fields))
-    content["trigger"].pop("id", None)
-    sets = {key: sorted(content["trigger"][key]) for key in ("after", "expect", "for_each")}  # their order varies
-    return {**content, "trigger": {**content["trigger"], **sets}}
+    return {**content, "trigger": _comparable(content["trigger"])}
+
+
+def _comparable(trigger: dict[str, Any]) -> dict[str, Any]:
+    sets: dict[str, Any] = {key: sorted(trigger[key]) for key in ("after", "expect", "for_each") if key in trigger}  # their order varies
+    nested = {"triggers": [_comparable(one) for one in trigger["triggers"]]} if "triggers" in trigger else {}
+    return {**trigger, **sets, **nested, "id": None}
 
 
 def expect_heartbeats(client: SyncPrefectClient) -> list[FlowRun]:
