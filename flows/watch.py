@@ -51,5 +51,5 @@ def _report(conditions: list[Condition], records: Path, limits: Alerts) -> State
         else:
             send_if_over(record, event=RESOLVED, resource=resource, payload=payload)
     alerts = [one.message for one in conditions if one.alert]
-    message = visible("; ".join(alerts or [one.message for one in conditions]))
-    return Completed(name="Alert" if alerts else "Completed", message=message[0].upper() + message[1:])
+    message = visible("; ".join(alerts or [one.message for one in conditions]))  # not capitalized: it may begin with a file name
+    return Completed(name="Alert" if alerts else "Completed", message=message)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-SECRETS_OF_THE_WORKER = frozenset({"GIT_TOKEN", "GIT_USERNAME", "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"})
+SECRETS_OF_THE_WORKER = frozenset({"GIT_TOKEN", "GIT_USERNAME", "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE", "TUNELINE_NOTIFY"})
 """Variables that only the worker, git and DVC need: an address may contain a password."""
 # A password may contain an unencoded slash, and git prints it all the same: after a colon, all up to the last @ is taken for one.
 _USERINFO = re.compile(r"(?<=://)(?:[^\s/'\"]*:[^\s'\"]*|[^\s/'\"]*)@")

@@ -50,6 +50,8 @@ def create_app() -> TrustedHostMiddleware:
     from prefect.server.api import server  # reads the settings when it is imported
     from prefect.settings import get_current_settings
 
+    import flows.server.recipient  # noqa: F401 - the class of the block that sends notifications
+
     password = get_current_settings().server.api.auth_string
     if password is None or not password.get_secret_value():
         sys.exit(f"The server has no password. Set {AUTH} to USER:PASSWORD, and {CLIENT_AUTH} of its clients to the same.")

@@ -1,62 +1,177 @@
-"""conf/notifications.yaml: accepted by a real server, and what it sends arrives."""
+"""What ``conf/notifications.yaml`` sends arrives, and the command that sets the address shows it to nobody."""
 
 import json
-import re
+import shutil
 import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.client.schemas.objects import State, StateType
 from prefect.events import emit_event
+from pydantic import SecretStr
 
+from flows.server import notifications
+from flows.server.recipient import AddressError, Recipient
 from tests.conftest import ROOT
 from tests.flows.prefect_server import until
+
+HIDDEN = "s3cret-T0ken"
 
 
 @pytest.fixture
 def people():
-    """Somebody who reads what a webhook sends."""
+    """Somebody who reads what a web hook sends, unless they are away."""
     read: list[dict] = []
+    away = threading.Event()
 
     class Mailbox(BaseHTTPRequestHandler):
         def do_POST(self):
-            read.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
+            message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(503 if away.is_set() else 200)
             self.end_headers()
+            if not away.is_set():
+                read.append({**message, "path": self.path})
 
         def log_message(self, *_):
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Mailbox) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", read
+        yield f"http://127.0.0.1:{server.server_port}/{HIDDEN}", read, away
         server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("address", "service"),
+    [
+        (f"https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/{HIDDEN.replace('-', '')}00000000000000", "Slack"),
+        (
+            "https://prod-1.westus.logic.azure.com:443/workflows/a1/triggers/manual/paths/invoke?api-version=1&sv=1.0&sig=s3cret",
+            "Workflows",
+        ),
+        ("mailtos://me:pass%40word@smtp.example.com:587?from=me@example.com&to=ops@example.com", "E-Mail"),
+        ("https://example.com/hook/s3cret", "JSON"),
+    ],
+)
+def test_addresses_of_the_documented_services_are_known(address, service):
+    recipient = Recipient.of(address)
+    assert service in recipient.service
+    assert "s3cret" not in repr(recipient)
+
+
+@pytest.mark.parametrize("address", ["", "s3cret", "slack://s3cret", "nosuch://s3cret"])
+def test_unknown_address_is_refused_without_showing_it(address, capfd):
+    with pytest.raises(AddressError) as error:
+        Recipient.of(address)
+    assert "s3cret" not in str(error.value) + "".join(capfd.readouterr())
+
+
+def test_projects_own_notifications_are_valid_and_name_no_block():
+    entries = notifications.read_entries(ROOT)
+    assert "block_document_id" not in str(entries)
+    assert len({entry["name"] for entry in entries}) == len(entries)
+
+
+@pytest.mark.parametrize("content", ["", "automations:\n", "automations: [{name: a}]\n", "automations: [", "automations: [1]\n"])
+def test_invalid_notifications_error_names_the_file(tmp_path, content):
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "notifications.yaml").write_text(content)
+    with pytest.raises(notifications.NotificationsError, match=r"conf/notifications\.yaml"):
+        notifications.read_entries(tmp_path)
+
+
+def test_message_that_is_not_taken_says_why_without_the_address():
+    reason = Recipient(url=SecretStr(f"json://127.0.0.1:9/{HIDDEN}")).try_once("subject", "body")
+    assert reason is not None
+    assert "connection error" in reason.lower()
+    assert HIDDEN not in reason
+
+
+def test_receiver_that_is_away_for_a_moment_gets_the_message(people, monkeypatch):
+    address, read, away = people
+    away.set()
+    monkeypatch.setattr(Recipient, "retry_seconds", 0.2)
+    threading.Timer(0.1, away.clear).start()
+    Recipient.of(address).notify("body", "subject")
+    assert [one["title"] for one in read] == ["subject"]
+
+
+@pytest.fixture
+def notify(served, people, tmp_path):
+    """Runs the command, in a repository with a copy of our notifications, and never shows the address."""
+    (tmp_path / "conf").mkdir()
+    shutil.copy(ROOT / notifications.NOTIFICATIONS, tmp_path / "conf")
+
+    def notify(action: str, address: str = "") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "flows.server.notifications", action]
+        env = {**served.env, "TUNELINE_REPOSITORY": str(tmp_path)}
+        done = subprocess.run(command, cwd=ROOT, env=env, input=f"{address}\n", capture_output=True, text=True, check=False)
+        assert HIDDEN not in done.stdout + done.stderr
+        return done
+
+    yield notify
+    notify("remove")
 
 
 @pytest.mark.slow  # a server of its own, unless other tests have one
 @pytest.mark.timeout(400)
-def test_notifications_of_promotions_drift_and_failures(served, people, tmp_path):
-    address, read = people
-    message = {"subject": "{{subject}}", "body": "{{body}}"}
-    block = CustomWebhookNotificationBlock(name="people", url=address, json_data=message)
-    block_id = block.save("people", overwrite=True, client=None)
-    file = tmp_path / "notifications.yaml"
-    notifications = (ROOT / "conf/notifications.yaml").read_text(encoding="utf-8")
-    file.write_text(re.sub(r"(?<=block_document_id: ).+", str(block_id), notifications))
-    command = [sys.executable, "-m", "prefect", "automation", "create", "--from-file", str(file)]
-    created = subprocess.run(command, env=served.env, capture_output=True, text=True, check=False)
-    assert created.returncode == 0, created.stdout + created.stderr
+def test_address_is_set_replaced_tried_and_removed(served, people, notify):
+    address, read, away = people
+    before = {one.name for one in served.client.read_automations()}
+    assert "notifications set" in notify("test").stderr, "no address yet"
+    assert "not an address" in notify("set", "nosuch://x").stderr
+    for _ in range(2):
+        done = notify("set", address)
+        assert done.stdout.startswith("Notifications go to JSON:"), done.stderr
+    ours = [one.name for one in served.client.read_automations() if one.name not in before]
+    assert sorted(ours) == sorted(entry["name"] for entry in notifications.read_entries(ROOT)), "each once"
 
+    away.set()
+    failed = notify("test")
+    assert (failed.returncode, read) == (1, [])
+    assert "503" in failed.stderr
+    away.clear()
+    assert notify("test").returncode == 0
+    assert [(one["title"], one["path"]) for one in read] == [("Tuneline: test", f"/{HIDDEN}")]
+
+    assert "the address" in notify("remove").stdout
+    assert {one.name for one in served.client.read_automations()} == before
+    assert "nothing to remove" in notify("remove").stdout
+
+
+@pytest.mark.slow  # the same
+@pytest.mark.timeout(400)
+def test_everything_that_people_are_told_of_arrives(served, people, notify, tmp_path):
+    address, read, _ = people
+
+    def arrived(title: str) -> str:
+        return until(lambda: next((one["message"] for one in read if one["title"] == title), None), 120, title)
+
+    assert notify("set", address).returncode == 0
     figures = {"version": "v0.2.0", "commit": "c" * 40, "before": "v0.1.0", "reason": "better", "metric": "accuracy", "candidate": 0.9}
-    emit_event("tuneline.model.promoted", resource={"prefect.resource.id": "tuneline.model.onnx"}, payload=figures)
-    emit_event("tuneline.data.drifted", resource={"prefect.resource.id": "tuneline.data.inbox"}, payload={"rows": 500, "version": "v0.2.0"})
+    words = {"message": "In words.", "alert": "tuneline.scoring.behind", "source": "crm"}
+    for name, resource, payload in (
+        ("tuneline.model.promoted", "tuneline.model.onnx", figures),
+        ("tuneline.data.drifted", "tuneline.data.inbox", {"rows": 500, "version": "v0.2.0"}),
+        ("tuneline.data.ingested", "tuneline.data.crm", words),
+        ("tuneline.runs.silent", "tuneline.runs.train", words),
+        ("tuneline.alert.resolved", "tuneline.scoring.inbox", words),
+    ):
+        emit_event(name, resource={"prefect.resource.id": resource}, payload=payload)
     deployment = served.client.read_deployment_by_name("train/train-on-demand")
     run = served.client.create_flow_run_from_deployment(deployment.id)
     served.client.set_flow_run_state(run.id, State(type=StateType.FAILED, message="Stage 'validate' ended with exit code 1."), force=True)
-    told = until(lambda: len(read) >= 3 and {one["subject"]: one["body"] for one in read}, 120, "three messages")
-    assert told["tuneline.model.promoted: v0.2.0"] == "better (accuracy 0.9, v0.1.0)"
-    assert told["Tuneline: the data drifted"].startswith("500 rows scored by v0.2.0")
-    assert "Stage 'validate' ended with exit code 1." in told["Tuneline: train failed"]
+    assert arrived("tuneline.model.promoted: v0.2.0") == "better (accuracy 0.9, v0.1.0)"
+    assert arrived("Tuneline: the data drifted").startswith("500 rows scored by v0.2.0")
+    for title in ("tuneline.data.ingested: crm", "tuneline.runs.silent", "tuneline.alert.resolved: tuneline.scoring.behind"):
+        assert arrived(title) == "In words."
+    assert "Stage 'validate' ended with exit code 1." in arrived("Tuneline: train failed")
+
+    file = tmp_path / notifications.NOTIFICATIONS
+    file.write_text(file.read_text().replace("within: 10800", "within: 10").replace("tell of drift", "tell of drift again"))
+    assert notify("update").returncode == 0
+    names = [one.name for one in served.client.read_automations()]
+    assert ("tuneline: tell of drift again" in names, "tuneline: tell of drift" in names) == (True, False)
+    assert "No worker runs" in arrived("Tuneline: no run of flow watch completed for hours")

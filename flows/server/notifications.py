@@ -1,0 +1,148 @@
+"""Notifications for people: creates the automations of conf/notifications.yaml, which send to one address.
+
+The address contains a secret: it is read from the environment variable TUNELINE_NOTIFY, or from standard input, which does not
+show it, and Prefect keeps it encrypted. docs/scheduling.md has the addresses of Slack, Teams, mail and web hooks.
+"""
+
+import argparse
+import getpass
+import os
+import sys
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.events.actions import SendNotification
+from prefect.events.schemas.automations import AutomationCore
+from prefect.exceptions import ObjectNotFound
+from prefect.settings import get_current_settings
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from flows.runs.repository import Repository
+from flows.server.automations import apply
+from flows.server.recipient import AddressError, Recipient
+from tuneline.terminal import say, visible
+
+ADDRESS = "TUNELINE_NOTIFY"
+"""Environment variable with the address."""
+NOTIFICATIONS = Path("conf/notifications.yaml")
+BLOCK = "people"
+"""Name of the block with the address."""
+ACTIONS = {
+    "set": "set or replace the address, and apply conf/notifications.yaml",
+    "update": "apply conf/notifications.yaml after a change",
+    "test": "send one message now",
+    "remove": "remove address and automations",
+}
+
+
+class NotificationsError(Exception):
+    """``conf/notifications.yaml`` is invalid, no address is set, or a message cannot be sent."""
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m flows.server.notifications", description=__doc__)
+    parser.add_argument("action", choices=ACTIONS, help="; ".join(f"{name}: {text}" for name, text in ACTIONS.items()))
+    action = parser.parse_args().action
+    if get_current_settings().api.url is None:  # Prefect would start a temporary server
+        sys.exit("Of which server? Set PREFECT_API_URL and PREFECT_API_AUTH_STRING as `make serve` prints them.")
+    try:
+        with get_client(sync_client=True) as client:
+            say("\n".join(_run(action, client)))
+    except (AddressError, NotificationsError) as error:
+        sys.exit(visible(str(error)))
+    except httpx.HTTPError as error:
+        sys.exit(visible(f"The Prefect server at {get_current_settings().api.url} did not do it: {error or type(error).__name__}"))
+
+
+def _run(action: str, client: SyncPrefectClient) -> list[str]:
+    """Do it, and return what was done."""
+    if action == "remove":
+        return [f"Removed {name}" for name in remove(client)] or ["There is nothing to remove."]
+    entries = read_entries(Repository.here().root)  # before anything is changed
+    if action == "set":
+        Recipient.of(read_address()).save(BLOCK, overwrite=True)
+    block = _block(client)
+    if block is None:
+        raise NotificationsError("No address is set yet: python -m flows.server.notifications set")
+    recipient = cast("Recipient", Recipient.load(BLOCK))  # it would be a coroutine in asynchronous code
+    if action == "test":
+        if reason := recipient.try_once("Tuneline: test", "Notifications of Tuneline arrive here."):
+            raise NotificationsError(f"{recipient.service} did not take the message: {reason}")
+        return [f"Sent a message to {recipient.service}."]
+    wanted = automations_of(entries, block)
+    _delete(client, block, keep={automation.name for automation in wanted})
+    return [f"Notifications go to {recipient.service}:", *(f"  {name}" for name in apply(client, wanted))]
+
+
+def read_address() -> str:
+    """Return the address: from the environment, from a prompt that does not show it, or from the first line of a pipe."""
+    if address := os.environ.get(ADDRESS):
+        return address.strip()
+    return (getpass.getpass("Address (it is not shown): ") if sys.stdin.isatty() else sys.stdin.readline()).strip()
+
+
+def read_entries(root: Path) -> list[dict[str, Any]]:
+    """Return the automations of ``conf/notifications.yaml``, still without the block that sends.
+
+    Raises:
+        NotificationsError: The file cannot be read, or an automation is invalid.
+    """
+    file = root / NOTIFICATIONS
+    try:
+        entries = YAML(typ="safe", pure=True).load(file)["automations"]
+        automations_of(entries, UUID(int=0))
+    except (OSError, YAMLError, TypeError, LookupError, AttributeError) as error:
+        raise NotificationsError(f"{file} is not a list `automations` of Prefect automations: {error}") from None
+    except ValidationError as error:
+        errors = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        raise NotificationsError("\n  ".join([f"{file} has errors:", *errors])) from None
+    return list(entries)
+
+
+def automations_of(entries: list[dict[str, Any]], block: UUID) -> list[AutomationCore]:
+    """Return the automations whose messages go to a block."""
+    return [AutomationCore.model_validate({**entry, "actions": [_sending(one, block) for one in entry["actions"]]}) for entry in entries]
+
+
+def _sending(action: dict[str, Any], block: UUID) -> dict[str, Any]:
+    """Return an action of the file; one that sends a message gets the block, unless the file names another."""
+    return {"block_document_id": str(block), **action} if action.get("type") == "send-notification" else action
+
+
+def remove(client: SyncPrefectClient) -> list[str]:
+    """Delete the automations and the block with the address, and return their names."""
+    block = _block(client)
+    if block is None:
+        return []
+    names = _delete(client, block, keep=set())
+    client.delete_block_document(block)
+    return [*names, "the address"]
+
+
+def _delete(client: SyncPrefectClient, block: UUID, keep: set[str]) -> list[str]:
+    """Delete the automations that send to the block, except those with the names to keep, and return their names."""
+    deleted = []
+    for one in client.read_automations():
+        sends = any(isinstance(action, SendNotification) and action.block_document_id == block for action in one.actions)
+        if sends and one.name not in keep:
+            client.delete_automation(one.id)
+            deleted.append(one.name)
+    return deleted
+
+
+def _block(client: SyncPrefectClient) -> UUID | None:
+    """Return the id of the block with the address; ``None`` if no address was set."""
+    try:
+        return client.read_block_document_by_name(BLOCK, Recipient.get_block_type_slug(), include_secrets=False).id
+    except ObjectNotFound:
+        return None
+
+
+if __name__ == "__main__":
+    main()
