@@ -95,11 +95,12 @@ def predictions(scored: ScoredFile) -> Iterator[tuple[int, str | float, dict[str
 
 
 def joined(rows: Iterator[Row], predicted: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Row, tuple[Any, ...]]]:
-    """Yield each row that has a prediction, with it. Both are in the order of their numbers."""
+    """Yield each row that has a prediction, with it. Both are in the order of their numbers, and either may lack some."""
     number, *prediction = next(predicted, (None,))
     for row in rows:
+        while number is not None and number < row.number:
+            number, *prediction = next(predicted, (None,))
         if number is None:
             return
-        if row.number == number:
+        if number == row.number:
             yield row, tuple(prediction)
-            number, *prediction = next(predicted, (None,))
