@@ -29,9 +29,9 @@ from tests.records import export_record
 from tuneline.batches import Batch, length_sorted_batches
 from tuneline.cli.predict.formats import OutputColumns
 from tuneline.cli.predict.model import DeployedModel
-from tuneline.cli.predict.rows import Input, InputColumns, Row, open_rows
 from tuneline.cli.predict.streaming import StreamOptions, predict_rows, windows
 from tuneline.cli.predict.writing import Output, open_writer
+from tuneline.inputs import Input, InputColumns, Row, open_rows
 from tuneline.readers.delimited import Dialect
 
 WORDS = [f"{stem}{ending}" for stem in ("parcel", "invoice", "refund", "order", "carrier", "login") for ending in ("", "s", "ed", "ing")]

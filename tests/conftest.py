@@ -50,6 +50,6 @@ def homes(tmp_path_factory: pytest.TempPathFactory):
     """Give tools that keep state in a home folder a temporary one for the test run."""
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("HF_HOME", "PREFECT_HOME", "DVC_SITE_CACHE_DIR"):
+        for name in ("HF_HOME", "PREFECT_HOME", "DVC_SITE_CACHE_DIR", "TUNELINE_MACHINE_LOCKS"):
             patch.setenv(name, str(home / name.lower()))
         yield

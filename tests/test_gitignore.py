@@ -31,7 +31,7 @@ def test_versioned_sources_are_restored_in_a_clone(tmp_path, folder):
 
 
 @pytest.mark.parametrize("ignored", [("git", "check-ignore"), (sys.executable, "-m", "dvc", "check-ignore")])
-@pytest.mark.parametrize("folder", ["data/inbox", "data/scored"])
+@pytest.mark.parametrize("folder", ["data/inbox", "data/scored", "data/archive"])
 def test_scored_files_are_neither_committed_nor_versioned(tmp_path, ignored, folder):
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=tmp_path, check=True)

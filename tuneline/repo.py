@@ -1,6 +1,7 @@
 """Facts from git, ``dvc.lock`` and DVC's cache: the version of the model, its commit and names in the registry, earlier results."""
 
 import configparser
+import hashlib
 import json
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -193,14 +194,7 @@ class PreviousResult:
         Args:
             path: Relative to the root of the project.
         """
-        if md5 := self.lock.out(path):
-            return cached_file(self.root, md5)
-        folder, _, name = path.rpartition("/")
-        listing = cached_file(self.root, self.lock.out(folder))
-        if listing is None:
-            return None
-        entries = json.loads(listing.read_text(encoding="utf-8"))
-        return next((cached_file(self.root, entry["md5"]) for entry in entries if entry["relpath"] == name), None)
+        return cached_out(self.root, self.lock, path)
 
 
 def find_previous(root: Path, current: Mapping[str, float], reference: str | None = None) -> PreviousResult | None:
@@ -220,6 +214,31 @@ def find_previous(root: Path, current: Mapping[str, float], reference: str | Non
             comparable = rows == current_lock.reported_rows() and None not in rows
             return PreviousResult(commit, metrics, comparable, lock, root)
     return None
+
+
+def cached_out(root: Path, lock: Lock, path: str) -> Path | None:
+    """Return where DVC's cache has a file that is an out, or is in a folder that is one; ``None`` if it is not in the cache.
+
+    Args:
+        root: Root of the project.
+        lock: The version of ``dvc.lock`` that names the out.
+        path: Of the file, relative to the root of the project.
+    """
+    if md5 := lock.out(path):
+        return cached_file(root, md5)
+    folder, _, name = path.rpartition("/")
+    listing = cached_file(root, lock.out(folder))
+    if listing is None:
+        return None
+    entries = json.loads(listing.read_text(encoding="utf-8"))
+    return next((cached_file(root, entry["md5"]) for entry in entries if entry["relpath"] == name), None)
+
+
+def is_intact(cached: Path) -> bool:
+    """Return True if a file of DVC's cache has the content that its name, the MD5 of the content, says."""
+    with cached.open("rb") as file:
+        content = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    return content == f"{cached.parent.name}{cached.name}"
 
 
 def cached_file(root: Path, md5: str | None) -> Path | None:

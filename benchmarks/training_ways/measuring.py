@@ -86,7 +86,13 @@ class Meter:
         self._last = self._now()
 
     def rates(self) -> dict[str, float]:
-        """Return the rates of the measured steps, and the fraction of padding."""
+        """Return the rates of the measured steps, and the fraction of padding.
+
+        Raises:
+            SystemExit: No step was measured.
+        """
+        if not self.seconds:
+            raise SystemExit(f"The first {self.WARMUP} steps are not measured: ask for more of them (--steps, --rows, --epochs).")
         return {
             "samples_per_second": self.samples / self.seconds,
             "tokens_per_second": self.tokens / self.seconds,

@@ -39,7 +39,7 @@ class Conditions:
         if policy is None:
             return cls(None, None, push)
         production = registry.in_stage(policy.stage)
-        return cls(production.commit if production else None, hashlib.sha256(policy.model_dump_json().encode()).hexdigest(), push)
+        return cls(production.commit if production else None, hashlib.sha256(policy.conditions().encode()).hexdigest(), push)
 
     def covers(self, later: "Conditions") -> bool:
         """Return True if a decision under these conditions answers for a run under ``later`` ones."""
@@ -55,11 +55,13 @@ class Judgement:
         run: Id of the Prefect run.
         result: Its commit and branch.
         conditions: Conditions of the decision.
+        seen: Unix time at which a later run last came to the same result.
     """
 
     run: str
     result: Result
     conditions: Conditions
+    seen: float = 0
 
 
 _FILE = TypeAdapter(dict[str, Judgement])
@@ -85,6 +87,10 @@ class Judgements:
         known.pop(tree, None)  # the latest are kept
         known[tree] = judgement
         write_json(self._file, {key: asdict(known[key]) for key in list(known)[-KEPT:]})
+
+    def commits_since(self, since: float) -> set[str]:
+        """Return the commits of results that a later run came to at or after a Unix time."""
+        return {judgement.result.commit for judgement in self._read().values() if judgement.seen >= since}
 
     def _read(self) -> dict[str, Judgement]:
         """Return the content of the file; nothing if it is missing or damaged: then a result is judged once more."""

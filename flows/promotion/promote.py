@@ -4,10 +4,11 @@ A decision is reported in the run's commit message, as a Markdown artifact in Pr
 """
 
 import contextlib
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import Any
 
-from prefect import get_run_logger, runtime, task
+from prefect import get_run_logger, task
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.events import emit_event
 
@@ -17,8 +18,8 @@ from flows.promotion.judgements import Conditions, Judgement, Judgements
 from flows.promotion.registry import ConflictError, Registry
 from flows.runs.checkout import Checkout
 from flows.runs.pipeline import Pipeline, PipelineFiles
-from flows.runs.repository import GitError, Repository, safe_name
-from flows.runs.results import Result, commit_run, earlier_result, result_tree
+from flows.runs.repository import GitError, Repository, UnreachableError
+from flows.runs.results import Result, Run, commit_run, earlier_result, remove_result, result_tree
 from flows.runs.tasks import UNCACHED
 from flows.settings.promotion import PromotionPolicy
 from tuneline.registry import Version
@@ -48,16 +49,17 @@ class GateResult:
 
 
 def commit_and_promote(
-    pipeline: Pipeline, checkout: Checkout, registry: Registry, policy: PromotionPolicy | None, *, push: bool
+    pipeline: Pipeline, checkout: Checkout, registry: Registry, run: Run, policy: PromotionPolicy | None, *, push: bool
 ) -> tuple[Result, Version | None]:
     """Decide about the candidate, commit the run with the decision, push, and promote a candidate that passes.
 
-    The caller holds a lock, so that runs of one machine are promoted one after the other.
+    The caller holds a lock, so that runs of one machine are promoted one after the other, and with ``push`` has fetched the registry.
 
     Args:
         pipeline: The pipeline in the run's checkout.
         checkout: The run's checkout.
         registry: Registry of the artifact.
+        run: The Prefect run that made the result.
         policy: Conditions of a promotion; ``None`` to promote nothing.
         push: Push commit and tags to ``origin``, if the repository has one.
 
@@ -66,48 +68,52 @@ def commit_and_promote(
 
     Raises:
         ConflictError: Other machines promoted models during every attempt.
+        GitError: ``origin`` refused the push, or cannot be reached.
     """
     push = push and registry.repository.has_remote()
-    for message in registry.refresh(push=push):
-        get_run_logger().warning(message)
-    if policy and (done := _earlier_promotion(registry, policy.stage)):
+    if policy and (done := _earlier_promotion(registry, run, policy.stage)):
         get_run_logger().info("An earlier attempt of this run promoted %s.", done[1].name)
         return done
-    if judged := _judged_before(registry, checkout, policy, push=push):
+    if judged := judged_before(registry, checkout, run, policy, push=push):
         get_run_logger().info("Nothing new: this result was judged before, see %s.", judged.result.branch or judged.result.commit[:12])
+        remove_result(registry.repository, run)
         return Result(judged.result.commit, None), None
     for _ in range(ATTEMPTS - 1):
         with contextlib.suppress(ConflictError):  # the registry is that of origin now
-            return _attempt(pipeline, checkout, registry, policy, push=push)
-    return _attempt(pipeline, checkout, registry, policy, push=push)
+            return _attempt(pipeline, checkout, registry, run, policy, push=push)
+    return _attempt(pipeline, checkout, registry, run, policy, push=push)
 
 
-def _earlier_promotion(registry: Registry, stage: str) -> tuple[Result, Version] | None:
+def _earlier_promotion(registry: Registry, run: Run, stage: str) -> tuple[Result, Version] | None:
     """Return the result and version of an attempt of this run that ended after its promotion; ``None`` if there was none."""
-    result = earlier_result(registry.repository, runtime.flow_run.id)
+    result = earlier_result(registry.repository, run.id)
     promoted = registry.tags().ever_in(stage)
     return next(((result, version) for version in promoted if result and version.commit == result.commit), None)
 
 
-def _judged_before(registry: Registry, checkout: Checkout, policy: PromotionPolicy | None, *, push: bool) -> Judgement | None:
+def judged_before(registry: Registry, checkout: Checkout, run: Run, policy: PromotionPolicy | None, *, push: bool) -> Judgement | None:
     """Return the judgement of another run with the same result, if it answers for this run: nothing is committed, judged or sent again.
 
     A model that was promoted then is known since, and not judged again although production has changed.
     """
-    judgement = Judgements(registry.repository).find(result_tree(registry.repository, checkout))
-    if judgement is None or judgement.run == runtime.flow_run.id:
+    judgements, tree = Judgements(registry.repository), result_tree(registry.repository, checkout)
+    judgement = judgements.find(tree)
+    if judgement is None or judgement.run == run.id:
         return None
     conditions = Conditions.of(registry, policy, push=push)
-    if judgement.conditions.covers(conditions):
-        return judgement
-    known = policy and judgement.conditions.pushed >= push and _known_version(registry, checkout, policy.stage)
-    return judgement if known else None
+    known = judgement.conditions.covers(conditions) or (
+        policy and judgement.conditions.pushed >= push and _known_version(registry, checkout, policy.stage)
+    )
+    if not known:
+        return None
+    judgements.add(tree, replace(judgement, seen=time.time()))  # its branch is needed: flow `clean` keeps it
+    return judgement
 
 
 def _attempt(
-    pipeline: Pipeline, checkout: Checkout, registry: Registry, policy: PromotionPolicy | None, *, push: bool
+    pipeline: Pipeline, checkout: Checkout, registry: Registry, run: Run, policy: PromotionPolicy | None, *, push: bool
 ) -> tuple[Result, Version | None]:
-    run, conditions = {"name": safe_name(runtime.flow_run.name), "id": runtime.flow_run.id}, Conditions.of(registry, policy, push=push)
+    conditions = Conditions.of(registry, policy, push=push)
     outcome = _gate_result(pipeline, checkout, registry, policy) if policy else "No promotion was requested."
     result = commit_run(registry.repository, checkout, run, str(outcome))
     version = None
@@ -116,11 +122,13 @@ def _attempt(
             version = promote(registry, outcome, result, policy.stage, push=push)
         elif push:
             registry.publish(result.refs)
+    except UnreachableError:  # origin may have accepted: the commit must stay the one that it has
+        raise
     except (ConflictError, GitError):
         failed = "Pushing this result to origin failed; `gto show` prints what is in production."
         commit_run(registry.repository, checkout, run, f"{outcome}\n\n{failed}")
         raise
-    Judgements(registry.repository).add(result_tree(registry.repository, checkout), Judgement(run["id"], result, conditions))
+    Judgements(registry.repository).add(result_tree(registry.repository, checkout), Judgement(run.id, result, conditions))
     return result, version
 
 

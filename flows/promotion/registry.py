@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flows.promotion.merge import merge
-from flows.runs.repository import BusyError, GitError, Repository, locked
+from flows.runs.repository import BusyError, GitError, Repository, UnreachableError, locked
 from tuneline.files import write_json
 from tuneline.registry import TAG_FORMAT, RegistryTag, RegistryTags, Version
 
@@ -116,7 +116,7 @@ class Registry:
             ours, theirs = self.tags(), self._tags_of_origin()
             here, merged = {tag.name: tag.object for tag in ours.tags}, merge(ours, theirs)
             if missing := [tag.name for tag in theirs.tags if here.get(tag.name) != tag.object]:
-                self.repository.git("fetch", "--no-tags", "origin", *(f"refs/tags/{name}" for name in missing))
+                self.repository.transfer("fetch", "--no-tags", "origin", *(f"refs/tags/{name}" for name in missing))
             self._update(here, {name: self._object(name, tag) for name, tag in merged.tags.items()})
             messages = merged.messages
         self._unfinished.unlink(missing_ok=True)
@@ -162,7 +162,8 @@ class Registry:
 
         Raises:
             ConflictError: Another machine changed the registry in the meantime; nothing was changed.
-            GitError: ``origin`` refused, or cannot be reached; nothing was changed.
+            UnreachableError: ``origin`` could not be reached; what it has is asked later.
+            GitError: ``origin`` refused; nothing was changed.
         """
         tags = self.tags()
         version = tags.version_of(commit)
@@ -192,7 +193,11 @@ class Registry:
         write_json(self._unfinished, {"tags": [*new]})
         tags = (f"refs/tags/{self.artifact}{sign}*:refs/tags/{self.artifact}{sign}*" for sign in "@#")
         try:
-            self.repository.git("push", "--atomic", "origin", *refs, *tags, *(f"{made}:refs/tags/{name}" for name, made in new.items()))
+            self.repository.transfer(
+                "push", "--atomic", "origin", *refs, *tags, *(f"{made}:refs/tags/{name}" for name, made in new.items())
+            )
+        except UnreachableError:  # origin may have accepted all the same: the file tells the next run to ask
+            raise
         except GitError as error:
             with contextlib.suppress(GitError):
                 self.fetch()
@@ -211,7 +216,7 @@ class Registry:
 
     def _tags_of_origin(self) -> RegistryTags:
         objects: dict[str, str] = {}
-        for line in self.repository.git("ls-remote", "origin", *(f"refs/tags/{self.artifact}{sign}*" for sign in "@#")).splitlines():
+        for line in self.repository.transfer("ls-remote", "origin", *(f"refs/tags/{self.artifact}{sign}*" for sign in "@#")).splitlines():
             found, _, ref = line.partition("\t")
             objects[ref.removeprefix("refs/tags/")] = found
         parsed = (RegistryTag.parse(name, found, objects.get(f"{name}^{{}}", "")) for name, found in objects.items())

@@ -18,13 +18,14 @@ import psutil
 from flows.runs.processes import RUN_VARIABLE
 from flows.runs.repository import BusyError, GitError, Repository, dvc_config, locked
 from flows.runs.spec import RunSpec
+from flows.settings import load_settings
 from tuneline.files.disk_errors import explain_disk_errors
 from tuneline.paths import CHECKPOINTS
 
 ATTEMPT_WAIT = 60.0
 """Seconds to wait for an earlier attempt of the same run: one that was interrupted takes half a minute to end its processes."""
-KEPT = 3
-"""Number of abandoned runs whose checkouts are kept."""
+CHECKOUTS_WAIT = 3600.0
+"""Seconds to wait for other runs that create or remove checkouts, and for flow ``clean`` while it collects DVC's cache."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Checkout:
 
 
 @contextlib.contextmanager
-def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, ...] = ()) -> Iterator[Checkout]:
+def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, ...] = (), *, trains: bool = True) -> Iterator[Checkout]:
     """Yield the checkout of a run: the one that an earlier attempt left, else a new one.
 
     Args:
@@ -59,6 +60,7 @@ def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, 
         name: The run's name; every attempt of a run has the same.
         ref: Branch, tag or commit.
         overrides: Parameters; recorded, not applied.
+        trains: Take over the checkpoints of an abandoned run of the same spec.
 
     Raises:
         BusyError: Another process works in this run's checkout.
@@ -67,11 +69,11 @@ def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, 
     state = repository.state
     state.mkdir(parents=True, exist_ok=True)
     with locked(state / f"{name}.lock", wait=ATTEMPT_WAIT) as lock:
-        with locked(state / "checkouts.lock", wait=60):
+        with locked(state / "checkouts.lock", wait=CHECKOUTS_WAIT):
             _kill_processes(name)
             damaged = _set_damaged_records_aside(repository)
             checkout = _resume(repository, name, lock)
-            checkout = checkout or _create(repository, name, RunSpec(ref, repository.resolve(ref), overrides), lock)
+            checkout = checkout or _create(repository, name, RunSpec(ref, repository.resolve(ref), overrides), lock, trains=trains)
             _prune(repository)
         try:
             yield replace(checkout, damaged=damaged)
@@ -79,8 +81,8 @@ def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, 
             # Pruning goes by the folder's time, which changes only with its direct entries.
             checkout.path.touch()
             raise
-        with locked(state / "checkouts.lock", wait=60):
-            _remove(repository, name)
+        with locked(state / "checkouts.lock", wait=CHECKOUTS_WAIT):
+            remove(repository, name)
 
 
 def _set_damaged_records_aside(repository: Repository) -> tuple[Path, ...]:
@@ -101,7 +103,7 @@ def _resume(repository: Repository, name: str, lock: int) -> Checkout | None:
     """Return the checkout of an earlier attempt; ``None`` if there is none, or that attempt died while creating it."""
     path, record = repository.state / name, _record(repository, name)
     if not record.exists() or not path.is_dir():
-        _remove(repository, name, unlock=False)
+        remove(repository, name, unlock=False)
         return None
     _repair_dvc_lock(repository, path)
     return Checkout(path, name, RunSpec.read(record), lock, resumed=True)
@@ -129,16 +131,17 @@ def _is_lock(file: Path) -> bool:
     return True
 
 
-def _create(repository: Repository, name: str, spec: RunSpec, lock: int) -> Checkout:
+def _create(repository: Repository, name: str, spec: RunSpec, lock: int, *, trains: bool) -> Checkout:
     path = repository.state / name
     try:
         with explain_disk_errors(path):
             repository.git("worktree", "add", "--quiet", "--force", "--detach", str(path), spec.commit)
             _configure_dvc(repository, path)
             spec.write(_record(repository, name))  # only a complete checkout has a record
-            adopted = _adopt_checkpoints(repository, path, spec)  # last: what is removed below has none that another run left
+            # last: what is removed below has none that another run left
+            adopted = _adopt_checkpoints(repository, path, spec) if trains else None
     except BaseException:
-        _remove(repository, name, unlock=False)
+        remove(repository, name, unlock=False)
         raise
     return Checkout(path, name, spec, lock, adopted=adopted)
 
@@ -162,7 +165,7 @@ def _configure_dvc(repository: Repository, path: Path) -> None:
 
 def _adopt_checkpoints(repository: Repository, path: Path, spec: RunSpec) -> str | None:
     """Move the checkpoints of the latest abandoned run of the same spec into a new checkout, and return that run's name."""
-    specs = {name: RunSpec.read(_record(repository, name)) for name in _abandoned(repository) if _record(repository, name).exists()}
+    specs = {name: RunSpec.read(_record(repository, name)) for name in abandoned(repository) if _record(repository, name).exists()}
     with_checkpoints = [name for name in specs if (repository.state / name / CHECKPOINTS).is_dir()]
     for name in [name for name in with_checkpoints if spec.trains_same_model(specs[name])][-1:]:
         shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
@@ -172,14 +175,26 @@ def _adopt_checkpoints(repository: Repository, path: Path, spec: RunSpec) -> str
 
 
 def _prune(repository: Repository) -> None:
-    """Remove the checkouts of all abandoned runs but the latest ``KEPT``."""
-    for name in _abandoned(repository)[:-KEPT]:
-        _remove(repository, name)
+    """Remove the checkouts of all abandoned runs but the latest ``retention.checkouts``."""
+    for name in superfluous(repository, load_settings(repository.root).retention.checkouts):
+        remove(repository, name)
     repository.git("worktree", "prune")
 
 
-def _remove(repository: Repository, name: str, *, unlock: bool = True) -> None:
-    """Remove a run's record and checkout, complete or not, and its lock file if ``unlock``."""
+def superfluous(repository: Repository, kept: int | None) -> list[str]:
+    """List the abandoned runs but the latest ``kept``, the latest last. Under the lock."""
+    names = abandoned(repository)
+    return [] if kept is None else names[: max(0, len(names) - kept)]
+
+
+def active(repository: Repository) -> list[str]:
+    """List the runs that have a checkout and are alive. Under the lock."""
+    over = abandoned(repository)
+    return [name for name in _checkouts(repository) if name not in over]
+
+
+def remove(repository: Repository, name: str, *, unlock: bool = True) -> None:
+    """Remove a run's record and checkout, complete or not, and its lock file if ``unlock``. Under the lock."""
     path = repository.state / name
     _record(repository, name).unlink(missing_ok=True)
     with contextlib.suppress(GitError):
@@ -200,14 +215,14 @@ def _checkouts(repository: Repository) -> list[str]:
     return [path.parent.name for path in repository.state.glob("*/.git")]
 
 
-def _abandoned(repository: Repository) -> list[str]:
+def abandoned(repository: Repository) -> list[str]:
     """List the abandoned runs, the latest last. Their remaining processes are killed first, so that nothing writes there."""
-    abandoned = []
+    found = []
     for name in _checkouts(repository):
         with contextlib.suppress(BusyError, FileNotFoundError), locked(repository.state / f"{name}.lock", wait=0):
             _kill_processes(name)
-            abandoned.append(((repository.state / name).stat().st_mtime, name))
-    return [name for _, name in sorted(abandoned)]
+            found.append(((repository.state / name).stat().st_mtime, name))
+    return [name for _, name in sorted(found)]
 
 
 def _kill_processes(name: str) -> None:

@@ -11,7 +11,7 @@ failures. It imports DVC once and forks for each command, which saves at least h
 Protocol: requests on standard input, one JSON object per line, ``{"run": [program, ...], "cwd": ..., "env": {...}}`` or
 ``{"stop": true}``. The output of commands goes to standard output. The only argument is a JSON object: ``control``, file descriptor
 for the answers ``{"started": pid}`` and ``{"ended": exit code}``; ``output``, reading end of the pipe that is its standard output;
-``lock``, file descriptor to hold until the last command has ended; ``preload``, true to import DVC.
+``locks``, file descriptors to hold until the last command has ended; ``preload``, true to import DVC.
 """
 
 import contextlib
@@ -48,8 +48,8 @@ def main() -> None:
     options = json.loads(sys.argv[1])
     adopt_orphans()
     guardian = Guardian(options["control"], options["output"])
-    if options["lock"] is not None:
-        os.set_inheritable(options["lock"], False)  # a program that survives must not make its run look alive
+    for lock in options["locks"]:
+        os.set_inheritable(lock, False)  # a program that survives must not make its run look alive
     for module in PRELOADED if options["preload"] else ():  # starts no thread, so forking is safe
         with contextlib.suppress(ImportError):  # another DVC: commands only start slower
             importlib.import_module(module)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,9 +15,12 @@ from ruamel.yaml import YAML
 
 from flows.runs.compose import REFUSED
 from flows.runs.credentials import for_composition, for_stages
+from flows.runs.deaths import KilledError, killed_by, out_of_memory_kills
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository, dvc_config
-from tuneline.repo import Lock, git, lock_at, read_lock
+from tuneline.errors import DataError
+from tuneline.files import replace_file
+from tuneline.repo import Lock, cached_out, git, is_intact, lock_at, read_lock
 
 Outcome = Literal["ran", "skipped", "restored"]
 OnLine = Callable[[str], None]
@@ -143,10 +147,22 @@ class Pipeline:
 
         Raises:
             ProgramError: It is in neither.
+            DataError: The file in the cache is damaged.
         """
+        cached = cached_out(repository.root, lock_at(repository.root, commit), path)
+        if cached and cached.suffix != ".dir":  # without DVC, which takes a second, and copies a damaged file
+            if not is_intact(cached):
+                raise DataError(f"{what}: DVC's cache is damaged.", f"`rm {cached}`: DVC then takes the file from the remote.")
+            with replace_file(out) as partial:
+                shutil.copyfile(cached, partial)
+            return
         remote = dvc_config(repository.root).get("core", {}).get("remote")
         named = ("--remote", remote) if remote else ()  # of a commit, DVC reads only the committed settings: not those of a worker
-        self.dvc("get", str(repository.root), path, "--rev", commit, "--out", str(out), "--force", *named, what=what)
+        try:
+            self.dvc("get", str(repository.root), path, "--rev", commit, "--out", str(out), "--force", *named, what=what)
+        except ProgramError as error:
+            hint = "If only another machine has it, publish it there: python -m flows.promotion.publication"
+            raise ProgramError(what, error.code, (*error.last, hint)) from None
 
     def graph(self) -> Graph:
         """Read the graph from the checkout's own ``dvc.yaml``.
@@ -187,8 +203,10 @@ class Pipeline:
 
         Raises:
             ProgramError: The stage failed; the message ends with the last lines it printed.
+            KilledError: The system killed it.
         """
         outcome: Outcome = "ran"
+        kills = out_of_memory_kills()
 
         def listen(line: str) -> None:
             nonlocal outcome
@@ -199,5 +217,10 @@ class Pipeline:
             if not _HINT.match(line):  # meant for a person at a terminal
                 self.on_line(line)
 
-        self.dvc("repro", "--single-item", stage, what=f"Stage {stage!r}", on_line=listen, env=for_stages(self.programs.env))
+        try:
+            self.dvc("repro", "--single-item", stage, what=f"Stage {stage!r}", on_line=listen, env=for_stages(self.programs.env))
+        except ProgramError as error:
+            if number := killed_by(error):
+                raise KilledError(number, error, kills) from None
+            raise
         return outcome

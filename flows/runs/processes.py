@@ -56,13 +56,23 @@ class Programs:
         run: Name of the run, in the environment of every process.
         env: Variables added to the environment.
         lock: File descriptor of a lock. The guardian holds it as well, until the last program has ended if this process is killed.
+        more_locks: File descriptors of files that are locked later, if at all; the guardian holds them in the same way.
         preload: Import DVC in the guardian; pays off from the second DVC command on.
     """
 
-    def __init__(self, cwd: Path, run: str, env: Mapping[str, str] | None = None, *, lock: int | None = None, preload: bool = True) -> None:
+    def __init__(
+        self,
+        cwd: Path,
+        run: str,
+        env: Mapping[str, str] | None = None,
+        *,
+        lock: int | None = None,
+        more_locks: Sequence[int] = (),
+        preload: bool = True,
+    ) -> None:
         self.cwd = cwd
         self._preload = preload
-        self._lock = lock
+        self._locks = [*([] if lock is None else [lock]), *more_locks]
         self.env = {**environment(), RUN_VARIABLE: run, **_site_cache(cwd), **(env or {})}
         self._answers = b""
 
@@ -72,13 +82,13 @@ class Programs:
         os.set_blocking(output, False)
         os.set_blocking(control, False)
         self._output, self._control = output, control
-        options = {"control": answered, "output": output, "lock": self._lock, "preload": self._preload}
+        options = {"control": answered, "output": output, "locks": self._locks, "preload": self._preload}
         self._guardian = subprocess.Popen(
             [sys.executable, "-P", str(GUARDIAN), json.dumps(options)],
             stdin=subprocess.PIPE,
             stdout=printed,
             stderr=printed,
-            pass_fds=[descriptor for descriptor in (answered, output, self._lock) if descriptor is not None],
+            pass_fds=[answered, output, *self._locks],
             start_new_session=True,
             env=self.env,
             bufsize=0,

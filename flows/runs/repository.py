@@ -6,18 +6,26 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from flows.runs.credentials import redacted
-from tuneline.terminal import visible
+from flows.runs.outages import may_pass
+from flows.settings import load_settings
+from tuneline.terminal import say, visible
 
 REPOSITORY_VARIABLE = "TUNELINE_REPOSITORY"
 """Environment variable with the path of the repository, if it is not the one that holds the flows."""
 AUTHOR = {"name": "Tuneline", "email": "tuneline@localhost"}
 """Author of commits and tags if git has none configured."""
+
+
+_STALLED = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60")
+"""Settings with which git gives up a connection over HTTP that transfers nothing for a minute, instead of waiting for ever."""
+_LONGEST = 300.0
+"""Seconds after which no retry begins: a host that drops every packet takes two minutes for each attempt."""
 
 
 class GitError(Exception):
@@ -27,20 +35,30 @@ class GitError(Exception):
         super().__init__(redacted(message))
 
 
+class UnreachableError(GitError):
+    """A git remote could not be reached, in any of several attempts."""
+
+
+def _say_error(line: str) -> None:
+    say(line, error=True)
+
+
 @dataclass(frozen=True)
 class Repository:
     """A clone, which a person may be working in: no method changes its working tree.
 
     Attributes:
         root: The folder that contains ``.git`` and ``.dvc``.
+        log: Called with each message about a remote that cannot be reached, and what is done about it.
     """
 
     root: Path
+    log: Callable[[str], None] = field(default=_say_error, compare=False)
 
     @classmethod
-    def here(cls) -> "Repository":
+    def here(cls, log: Callable[[str], None] = _say_error) -> "Repository":
         """Return the repository that ``TUNELINE_REPOSITORY`` names, else the one that contains this file."""
-        return cls(Path(os.environ.get(REPOSITORY_VARIABLE) or Path(__file__).parents[2]).resolve())
+        return cls(Path(os.environ.get(REPOSITORY_VARIABLE) or Path(__file__).parents[2]).resolve(), log)
 
     @property
     def state(self) -> Path:
@@ -63,8 +81,36 @@ class Repository:
         command = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
         done = subprocess.run(command, cwd=cwd or self.root, env=env, input=text, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise GitError(visible(f"git {' '.join(arguments)}: {(done.stderr or done.stdout).strip()}"))
+            shown = [argument for argument in arguments if argument not in _STALLED]
+            raise GitError(visible(f"git {' '.join(shown)}: {(done.stderr or done.stdout).strip()}"))
         return done.stdout.strip()
+
+    def transfer(self, *arguments: str) -> str:
+        """Run a git command that talks to a remote: fetch, push, ls-remote.
+
+        While the remote cannot be reached, the command is repeated after the delays in ``conf/flows.yaml``.
+
+        Returns:
+            The output of git.
+
+        Raises:
+            UnreachableError: The remote could not be reached in any attempt.
+            GitError: git failed for another reason, which a retry does not change.
+        """
+        attempt, started = 0, time.monotonic()
+        while True:
+            try:
+                return self.git(*_STALLED, *arguments)
+            except GitError as error:
+                if not may_pass(str(error)):
+                    raise
+                delays = load_settings(self.root).git.retry_delay_seconds
+                if attempt == len(delays) or time.monotonic() - started > _LONGEST:
+                    times = f"{attempt + 1} times in {time.monotonic() - started:.0f} s"
+                    raise UnreachableError(f"{error}\nTried {times}.") from None
+                self.log(f"{error}\nThe next attempt is in {delays[attempt]:g} s.")
+            time.sleep(delays[attempt])
+            attempt += 1
 
     @property
     def has_author(self) -> bool:
@@ -80,7 +126,7 @@ class Repository:
         """
         remote = ref.partition("/")[0]
         if remote in self.git("remote").split():
-            self.git("fetch", remote)  # without --tags: a tag that both have and that differs would stop it
+            self.transfer("fetch", remote)  # without --tags: a tag that both have and that differs would stop it
         try:
             return self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
         except GitError:

@@ -1,12 +1,13 @@
 """The result of a run: a commit with ``dvc.lock``, metrics and parameters, on a branch ``runs/<date>-<run name>``."""
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 from flows.runs.checkout import Checkout
-from flows.runs.repository import Repository, dvc_config
+from flows.runs.repository import GitError, Repository, dvc_config
 from tuneline.metrics import METRIC_TABLE
 from tuneline.paths import METRICS
 from tuneline.records.metrics import Metrics
@@ -17,6 +18,19 @@ HEADLINE = tuple(metric.name for metric in METRIC_TABLE.values() if metric.resam
 
 class NoRemoteError(Exception):
     """No DVC remote is configured to push to."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A Prefect run, the same for each of its attempts.
+
+    Attributes:
+        id: Its id.
+        name: Its name, safe for branches and files.
+    """
+
+    id: str
+    name: str
 
 
 @dataclass(frozen=True)
@@ -47,7 +61,7 @@ def require_remote(repository: Repository) -> None:
         raise NoRemoteError("push: DVC has no default remote. Set one (`dvc remote add --default NAME URL`), or run with push=false.")
 
 
-def commit_run(repository: Repository, checkout: Checkout, run: Mapping[str, str], message: str) -> Result:
+def commit_run(repository: Repository, checkout: Checkout, run: Run, message: str) -> Result:
     """Commit what a run changed, and point the run's branch at the commit.
 
     A second call (by another attempt, or with another promotion decision) replaces the run's commit.
@@ -55,12 +69,12 @@ def commit_run(repository: Repository, checkout: Checkout, run: Mapping[str, str
     Args:
         repository: Repository that gets the branch.
         checkout: Checkout of the run.
-        run: ``name`` and ``id`` of the Prefect run.
+        run: The Prefect run.
         message: Body of the commit message.
     """
     if not has_changes(repository, checkout):
         return Result(checkout.spec.commit, None)
-    text = f"Run {run['name']}: {metrics_summary(checkout)}\n\n{_origin(checkout)}\n\n{message}\n\n{TRAILER}: {run['id']}"
+    text = f"Run {run.name}: {metrics_summary(checkout)}\n\n{_origin(checkout)}\n\n{message}\n\n{TRAILER}: {run.id}"
     repository.git("add", "--all", cwd=checkout.path)
     if repository.git("rev-parse", "HEAD", cwd=checkout.path) == checkout.spec.commit:
         _commit(repository, checkout, text)
@@ -69,8 +83,8 @@ def commit_run(repository: Repository, checkout: Checkout, run: Mapping[str, str
     ):
         _commit(repository, checkout, text, "--amend")
     commit = repository.git("rev-parse", "HEAD", cwd=checkout.path)
-    earlier = earlier_result(repository, run["id"])
-    branch = (earlier and earlier.branch) or _free_branch(repository, f"runs/{date.today().isoformat()}-{run['name']}", run["id"])
+    earlier = earlier_result(repository, run.id)
+    branch = (earlier and earlier.branch) or _free_branch(repository, f"runs/{date.today().isoformat()}-{run.name}", run.id)
     repository.git("branch", "--force", branch, commit)
     return Result(commit, branch)
 
@@ -83,6 +97,13 @@ def earlier_result(repository: Repository, run_id: str) -> Result | None:
         if runs == [run_id]:
             return Result(commit, branch)
     return None
+
+
+def remove_result(repository: Repository, run: Run) -> None:
+    """Remove the branch of a result that turned out to be nothing new, unless a person has it checked out."""
+    if (result := earlier_result(repository, run.id)) and result.branch:
+        with contextlib.suppress(GitError):
+            repository.git("branch", "--delete", "--force", result.branch)
 
 
 def result_tree(repository: Repository, checkout: Checkout) -> str:

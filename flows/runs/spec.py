@@ -1,9 +1,10 @@
 """What a run computes, recorded beside its checkout."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from tuneline.files import write_json
 
@@ -25,7 +26,11 @@ class RunSpec:
     @classmethod
     def read(cls, record: Path) -> Self:
         """Read a spec that ``write`` wrote."""
-        values = json.loads(record.read_text(encoding="utf-8"))
+        return cls.of(json.loads(record.read_text(encoding="utf-8")))
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Return the spec that a JSON object contains."""
         return cls(values["ref"], values["commit"], tuple(values["overrides"]))
 
     def write(self, record: Path) -> None:

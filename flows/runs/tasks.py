@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from prefect import Task, task
+from prefect import Task, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas import State
 from prefect.states import Completed
 
-from flows.promotion.publication import push_versions
 from flows.promotion.reference import fetch_reference
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout
+from flows.runs.deaths import KilledError
 from flows.runs.pipeline import Graph, Pipeline
 from flows.settings.stages import StagePolicy
 
@@ -36,6 +36,8 @@ def prepare(pipeline: Pipeline, checkout: Checkout, registry: Registry, stage: s
 def stage_task(stage: str, policy: StagePolicy) -> Task[[Pipeline], State[Any] | None]:
     """Return the task of one stage: named after it, with its retries and timeout. A stage that DVC skips ends as Skipped.
 
+    A stage that a signal killed is started again within its timeout; one that failed by itself is not, unless the policy has retries.
+
     The task has no tags: Prefect requests the concurrency limit of each tag from the server, and after every long stage loses two
     seconds because the server has closed the idle connection (measured with 3.8.8).
     """
@@ -49,8 +51,18 @@ def stage_task(stage: str, policy: StagePolicy) -> Task[[Pipeline], State[Any] |
         **UNCACHED,
     )
     def run(pipeline: Pipeline) -> State[Any] | None:
-        if (outcome := pipeline.reproduce(stage)) == "ran":
-            return None
+        killed: list[str] = []
+        while True:
+            try:
+                outcome = pipeline.reproduce(stage)
+                break
+            except KilledError as error:
+                if len(killed) == policy.retries_after_signal:
+                    raise
+                killed.append(error.signal.name)
+                get_run_logger().warning("%s\nIt is started again (%d of %d).", error, len(killed), policy.retries_after_signal)
+        if outcome == "ran":
+            return Completed(message=f"Killed by {', '.join(killed)}, then started again.") if killed else None
         name, message = _UNCHANGED[outcome]
         return Completed(name=name, message=message)
 
@@ -58,7 +70,6 @@ def stage_task(stage: str, policy: StagePolicy) -> Task[[Pipeline], State[Any] |
 
 
 @task(name="push", task_run_name="push", retries=2, retry_delay_seconds=[10, 60], **UNCACHED)
-def push_artifacts(pipeline: Pipeline, registry: Registry) -> None:
-    """Push the outs of the run, and of versions that were never pushed. Done before the commits: what a commit names must be available."""
+def push_artifacts(pipeline: Pipeline) -> None:
+    """Push the outs of the run to the DVC remote. Done before its commit is pushed: what a commit names must be available."""
     pipeline.dvc("push", what="Pushing artifacts to the DVC remote")
-    push_versions(pipeline, registry.unpublished())

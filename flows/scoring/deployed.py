@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +14,10 @@ from tuneline.files import replace_directory
 from tuneline.records.export import EXPORT_RECORD, UsageRecord
 from tuneline.records.profile import Profile
 from tuneline.registry import Version
-from tuneline.repo import cached_file
+from tuneline.repo import cached_file, is_intact
 
-KEPT = 3
-"""Number of fetched models that are kept."""
+MODELS = Path("models")
+"""Folder of fetched models in the repository's folder of states; ``.lock`` in it is held while it changes."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def fetch_model(registry: Registry, version: Version, pipeline: Pipeline) -> Dep
         ArtifactError: ``dvc.yaml`` of its commit does not list the artifact.
         DataError: The model in the cache or in the DVC remote is damaged.
     """
-    models = registry.repository.state / "models"
+    models = registry.repository.state / MODELS
     models.mkdir(parents=True, exist_ok=True)
     folder = models / f"{registry.artifact}-{version.name}-{version.commit[:12]}"
     with locked(models / ".lock", wait=600):
@@ -60,8 +59,7 @@ def fetch_model(registry: Registry, version: Version, pipeline: Pipeline) -> Dep
             with replace_directory(folder) as partial:
                 _fetch(registry, version, pipeline, partial)
             model = _load(registry, version, folder)
-        folder.touch()
-        remove_old(models, keep=folder)
+        folder.touch()  # flow `clean` keeps those that were used last
     return model
 
 
@@ -94,21 +92,12 @@ def _damaged_in_cache(root: Path, md5: str) -> list[Path]:
     listing = cached_file(root, md5)
     entries = json.loads(listing.read_bytes()) if listing else []
     files = filter(None, (cached_file(root, entry["md5"]) for entry in entries))
-    return [file for file in files if _md5(file) != f"{file.parent.name}{file.name}"]
+    return [file for file in files if not is_intact(file)]
 
 
 def _md5(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-
-
-def remove_old(models: Path, keep: Path) -> None:
-    """Remove all but the ``KEPT`` models that were used last, and what killed runs had fetched in part."""
-    others = sorted((path for path in models.iterdir() if path.is_dir() and path != keep), key=lambda path: path.stat().st_mtime)
-    whole = [path for path in others if not path.name.startswith(".")]
-    for path in others:
-        if path not in whole[1 - KEPT :]:
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _fetch(registry: Registry, version: Version, pipeline: Pipeline, folder: Path) -> None:

@@ -2,53 +2,31 @@
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from tuneline.errors import DataError
-from tuneline.records.record import Record
+from tuneline.records.scored import FileRecord, ScoredRecord, scored_record
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
-METADATA = b"tuneline"
-"""Key of the record in the metadata of a scored file."""
 LONGEST_NAME = 200
 """Bytes of a name in the outbox before its suffix. File systems allow 255, and a partial file has a longer name than the file."""
-
-
-class FileRecord(Record):
-    """What the outbox records about a file of the inbox."""
-
-    path: str
-    """Its name."""
-    size: int
-    """Its size in bytes."""
-    mtime_ns: int
-    """Time of its last change in nanoseconds."""
+_RESULT = re.compile(r"(?P<stem>[^.].*?)(?:\.(?P<number>[2-9]|[1-9][0-9]+))?\.parquet", re.DOTALL)
+"""Name of a result. A stem ends like the name of a data file or with a hash, so ``NAME.2`` is never the stem of another file."""
+Numbers = Mapping[str, Sequence[int]]
+"""Numbers of the results of each stem, ascending."""
 
 
 class RefusedRecord(FileRecord):
     """``<file>.error.json``: a file that cannot be scored."""
 
     error: str
-
-
-class ScoredRecord(FileRecord):
-    """Metadata of a scored file: its source, the model, counts of its rows."""
-
-    sha256: str
-    version: str
-    commit: str
-    rows: int
-    seen: Mapping[str, Any] | None
-    """``RowCounts`` of its rows; ``None`` if the model has no profile."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +58,21 @@ class Incoming:
         return os.fsencode(self.path.name).decode(errors="backslashreplace")
 
     @property
+    def stem(self) -> str:
+        """Name of its results without number and suffix: its own, if a file system takes that, else a shorter one with a hash."""
+        own, name = os.fsencode(self.path.name), self.name.encode()
+        if name == own and len(own) <= LONGEST_NAME:
+            return self.name
+        digest = hashlib.sha256(own).hexdigest()[:16]
+        return f"{name[: LONGEST_NAME - 17].decode(errors='ignore')}~{digest}"
+
+    @property
+    def unchanged(self) -> bool:
+        """True if it is still as it was found."""
+        found = Incoming.find(self.path)
+        return found is not None and (found.size, found.mtime_ns) == (self.size, self.mtime_ns)
+
+    @property
     def sha256(self) -> str:
         """Hash of its content."""
         with self.path.open("rb") as file:
@@ -95,12 +88,36 @@ class Incoming:
 
 
 @dataclass(frozen=True)
+class Archived(Incoming):
+    """An archived input, which is scored again.
+
+    Attributes:
+        record: Record of its last result.
+        results: Stem of its results.
+    """
+
+    record: ScoredRecord
+    results: str
+
+    @property
+    def name(self) -> str:
+        """Its name when it was new."""
+        return self.record.path
+
+    @property
+    def stem(self) -> str:
+        """Stem of its results."""
+        return self.results
+
+
+@dataclass(frozen=True)
 class Outbox:
     """The folder of scored files.
 
     Attributes:
-        folder: Contains ``<file>.parquet`` for each scored file and ``<file>.error.json`` for each refused one.
-        scratch: Another folder, for the predictions of the file that is being scored.
+        folder: Contains the results: ``<file>.parquet``, later ones ``<file>.2.parquet``, ...; and ``<file>.error.json`` for a refused
+            file.
+        scratch: Another folder, for the predictions of the files that are being scored.
     """
 
     folder: Path
@@ -112,17 +129,31 @@ class Outbox:
         for folder in (self.folder, self.scratch):
             folder.mkdir(parents=True, exist_ok=True)
 
-    def scored(self, incoming: Incoming) -> Path:
-        """Return the path of a file's predictions."""
-        return self.folder / f"{_name(incoming)}.parquet"
+    def scored(self, stem: str, number: int = 1) -> Path:
+        """Return the path of a result."""
+        return self.folder / (f"{stem}.parquet" if number == 1 else f"{stem}.{number}.parquet")
 
     def refused(self, incoming: Incoming) -> Path:
         """Return the path of the reason why a file was refused."""
-        return self.folder / f"{_name(incoming)}.error.json"
+        return self.folder / f"{incoming.stem}.error.json"
 
-    def has(self, incoming: Incoming) -> bool:
+    def numbers(self) -> Numbers:
+        """Read the numbers of all results."""
+        found = defaultdict(list)
+        paths = self.folder.iterdir() if self.folder.is_dir() else ()
+        for match in filter(None, (_RESULT.fullmatch(path.name) for path in paths)):
+            found[match["stem"]].append(int(match["number"] or 1))
+        return {stem: sorted(numbers) for stem, numbers in found.items()}
+
+    def record(self, incoming: Incoming, numbers: Numbers) -> ScoredRecord | None:
+        """Return the record of the last result of this file in its present state; ``None`` if there is none that is whole."""
+        records = (scored_record(self.scored(incoming.stem, number)) for number in reversed(numbers.get(incoming.stem, ())))
+        return next(filter(incoming.matches, records), None)
+
+    def has(self, incoming: Incoming, numbers: Numbers | None = None) -> bool:
         """Return True if this file, in its present state, was scored or refused before. A damaged record says nothing."""
-        return incoming.matches(RefusedRecord.read_if_valid(self.refused(incoming))) or incoming.matches(record_of(self.scored(incoming)))
+        refused = RefusedRecord.read_if_valid(self.refused(incoming))
+        return incoming.matches(refused) or self.record(incoming, self.numbers() if numbers is None else numbers) is not None
 
     def refuse(self, incoming: Incoming, reason: str) -> None:
         """Record why a file was not scored, so that it is not tried again until it changes or the record is deleted."""
@@ -132,36 +163,21 @@ class Outbox:
         """Yield the records of the scored files, the latest first."""
         files = [found for path in self.folder.glob("[!.]*.parquet") if (found := Incoming.find(path))]
         for file in sorted(files, key=lambda file: file.mtime_ns, reverse=True):
-            if record := record_of(file.path):
+            if record := scored_record(file.path):
                 yield record
-
-
-def _name(incoming: Incoming) -> str:
-    """Return the name of a file in the outbox: its own, if a file system takes that with a suffix, else a shorter one with a hash."""
-    own = os.fsencode(incoming.path.name)
-    name = incoming.name.encode()
-    if name == own and len(own) <= LONGEST_NAME:
-        return incoming.name
-    digest = hashlib.sha256(own).hexdigest()[:16]
-    return f"{name[: LONGEST_NAME - 17].decode(errors='ignore')}~{digest}"
-
-
-def record_of(scored: Path) -> ScoredRecord | None:
-    """Return the record of a scored file; ``None`` if the file is missing, damaged, or of another program."""
-    try:
-        metadata = pq.read_metadata(scored).metadata or {}  # the schema has only what was known before the first row
-        return ScoredRecord.parse(metadata.get(METADATA, b""), scored)
-    except (DataError, OSError, pa.ArrowException):
-        return None
 
 
 def new_files(inbox: Path, outbox: Outbox, settle_seconds: float) -> list[Incoming]:
     """List the files that were not scored yet, the oldest first. Files that changed recently are left for the next run."""
-    if not inbox.is_dir():
-        return []
-    files = [found for path in inbox.iterdir() if is_data(path.name) and (found := Incoming.find(path))]
-    waiting = _settled([one for one in files if not outbox.has(one)], settle_seconds)
+    numbers = outbox.numbers()
+    waiting = _settled([one for one in data_files(inbox) if not outbox.has(one, numbers)], settle_seconds)
     return sorted(waiting, key=lambda one: (one.mtime_ns, one.path))
+
+
+def data_files(inbox: Path) -> list[Incoming]:
+    """List the files of an inbox, in no order."""
+    paths = inbox.iterdir() if inbox.is_dir() else ()
+    return [found for path in paths if is_data(path.name) and (found := Incoming.find(path))]
 
 
 def _settled(files: Sequence[Incoming], seconds: float) -> list[Incoming]:

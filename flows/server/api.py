@@ -5,21 +5,35 @@ deployment, which a worker executes. This application is the same, except that i
 
 - does not start without a password (``PREFECT_SERVER_API_AUTH_STRING``, ``USER:PASSWORD``);
 - allows browsers to read answers only for pages of its own addresses (CORS);
-- refuses requests for other host names: a page whose name is made to resolve to this machine (DNS rebinding) asks for its own name.
+- refuses requests for other host names: a page whose name is made to resolve to this machine (DNS rebinding) asks for its own name;
+- removes old runs (``retention.prefect_days`` in ``conf/flows.yaml``), unless Prefect's own settings say otherwise.
+- looks after runs that died (flows/server/crashes.py);
+- writes to SQLite without losing what it cannot write at once (flows/server/sqlite.py).
 
 Its addresses are those in ``PREFECT_API_URL`` and, for browsers, ``PREFECT_UI_API_URL`` if that differs; and this machine's loopback.
 """
 
+import asyncio
+import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
+from fastapi import FastAPI
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
+
+from flows.settings import load_settings
 
 APPLICATION = "flows.server.api:create_app"
 AUTH, CLIENT_AUTH = "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"
 """Variables with the password: of the server, and of its clients."""
+VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM"
+"""Start of the names of the settings of the service that removes old runs."""
+ROOT = Path(__file__).parents[2]
 LOOPBACK = ("127.0.0.1", "localhost")
 
 
@@ -31,6 +45,8 @@ def create_app() -> TrustedHostMiddleware:
     """
     hosts, origins = served_at(os.environ)
     os.environ["PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS"] = ",".join(origins)
+    for name, value in vacuum(load_settings(ROOT).retention.prefect_days).items():
+        os.environ.setdefault(name, value)
     from prefect.server.api import server  # reads the settings when it is imported
     from prefect.settings import get_current_settings
 
@@ -39,8 +55,47 @@ def create_app() -> TrustedHostMiddleware:
     password = get_current_settings().server.api.auth_string
     if password is None or not password.get_secret_value():
         sys.exit(f"The server has no password. Set {AUTH} to USER:PASSWORD, and {CLIENT_AUTH} of its clients to the same.")
+    from flows.server.sqlite import lock_at_begin
+
+    lock_at_begin()
+    application = server.create_app(final=True)
+    _watch_runs(application, password.get_secret_value())
     # Around the application and not one of its middlewares: its automations send it requests themselves, for a host name of their own.
-    return TrustedHostMiddleware(server.create_app(final=True), allowed_hosts=hosts, www_redirect=False)
+    return TrustedHostMiddleware(application, allowed_hosts=hosts, www_redirect=False)
+
+
+def _watch_runs(application: FastAPI, password: str) -> None:
+    """Watch the runs as long as the application runs."""
+    from prefect.client.orchestration import PrefectClient
+
+    from flows.server.crashes import watch
+
+    served = application.router.lifespan_context
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[Any]:
+        inside = {"transport": httpx.ASGITransport(app=application)}  # its address may be that of a proxy
+        async with (
+            served(app) as state,
+            PrefectClient("http://127.0.0.1/api", auth_string=password, httpx_settings=inside) as client,
+        ):
+            watching = asyncio.create_task(watch(client))
+            try:
+                yield state
+            finally:
+                watching.cancel()
+
+    application.router.lifespan_context = lifespan
+
+
+def vacuum(days: float | None) -> dict[str, str]:
+    """Return the settings with which Prefect removes runs that ended so many days ago, with their logs and artifacts; none for ever.
+
+    Prefect removes events after 7 days by itself (``PREFECT_SERVER_EVENTS_RETENTION_PERIOD``).
+    """
+    if days is None:
+        return {}
+    return {f"{VACUUM}_ENABLED": "events,flow_runs", f"{VACUUM}_RETENTION_PERIOD": str(round(days * 86400))}
 
 
 def served_at(env: Mapping[str, str]) -> tuple[list[str], list[str]]:

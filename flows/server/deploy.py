@@ -1,6 +1,6 @@
 """Create work pool, deployments and automations on the server that ``PREFECT_API_URL`` names; repeat it after every change.
 
-Run ``python -m flows.server.deploy`` in the folder that the workers see under the same path (docs/scheduling.md).
+``python -m flows.server.deploy``, on any machine (docs/scheduling.md).
 """
 
 import argparse
@@ -28,22 +28,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m flows.server.deploy", description=__doc__)
     parser.add_argument("--ref", help="ref that the train deployments run, origin/main for example (default: that of prefect.yaml)")
     parser.add_argument("--push", action="store_true", help="make the train deployments push their results to the remotes of git and DVC")
+    parser.add_argument("--train-queue", metavar="NAME", help="work queue of the train deployments: only workers that serve it train")
     options = parser.parse_args()
     parameters = {**({"ref": options.ref} if options.ref else {}), **({"push": True} if options.push else {})}
-    deploy({**os.environ, "PREFECT_CLI_PROMPT": "false"}, parameters)
+    deploy({**os.environ, "PREFECT_CLI_PROMPT": "false"}, parameters, options.train_queue)
 
 
-def deploy(env: Mapping[str, str], parameters: Mapping[str, Any] | None = None) -> None:
+def deploy(env: Mapping[str, str], parameters: Mapping[str, Any] | None = None, train_queue: str | None = None) -> None:
     """Create or update the work pool, the deployments of ``prefect.yaml`` and the automations.
 
     Args:
         env: Environment of the commands; names the server.
         parameters: Parameters of the deployments of flow ``train`` and their triggers, over those of ``prefect.yaml``.
+        train_queue: Work queue of these deployments, in place of that in ``prefect.yaml``; created if it is missing.
 
     Raises:
         SystemExit: A Prefect command failed; the message is Prefect's.
     """
-    with _deployments(parameters or {}) as file:
+    with _deployments(parameters or {}, train_queue) as file:
         for step in (
             ["prefect", "work-pool", "create", POOL, "--type", "process", "--overwrite"],
             ["prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file)],
@@ -56,9 +58,9 @@ def deploy(env: Mapping[str, str], parameters: Mapping[str, Any] | None = None) 
 
 
 @contextlib.contextmanager
-def _deployments(parameters: Mapping[str, Any]) -> Iterator[Path]:
-    """Yield ``prefect.yaml``, or a copy of it with other parameters."""
-    if not parameters:
+def _deployments(parameters: Mapping[str, Any], train_queue: str | None) -> Iterator[Path]:
+    """Yield ``prefect.yaml``, or a copy of it with other parameters and another queue."""
+    if not parameters and train_queue is None:
         yield DEPLOYMENTS
         return
     yaml = YAML(typ="safe", pure=True)
@@ -67,6 +69,8 @@ def _deployments(parameters: Mapping[str, Any]) -> Iterator[Path]:
         if deployment["entrypoint"] == TRAIN:
             for entry in (deployment, *deployment.get("triggers", [])):
                 entry["parameters"] = {**entry.get("parameters", {}), **parameters}
+            if train_queue is not None:
+                deployment["work_pool"] = {**deployment["work_pool"], "work_queue_name": train_queue}
     with tempfile.TemporaryDirectory(prefix="tuneline-") as folder:
         file = Path(folder) / DEPLOYMENTS.name
         yaml.dump(content, file)

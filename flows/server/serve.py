@@ -110,7 +110,7 @@ def exclusive(host: str, port: int) -> Iterator[Path]:
 
 
 def settings(api: str, password: str) -> dict[str, str]:
-    """Return the environment of server and worker: no telemetry, heartbeats (flows/server/worker.py), frequent polling.
+    """Return the environment of server and worker: that of ``worker_settings`` and the address and password of the server.
 
     Args:
         api: Address of the API.
@@ -118,7 +118,7 @@ def settings(api: str, password: str) -> dict[str, str]:
     """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     served = {"PREFECT_API_URL": api, AUTH: password, CLIENT_AUTH: password}
-    return {"PREFECT_WORKER_QUERY_SECONDS": "5", **worker_settings(os.environ), **served, "PATH": path}
+    return {**worker_settings(os.environ), **served, "PATH": path}
 
 
 def start(module: str, *arguments: str, env: dict[str, str], **more: Any) -> subprocess.Popen[bytes]:

@@ -1,12 +1,14 @@
 """A worker in production: clones the repository for Prefect's worker; its runs end when it ends, and it waits for them.
 
-``python -m flows.server.worker``. Arguments are passed to ``prefect worker start``. Environment variables:
+``python -m flows.server.worker``. Arguments are passed to ``prefect worker start``: ``--work-queue gpu`` serves one queue, not all.
+Environment variables:
 
 - ``PREFECT_API_URL``: the server.
 - ``TUNELINE_ORIGIN``: git address that the repository is cloned from and results are pushed to. Without it the worker uses the
   existing repository.
 - ``TUNELINE_REPOSITORY``: path of the clone. Workers of one machine may share it.
 - ``TUNELINE_DVC_REMOTE``: address of the DVC remote; overrides the repository's default remote.
+- ``TUNELINE_MACHINE_LOCKS``, ``CUDA_VISIBLE_DEVICES``: see flows/runs/machine.py.
 """
 
 import functools
@@ -25,14 +27,14 @@ from rich.console import Console  # noqa: TID251 - the one that Prefect prints w
 from flows.runs.credentials import redacted
 from flows.runs.guardian import adopt_orphans, end_with_parent
 from flows.runs.repository import REPOSITORY_VARIABLE, GitError, Repository, locked
-from flows.server.deploy import POOL
+from flows.server.deploy import POOL, ROOT
 from flows.settings import load_settings
 from tuneline import NO_TELEMETRY
 from tuneline.terminal import say, visible
 
 ORIGIN, DVC_REMOTE = "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"
 HEARTBEAT = 30
-"""Seconds between two heartbeats of a run (see flows/server/automations.py)."""
+"""Seconds between two heartbeats of a run, as in prefect.yaml (see flows/server/crashes.py)."""
 RUNS_END_WITHIN = 45.0
 """Seconds that runs have to end after their worker: they stop their programs within 27 (flows/runs/processes.py), then report."""
 WORKER_ENDS_WITHIN = 10
@@ -53,9 +55,9 @@ def main() -> None:
     except Exception as error:
         sys.exit(visible(redacted(f"{type(error).__name__}: {error}")))
     os.environ.update(worker_settings(os.environ))
-    subprocess.run([sys.executable, "-m", "flows.server.automations", "--expect-heartbeats"], check=False)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # runs use the same flows
     fixed = ["--pool", POOL, "--type", "process", "--install-policy", "never"]
-    sys.exit(run_worker([sys.executable, "-m", "prefect", "worker", "start", *fixed, *sys.argv[1:]]))
+    sys.exit(run_worker([sys.executable, "-m", "flows.server.prefect_worker", "worker", "start", *fixed, *sys.argv[1:]]))
 
 
 def run_worker(command: Sequence[str]) -> int:
@@ -119,8 +121,9 @@ def end_with_worker() -> None:
 
 
 def worker_settings(env: os._Environ[str] | dict[str, str]) -> dict[str, str]:
-    """Return a worker's environment: no telemetry, heartbeats, unless ``env`` sets them."""
-    return {**NO_TELEMETRY, "PREFECT_CLI_PROMPT": "false", "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT), **env}
+    """Return a worker's environment: no telemetry, heartbeats, a look for new runs every two seconds, unless ``env`` sets them."""
+    polling = {"PREFECT_WORKER_QUERY_SECONDS": "2", "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT)}
+    return {**NO_TELEMETRY, "PREFECT_CLI_PROMPT": "false", **polling, **env}
 
 
 def prepare() -> Repository:

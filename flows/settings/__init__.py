@@ -7,10 +7,14 @@ from pydantic import Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 
 from flows.settings.alerts import Alerts
+from flows.settings.git import GitHost
+from flows.settings.ingest import Ingest
 from flows.settings.promotion import PromotionPolicy
+from flows.settings.retention import Retention
 from flows.settings.scoring import Scoring
 from flows.settings.section import Seconds, Section
 from flows.settings.stages import StagePolicy
+from flows.settings.training import Training
 from tuneline.errors import ParamsError
 
 SETTINGS = Path("conf/flows.yaml")
@@ -21,16 +25,24 @@ class Settings(Section):
 
     Attributes:
         stages: Policy by stage name; ``default`` for the others.
+        training: Settings of the training.
         promotion: Conditions of a promotion.
         scoring: Settings of flow ``score``.
+        retention: What is kept, and how long.
+        ingest: Settings of flow ``ingest``.
+        git: Retries of what talks to a git remote.
         alerts: Limits of flow ``watch``.
         lock_wait_seconds: Seconds to wait for DVC's lock.
         max_attempts: Attempts of one run that crashes.
     """
 
     stages: dict[str, StagePolicy] = {}
+    training: Training = Training()
     promotion: PromotionPolicy = PromotionPolicy()
     scoring: Scoring = Scoring()
+    retention: Retention = Retention()
+    ingest: Ingest = Ingest()
+    git: GitHost = GitHost()
     alerts: Alerts = Alerts()
     lock_wait_seconds: Seconds = 600
     max_attempts: Annotated[int, Field(ge=1)] = 4

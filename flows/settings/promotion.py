@@ -1,6 +1,6 @@
 """Conditions of a promotion."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -22,6 +22,9 @@ class PromotionPolicy(Section):
         max_abs_diff: Largest absolute difference of a logit between the two.
         max_megabytes: Largest size of ``model.onnx`` with its external data.
         max_latency_ms: Largest latency of one row in milliseconds, 95th percentile.
+        take_over: What brings the result of a promoted run to ``branch``: nothing, the branch of a pull request, or a fast-forward.
+        branch: The branch that results are taken over into.
+        push_options: Options of the push of the pull request's branch (``git push -o``), which some hosts open the request for.
     """
 
     artifact: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*[a-z0-9]$")] = "onnx"
@@ -35,3 +38,10 @@ class PromotionPolicy(Section):
     max_abs_diff: Annotated[float, Field(ge=0)] = 1e-3
     max_megabytes: Annotated[float, Field(gt=0)] = 1000
     max_latency_ms: Annotated[float, Field(gt=0)] = 250
+    take_over: Literal["none", "pull_request", "fast_forward"] = "none"
+    branch: Annotated[str, Field(pattern=r"^[\w][\w./-]*$")] = "main"
+    push_options: list[str] = []
+
+    def conditions(self) -> str:
+        """Return what decisions depend on, as JSON: all but the take-over."""
+        return self.model_dump_json(exclude={"take_over", "branch", "push_options"})

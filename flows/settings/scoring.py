@@ -1,9 +1,10 @@
 """Settings of flow ``score``."""
 
+import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from flows.settings.section import Seconds, Section
 from tuneline.readers.limits import DEFAULT_LIMITS, MB
@@ -51,6 +52,7 @@ class Scoring(Section):
     Attributes:
         inbox: Folder of new files, relative to the repository.
         outbox: Folder of scored files, relative to the repository.
+        archive: Folder into which an input is moved when its result is complete; ``None``: it stays in the inbox.
         keep: Columns of the input that are copied to the output.
         bad_rows: ``stop`` refuses a file with a row that cannot be read; ``skip`` leaves the row out.
         settle_seconds: Seconds since its last change before a file is scored.
@@ -60,8 +62,16 @@ class Scoring(Section):
 
     inbox: Path = Path("data/inbox")
     outbox: Path = Path("data/scored")
+    archive: Path | None = Path("data/archive")
     keep: list[str] = []
     bad_rows: Literal["stop", "skip"] = "stop"
     settle_seconds: Seconds = 10
     limits: SizeLimits = SizeLimits()
     drift: DriftLimits = DriftLimits()
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        folders = [folder for folder in (self.inbox, self.outbox, self.archive) if folder is not None]
+        if len({Path(os.path.normpath(folder)) for folder in folders}) < len(folders):
+            raise ValueError("inbox, outbox and archive must be different folders")
+        return self

@@ -1,4 +1,4 @@
-"""Files under ``data/source/`` as a source: one file per split, named after it."""
+"""Files under ``data/source/`` as a source: one per split, named after it, a folder of batches, or both."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -8,70 +8,73 @@ from typing import Any
 import pyarrow as pa
 
 from stages.download.columnar import read_parquet
-from stages.download.source import GROUP, LABEL, POSITION, SourceColumns, SourceSplit, batches_of
+from stages.download.slices import source_splits
+from stages.download.source import GROUP, LABEL, POSITION, SourceColumns, SourceFile, SourceSplit, batches_of
 from stages.download.values import JsonLabels, group_values, json_group, label_values
 from tuneline.errors import DataError
-from tuneline.params.data import FilesParams
+from tuneline.params.data import DataParams
 from tuneline.paths import SOURCE
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.jsonl import read_jsonl
 from tuneline.readers.limits import Limits
-from tuneline.readers.rows import ENDINGS, RowProblem, listed, text_problem
+from tuneline.readers.rows import RowProblem, listed, text_problem
+from tuneline.readers.source_files import choose_files, find_files
 from tuneline.readers.text import open_text
 
 
 class Files:
-    """A folder with one file per split: ``train.csv``, ``validation.jsonl.gz``, ``test.parquet``, in any combination."""
+    """A folder with the files of each split: ``train.csv``, ``validation.jsonl.gz``, batches in ``train/``, in any combination."""
 
-    def __init__(self, path: str | None, params: FilesParams) -> None:
-        """Find the folder.
+    def __init__(self, params: DataParams) -> None:
+        """Find the files of the splits that ``data.splits`` names, of the days that ``data.as_of`` and ``data.last_days`` leave.
 
         Raises:
-            DataError: It does not exist, or is not under ``data/source/``.
+            DataError: The folder does not exist or is not under ``data/source/``; a split has no file, or more than one of its name;
+                or none of these days.
         """
-        self.folder = _folder(path)
-        self.params = params
-        self.limits = Limits.of(params.max_cell_characters, params.max_row_group_mb, params.max_unpacked_mb)
-        self.read_from: dict[str, str] = {}
+        self.folder = _folder(params.path)
+        self.params = params.files
+        self.limits = Limits.of(self.params.max_cell_characters, self.params.max_row_group_mb, self.params.max_unpacked_mb)
+        names = dict.fromkeys(name for split, spec in params.source_specs.items() for name in source_splits(split, spec))
+        self.splits = {name: find_files(self.folder, name) for name in names}
+        self.chosen = choose_files(self.splits, params.as_of, params.last_days)
+        self.rows: dict[Path, int] = {}
 
     def read(self, split: str, columns: SourceColumns) -> SourceSplit:
-        """Open the file of one split.
+        """Open the files of one split.
 
         Raises:
-            DataError: There is no such file, more than one, or one that cannot be used.
+            DataError: One cannot be used.
         """
-        path = self._file(split)
-        self.read_from[split] = path.as_posix()
-        kind = path.name.removeprefix(split).removesuffix(".gz")
+        files = [self._open(path, columns) for path in self.chosen[split]]
+        return SourceSplit.of(files[0]) if len(files) == 1 else SourceSplit(f"{self.folder / split} ({len(files)} files)", files)
+
+    def _open(self, path: Path, columns: SourceColumns) -> SourceFile:
+        kind, params = Path(path.name.removesuffix(".gz")).suffix, self.params
         if kind == ".parquet":
             batches, names = read_parquet(path, columns, self.limits)
-            return SourceSplit(str(path), "row", batches, names)
+            return SourceFile(str(path), "row", self._counted(path, batches), names)
         if kind == ".jsonl":
-            return SourceSplit(str(path), "line", json_batches(path, self.params.encoding, columns, self.limits))
-        params = self.params
+            return SourceFile(str(path), "line", self._counted(path, json_batches(path, params.encoding, columns, self.limits)))
         dialect = Dialect.default(kind == ".tsv", params.delimiter, params.quoting, params.columns)
-        return SourceSplit(str(path), "line", delimited_batches(path, params.encoding, dialect, columns, self.limits))
+        batches = delimited_batches(path, params.encoding, dialect, columns, self.limits)
+        return SourceFile(str(path), "line", self._counted(path, batches))
 
-    def _file(self, split: str) -> Path:
-        found = [path for ending in ENDINGS if (path := self.folder / f"{split}{ending}").is_file()]
-        if len(found) > 1:
-            raise DataError(f"{self.folder}: split {split!r} has {len(found)} files: {listed(path.name for path in found)}.", "Keep one.")
-        if found:
-            return found[0]
-        present = sorted(path.name for path in self.folder.iterdir() if path.is_file() and not path.name.startswith("."))
-        raise DataError(f"{self.folder} has no file for split {split!r}.", self._hint(split, present))
-
-    def _hint(self, split: str, present: list[str]) -> str:
-        expected = f"Expected {split}.csv, .tsv, .jsonl or .parquet, plain or .gz"
-        other = next((name for name in present if name.partition(".")[0] == split), None)
-        if other is not None:
-            return f"{expected}; {other} has another suffix."
-        remedy = f"Rename a file, name another in data.splits.{split}, or divide one with data.split."
-        return f"{expected}; the folder has {listed(present) or 'no files'}. {remedy}"
+    def _counted(self, path: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            self.rows[path] = self.rows.get(path, 0) + batch.num_rows
+            yield batch
 
     def provenance(self) -> dict[str, Any]:
-        """Return the files that were read; DVC tracks their content."""
-        return {"files": self.read_from}
+        """Return the files that were read, and the rows of each batch; DVC tracks their content."""
+        files, batches = {}, {}
+        for split, found in self.splits.items():
+            chosen = self.chosen[split]
+            if found.file in chosen:
+                files[split] = found.file.as_posix()
+            if found.batches:
+                batches[split] = {path.as_posix(): self.rows.get(path, 0) for path in chosen if path != found.file}
+        return {"files": files, "batches": batches or None}
 
 
 def _folder(path: str | None) -> Path:

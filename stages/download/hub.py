@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from stages.download.columnar import ColumnConverter
-from stages.download.source import SourceColumns, SourceSplit
+from stages.download.source import SourceColumns, SourceFile, SourceSplit
 from tuneline.errors import DataError
 from tuneline.files.schemas import ROW_GROUP
 from tuneline.readers.rows import listed, nearest
@@ -64,7 +64,8 @@ class Hub:
         feature = data.features.get(columns.label_column)
         classes = tuple(feature.names) if hasattr(feature, "names") else None
         tables = data.select_columns(names).with_format("arrow").iter(batch_size=ROW_GROUP)
-        return SourceSplit(name, "row", ColumnConverter(name, columns, classes).convert(_batches(tables)), classes)
+        converted = ColumnConverter(name, columns, classes).convert(_batches(tables))
+        return SourceSplit.of(SourceFile(name, "row", converted, classes))
 
     def provenance(self) -> dict[str, Any]:
         """Return the data set and the commit that was read."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from stages.download.source import LABEL, POSITION, SourceColumns, rebatch
+from stages.download.source import LABEL, SourceColumns, rebatch
 from stages.download.staging import INDEX, Selection, StagedSplit
 from tuneline.errors import DataError
 from tuneline.files.schemas import UNLABELLED, LabelSchema, raw_schema, write_batches
@@ -164,7 +164,8 @@ class RawWriter:
     def _refuse(self, batch: pa.RecordBatch, staged: StagedSplit, unknown: pa.BooleanArray) -> None:
         row = pc.index(unknown, pa.scalar(True)).as_py()
         if row >= 0:
-            raise unknown_label(self._where(batch, row, staged, self.columns.label_column), batch[LABEL][row].as_py(), self.encoder)
+            where = f"{staged.place(batch, row)}, column {self.columns.label_column!r}"
+            raise unknown_label(where, batch[LABEL][row].as_py(), self.encoder)
 
     def _complete(self, batch: pa.RecordBatch, staged: StagedSplit) -> NDArray[np.bool_]:
         """Return a mask of the rows with text and, in a split with labels, a label. One text of a pair may be empty, but not null."""
@@ -183,10 +184,6 @@ class RawWriter:
     def _mask(self, batch: pa.RecordBatch, staged: StagedSplit, valid: pa.BooleanArray, message: str) -> NDArray[np.bool_]:
         rows: NDArray[np.bool_] = valid.to_numpy(zero_copy_only=False)
         if not self.drop_incomplete and not rows.all():
-            position = batch[POSITION][int(rows.argmin())].as_py()
             hint = "Fill it in, or set data.drop_incomplete to true to leave out such rows."
-            raise DataError(f"{staged.name}, {staged.unit} {position:,}, {message}.", hint)
+            raise DataError(f"{staged.place(batch, int(rows.argmin()))}, {message}.", hint)
         return rows
-
-    def _where(self, batch: pa.RecordBatch, row: int, staged: StagedSplit, column: str) -> str:
-        return f"{staged.name}, {staged.unit} {batch[POSITION][row].as_py():,}, column {column!r}"

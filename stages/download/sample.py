@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from stages.download import phrases
-from stages.download.source import SourceColumns, SourceSplit, batches_of
+from stages.download.source import SourceColumns, SourceFile, SourceSplit, batches_of
 from tuneline.errors import DataError
 from tuneline.params.data import SampleParams
 from tuneline.paths import SPLITS
@@ -52,7 +52,8 @@ class Sample:
         columns.check(Ticket._fields, "sample")
         if columns.regression:
             raise DataError("data.task: the sample's labels are classes, not numbers.", "Set data.task to classification.")
-        return SourceSplit(f"sample, split {split}", "row", batches_of(self._rows(split, columns), columns.schema), QUEUES)
+        batches = batches_of(self._rows(split, columns), columns.schema)
+        return SourceSplit.of(SourceFile(f"sample, split {split}", "row", batches, QUEUES))
 
     def _rows(self, split: str, columns: SourceColumns) -> Iterator[tuple[Any, ...]]:
         start, stop = self.ranges[split]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
@@ -80,11 +80,11 @@ class SourceColumns:
 
 
 @dataclass(frozen=True)
-class SourceSplit:
-    """One split of a source, to be read once.
+class SourceFile:
+    """One file of a split, or a whole split where it is no file; to be read once.
 
     Attributes:
-        name: Its file, or its data set and split, for messages.
+        name: Its path, or its data set and split, for messages.
         unit: What ``position`` counts, from 1: ``line`` in a text file, ``row`` elsewhere.
         batches: Batches of ``SourceColumns.schema``. Iterating may raise a ``DataError``.
         label_names: Class names in the order of their ids, where the source declares them.
@@ -94,6 +94,24 @@ class SourceSplit:
     unit: str
     batches: Iterator[pa.RecordBatch]
     label_names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class SourceSplit:
+    """One split of a source.
+
+    Attributes:
+        name: That of its file, or of its folder of files, for messages.
+        files: Its files, in the order of their rows. The first one's class names are those of the split.
+    """
+
+    name: str
+    files: Sequence[SourceFile]
+
+    @classmethod
+    def of(cls, file: SourceFile) -> Self:
+        """Return a split of one file."""
+        return cls(file.name, [file])
 
 
 class Source(Protocol):
@@ -126,7 +144,7 @@ def open_source(params: DataParams, seed: int) -> Source:
         case "files":
             from stages.download.files import Files
 
-            return Files(params.path, params.files)
+            return Files(params)
         case "hub":
             from stages.download.hub import Hub
 

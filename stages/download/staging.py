@@ -3,9 +3,11 @@
 Row counts, label names and the division by ``data.split`` must be known before the first row is written.
 """
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stages.download.slices import Slice
-from stages.download.source import GROUP, LABEL, POSITION, SourceColumns, SourceSplit, rebatch
+from stages.download.source import GROUP, LABEL, POSITION, SourceColumns, SourceFile, SourceSplit, rebatch
 from tuneline.errors import DataError
 from tuneline.files.schemas import ROW_GROUP, UNLABELLED, write_batches
 from tuneline.params import Params
@@ -28,13 +30,21 @@ SHOWN = 1_000_000
 """Rows between two progress messages."""
 
 
+class Origin(NamedTuple):
+    """Where rows of a staged split come from: name and unit of the file, as in ``SourceFile``, and the ``idx`` of its first row."""
+
+    first: int
+    name: str
+    unit: str
+
+
 @dataclass(frozen=True)
 class StagedSplit:
     """A split of the source as a temporary Parquet file.
 
     Attributes:
-        name: Its file, or its data set and split, for messages.
-        unit: What ``position`` counts: ``line`` or ``row``.
+        name: Its file, its folder of files, or its data set and split, for messages.
+        origins: Its files, in the order of their rows.
         label_names: Class names in the order of their ids, where the source declares them.
         path: The Parquet file: ``SourceColumns.schema`` and ``idx``, the row number from 0.
         rows: Number of rows.
@@ -42,11 +52,16 @@ class StagedSplit:
     """
 
     name: str
-    unit: str
+    origins: Sequence[Origin]
     label_names: tuple[str, ...] | None
     path: Path
     rows: int
     labelled: bool
+
+    def place(self, batch: pa.RecordBatch, row: int) -> str:
+        """Return where a row of a batch is: its file, and its line or row there."""
+        origin = self.origins[bisect_right(self.origins, batch[INDEX][row].as_py(), key=lambda one: one.first) - 1]
+        return f"{origin.name}, {origin.unit} {batch[POSITION][row].as_py():,}"
 
     def batches(self, part: Slice) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a slice. Only the row groups that contain them are read."""
@@ -128,39 +143,44 @@ def stage_split(split: SourceSplit, columns: SourceColumns, path: Path, max_row_
         DataError: It has no rows, cannot be read, or has too large rows.
     """
     schema = columns.schema.append(pa.field(INDEX, pa.int64(), nullable=False))
-    progress = _Progress(split, max_row_group_mb)
-    rows = write_batches(path, schema, rebatch(progress.indexed(split.batches, schema), schema))
+    progress = _Progress(max_row_group_mb)
+    rows = write_batches(path, schema, rebatch(progress.indexed(split.files, schema), schema))
     if rows == 0:
         raise DataError(f"{split.name} has no rows.", "Add rows, or name another split in data.splits.")
-    return StagedSplit(split.name, split.unit, split.label_names, path, rows, progress.labelled)
+    return StagedSplit(split.name, progress.origins, split.files[0].label_names, path, rows, progress.labelled)
 
 
 class _Progress:
     """Numbers the rows, prints progress, checks sizes, and notes whether there are labels."""
 
-    def __init__(self, split: SourceSplit, max_row_group_mb: int) -> None:
-        self.name, self.unit = split.name, split.unit
+    def __init__(self, max_row_group_mb: int) -> None:
+        self.origins: list[Origin] = []
         self.limit = max_row_group_mb
         self.size = 0
         self.rows = 0
         self.labelled = False
 
-    def indexed(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
+    def indexed(self, files: Iterable[SourceFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for file in files:
+            self.origins.append(Origin(self.rows, file.name, file.unit))
+            yield from self._indexed(file, schema)
+
+    def _indexed(self, file: SourceFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for batch in file.batches:
             index = pa.array(range(self.rows, self.rows + batch.num_rows), pa.int64())
             if (self.rows + batch.num_rows) // SHOWN > self.rows // SHOWN:
-                say(f"download: {self.name}: {self.rows + batch.num_rows:,} rows so far")
-            self._check_size(batch)
+                say(f"download: {file.name}: {self.rows + batch.num_rows:,} rows so far")
+            self._check_size(batch, file)
             self.rows += batch.num_rows
             self.labelled = self.labelled or _any_label(batch[LABEL])
             yield pa.record_batch([*batch.columns, index], schema=schema)
 
-    def _check_size(self, batch: pa.RecordBatch) -> None:
+    def _check_size(self, batch: pa.RecordBatch, file: SourceFile) -> None:
         """Check the rows that will be in memory together: those of this batch, and those before it in the same row group."""
         begins = self.rows % ROW_GROUP + batch.num_rows > ROW_GROUP or not self.rows % ROW_GROUP
         self.size = batch.nbytes + (0 if begins else self.size)
         if self.size > self.limit * MB:
-            where = f"{self.name}, before {self.unit} {batch[POSITION][-1].as_py():,}"
+            where = f"{file.name}, before {file.unit} {batch[POSITION][-1].as_py():,}"
             raise too_large(where, f"up to {ROW_GROUP:,} rows take more", f"{self.limit:,} MB", PARAMETERS.row_group)
 
 

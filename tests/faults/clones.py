@@ -43,6 +43,12 @@ class Machine:
         with self.registry.locked(wait=10):
             return self.registry.fetch()
 
+    def retry_after(self, *seconds: float) -> None:
+        """Set the delays of retries while origin cannot be reached."""
+        settings = self.root / "conf" / "flows.yaml"
+        settings.parent.mkdir(exist_ok=True)
+        settings.write_text(f"git: {{retry_delay_seconds: [{', '.join(map(str, seconds))}]}}\n")
+
     @property
     def production(self) -> str | None:
         """Commit of the version in production."""

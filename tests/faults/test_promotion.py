@@ -6,13 +6,14 @@ import os
 import pytest
 from gto import api as gto
 
-from flows.promotion.registry import ConflictError
+from flows.promotion.registry import ConflictError, Registry
 from flows.promotion.rollback import rollback
-from flows.runs.repository import GitError
+from flows.runs.repository import GitError, Repository, UnreachableError
 from tests.faults.clocks import moved_clock
 from tests.faults.clones import Machine, clone, git, origin
 from tests.faults.concurrency import at_once
 from tests.faults.kills import killed
+from tests.faults.networks import git_host
 
 AWAY = "/nowhere/origin.git"
 
@@ -96,10 +97,37 @@ def test_promotion_killed_at_any_instant_is_undone_or_complete(one, push):
 def test_connection_that_breaks_after_origin_accepted_is_a_promotion(one):
     parent = "pid=$PPID; until grep -q push /proc/$pid/cmdline; do pid=$(cut -d' ' -f4 /proc/$pid/stat); done"
     hook(one, "post-receive", f"{parent}; touch killed; kill -9 $pid")
+    one.retry_after(0)
     version = one.promote()
     assert (one.root.parent / "origin.git" / "killed").exists()
     assert one.production == version.commit
     assert one.names == origin_of(one)
+
+
+def test_host_that_is_away_for_a_moment_costs_no_promotion(one, tmp_path):
+    """And one that stays away leaves the registry as it was."""
+    messages = []
+    machine = Machine(one.root, Registry(Repository(one.root, messages.append), "onnx"))
+    with git_host(tmp_path) as host:
+        git(one.root, "remote", "set-url", "origin", host.url("origin.git"))
+        machine.retry_after(0.1, 0.3, 1, 3)
+        host.stop()
+        host.start_later(0.3)
+        version = machine.promote()
+        assert machine.names == origin_of(machine)
+        assert messages
+        assert "Connection refused" in messages[0]
+        assert "The next attempt is in 0.1 s." in messages[0]
+
+        host.stop()
+        machine.retry_after(0, 0)
+        with pytest.raises(UnreachableError, match=r"Connection refused\n.*\n?Tried 3 times"):
+            machine.registry.promote(machine.commit(), "production", "It is better.", push=True)
+        assert machine.production == version.commit
+        host.start()
+        machine.fetch()
+        assert machine.production == version.commit, "origin never had it"
+        assert machine.promote().name == "v0.2.0"
 
 
 def test_interrupted_promotion_is_unknown_without_origin_and_known_later(one):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flows.promotion.registry import Registry
 from flows.runs.checkout import isolated
 from flows.runs.repository import Repository, safe_name
-from flows.runs.results import commit_run, earlier_result
+from flows.runs.results import Run, commit_run, earlier_result
 from tests.faults.clones import git
 from tests.faults.kills import killed, kills
 from tests.faults.truncation import damages
@@ -81,14 +81,14 @@ def test_checkout_of_a_run_killed_while_it_was_created_is_pruned(repository):
 def test_run_killed_around_its_promotion_is_promoted_once_by_its_next_attempt(repository, tmp_path):
     git(tmp_path, "clone", "--quiet", "--bare", "repo", "origin.git")
     git(repository.root, "remote", "add", "origin", str(tmp_path / "origin.git"))
-    registry, run = Registry(repository, "onnx"), {"name": "run", "id": "1"}
+    registry, run = Registry(repository, "onnx"), Run("1", "run")
 
     def attempt() -> None:
-        with isolated(repository, f"run-{run['id']}", "main") as checkout:
+        with isolated(repository, f"run-{run.id}", "main") as checkout:
             (checkout.path / "result").write_text("A model")
             with registry.locked(wait=10):
                 registry.refresh(push=True)
-                earlier = earlier_result(repository, run["id"])
+                earlier = earlier_result(repository, run.id)
                 if earlier is None or registry.tags().version_of(earlier.commit) is None:
                     result = commit_run(repository, checkout, run, f"Decided by {os.getpid()}.")
                     registry.promote(result.commit, "production", "It is better.", refs=result.refs, push=True)
@@ -104,17 +104,17 @@ def test_run_killed_around_its_promotion_is_promoted_once_by_its_next_attempt(re
         for root in (repository.root, tmp_path / "origin.git"):
             branches = git(root, "branch", "--list", "runs/*", "--format=%(objectname)").split()
             assert sorted(branches) == sorted(version.commit for version in versions)
-        run["id"] = str(number + 1)
+        run = Run(str(number + 1), "run")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_result_of_a_run_with_any_name_is_committed(repository, name):
-    run = {"name": safe_name(name), "id": "0f1e2d3c"}
-    with isolated(repository, f"{run['name']}-{run['id']}", "main") as checkout:
+    run = Run("0f1e2d3c", safe_name(name))
+    with isolated(repository, f"{run.name}-{run.id}", "main") as checkout:
         (checkout.path / "result").touch()
         result = commit_run(repository, checkout, run, "It ended.")
     assert git(repository.root, "rev-parse", result.branch) == result.commit
-    assert git(repository.root, "log", "-1", "--format=%s", result.branch) == f"Run {run['name']}: no metrics"
+    assert git(repository.root, "log", "-1", "--format=%s", result.branch) == f"Run {run.name}: no metrics"
 
 
 @given(st.text())

@@ -7,11 +7,13 @@ import contextlib
 import errno
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,13 @@ import pytest
 
 from flows.promotion.registry import Version
 from flows.runs.pipeline import Pipeline
-from flows.runs.processes import ProgramError, Programs
+from flows.runs.processes import Programs
 from flows.runs.repository import locked
+from flows.scoring.archive import Archive
 from flows.scoring.deployed import DeployedModel
-from flows.scoring.inbox import METADATA, Incoming, Outbox, new_files, record_of
-from flows.scoring.score_files import ChangedError, RefusedError, score_file
+from flows.scoring.inbox import Incoming, Outbox, new_files
+from flows.scoring.results import Results
+from flows.scoring.score_files import score_files
 from flows.settings.scoring import Scoring
 from tests.conftest import ROOT
 from tests.faults.disks import on_small_disk
@@ -34,6 +38,7 @@ from tests.faults.kills import changes, kills
 from tests.faults.truncation import damages
 from tests.flows.conftest import TOY, tickets
 from tuneline.records.profile import Profile
+from tuneline.records.scored import METADATA, scored_record
 
 
 @pytest.fixture(scope="session")
@@ -67,66 +72,81 @@ def put(tmp_path):
     return put
 
 
-def score(outbox: Outbox, root: Path, incoming: Incoming, **settings: Any) -> int:
-    """Score one file as the flow does, without Prefect; ``settings`` are those of section ``scoring``."""
+def score(outbox: Outbox, root: Path, *waiting: Incoming, **settings: Any) -> Results:
+    """Score files as the flow does, without Prefect; ``settings`` are those of section ``scoring``. Inputs stay in the inbox."""
+    scoring = Scoring(**{"archive": None, **settings})
+    results = Results(deployed(root), outbox, archive_beside(outbox, scoring.archive), scoring)
     lock = outbox.folder.with_name("scoring.lock")
     with locked(lock, wait=60) as held, Programs(ROOT, "test-scoring", lock=held, preload=False) as programs:
         outbox.prepare()
-        return score_file.fn(Pipeline(programs, print), deployed(root), incoming, outbox, Scoring(**settings))
+        return score_files.fn(Pipeline(programs, print), waiting, results)
+
+
+def archive_beside(outbox: Outbox, folder: Path | None = Path("archive")) -> Archive:
+    return Archive(outbox.folder.parent, folder)
 
 
 def files(outbox: Outbox) -> list[str]:
     return sorted(path.name for path in outbox.folder.glob("[!.]*"))
 
 
-def kill_prediction() -> None:
-    """SIGKILL ``tuneline predict`` when it runs, as the kernel does that is out of memory."""
+def kill_prediction(when: Callable[[], bool]) -> None:
+    """SIGKILL the prediction, as the kernel does that is out of memory."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        for process in psutil.Process().children(recursive=True):
+        for process in psutil.Process().children(recursive=True) if when() else ():
             with contextlib.suppress(psutil.Error):
-                if "predict" in process.cmdline():
+                if "tuneline.cli.predict.jobs" in process.cmdline():
                     process.kill()
                     return
-        time.sleep(0.01)
+        time.sleep(0.001)
 
 
-def test_killed_prediction_is_no_fault_of_the_file(toy_model, outbox, put):
-    incoming = put("a.csv", tickets(5))
-    killer = threading.Thread(target=kill_prediction)
+def test_killed_prediction_is_no_fault_of_the_file_and_stops_no_other(toy_model, outbox, put):
+    waiting = [put("first.csv", tickets(5)), put("large.csv", tickets(50_000)), put("last.csv", tickets(5))]
+    killer = threading.Thread(target=kill_prediction, args=[lambda: list(outbox.scratch.glob(".2.parquet*"))])
     killer.start()
-    with pytest.raises(ProgramError, match="SIGKILL") as error:
-        score(outbox, toy_model, incoming)
+    results = score(outbox, toy_model, *waiting)
     killer.join()
-    assert error.value.reason == "Scoring a.csv was ended by SIGKILL."
-    assert (files(outbox), outbox.has(incoming)) == ([], False)
-    assert score(outbox, toy_model, incoming) == 5
-    assert outbox.has(incoming)
+    assert results.problems == ["not scored large.csv, the next run tries again: Scoring large.csv was ended by SIGKILL."]
+    assert files(outbox) == ["first.csv.parquet", "last.csv.parquet"], "the last one was predicted by another process"
+    assert (results.files, outbox.has(waiting[1])) == (2, False)
 
 
-def test_damaged_model_is_no_fault_of_the_file(toy_model, outbox, put):
-    incoming = put("a.csv", tickets(5))
+def test_prediction_that_is_killed_before_it_begins_a_file_stops_at_once(toy_model, outbox, put):
+    killer = threading.Thread(target=kill_prediction, args=[lambda: True])
+    killer.start()
+    results = score(outbox, toy_model, put("a.csv", tickets(5)), put("b.csv", tickets(5)))
+    killer.join()
+    assert results.problems == ["2 files not scored, the next run tries again: The prediction was ended by SIGKILL."]
+    assert files(outbox) == []
+
+
+def test_damaged_model_is_no_fault_of_the_files(toy_model, outbox, put):
+    waiting = [put("a.csv", tickets(5)), put("b.csv", tickets(5))]
     for damage in damages(toy_model / "models/onnx/model.onnx"):
-        with pytest.raises(ProgramError, match="cannot be loaded") as error:
-            score(outbox, toy_model, incoming)
-        assert (error.value.code, files(outbox)) == (1, []), damage
+        (problem,) = score(outbox, toy_model, *waiting).problems
+        assert problem.startswith("2 files not scored, the next run tries again: tuneline predict: "), damage
+        assert "cannot be loaded" in problem
+        assert files(outbox) == [], damage
 
 
 def test_bad_file_is_refused_and_its_correction_leaves_one_result(toy_model, outbox, put):
     incoming = put("a.csv", tickets(5), column="body")
-    with pytest.raises(RefusedError, match="no column 'text'"):
-        score(outbox, toy_model, incoming)
+    (problem,) = score(outbox, toy_model, incoming).problems
+    assert problem.startswith("refused a.csv: tuneline predict: ")
+    assert "no column 'text'" in problem
     assert (files(outbox), outbox.has(incoming)) == (["a.csv.error.json"], True)
-    assert score(outbox, toy_model, put("a.csv", tickets(5))) == 5
+    assert score(outbox, toy_model, put("a.csv", tickets(5))).rows == 5
     assert files(outbox) == ["a.csv.parquet"]
 
 
 def test_file_beyond_a_limit_of_size_is_refused_until_the_limit_is_raised(toy_model, outbox, put):
     incoming = put("a.csv", [*tickets(5), "word " * 1000])
-    with pytest.raises(RefusedError, match=r"row 6 .* more than 4,000 characters \(--max-cell-characters\)"):
-        score(outbox, toy_model, incoming, limits={"max_cell_characters": 4000})
+    (problem,) = score(outbox, toy_model, incoming, limits={"max_cell_characters": 4000}).problems
+    assert re.search(r"row 6 .* more than 4,000 characters \(--max-cell-characters\)", problem)
     outbox.refused(incoming).unlink()
-    assert score(outbox, toy_model, incoming) == 6
+    assert score(outbox, toy_model, incoming).rows == 6
 
 
 SCORES_ON_A_DISK = """
@@ -135,12 +155,8 @@ from pathlib import Path
 from typing import Any
 from tests.faults.test_scoring import *
 outbox, root, keep, *paths = Outbox(Path(sys.argv[1]), Path(sys.argv[2])), Path(sys.argv[3]), *sys.argv[4:]
-for path in map(Path, paths):
-    incoming = Incoming.find(path)
-    try:
-        print("RESULT", path.name, score(outbox, root, incoming, keep=[keep]), "rows")
-    except Exception as error:
-        print("RESULT", path.name, "refused" if outbox.has(incoming) else "not scored:", " ".join(str(error).split()))
+results = score(outbox, root, *map(Incoming.find, map(Path, paths)), keep=[keep])
+print("RESULT", results.rows, files(outbox), " ".join("; ".join(results.problems).split()))
 """
 
 
@@ -152,28 +168,51 @@ def test_full_disk_is_no_fault_of_the_file_and_stops_no_other(toy_model, put, tm
     arguments = [disk / "scored", tmp_path / scratch, toy_model, "text", *paths]
     command = on_small_disk(disk, "128k", sys.executable, "-c", SCORES_ON_A_DISK, *map(str, arguments))
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    large, small = (line for line in done.stdout.splitlines() if line.startswith("RESULT"))
-    assert large.startswith("RESULT large.csv not scored:"), done.stderr
-    assert os.strerror(errno.ENOSPC) in large
-    assert small == "RESULT small.csv 3 rows"
+    (result,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
+    assert result.startswith("RESULT 3 ['small.csv.parquet'] not scored large.csv, the next run tries again:"), done.stderr
+    assert os.strerror(errno.ENOSPC) in result
 
 
 def test_file_that_changes_while_it_is_scored_is_scored_as_a_whole_later(toy_model, outbox, put):
     found = put("a.csv", tickets(5))
     changed = put("a.csv", tickets(7))
-    with pytest.raises(ChangedError):
-        score(outbox, toy_model, found)
+    (problem,) = score(outbox, toy_model, found).problems
+    assert problem.startswith("not scored a.csv, the next run tries again: ChangedError: It changed")
     assert files(outbox) == []
-    assert score(outbox, toy_model, changed) == 7
+    assert score(outbox, toy_model, changed).rows == 7
     changed.path.unlink()
-    with pytest.raises(ChangedError):
-        score(outbox, toy_model, changed)
+    assert score(outbox, toy_model, changed).problems
     assert files(outbox) == ["a.csv.parquet"], "of a file that is gone, the result stays"
 
 
+def test_name_that_is_used_again_is_a_new_version(toy_model, outbox, put):
+    """With and without an archive; the numbers agree, also where the user has a file of such a name."""
+    archive = archive_beside(outbox)
+    score(outbox, toy_model, put("a.csv", tickets(3)))
+    place = archive.root / "archive" / "a.csv.2.csv"
+    place.parent.mkdir()
+    place.write_text("of the user")
+    for rows, number in ((4, 3), (5, 4)):
+        incoming = put("a.csv", tickets(rows))
+        assert score(outbox, toy_model, incoming, archive=archive.folder, keep=["text"]).rows == rows
+        result = pq.read_table(outbox.scored("a.csv", number))
+        assert result["text"].to_pylist() == tickets(rows)
+        assert set(result["model_version"].to_pylist()) == {"v0.1.0"}
+        record = scored_record(outbox.scored("a.csv", number))
+        assert record.archived == f"archive/a.csv.{number}.csv"
+        assert (archive.root / record.archived).read_text().split("\n")[1:-1] == tickets(rows)
+        assert not incoming.path.exists()
+    assert files(outbox) == ["a.csv.3.parquet", "a.csv.4.parquet", "a.csv.parquet"]
+    assert [pq.read_metadata(outbox.scored("a.csv", number)).num_rows for number in (1, 3, 4)] == [3, 4, 5]
+    assert place.read_text() == "of the user"
+
+
 def test_kill_at_any_instant_leaves_a_refusal_or_nothing_or_the_whole_result(toy_model, outbox, put):
+    """And the input is in the inbox, or in the archive after the next run if its result is complete."""
+    archive = archive_beside(outbox)
     refused = put("a.csv", tickets(5), column="body")
     incoming = put("a.csv", tickets(5))
+    content = incoming.path.read_bytes()
 
     def is_step(event, arguments):
         return changes(event, arguments) and (event == "subprocess.Popen" or str(outbox.folder.parent) in str(arguments[0]))
@@ -181,14 +220,20 @@ def test_kill_at_any_instant_leaves_a_refusal_or_nothing_or_the_whole_result(toy
     outbox.prepare()
     outbox.refuse(refused, "no column 'text'")
     seen = set()
-    for step in kills(lambda: score(outbox, toy_model, incoming), is_step):
-        seen.add(tuple(files(outbox)))
-        assert outbox.has(incoming) == (outbox.scored(incoming).exists()), step
-        assert pq.read_table(outbox.scored(incoming)).num_rows == 5 if outbox.has(incoming) else True
-        outbox.scored(incoming).unlink(missing_ok=True)
+    for step in kills(lambda: score(outbox, toy_model, incoming, archive=archive.folder), is_step):
+        seen.add((*files(outbox), incoming.path.exists()))
+        whole = outbox.scored("a.csv").exists()
+        assert outbox.has(incoming) == whole, step
+        assert pq.read_table(outbox.scored("a.csv")).num_rows == 5 if whole else True
+        assert archive.complete(incoming.path.parent, outbox) == []
+        assert incoming.path.exists() != whole
+        kept = archive.root / "archive" / "a.csv" if whole else incoming.path
+        assert kept.read_bytes() == content
+        kept.rename(incoming.path)
+        outbox.scored("a.csv").unlink(missing_ok=True)
         outbox.refuse(refused, "no column 'text'")
-    assert seen == {("a.csv.error.json",), (), ("a.csv.parquet",)}
-    assert files(outbox) == ["a.csv.parquet"]
+    assert seen == {("a.csv.error.json", True), (True,), ("a.csv.parquet", True), ("a.csv.parquet", False)}
+    assert (files(outbox), incoming.path.exists()) == (["a.csv.parquet"], False)
     assert not list(outbox.scratch.iterdir())
 
 
@@ -199,7 +244,7 @@ def test_damaged_record_is_the_problem_of_its_file_only(toy_model, outbox, put, 
     outbox.refuse(refused, "no column 'text'")
     assert new_files(tmp_path / "inbox", outbox, 0) == []
     for file in (scored, refused):
-        path = outbox.scored(file) if file is scored else outbox.refused(file)
+        path = outbox.scored(file.stem) if file is scored else outbox.refused(file)
         for damage in damages(path):
             assert new_files(tmp_path / "inbox", outbox, 0) == [file], damage
             assert other.name in {record.path for record in outbox.latest()}
@@ -209,4 +254,4 @@ def test_damaged_record_is_the_problem_of_its_file_only(toy_model, outbox, put, 
 def test_damaged_metadata_are_no_record(tmp_path, metadata):
     schema = pa.schema([("row", pa.int64())], metadata=None if metadata is None else {METADATA: metadata})
     pq.write_table(pa.table({"row": [1]}).cast(schema), tmp_path / "a.csv.parquet")
-    assert record_of(tmp_path / "a.csv.parquet") is None
+    assert scored_record(tmp_path / "a.csv.parquet") is None

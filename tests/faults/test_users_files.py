@@ -13,8 +13,8 @@ from tests.conftest import ROOT
 from tests.faults.concurrency import at_once
 from tests.faults.kills import kills
 from tuneline.cli.predict.formats import OutputColumns
-from tuneline.cli.predict.rows import Row
 from tuneline.cli.predict.writing import Output, open_writer
+from tuneline.inputs import Row
 
 ROWS = 2000
 
@@ -53,7 +53,7 @@ def test_kill_leaves_the_link_and_a_whole_file_behind_it(tmp_path):
 READ = """
 import resource, sys
 from pathlib import Path
-from tuneline.cli.predict.rows import Input, InputColumns, open_rows
+from tuneline.inputs import Input, InputColumns, open_rows
 from tuneline.errors import DataError
 from tuneline.readers.delimited import Dialect
 def peak():

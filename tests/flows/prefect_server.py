@@ -64,8 +64,9 @@ class Prefect:
     def start_worker(self) -> subprocess.Popen:
         """Starts a worker. A run that names no repository of a test's fails: it must not train and promote in that of the user."""
         env = {**self.env, "TUNELINE_REPOSITORY": str(self.logs / "no-repository")}
+        del env["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]  # the deployments bring it, for a worker that `prefect worker start` starts, too
         with (self.logs / f"worker-{len(self.workers)}.log").open("w") as log:
-            command = ("prefect", "worker", "start", "--pool", POOL, "--name", f"worker-{len(self.workers)}")
+            command = ("flows.server.prefect_worker", "worker", "start", "--pool", POOL, "--name", f"worker-{len(self.workers)}")
             self.workers.append(serve.start(*command, env=env, stdout=log, stderr=log))
         return self.workers[-1]
 
@@ -122,12 +123,38 @@ def processes_of(run: FlowRun) -> list[str]:
     return found
 
 
+def flow_process(run: FlowRun) -> psutil.Process:
+    """The process that runs a flow: the parent of the run's guardian."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            ours = process.environ().get(RUN_VARIABLE, "").startswith(run.name)
+            if ours and (parent := process.parent()) and RUN_VARIABLE not in parent.environ():
+                return parent
+    raise AssertionError(f"run {run.name} has no process")
+
+
+def heartbeats(served: Prefect, run: UUID) -> list[dict[str, Any]]:
+    """Events by which a run told that it is alive, the latest first."""
+    wanted = {"filter": {"event": {"name": ["prefect.flow-run.heartbeat"]}, "resource": {"id": [f"prefect.flow-run.{run}"]}}}
+    return served.client.request("POST", "/events/filter", json=wanted).json()["events"]
+
+
 def events(served: Prefect, name: str, run: UUID | None = None) -> list[dict[str, Any]]:
     """Events of a name that the server has, the latest first; those that one run emitted where it is given."""
     wanted = EventFilter(event=EventNameFilter(name=[name]))
     found = served.client.request("POST", "/events/filter", json={"filter": wanted.model_dump(mode="json")}).json()["events"]
     emitter = f"prefect.flow-run.{run}"
     return [one for one in found if run is None or emitter in [related["prefect.resource.id"] for related in one["related"]]]
+
+
+def started_with(name: str, value: str) -> list[psutil.Process]:
+    """Every process with a variable in its environment."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(name) == value and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
 
 
 def kill_outright(process: subprocess.Popen) -> None:
@@ -146,8 +173,7 @@ def prefect_server(home: Path, **settings: str) -> Iterator[Prefect]:
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
         "PREFECT_WORKER_QUERY_SECONDS": "1",
         "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "5",
-        # What an automation waited for is forgotten so soon after its time, not after a minute: runs of tests are short.
-        "PREFECT_SERVER_EVENTS_EXPIRED_BUCKET_BUFFER": "PT1S",
+        "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL": "1",
         "PREFECT_SERVER_UI_ENABLED": "false",
         **settings,
     }

@@ -1,13 +1,18 @@
 """Flow ``train`` on the real line, made small: what the small pipeline cannot show. Minutes, most of them imports."""
 
 import json
+import os
+import time
 
 import pytest
 
+from flows.ingest import ingest
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from flows.train import train
 from tests.project import SMALL, Project
+from tuneline.files.schemas import read_table
+from tuneline.paths import SPLITS
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.slow]
 
@@ -48,3 +53,42 @@ def test_new_data_are_checked_against_productions_data(served, project):
     assert fewer.is_failed()
     assert "promoted_rows, train" in fewer.message
     assert registry.in_stage("production") == promoted
+
+
+def tickets(project: Project, name: str, numbers: range) -> None:
+    """Write labelled rows, each with words of its class and some of its own."""
+    queues = {"billing": "invoice amount", "delivery": "parcel late", "returns": "send back"}
+    rows = [(f"ticket {one} about {queues[queue]}", queue) for one in numbers for queue in [list(queues)[one % 3]]]
+    path = project.folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{text},{label}\n" for text, label in [("text", "label"), *rows]))
+    os.utime(path, (time.time() - 60,) * 2)
+
+
+def test_ingested_rows_never_move_a_row_of_the_test_split(served, tmp_path, monkeypatch):
+    project = Project.copy_to(tmp_path)
+    source = {"source": "files", "path": "tickets", "text_columns": ["text"], "label_column": "label"}
+    split = {"validation": 0.2, "test": 0.2, "by": None, "stratify": False}
+    data = {**source, "splits.train": "all", "split": split}
+    project.set_params({**SMALL, **{f"data.{name}": value for name, value in data.items()}})
+    (project.folder / "conf/flows.yaml").write_text("ingest: {sources: [{name: labels, folder: data/labelled}]}\n")
+    tickets(project, "data/source/tickets/all.csv", range(400))
+    project.run("dvc", "add", "--quiet", "data/source/tickets")
+    project.commit("My tickets")
+    monkeypatch.setenv("TUNELINE_REPOSITORY", str(project.folder))
+
+    def texts(split: str) -> set[str]:
+        return set(read_table(project.folder / f"data/raw/{split}.parquet")["text"].to_pylist())
+
+    project.run("dvc", "repro", "--quiet", "download")
+    before = {split: texts(split) for split in SPLITS}
+    tickets(project, "data/labelled/monday.csv", range(390, 500))
+    state = ingest(return_state=True)
+    assert state.is_completed(), state.message
+    assert state.message.endswith("labels: 100 new, 10 duplicate")
+    assert {"download", "tokenize", "validate"} <= set(served.tasks(state.state_details.flow_run_id))
+    project.run("dvc", "repro", "--quiet", "download")
+    after = {split: texts(split) for split in SPLITS}
+    assert sum(map(len, after.values())) == 500
+    for split in SPLITS:
+        assert before[split] < after[split], f"no row left {split}, and new ones came"

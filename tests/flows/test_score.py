@@ -10,18 +10,18 @@ import pytest
 
 from flows.runs.repository import locked
 from flows.score import score
-from flows.scoring.inbox import METADATA
 from tests.conftest import ROOT
 from tests.faults.clocks import date_file
 from tests.faults.concurrency import at_once
 from tests.flows.conftest import UNLIKE, sh, tickets
 from tests.flows.prefect_server import events, until
+from tuneline.records.scored import METADATA
 
 pytestmark = pytest.mark.timeout(600)
 
 
-def scored(toy) -> list[str]:
-    return sorted(path.name for path in (toy.root / "data" / "scored").iterdir())
+def scored(toy, folder: str = "scored") -> list[str]:
+    return sorted(path.name for path in (toy.root / "data" / folder).iterdir())
 
 
 def test_files_wait_without_a_model_in_production(served, toy, put):
@@ -39,22 +39,26 @@ def test_new_files_are_scored_once_and_bad_files_refused_with_the_reason(served,
     assert state.message.startswith("1 files, 300 rows, by v0.1.0; no drift")
     assert "refused no-text.csv" in state.message
     assert scored(toy) == ["good.csv.parquet", "no-text.csv.error.json"], "nothing half-written is left"
+    assert (scored(toy, "inbox"), scored(toy, "archive")) == (["no-text.csv"], ["good.csv"])
     assert "'text'" in json.loads((toy.root / "data/scored/no-text.csv.error.json").read_text())["error"]
 
     table = pq.read_table(toy.root / "data/scored/good.csv.parquet")
     assert table.num_rows == 300
     assert "text" not in table.column_names, "texts are kept only when that is asked for"
+    assert set(table["model_version"].to_pylist()) == {"v0.1.0"}
     known = [["billing", "parcel", "login", "other"][row * 7 % 400 % 4] for row in range(300)]
     assert sum(one == other for one, other in zip(table["label"].to_pylist(), known, strict=True)) > 200
     record = json.loads(pq.read_metadata(toy.root / "data/scored/good.csv.parquet").metadata[METADATA])
     assert (record["version"], record["commit"], record["rows"]) == ("v0.1.0", registry.in_stage("production").commit, 300)
-    assert set(served.tasks(state.state_details.flow_run_id)) == {"good.csv", "no-text.csv", "drift"}
+    assert record["archived"] == "data/archive/good.csv"
+    assert set(served.tasks(state.state_details.flow_run_id)) == {"score files", "drift"}, "a task per file would take longer than it"
 
     again = score(return_state=True)
     assert (again.name, again.message) == ("NothingNew", "No new file.")
     put("no-text.csv", tickets(3))
     assert score(return_state=True).is_completed()
     assert scored(toy) == ["good.csv.parquet", "no-text.csv.parquet"], "the corrected file is scored, and its refusal forgotten"
+    assert scored(toy, "inbox") == []
 
 
 def test_file_with_a_bad_row_has_no_output(served, toy, promoted, put):
@@ -136,11 +140,45 @@ def test_problem_of_one_file_stops_no_other_and_two_runs_score_each_row_once(ser
         "RESULT Failed",
         "RESULT Skipped",
     ], [one.stderr for one in ended]
-    results = [path for path in outbox.iterdir() if path.suffix == ".parquet"]
+    assert (outbox / "scored.csv.parquet").read_bytes() == b"PAR1", "nothing is overwritten, not even what is damaged"
+    results = [path for path in outbox.iterdir() if path.suffix == ".parquet" and path.name != "scored.csv.parquet"]
     assert len(results) == 5
     assert [pq.read_metadata(path).num_rows for path in results] == [3] * 5
     assert [path.name for path in outbox.glob("*.error.json")] == ["bad.csv.error.json"]
+    assert scored(toy, "inbox") == ["bad.csv"]
     assert score(return_state=True).name == "NothingNew"
+
+
+@pytest.mark.slow
+def test_archived_files_are_scored_again_by_the_model_in_production_on_request(served, toy, registry, promoted, put):
+    def versions() -> dict[str, list[str]]:
+        results = {path.name: pq.read_table(path) for path in (toy.root / "data/scored").iterdir()}
+        return {name: table["model_version"].unique().to_pylist() for name, table in sorted(results.items())}
+
+    first = registry.in_stage("production").commit
+    put("one.csv", tickets(300))
+    put("two.csv", tickets(3))
+    assert score(return_state=True).message.startswith("2 files, 303 rows, by v0.1.0; no drift")
+    assert score(rescore=["*"], return_state=True).name == "NothingNew", "this model has scored them"
+
+    sh("git", "commit", "--quiet", "--allow-empty", "--message=Another run", cwd=toy.root)
+    registry.promote(toy.resolve("HEAD"), "production", "It is better.")
+    put("two.csv", tickets(4))
+    state = score(rescore=["two*"], return_state=True)
+    assert state.message == "2 files (1 again), 7 rows, by v0.2.0; 4 rows are too few to detect drift"
+    assert versions() == {
+        "one.csv.parquet": ["v0.1.0"],
+        "two.csv.2.parquet": ["v0.2.0"],
+        "two.csv.3.parquet": ["v0.2.0"],
+        "two.csv.parquet": ["v0.1.0"],
+    }
+    assert pq.read_metadata(toy.root / "data/scored/two.csv.2.parquet").num_rows == 4
+
+    registry.promote(first, "production", "Rolled back.")
+    state = score(rescore_days=1, return_state=True)
+    assert state.message.startswith("2 files (2 again), 7 rows, by v0.1.0"), "what v0.1.0 has not scored last"
+    assert scored(toy, "archive") == ["one.csv", "two.csv", "two.csv.2.csv"]
+    assert score(rescore_days=1, return_state=True).name == "NothingNew"
 
 
 def test_kill_between_drift_event_and_its_record_repeats_the_event(served, tmp_path):

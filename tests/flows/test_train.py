@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 
+from flows.promotion.judgements import Judgements
 from flows.promotion.registry import Registry
 from flows.promotion.rollback import rollback
 from flows.runs.repository import Repository
@@ -139,6 +140,8 @@ def test_nights_without_news_have_one_branch_and_one_decision(run, served, toy, 
     assert not [night for night in others if {"gate", "promote"} & set(served.tasks(night.id))]
     until(lambda: events(served, "tuneline.model.rejected", first.id), 30, "the event")
     assert not [night for night in others if events(served, "tuneline.model.rejected", night.id)]
+    (needed,) = Judgements(toy).commits_since(1)
+    assert needed[:12] in first.state.message, "flow `clean` keeps the branch that tonight came to again"
 
 
 @pytest.mark.slow  # eight runs; test_judgements.py has the rule

@@ -1,14 +1,26 @@
 """Sections ``data`` and ``tokenize``: the data set, and how its text is tokenized."""
 
-from typing import Annotated, Literal, Self
+import datetime
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from tuneline.params.model import invalid_name
 from tuneline.params.section import Section
 
 Task = Literal["classification", "regression"]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+def _iso_date(value: Any) -> Any:
+    """Check a date in quotes. Without quotes YAML makes it a date, which DVC does not accept as a parameter."""
+    try:
+        if value is None or str(datetime.date.fromisoformat(value)) == value:
+            return value
+    except (TypeError, ValueError):
+        pass
+    raise PydanticCustomError("date", "Must be a date in quotes, such as '2026-11-21'")
 
 
 class SampleParams(Section):
@@ -117,6 +129,12 @@ class DataParams(Section):
     """Maximal number of rows of each split, sampled with ``seed``. ``null``: all rows."""
     drop_incomplete: bool
     """Drop rows without text or without a label, and report their number. ``false``: such a row is an error."""
+    as_of: Annotated[str | None, BeforeValidator(_iso_date)]
+    """files: a date in quotes, ``"2026-11-21"``; batches of later days are not read, so that a training of that day can be repeated.
+    ``null``: all batches."""
+    last_days: Annotated[int, Field(ge=1)] | None
+    """files: only batches of the last days, counted back from ``as_of`` or from the newest batch; a file without a date is left out
+    where there is a folder of batches. ``null``: all days."""
     sample: SampleParams
     """Size and difficulty of the built-in sample."""
     files: FilesParams
@@ -130,6 +148,9 @@ class DataParams(Section):
             raise ValueError(f"{'name' if self.name else 'revision'}: only source 'hub' uses it; source is {self.source!r}")
         if self.source == "sample" and self.path:
             raise ValueError("path: source 'sample' reads no files; set source to 'files' or 'hub', or path to null")
+        if self.source != "files" and (self.as_of or self.last_days):
+            other = "a data set of the hub has revisions" if self.source == "hub" else "the sample never changes"
+            raise ValueError(f"{'as_of' if self.as_of else 'last_days'}: only files are in batches with dates; {other}; set it to null")
         return self
 
     @model_validator(mode="after")

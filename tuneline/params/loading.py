@@ -42,7 +42,7 @@ def read_yaml(path: Path) -> Any:
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise ParamsError(f"{path}, line {line}: invalid YAML: {error.problem}.", "Correct that line.") from None
-    except (YAMLError, UnicodeDecodeError) as error:
+    except (YAMLError, ValueError) as error:  # ValueError: not UTF-8, or a date without quotes that no calendar has
         raise ParamsError(f"{path}: invalid YAML: {error}") from None
 
 

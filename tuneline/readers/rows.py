@@ -4,10 +4,12 @@ import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tuneline.errors import DataError
 
+Kind = Literal["csv", "tsv", "jsonl", "parquet"]
+"""Format of a file."""
 ENDINGS = tuple(kind + packed for kind in (".csv", ".tsv", ".jsonl", ".parquet") for packed in ("", ".gz"))
 """Endings of the files that ``data.source: files`` reads."""
 

@@ -46,6 +46,8 @@ class RawSource(Record):
     """sample: seed of the generator."""
     files: Mapping[str, str] | None = OMITTED
     """files: the files that were read, by split of the source."""
+    batches: Mapping[str, Mapping[str, int]] | None = OMITTED
+    """files: the batches that were read and their rows, by split of the source."""
     path: str | None = OMITTED
     """hub: id of the data set."""
     name: str | None = OMITTED

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from flows.promotion.judgements import Conditions, Judgement, Judgements
@@ -36,6 +38,14 @@ def test_judgement_is_found_by_its_tree(toy):
     assert judgements.find("tree") is None
     judgements.add("tree", JUDGEMENT)
     assert (judgements.find("tree"), judgements.find("other")) == (JUDGEMENT, None)
+
+
+def test_commits_that_later_runs_came_to_are_known(toy):
+    judgements = Judgements(toy)
+    judgements.add("tree", JUDGEMENT)
+    judgements.add("seen", replace(JUDGEMENT, result=Result("b" * 40, "runs/two"), seen=100.0))
+    assert judgements.commits_since(100.0) == {"b" * 40}
+    assert judgements.commits_since(101.0) == set()
 
 
 def test_damaged_file_has_a_result_judged_once_more(toy):

@@ -10,9 +10,12 @@ import psutil
 import pytest
 
 from flows.runs import checkout as checkouts
-from flows.runs.checkout import KEPT, isolated
+from flows.runs.checkout import isolated
 from flows.runs.repository import BusyError, GitError, Repository, dvc_config
+from flows.settings.retention import Retention
 from tests.flows.conftest import sh
+
+KEPT = Retention().checkouts
 
 
 def fail_in(toy: Repository, name: str, *, checkpoint: str | None = None, **work) -> None:
@@ -72,6 +75,8 @@ def test_pruning_keeps_the_latest_failures(toy):
 
 def test_checkpoints_of_an_abandoned_run_are_adopted(toy):
     fail_in(toy, "first", checkpoint="10")
+    with isolated(toy, "new rows", "main", trains=False) as checkout:
+        assert checkout.adopted is None, "the checkpoints are for a training"
     with isolated(toy, "second", "main") as checkout:
         assert checkout.adopted == "first"
         assert (checkout.path / "checkpoints" / "step.json").read_text() == "10"
@@ -107,7 +112,7 @@ def test_processes_of_a_killed_run_are_killed(toy, root):
         import os, signal, sys, time
         sys.path.insert(0, {str(root)!r})
         from pathlib import Path
-        from flows.runs.checkout import KEPT, isolated
+        from flows.runs.checkout import isolated
         from flows.runs.processes import Programs
         from flows.runs.repository import Repository
         def kill(line):

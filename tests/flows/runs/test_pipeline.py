@@ -1,12 +1,16 @@
+import json
 import subprocess
 import sys
 import textwrap
 
 import pytest
 
+from flows.promotion.reference import PROFILE
 from flows.runs.pipeline import ArtifactError, Pipeline, PipelineFiles
 from flows.runs.processes import ProgramError, Programs
 from tests.flows.conftest import sh
+from tuneline.errors import DataError
+from tuneline.repo import cached_out, lock_at
 
 
 @pytest.fixture
@@ -112,6 +116,19 @@ def test_pipeline_files_of_a_checkout_and_its_commit_are_equal(toy, registry, pr
 def test_pipeline_files_have_no_hash_of_outs_that_were_not_made(toy):
     assert PipelineFiles.of_commit(toy, "main").lock.out("models/onnx") is None
     assert "model.skill" not in PipelineFiles.of_commit(toy, "main").lock.params()
+
+
+def test_file_of_a_commit_is_copied_from_the_cache_without_dvc_unless_it_is_damaged_there(toy, registry, promoted, tmp_path):
+    commit, profile = registry.in_stage("production").commit, str(PROFILE)
+    without_dvc = Pipeline(Programs(toy.root, "not started"), print)
+    without_dvc.get(toy, profile, commit, tmp_path / "copy.json", "The profile")
+    assert json.loads((tmp_path / "copy.json").read_text()) == promoted
+    cached = cached_out(toy.root, lock_at(toy.root, commit), profile)
+    cached.chmod(0o644)
+    cached.write_text("{}")
+    with pytest.raises(DataError, match="The profile: DVC's cache is damaged"):
+        without_dvc.get(toy, profile, commit, tmp_path / "other.json", "The profile")
+    assert not (tmp_path / "other.json").exists()
 
 
 def test_unknown_artifact_error_names_the_setting(toy):

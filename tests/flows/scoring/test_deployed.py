@@ -1,13 +1,11 @@
 """The fetched model is the one that its commit names: real DVC, real damage."""
 
 import json
-import os
 import re
-import time
 
 import pytest
 
-from flows.scoring.deployed import KEPT, content_hash, fetch_model, remove_old
+from flows.scoring.deployed import content_hash, fetch_model
 from tuneline.errors import DataError
 from tuneline.repo import cached_file, read_lock
 
@@ -51,14 +49,3 @@ def test_model_that_is_damaged_in_the_cache_is_an_error_until_the_cache_is_repai
             fetch_model(registry, production, pipeline)
     cached.unlink()
     assert content_hash(fetch_model(registry, production, pipeline).folder) == read_lock(toy.root).out("models/onnx")
-
-
-def test_old_models_are_removed_but_not_the_one_in_use_whatever_the_clock(tmp_path):
-    models = [tmp_path / f"onnx-v0.{number}.0-abc" for number in range(KEPT + 1)]
-    for age, folder in enumerate([*models, tmp_path / ".onnx-v0.9.0-abc.partial"]):
-        folder.mkdir()
-        os.utime(folder, (time.time() + 3600 - age,) * 2)  # fetched while the clock was ahead
-    (tmp_path / ".lock").touch()
-    used = models[-1]
-    remove_old(tmp_path, keep=used)
-    assert {path.name for path in tmp_path.iterdir()} == {".lock", *(path.name for path in models[: KEPT - 1]), used.name}

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.scoring.inbox import METADATA, Incoming, Outbox, ScoredRecord, is_data, new_files
-from tuneline.files import replace_file
+from flows.scoring.inbox import Incoming, Outbox, is_data, new_files
+from tests.flows.scoring.results import mark_scored
 
 LONG = ["ä" * 120 + ending for ending in ("1.csv", "2.csv", "2.csv.gz")]
 """Names of the length that file systems allow, which differ only at their end."""
@@ -37,13 +37,6 @@ def names(tmp_path, outbox, settle_seconds: float = 10) -> list[str]:
     return [one.path.name for one in new_files(tmp_path / "in", outbox, settle_seconds)]
 
 
-def mark_scored(outbox: Outbox, incoming: Incoming) -> None:
-    record = ScoredRecord(**incoming.as_record(), sha256=incoming.sha256, version="v0.1.0", commit="0" * 40, rows=1, seen=None)
-    schema = pa.schema([("row", pa.int64())], metadata={METADATA: record.model_dump_json()})
-    with replace_file(outbox.scored(incoming)) as partial:
-        pq.write_table(pa.table({"row": [1]}).cast(schema), partial)
-
-
 def test_new_files_are_sorted_by_age(tmp_path, outbox, put):
     put("b.csv", age=50)
     put("a.csv", age=40)
@@ -61,6 +54,22 @@ def test_scored_file_is_scored_again_only_after_a_change(tmp_path, outbox, put):
     assert names(tmp_path, outbox) == []
     put("a.csv", "text\nother\n", age=30)
     assert names(tmp_path, outbox) == ["a.csv"]
+    mark_scored(outbox, Incoming.find(tmp_path / "in" / "a.csv"), number=3)
+    assert names(tmp_path, outbox) == []
+
+
+def test_results_of_a_name_are_numbered_and_no_file_takes_the_name_of_another(outbox, put):
+    own = ["a.csv", "a.csv.2.csv", "a.csv.2.parquet", "a.2.csv", LONG[0]]
+    expected = {}
+    for name in own:
+        incoming = put(name)
+        for number in (10, 1, 2):
+            mark_scored(outbox, incoming, number)
+        expected[incoming.stem] = [1, 2, 10]
+    (outbox.folder / ".a.csv.9.parquet.0000.partial").touch()
+    (outbox.folder / "a.csv.error.json").touch()
+    assert outbox.numbers() == expected
+    assert len(list(outbox.folder.glob("[!.]*.parquet"))) == 3 * len(own)
 
 
 def test_refused_file_is_tried_again_only_after_a_change(tmp_path, outbox, put):
@@ -143,8 +152,8 @@ def test_missing_inbox_is_empty(tmp_path, outbox):
 
 
 def test_outbox_file_of_another_program_has_no_record(tmp_path, outbox, put):
-    incoming = put("a.csv")
-    pq.write_table(pa.table({"x": [1]}), outbox.scored(incoming))
+    put("a.csv")
+    pq.write_table(pa.table({"x": [1]}), outbox.scored("a.csv"))
     assert names(tmp_path, outbox) == ["a.csv"]
-    outbox.scored(incoming).write_text("no Parquet")
+    outbox.scored("a.csv").write_text("no Parquet")
     assert names(tmp_path, outbox) == ["a.csv"]

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from prefect.events import emit_event
 
-from flows.server.api import APPLICATION, AUTH, served_at
+from flows.server.api import APPLICATION, AUTH, served_at, vacuum
 from tests.conftest import ROOT
 from tests.flows.prefect_server import LOGIN, until
 
@@ -27,6 +27,12 @@ def ask(served):
         return httpx.request(method, served.api + path, auth=auth, content=content, headers={"Content-Type": "application/json", **names})
 
     return ask
+
+
+def test_old_runs_are_removed_by_the_server_unless_they_are_kept_for_ever():
+    assert vacuum(None) == {}
+    start = "PREFECT_SERVER_SERVICES_DB_VACUUM"
+    assert vacuum(1.5) == {f"{start}_ENABLED": "events,flow_runs", f"{start}_RETENTION_PERIOD": "129600"}
 
 
 def test_request_without_the_password_is_refused(ask):
@@ -66,7 +72,7 @@ def test_automations_pass_the_password_and_the_host_name(served):
     """The server sends their requests to itself."""
     deployment = served.client.read_deployment_by_name("train/train-on-demand").id
     before = {run.id for run in served.runs_of(deployment)}
-    emit_event("tuneline.data.drifted", resource={"prefect.resource.id": "tuneline.data.inbox"}, payload={"rows": 1, "version": "v0"})
+    emit_event("tuneline.data.ingested", resource={"prefect.resource.id": "tuneline.data.source"}, payload={"rows": 1, "commit": "c0"})
     (run,) = until(lambda: {run.id for run in served.runs_of(deployment)} - before, 60, "the training that the automation requests")
     served.client.delete_flow_run(run)  # a worker of another test would start it
 

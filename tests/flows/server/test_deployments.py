@@ -1,13 +1,19 @@
 """The deployments of prefect.yaml, on a real server with a real worker: schedules, cancellation, crashes, two runs at once."""
 
+import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import IntervalSchedule
+from prefect.events import emit_event
 
+from flows.runs.machine import training_lock
+from tests.conftest import ROOT
 from tests.flows.conftest import UNLIKE, sh, tickets
-from tests.flows.prefect_server import kill_outright, processes_of, until
+from tests.flows.prefect_server import flow_process, heartbeats, kill_outright, processes_of, until
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
@@ -35,11 +41,20 @@ def test_deployments_match_prefect_yaml(served):
     assert nightly.concurrency_options.collision_strategy == "CANCEL_NEW"
     on_demand = served.client.read_deployment_by_name("train/train-on-demand")
     assert on_demand.concurrency_options.collision_strategy == "ENQUEUE"
-    for deployment in (nightly, on_demand, served.client.read_deployment_by_name("score/score-hourly")):
+    scorings = [served.client.read_deployment_by_name(f"score/score-{name}") for name in ("hourly", "on-demand")]
+    assert [one.concurrency_options.collision_strategy for one in scorings] == ["CANCEL_NEW", "ENQUEUE"]
+    assert scorings[1].parameters == {"rescore": ["*"]}
+    for limited in ("tuneline", "tuneline/queues/cpu"):
+        limit = served.client.request("GET", f"/work_pools/{limited}").json()["concurrency_limit"]
+        assert limit is None, "it would leave runs Late (prefect#12456)"
+    others = [served.client.read_deployment_by_name(name) for name in ("ingest/ingest-daily", "clean/clean-weekly")]
+    for deployment in (nightly, on_demand, *scorings, *others):
         assert deployment.global_concurrency_limit.limit == 1
         assert deployment.description
         assert "tuneline" in deployment.tags
         assert deployment.enforce_parameter_schema
+        assert (deployment.work_queue_name, deployment.path) == ("cpu", None)
+        assert str(ROOT) not in deployment.model_dump_json(), "workers may have other paths"
     assert "Branch, tag or commit" in on_demand.parameter_openapi_schema["properties"]["ref"]["description"]
 
 
@@ -73,12 +88,17 @@ def test_cancelled_training_leaves_no_process_and_a_checkpoint(worked, toy):
     took = ended.end_time - next(state.timestamp for state in worked.states(run) if state.name == "Cancelling")
     assert took < timedelta(seconds=30)
     assert any("checkpoint saved" in line for line in worked.said(run))
+    assert not any("Crash detected" in line for line in worked.said(run)), "nothing crashed"
 
     again = worked.submit("train/train-on-demand", toy.root, overrides=SLOW_TRAINING, promote=False)
     until(lambda: any("resuming from step" in line for line in worked.said(again)), 400, "the next run to go on")
     assert any(f"Run {ended.name}" in line for line in worked.said(again))
     worked.cancel(again)
     worked.wait(again)
+
+    wrong = worked.submit("train/train-on-demand", toy.root, ref="nosuch")
+    assert worked.wait(wrong).state.name == "Failed"
+    assert not any("Crash detected" in line for line in worked.said(wrong))
 
 
 def test_run_of_a_killed_worker_resumes_from_its_checkpoint(worked, toy):
@@ -93,6 +113,25 @@ def test_run_of_a_killed_worker_resumes_from_its_checkpoint(worked, toy):
     assert any("Resuming an earlier attempt of this run" in line for line in worked.said(run))
     assert any("resuming from step" in line for line in worked.said(run))
     assert not [path for path in toy.state.iterdir() if path.is_dir()]
+
+
+def test_killed_stage_is_tried_again_and_a_killed_flow_is_one_attempt(worked, toy):
+    run = worked.submit("train/train-on-demand", toy.root, overrides=["train.pause=0.05", "train.steps=900"], promote=False)
+    training(worked, toy, run)
+    (stage,) = [process for process in flow_process(worked.run(run)).children(recursive=True) if process.cmdline()[-1:] == ["train"]]
+    stage.kill()
+    until(lambda: any("resuming from step" in line for line in worked.said(run)), 100, "the stage to be started again")
+    assert any("Stage 'train' was ended by SIGKILL" in line for line in worked.said(run))
+    until(lambda: heartbeats(worked, run), 60, "a heartbeat")
+
+    flow_process(worked.run(run)).kill()
+    after = worked.wait(run, "Completed")
+    names = [state.name for state in worked.states(run)]
+    assert names.count("Crashed") == names.count("AwaitingRetry") == 1, names
+    second_report = "Check whether the flow run exceeded its memory allocation"
+    assert not any(line.startswith(second_report) for line in worked.said(run))
+    assert after.run_count == 2
+    assert any("Resuming an earlier attempt of this run" in line for line in worked.said(run))
 
 
 def test_concurrent_runs_and_a_persons_dvc_repro_do_not_interfere(worked, toy):
@@ -113,21 +152,57 @@ def test_concurrent_runs_and_a_persons_dvc_repro_do_not_interfere(worked, toy):
     assert sorted(steps) == [f'{{"steps": {number}}}\n' for number in (31, 32, 33)]
 
 
-def test_drift_starts_a_training(worked, toy, promoted, put):
-    """From a file in the inbox to a finished run of the pipeline that nobody started."""
-    on_demand = worked.client.read_deployment_by_name("train/train-on-demand")
-    env = {"env": {"TUNELINE_REPOSITORY": str(toy.root)}}
-    worked.client.update_deployment(on_demand.id, DeploymentUpdate(job_variables=env))
+def test_run_waits_while_another_trains_on_the_machine_and_can_be_cancelled(worked, toy):
+    """Whichever deployment that one is of: here it is the test. The time that a run waits is no part of its stage's time."""
+    (toy.root / "conf" / "flows.yaml").write_text("stages: {train: {timeout_minutes: 0.1}}\n")
+
+    def waits(run) -> None:
+        until(lambda: "Waits for run nightly, which trains on this machine." in worked.said(run), 200, "the run to wait")
+
+    with training_lock("machine") as lock:
+        lock.acquire("nightly", print)
+        run = worked.submit("train/train-on-demand", toy.root, promote=False)
+        waits(run)
+        assert "train" not in worked.tasks(run)
+        time.sleep(7)  # longer than the stage may take
+        lock.release()
+        assert worked.wait(run).state.name == "Completed"
+        assert any("Trains now, after" in line for line in worked.said(run))
+
+        lock.acquire("nightly", print)
+        run = worked.submit("train/train-nightly", toy.root, promote=False)
+        waits(run)
+        worked.cancel(run)
+        ended = worked.wait(run, seconds=45)
+        assert ended.state.name == "Cancelled"
+        assert processes_of(ended) == []
+
+
+def test_drift_starts_an_ingest_and_new_rows_start_a_training(worked, toy, promoted, put):
+    """From a file in the inbox to runs that nobody started."""
+    ingest, on_demand = (worked.client.read_deployment_by_name(name) for name in ("ingest/ingest-daily", "train/train-on-demand"))
+    for deployment in (ingest, on_demand):
+        env = {"env": {"TUNELINE_REPOSITORY": str(toy.root)}}
+        worked.client.update_deployment(deployment.id, DeploymentUpdate(job_variables=env))
     put("new.csv", tickets(300, greeting=UNLIKE))
+
+    def started(deployment: Any) -> FlowRun:
+        """Waits for a run that an automation started, and for its end."""
+
+        def runs() -> list[FlowRun]:
+            return [run for run in worked.runs_of(deployment.id) if run.created_by and run.created_by.type == "AUTOMATION"]
+
+        (run,) = until(runs, 200, "the automation")
+        return worked.wait(run.id)
+
     try:
         scored = worked.wait(worked.submit("score/score-hourly", toy.root))
         assert "drifted: length of texts" in scored.state.message
-
-        def started() -> list:
-            return [run for run in worked.runs_of(on_demand.id) if run.created_by and run.created_by.type == "AUTOMATION"]
-
-        (run,) = until(started, 200, "the automation")
-        assert worked.wait(run.id).state.is_completed()
+        assert started(ingest).state.name == "NothingNew", "the small pipeline has no source of new rows"
+        emit_event("tuneline.data.ingested", resource={"prefect.resource.id": "tuneline.data.source"}, payload={"rows": 1, "commit": "c0"})
+        run = started(on_demand)
+        assert run.state.is_completed()
         assert run.parameters["promote"] is True
     finally:
-        worked.client.update_deployment(on_demand.id, DeploymentUpdate(job_variables={}))
+        for deployment in (ingest, on_demand):
+            worked.client.update_deployment(deployment.id, DeploymentUpdate(job_variables={}))

@@ -15,7 +15,7 @@ import pytest
 from flows.server import serve
 from flows.server.secret import FILE
 from tests.conftest import ROOT
-from tests.flows.prefect_server import free_port, until
+from tests.flows.prefect_server import free_port, started_with, until
 
 
 def test_used_port_is_reported_before_anything_starts(monkeypatch):
@@ -129,16 +129,6 @@ def read_until(terminal: int, text: bytes) -> None:
     printed = b""
     while text not in printed:
         printed += os.read(terminal, 4096)  # an OSError if all of it has ended
-
-
-def started_with(name: str, value: str) -> list[psutil.Process]:
-    """Every process with a variable in its environment."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.environ().get(name) == value and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
 
 
 SERVING = """

@@ -3,6 +3,7 @@ import subprocess
 import pytest
 
 from flows.settings import Settings, load_settings
+from flows.settings.retention import Retention
 from tuneline.errors import ParamsError
 
 
@@ -10,13 +11,17 @@ def test_projects_own_settings_are_valid(root):
     assert load_settings(root).max_attempts >= 1
 
 
+def test_projects_retention_is_the_default(root):
+    assert load_settings(root).retention == Retention()
+
+
 def test_missing_settings_file_gives_defaults(tmp_path):
     assert load_settings(tmp_path) == Settings()
 
 
-def test_default_inbox_and_outbox_are_ignored_by_git(root):
+def test_default_folders_of_scoring_are_ignored_by_git(root):
     scoring = Settings().scoring
-    for folder in (scoring.inbox, scoring.outbox):
+    for folder in (scoring.inbox, scoring.outbox, scoring.archive):
         assert subprocess.run(["git", "check-ignore", "--quiet", folder / "tickets.csv"], cwd=root, check=False).returncode == 0
 
 
@@ -25,6 +30,13 @@ def test_unknown_key_error_names_the_key(tmp_path):
     (tmp_path / "conf" / "flows.yaml").write_text("stages: {train: {retrys: 3}}\n")
     with pytest.raises(ParamsError, match=r"stages\.train\.retrys"):
         load_settings(tmp_path)
+
+
+@pytest.mark.parametrize("folders", [{"archive": "data/inbox/"}, {"outbox": "./data/inbox"}, {"inbox": "data/x/../archive"}])
+def test_folders_of_scoring_must_differ(folders):
+    assert Settings.model_validate({"scoring": {"archive": None}}).scoring.archive is None
+    with pytest.raises(ValueError, match="must be different folders"):
+        Settings.model_validate({"scoring": folders})
 
 
 def test_last_retry_delay_repeats():

@@ -18,8 +18,6 @@ from ruamel.yaml import YAML
 PARAMS = YAML(typ="safe", pure=True).load(Path("params.yaml"))
 QUEUES = ["billing", "parcel", "login", "other"]
 WORDS = 400
-CLASSES = {"names": QUEUES, "_type": "ClassLabel"}
-FEATURES = {"huggingface": json.dumps({"info": {"features": {"label": CLASSES, "labels": CLASSES}}})}
 
 
 def write(path: str, value: object) -> None:
@@ -28,12 +26,14 @@ def write(path: str, value: object) -> None:
     target.write_text(json.dumps(value) + "\n")
 
 
-def write_table(path: str, columns: dict) -> None:
+def write_table(path: str, columns: dict, labels: list[str] = QUEUES) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    classes = {"names": labels, "_type": "ClassLabel"}
+    features = {"huggingface": json.dumps({"info": {"features": {"label": classes, "labels": classes}}})}
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(columns).replace_schema_metadata(FEATURES), path)
+    pq.write_table(pa.table(columns).replace_schema_metadata(features), path)
 
 
 def read_table(path: str) -> dict:
@@ -108,25 +108,46 @@ def launch() -> None:
 
 
 def train() -> None:
+    take_steps(PARAMS["train"]["steps"], PARAMS["train"]["pause"])
+    write("models/classifier/model.json", {"words": [known(word) for word in range(WORDS)]})
+    write("metrics/train.json", {"steps": PARAMS["train"]["steps"]})
+
+
+def take_steps(steps: int, pause: float) -> None:
+    """Take the steps of a training that is not there, from its checkpoint on; when stopped, save one and exit."""
     stops = []
     signal.signal(signal.SIGTERM, lambda *_: stops.append(1))
-    checkpoint = Path("checkpoints/step.json")
-    steps, first = PARAMS["train"]["steps"], 0
+    checkpoint, folders = Path("checkpoints/step.json"), Path("checkpoints/toy")
+    first = 0
+    fetched = sorted(folders.glob("step-*"))
+    if fetched and not checkpoint.exists():
+        checkpoint = fetched[-1] / "step.json"
     if checkpoint.exists():
         first = json.loads(checkpoint.read_text())["step"]
         print(f"train: resuming from step {first}", flush=True)
+        checkpoint = Path("checkpoints/step.json")
     for step in range(first, steps):
         if stops or step % 5 == 0:
             write("checkpoints/.step.partial", {"step": step})
             Path("checkpoints/.step.partial").replace(checkpoint)
+            save_folder(folders, step)
         if stops:
             print(f"train: stopped at step {step}, checkpoint saved", flush=True)
             sys.exit(75)
-        time.sleep(PARAMS["train"]["pause"])
+        time.sleep(pause)
         print(f"\rtrain: {step + 1}/{steps}", end="", flush=True)
     print(flush=True)
-    write("models/classifier/model.json", {"words": [known(word) for word in range(WORDS)]})
-    write("metrics/train.json", {"steps": steps})
+
+
+def save_folder(folders: Path, step: int) -> None:
+    """Save a checkpoint as the real training does, in the form that is copied to other machines; keep the last two."""
+    partial = folders / ".partial"
+    write(str(partial / "step.json"), {"step": step})
+    write(str(partial / "complete.json"), {})
+    shutil.rmtree(folders / f"step-{step:08d}", ignore_errors=True)
+    partial.rename(folders / f"step-{step:08d}")
+    for older in sorted(folders.glob("step-*"))[:-2]:
+        shutil.rmtree(older)
 
 
 def evaluate() -> None:
@@ -142,14 +163,25 @@ def evaluate() -> None:
 
 def export() -> None:
     import numpy as np
+
+    words = json.loads(Path("models/classifier/model.json").read_text())["words"]
+    table = np.zeros((WORDS + 4, 4), dtype=np.float32)
+    table[np.arange(WORDS) + 4, words] = 1.0
+    folder = Path("models/onnx")
+    folder.mkdir(parents=True)
+    write("models/onnx/tokenizer_config.json", {"pad_token": "[PAD]", "unk_token": "[UNK]"})
+    shutil.copyfile("data/tokenized/tokenizer/tokenizer.json", folder / "tokenizer.json")
+    save_bag_of_words(table, QUEUES, 16)
+
+
+def save_bag_of_words(table: object, labels: list[str], max_length: int) -> None:
+    """Save a model whose logits are the sum of its tokens' rows in a table, beside its tokenizer in ``models/onnx/``."""
+    import numpy as np
     from onnx import TensorProto, helper, numpy_helper, save_model
 
     from stages.export.record import embed, tokenizer_record
     from tuneline.records.export import FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord
 
-    words = json.loads(Path("models/classifier/model.json").read_text())["words"]
-    table = np.zeros((WORDS + 4, 4), dtype=np.float32)
-    table[np.arange(WORDS) + 4, words] = 1.0
     ids = [helper.make_tensor_value_info(name, TensorProto.INT64, ["rows", "tokens"]) for name in ("input_ids", "attention_mask")]
     nodes = [
         helper.make_node("Gather", ["table", "input_ids"], ["vectors"]),
@@ -160,20 +192,17 @@ def export() -> None:
     ]
     constants = [("table", table), ("last", np.array([-1], dtype=np.int64)), ("middle", np.array([1], dtype=np.int64))]
     weights = [numpy_helper.from_array(value, name) for name, value in constants]
-    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["rows", 4])
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["rows", len(labels)])
     graph = helper.make_graph(nodes, "toy", ids, [logits], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     folder = Path("models/onnx")
-    folder.mkdir(parents=True)
-    write("models/onnx/config.json", {"id2label": dict(enumerate(QUEUES)), "model_type": "toy", "pad_token_id": 0})
-    write("models/onnx/tokenizer_config.json", {"pad_token": "[PAD]", "unk_token": "[UNK]"})
-    shutil.copyfile("data/tokenized/tokenizer/tokenizer.json", folder / "tokenizer.json")
+    write("models/onnx/config.json", {"id2label": dict(enumerate(labels)), "model_type": "toy", "pad_token_id": 0})
     record = ExportRecord(
         format=FORMAT,
         task="classification",
-        labels=QUEUES,
+        labels=labels,
         text_columns=["text"],
-        max_length=16,
+        max_length=max_length,
         pad_token_id=0,
         tokenizer=tokenizer_record(folder),
         architecture="toy",

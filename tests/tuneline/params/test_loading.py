@@ -68,6 +68,12 @@ def test_invalid_yaml_is_named_with_its_line(tmp_path):
         load_params(tmp_path / "params.yaml")
 
 
+def test_date_without_quotes_that_no_calendar_has_is_invalid_yaml(tmp_path):
+    (tmp_path / "params.yaml").write_text("data: {as_of: 2026-02-31}\n")
+    with pytest.raises(ParamsError, match=r"params\.yaml: invalid YAML: day"):
+        load_params(tmp_path / "params.yaml")
+
+
 def test_duplicate_key_is_named(tmp_path):
     (tmp_path / "params.yaml").write_text("seed: 1\nseed: 2\n")
     with pytest.raises(ParamsError, match="seed"):

@@ -90,6 +90,7 @@ def plan(paths: Sequence[Path], choices: UserChoices) -> Plan:
     notes = encoding_notes(train.layout.encoding, sample.rows) if choices.encoding is None else []
     labelled = {split: file for split, file in sources.items() if split == "train" or _is_labelled(file, decision, notes)}
     placement = place({split: file.path for split, file in labelled.items()}, list(files.values()), train.layout, choices.name)
+    notes += batch_notes([placement.folder / placement.specs[split] for split in labelled])
     split = plan_split([name for name in SPLITS if name not in labelled], train, choices)
     classes, incomplete = count_classes(labelled, decision, split, choices.seed)
     if not classes["train"]:
@@ -127,6 +128,15 @@ def encoding_notes(encoding: str, sample: Sequence[Row]) -> list[str]:
     position = next((index for index, character in enumerate(example) if not character.isascii()), 0)
     shown = example[max(0, position - 20) : position + 20]
     return [f"! The file is not UTF-8 and is read as {WESTERN}: {shown!r}. If that looks wrong, name its encoding: --encoding NAME"]
+
+
+def batch_notes(folders: Sequence[Path]) -> list[str]:
+    """Return a note for each folder of batches: the stage ``download`` reads them after the file of the same name."""
+    found = [folder for folder in folders if folder.is_dir() and any(folder.glob("[!.]*"))]
+    return [
+        f"! {folder}/ has batches (docs/your-data.md): they are read too, but the figures here are those of the file alone."
+        for folder in found
+    ]
 
 
 def _is_labelled(file: RowFile, decision: Decision, notes: list[str]) -> bool:

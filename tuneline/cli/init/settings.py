@@ -52,7 +52,7 @@ def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
     suitable = {metric.name for metric in metrics_for(task) if metric.validated}
     delimited = layout.kind == "delimited"
     drop_incomplete = {"data.drop_incomplete": True} if plan.incomplete else {}
-    of_other_classes = {} if current else {"data.label_names": None, "evaluate.behaviour": None}
+    of_other_data = {} if current else {"data.label_names": None, "data.as_of": None, "data.last_days": None, "evaluate.behaviour": None}
     return {
         "data.source": "files",
         "data.path": plan.placement.data_path,
@@ -68,7 +68,7 @@ def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
         "data.files.columns": list(plan.columns) if delimited and not layout.header else None,
         "data.files.encoding": "utf-8" if layout.kind == "parquet" else layout.encoding.removesuffix("-sig"),
         **drop_incomplete,
-        **of_other_classes,
+        **of_other_data,
         "train.metric": metric if metric in suitable else primary_metric(task).name,
     }
 

@@ -1,6 +1,8 @@
 """``tuneline predict``: the exported model on files of any size. Imports no torch, which would take seconds to start."""
 
 import codecs
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,12 +11,13 @@ import typer
 from tuneline.cli.predict.targets import check_target, descriptor
 from tuneline.errors import DataError, InputError, StageError, UnreadableError
 from tuneline.readers.limits import DEFAULT_LIMITS, MB, Limits
+from tuneline.readers.rows import Kind
 from tuneline.terminal import say
 
-Kind = Literal["csv", "tsv", "jsonl", "parquet"]
-"""Format of an input or output."""
 BadRows = Literal["stop", "skip"]
 """What to do about a row that cannot be predicted."""
+BATCH_SIZE, WINDOW = 32, 4096
+"""Default rows per forward pass, and rows in memory."""
 
 FileArgument = Annotated[Path, typer.Argument(metavar="[FILE]", help="CSV, TSV, JSONL or Parquet, plain or .gz; - for standard input")]
 OutputArgument = Annotated[Path, typer.Option("--output", "-o", help="JSONL, CSV, TSV or Parquet; - for standard output (JSONL)")]
@@ -63,8 +66,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
     max_cell_characters: MaxCell = DEFAULT_LIMITS.cell,
     max_row_group_mb: MaxRowGroup = DEFAULT_LIMITS.row_group // MB,
     max_unpacked_mb: MaxUnpacked = DEFAULT_LIMITS.unpacked // MB,
-    batch_size: BatchSize = 32,
-    window: Window = 4096,
+    batch_size: BatchSize = BATCH_SIZE,
+    window: Window = WINDOW,
     threads: Threads = None,
 ) -> None:
     """Predict the label of every row of a file, with probabilities, with the exported model.
@@ -72,9 +75,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
     The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model or a full disk.
     """
     from tuneline.cli.predict.model import DeployedModel
-    from tuneline.cli.predict.rows import Input, InputColumns, kind_of
     from tuneline.cli.predict.streaming import StreamOptions, predict_file
     from tuneline.cli.predict.writing import Output
+    from tuneline.inputs import Input, InputColumns, kind_of
     from tuneline.readers.delimited import Dialect
 
     check(file, output, delimiter, encoding)
@@ -89,11 +92,18 @@ def command(  # noqa: PLR0917 - typer calls it by name
     written = Output(target, output_format or kind_of(target, "--output-format"))
     limits = Limits.of(max_cell_characters, max_row_group_mb, max_unpacked_mb)
     given = Input(source, kind, dialect, encoding, limits)
-    try:
+    with refusing():
         predict_file(deployed, given, used, written, StreamOptions(batch_size, window, bad_rows))
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Turn a ``DataError`` into an ``InputError``, where only the input is read: the model is loaded, the writer raises ``StageError``."""
+    try:
+        yield
     except UnreadableError:
         raise
-    except DataError as error:  # of the input: the model is loaded, and the writer raises StageError
+    except DataError as error:
         raise InputError(error.problem, error.hint) from None
 
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.cli.predict.rows import Row
 from tuneline.cli.predict.targets import explained
 from tuneline.errors import StageError
 from tuneline.files.schemas import ROW_GROUP
+from tuneline.inputs import Row
 
 DIGITS = 6
 SEPARATORS = re.compile(r"[\t\r\n]")

@@ -11,9 +11,9 @@ import typer
 from tuneline.cli.predict import BadRows
 from tuneline.cli.predict.formats import OutputColumns, Writer
 from tuneline.cli.predict.model import DeployedModel
-from tuneline.cli.predict.rows import BadRow, Input, InputColumns, InputRows, Row, open_rows
 from tuneline.cli.predict.writing import Output, open_writer
 from tuneline.errors import DataError
+from tuneline.inputs import BadRow, Input, InputColumns, InputRows, Row, open_rows
 from tuneline.terminal import say, visible
 
 WINDOW_CHARACTERS = 1 << 22

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from tuneline.cli.predict import Kind
 from tuneline.cli.predict.formats import CsvWriter, JsonlWriter, OutputColumns, ParquetWriter, TsvWriter, Writer
 from tuneline.cli.predict.targets import explained, open_target
 from tuneline.errors import StageError
+from tuneline.readers.rows import Kind
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,19 @@ def test_file_under_data_source_is_used_in_place(project, tickets):
     assert sum(map(len, downloaded().values())) == 40
 
 
+def test_batches_beside_a_file_are_kept_and_pointed_out(project, tickets):
+    folder = project / "data/source/mine"
+    (folder / "all").mkdir(parents=True)
+    content = tickets.read_text()
+    (folder / "all" / "2026-11-21-more-0a1b2c3d.csv").write_text("".join(content.splitlines(keepends=True)[:4]))
+    tickets.replace(folder / "all.csv")
+    (project / "params.yaml").write_text(changed(project / "params.yaml", {"data.source": "files", "data.as_of": "2020-01-01"}))
+    done = init(folder, "--force")
+    assert done.exit_code == 0, done.output
+    assert "data/source/mine/all/ has batches" in done.output
+    assert sum(map(len, downloaded().values())) == 43, "data.as_of was that of other data"
+
+
 @pytest.mark.parametrize("name", ["all.csv", "train.csv", "mine.csv", "data of may.csv"])
 @pytest.mark.parametrize("options", [[], ["--name", "mine"]])
 def test_originals_in_the_target_folder_are_kept(project, tickets, name, options):

@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tuneline.cli.predict.formats import OutputColumns
-from tuneline.cli.predict.rows import Input, InputColumns, Row, open_rows
 from tuneline.cli.predict.writing import Output, open_writer
 from tuneline.errors import StageError
+from tuneline.inputs import Input, InputColumns, Row, open_rows
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.text import open_text
 

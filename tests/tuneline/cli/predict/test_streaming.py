@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuneline.cli.predict.rows import BadRow, InputRows, Row
 from tuneline.cli.predict.streaming import REPORTED, WINDOW_CHARACTERS, RowCounts, good_rows, windows
 from tuneline.errors import DataError
+from tuneline.inputs import BadRow, InputRows, Row
 from tuneline.readers.rows import RowProblem
 
 

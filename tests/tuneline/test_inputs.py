@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tuneline.cli.predict.rows import BadRow, Input, InputColumns, Row, open_rows
 from tuneline.errors import DataError
+from tuneline.inputs import BadRow, Input, InputColumns, Row, open_rows
 from tuneline.readers import text
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.limits import DEFAULT_LIMITS, MB, Limits

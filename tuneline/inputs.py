@@ -1,4 +1,4 @@
-"""The rows of an input, from the core's readers: each with its number, its texts, and the columns that go into the output."""
+"""Files with texts to predict, or that were scored: the number, the texts and other columns of each row."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tuneline.cli.predict import Kind
 from tuneline.errors import DataError
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.jsonl import read_jsonl
 from tuneline.readers.limits import DEFAULT_LIMITS, Limits
 from tuneline.readers.parquet import open_parquet
-from tuneline.readers.rows import OptionNames, RowProblem, check_columns, listed, text_problem
+from tuneline.readers.rows import Kind, OptionNames, RowProblem, check_columns, listed, text_problem
 from tuneline.readers.text import Lines, open_text
 
 KINDS: dict[str, Kind] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}

@@ -1,0 +1,84 @@
+"""``data/ingested.json``: what was read, from where, and what became of the rows. Git tracks it, with the data it tells of.
+
+It contains no texts, and of URLs neither passwords nor what follows a ``?``.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tuneline.records.record import OMITTED, Record
+
+LEDGER = Path("data/ingested.json")
+PLACES = 20
+"""Conflicts of one file that are listed; all are counted."""
+
+
+class Read(Record):
+    """A file, or the result of a query, that was read."""
+
+    name: str
+    """Name of the file, URL, or SQL file."""
+    sha256: str
+    etag: str | None = OMITTED
+    """Version of a URL, where its server gives one."""
+
+
+class Ingested(Record):
+    """Rows of one source in one commit."""
+
+    date: str
+    """Time of the run, UTC."""
+    source: str
+    batch: str | None = OMITTED
+    """The file with the new rows."""
+    files: Sequence[Read] = ()
+    """What was read."""
+    added: int = 0
+    duplicates: int = 0
+    """Rows that the data had."""
+    conflicts: int = 0
+    """Rows whose key or texts the data have with another label; left out."""
+    held_out: int = 0
+    """Rows that are in validation or test; left out."""
+    incomplete: int = 0
+    """Rows without text or label; left out."""
+    unmatched: int = 0
+    """Late labels whose text was not found; read again by the next run."""
+    conflicting: Sequence[str] = ()
+    """File and line of conflicts."""
+    watermark: str | int | float | None = OMITTED
+    """Value of ``:since`` in the next run of a query."""
+    revision: str | None = OMITTED
+    """Commit of a data set of the hub."""
+
+    @property
+    def counts(self) -> str:
+        """The counts that are not zero, in words."""
+        counts = {"duplicate": self.duplicates, "conflicting": self.conflicts, "held out": self.held_out}
+        counts |= {"incomplete": self.incomplete, "unmatched": self.unmatched}
+        return ", ".join([f"{self.added:,} new", *(f"{count:,} {name}" for name, count in counts.items() if count)])
+
+
+class Ledger(Record):
+    """The whole file."""
+
+    entries: Sequence[Ingested] = ()
+
+    @classmethod
+    def of(cls, root: Path) -> "Ledger":
+        """Read the ledger of a checkout; an empty one if there is none."""
+        return cls.read_if_exists(root / LEDGER, f"Restore it: `git checkout -- {LEDGER}`.") or cls()
+
+    def plus(self, entries: Sequence[Ingested]) -> "Ledger":
+        """Return the ledger with more entries."""
+        return self.model_copy(update={"entries": [*self.entries, *entries]})
+
+    def etags(self, source: str) -> dict[str, str | None]:
+        """Return the versions of URLs that were read for a source, by URL; ``None`` for those that are to be read again."""
+        entries = [entry for entry in self.entries if entry.source == source]
+        return {read.name: None if entry.unmatched else read.etag for entry in entries for read in entry.files}
+
+    def watermark(self, source: str) -> str | int | float | None:
+        """Return the watermark of a source; ``None`` if it has none yet."""
+        marks = (entry.watermark for entry in reversed(self.entries) if entry.source == source)
+        return next((mark for mark in marks if mark is not None), None)

@@ -1,0 +1,250 @@
+"""Checkpoints in storage that all machines reach: a run whose machine is lost resumes on another one.
+
+While a training runs, each checkpoint that it completes is copied: ``STORAGE/RUN/KEY/step-N/``, as in the run's checkout, with the
+marker last. An attempt whose checkout has no or only older ones fetches them; the training verifies them before it uses them. What
+cannot be copied never stops a training.
+"""
+
+import contextlib
+import contextvars
+import json
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Self
+
+import fsspec
+
+from flows.runs.checkout import Checkout
+from flows.runs.credentials import redacted
+from flows.runs.repository import Repository, dvc_config
+from flows.runs.spec import RunSpec
+from tuneline.paths import CHECKPOINTS
+
+DVC = "dvc"
+"""Value of the setting that stands for the default DVC remote."""
+MARKER = "complete.json"
+"""File that completes a checkpoint (``stages/train/marker.py``)."""
+COPY_EVERY = 5.0
+"""Seconds between two looks for new checkpoints."""
+FETCH_AFTER = (0, 10, 60)
+"""Seconds before each attempt to fetch checkpoints: to train again from the start costs more than to wait for a network."""
+KEPT = timedelta(days=30)
+"""Time after which the checkpoints of a run that never succeeded are removed."""
+_RECORD = "run.json"
+_FILE = re.compile(r"(?P<step>[\w-]+/step-\d+)/(?P<rest>[^/].*)")
+
+OnLine = Callable[[str], None]
+
+
+class StorageError(Exception):
+    """``training.checkpoints`` in ``conf/flows.yaml`` names no storage that can be used."""
+
+
+@dataclass
+class SharedCheckpoints:
+    """The copies of one run's checkpoints.
+
+    Attributes:
+        files: File system of the storage.
+        root: Folder of all runs.
+        name: The run's name; every attempt of a run has the same.
+        spec: What the run computes.
+        warn: Called with a message when something could not be copied.
+    """
+
+    files: fsspec.AbstractFileSystem
+    root: str
+    name: str
+    spec: RunSpec
+    warn: OnLine
+    _fetched: str | None = None
+    _copied: frozenset[str] = frozenset()
+    _warned: set[str] = field(default_factory=set)
+
+    @classmethod
+    def open(cls, repository: Repository, where: str | None, checkout: Checkout, warn: OnLine) -> Self | None:
+        """Return those of a run in the storage that the settings name; ``None`` if they name none.
+
+        Raises:
+            StorageError: It cannot be used.
+        """
+        return None if where is None else cls(*open_storage(repository.root, where), checkout.name, checkout.spec, warn)
+
+    def fetch(self, checkout: Path) -> str | None:
+        """Fetch the checkpoints of an earlier attempt, or of a run that trains the same model, if they are newer than the checkout's.
+
+        Returns:
+            The newest of them, for the log; ``None`` if nothing was fetched.
+        """
+        for seconds in FETCH_AFTER:
+            time.sleep(seconds)
+            with self._tried("Earlier checkpoints could not be fetched"):
+                return self._fetch_newer(checkout / CHECKPOINTS)
+        return None
+
+    @contextlib.contextmanager
+    def copied(self, checkout: Path) -> Iterator[None]:
+        """Copy each checkpoint that is completed in the block. After an error, what is not copied yet stays in the checkout only."""
+        stop = threading.Event()
+
+        def copy() -> None:
+            while not stop.wait(COPY_EVERY):
+                with self._tried("The last checkpoint was not copied"):
+                    self.copy(checkout)
+
+        in_context = contextvars.copy_context().run  # Prefect's logger reads its settings from there
+        thread = threading.Thread(target=in_context, args=(copy,), name="copy checkpoints", daemon=True)
+        thread.start()
+        try:
+            yield
+        except BaseException:
+            stop.set()
+            raise
+        stop.set()
+        thread.join()
+
+    def copy(self, checkout: Path) -> None:
+        """Copy the checkpoints that the storage does not have, and then remove those that the training has removed."""
+        steps = {f"{path.parent.name}/{path.name}": path for path in _complete(checkout / CHECKPOINTS)}
+        if not steps or steps.keys() == self._copied:  # nothing is removed when the training has ended, because the run has not
+            return
+        stored = self._stored(self.name)
+        for step in [step for step in steps if MARKER not in stored.get(step, ())]:  # oldest first: a best one before those that need it
+            self._copy(step, steps[step])
+        for step in stored.keys() - steps.keys():
+            self.files.rm(f"{self.root}/{self.name}/{step}", recursive=True)
+        self._copied = frozenset(steps)
+
+    def remove(self) -> None:
+        """Remove the copies of a run that succeeded, and those that it started from."""
+        with self._tried("The copies of this run's checkpoints were not removed"):
+            for run in filter(None, (self.name, self._fetched)):
+                self._remove(run)
+
+    def _fetch_newer(self, checkpoints: Path) -> str | None:
+        local = max((step.name for step in _complete(checkpoints)), default="")
+        for run in self._candidates():
+            steps = {step: files for step, files in self._stored(run).items() if MARKER in files}
+            newest = max((step.partition("/")[2] for step in steps), default="")
+            if newest > local:
+                self._fetched = run
+                for step in sorted(steps):
+                    self._fetch(run, step, steps[step], checkpoints / step)
+                return f"{newest} of run {run}"
+        return None
+
+    def _candidates(self) -> list[str]:
+        """List the runs that train the same model: this one first, then the latest. Runs that ended long ago are removed."""
+        candidates = []
+        for run in self._runs():
+            with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # removed meanwhile, or damaged
+                record = json.loads(self.files.cat_file(f"{self.root}/{run}/{_RECORD}"))
+                age = datetime.now(UTC) - datetime.fromisoformat(record["copied"])
+                if run == self.name or (age < KEPT and self.spec.trains_same_model(RunSpec.of(record))):
+                    candidates.append((run != self.name, age, run))
+                elif age > KEPT:
+                    self._remove(run)
+        return [run for *_, run in sorted(candidates)]
+
+    def _runs(self) -> list[str]:
+        """List the runs that have copies."""
+        self.files.invalidate_cache()
+        with contextlib.suppress(FileNotFoundError):
+            return [path.rstrip("/").rpartition("/")[2] for path in self.files.ls(self.root, detail=False)]
+        return []
+
+    def _stored(self, run: str) -> dict[str, list[str]]:
+        """Return the files of each checkpoint in the storage, whole or not: ``{"KEY/step-N": ["model.safetensors", ...]}``."""
+        folder = f"{self.root}/{run}"
+        self.files.invalidate_cache()
+        steps: dict[str, list[str]] = {}
+        for path in self.files.find(folder):
+            match = _FILE.fullmatch(path.partition(f"{folder}/")[2])
+            if match and ".." not in match["rest"].split("/"):
+                steps.setdefault(match["step"], []).append(match["rest"])
+        return steps
+
+    def _copy(self, step: str, path: Path) -> None:
+        target = f"{self.root}/{self.name}"
+        names = sorted((file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()), key=lambda name: name == MARKER)
+        try:
+            for name in names:
+                self.files.makedirs(f"{target}/{step}/{name}".rpartition("/")[0], exist_ok=True)
+                self.files.put_file(str(path / name), f"{target}/{step}/{name}")
+        except FileNotFoundError:
+            if path.exists():
+                raise
+            return  # the training removed it meanwhile, because it has newer ones
+        record = {**asdict(self.spec), "copied": datetime.now(UTC).isoformat()}
+        self.files.pipe_file(f"{target}/{_RECORD}", json.dumps(record).encode())
+
+    def _fetch(self, run: str, step: str, names: list[str], target: Path) -> None:
+        if target.exists():
+            return
+        partial = target.with_name(f".{target.name}.partial")  # the training removes leftovers
+        shutil.rmtree(partial, ignore_errors=True)
+        for name in names:
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
+            self.files.get_file(f"{self.root}/{run}/{step}/{name}", str(partial / name))
+        partial.rename(target)
+
+    def _remove(self, run: str) -> None:
+        if self.files.exists(f"{self.root}/{run}"):
+            self.files.rm(f"{self.root}/{run}", recursive=True)
+
+    @contextlib.contextmanager
+    def _tried(self, what: str) -> Iterator[None]:
+        """Report an error of the storage, once, and go on without it."""
+        try:
+            yield
+        except Exception as error:  # each file system has its own
+            message = redacted(f"{what}: {type(error).__name__}: {error}")
+            if message not in self._warned:
+                self._warned.add(message)
+                self.warn(message)
+
+
+def _complete(checkpoints: Path) -> list[Path]:
+    """List the complete checkpoints of a checkout, in the order of their steps."""
+    runs = [run for run in checkpoints.glob("*") if not run.name.startswith(".")]
+    return sorted((step for run in runs for step in run.glob("step-*") if (step / MARKER).exists()), key=lambda step: step.name)
+
+
+def open_storage(root: Path, where: str) -> tuple[fsspec.AbstractFileSystem, str]:
+    """Return the file system and the folder of an address.
+
+    Args:
+        root: The repository, to which a path is relative.
+        where: ``dvc``, a path, or an address that fsspec knows.
+
+    Raises:
+        StorageError: It is no address of storage that lists its files, or a package is missing.
+    """
+    setting = "training.checkpoints in conf/flows.yaml"
+    try:
+        files, folder = _dvc_remote(root) if where == DVC else fsspec.core.url_to_fs(where if "://" in where else str(root / where))
+    except Exception as error:  # each file system has its own
+        raise StorageError(redacted(f"{setting}: {where} cannot be used. {error}")) from None
+    if {"http", "https"} & ({files.protocol} if isinstance(files.protocol, str) else {*files.protocol}):
+        raise StorageError(
+            redacted(f"{setting}: {where} is on HTTP, which lists no files. Name a shared folder, or storage such as s3://...")
+        )
+    return files, str(folder).rstrip("/")
+
+
+def _dvc_remote(root: Path) -> tuple[Any, str]:
+    """Return the file system of the default DVC remote, with its credentials, and a folder beside what DVC stores."""
+    from dvc.fs import LocalFileSystem, get_cloud_fs
+
+    config = dvc_config(root)
+    if not (name := config["core"].get("remote")):
+        raise ValueError("DVC has no default remote: `dvc remote add --default NAME URL`.")
+    kind, settings, path = get_cloud_fs(config, name=name)
+    folder = f"{path.rstrip('/')}/checkpoints"
+    return (fsspec.filesystem("file"), folder) if kind is LocalFileSystem else (kind(**settings).fs, folder)

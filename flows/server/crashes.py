@@ -1,0 +1,130 @@
+"""Runs that died, as the server sees them: a run without heartbeats has crashed, and a run that crashed is started again.
+
+The server looks at the states it has (``flows.server.api`` starts this), and reacts to no event. An event can be lost, and a new server
+holds one back for a quarter of an hour if it follows another that only the old server has seen. What counts are looks and not times: a
+server that was away or asleep, a busy database and clocks that differ only make it wait longer.
+
+Only runs of a deployment are watched: nobody could start another again. Their deployments have them send heartbeats (prefect.yaml).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import (
+    FlowFilter,
+    FlowFilterName,
+    FlowRunFilter,
+    FlowRunFilterDeploymentId,
+    FlowRunFilterEndTime,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.states import AwaitingRetry, Crashed
+
+from flows.server.automations import FLOWS
+from tuneline.terminal import say
+
+LOOK = 10.0
+"""Seconds between two looks."""
+SILENT, STARTING, REPORTING = 9, 30, 3
+"""Looks without change until a running run counts as crashed (three heartbeats), a pending one does (a worker needs a while to start it),
+and until a crashed one is started again: Prefect's worker reports some crashes twice, the second time late."""
+FORGOTTEN = timedelta(days=30)
+"""Runs that crashed before are left alone."""
+RESTARTS = 20
+"""Restarts of one run, at most. The flow ends itself sooner (``max_attempts``), if it can still be started."""
+NO_HEARTBEAT = "No heartbeat: the machine of this run is gone."
+RESTARTED = "Restarted after a crash."
+_PATIENCE = {StateType.RUNNING: SILENT, StateType.PENDING: STARTING, StateType.CRASHED: REPORTING}
+
+
+class Watch:
+    """What was seen of the runs so far.
+
+    Args:
+        client: Client of the server.
+    """
+
+    def __init__(self, client: PrefectClient) -> None:
+        self._client = client
+        self._seen: dict[UUID, tuple[UUID, int]] = {}
+        self._left: set[UUID] = set()
+
+    async def look(self) -> None:
+        """Look once: count for how many looks each run has been unchanged, and act where that is too long."""
+        seen = {}
+        for run, state in [*await self._runs(StateType.RUNNING, StateType.PENDING), *await self._crashed()]:
+            sign = await self._sign_of_life(run, state)
+            before, looks = self._seen.get(run.id, (None, 0))
+            seen[run.id] = sign, looks + 1 if sign == before else 0
+            if seen[run.id][1] >= _PATIENCE[state.type]:
+                await self._act(run, state)
+        self._seen = seen
+
+    async def _runs(self, *states: StateType, ended: FlowRunFilterEndTime | None = None) -> list[tuple[FlowRun, State]]:
+        wanted = FlowRunFilter(
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[*states])),
+            deployment_id=FlowRunFilterDeploymentId(is_null_=False),
+            end_time=ended,
+        )
+        found = await self._client.read_flow_runs(flow_filter=FlowFilter(name=FlowFilterName(any_=FLOWS)), flow_run_filter=wanted)
+        return [(run, run.state) for run in found if run.state]
+
+    async def _crashed(self) -> list[tuple[FlowRun, State]]:
+        recently = FlowRunFilterEndTime(after_=datetime.now(UTC) - FORGOTTEN)
+        return [(run, state) for run, state in await self._runs(StateType.CRASHED, ended=recently) if state.id not in self._left]
+
+    async def _sign_of_life(self, run: FlowRun, state: State) -> UUID:
+        """Return what changes while a run is alive: the id of its last heartbeat, or of its state."""
+        if not state.is_running():
+            return state.id
+        now = datetime.now(UTC)
+        wanted = {
+            "event": {"name": ["prefect.flow-run.heartbeat"]},
+            "resource": {"id": [f"prefect.flow-run.{run.id}"]},
+            # Its clock may be another. The count that comes with the answer must stay short.
+            "occurred": {"since": str(now - timedelta(days=1)), "until": str(now + timedelta(days=1))},
+        }
+        answer = await self._client.request("POST", "/events/filter", json={"filter": wanted, "limit": 1})
+        found = answer.raise_for_status().json()["events"]
+        return UUID(found[0]["id"]) if found else state.id
+
+    async def _act(self, run: FlowRun, state: State) -> None:
+        if not state.is_crashed():
+            await self._client.set_flow_run_state(run.id, Crashed(message=NO_HEARTBEAT))
+        history = await self._client.read_flow_run_states(run.id)
+        if is_left(history, reported=state.is_crashed() and state.message != NO_HEARTBEAT):
+            self._left.add(state.id)
+        else:
+            await self._client.set_flow_run_state(run.id, AwaitingRetry(message=RESTARTED))
+
+
+def is_left(history: Sequence[State], *, reported: bool) -> bool:
+    """Return True if a run that crashed is not started again: it would crash again.
+
+    Args:
+        history: Its states.
+        reported: True if a worker or the run itself reported the crash. If it never ran, it cannot be started.
+    """
+    ran = any(state.is_running() for state in history)
+    return (reported and not ran) or restarts(history) >= RESTARTS
+
+
+def restarts(history: Sequence[State]) -> int:
+    """Return how often a run was started again after a crash: once for each death, however often that was reported."""
+    return sum(state.message == RESTARTED for state in history)
+
+
+async def watch(client: PrefectClient) -> None:
+    """Look until cancelled. A look that fails is not counted."""
+    runs = Watch(client)
+    while True:
+        await asyncio.sleep(LOOK)
+        try:
+            await runs.look()
+        except Exception as error:
+            say(f"The server could not look at its runs: {type(error).__name__}: {error}", error=True)

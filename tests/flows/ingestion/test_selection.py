@@ -1,0 +1,48 @@
+"""Which rows are new."""
+
+import pyarrow as pa
+
+from flows.ingestion.selection import RowHashes, Selection, Verdict
+
+
+def hashed(*rows: tuple[str, str, str | None], held: bool = False) -> RowHashes:
+    """Rows of a text, a label and a key."""
+    texts, labels, keys = zip(*rows, strict=True)
+    return RowHashes.of([pa.array(texts)], pa.array(labels, pa.string()), pa.array(keys, pa.string()), held=held)
+
+
+def judged(known: list[RowHashes], *rows: tuple[str, str, str | None]) -> list[str]:
+    return [Verdict(verdict).name for verdict in Selection(RowHashes.joined(known)).judge(hashed(*rows))]
+
+
+def test_row_of_the_data_is_a_duplicate_whatever_its_case_and_white_space():
+    known = [hashed(("Where is my parcel?", "delivery", None))]
+    rows = [("where is  my parcel?", "delivery", None), ("where is my parcel", "delivery", None)]
+    assert judged(known, *rows) == ["DUPLICATE", "NEW"]
+
+
+def test_row_with_another_label_is_a_conflict():
+    known = [hashed(("a", "yes", "1"), ("b", "yes", None))]
+    rows = [("a", "no", None), ("c", "no", "1"), ("b", "yes", None), ("c", "yes", "1")]
+    assert judged(known, *rows) == ["CONFLICT", "CONFLICT", "DUPLICATE", "DUPLICATE"]
+
+
+def test_row_of_validation_or_test_is_held_out():
+    known = [hashed(("a", "yes", None)), hashed(("b", "yes", None), ("d", "yes", None), held=True)]
+    assert judged(known, ("b", "yes", None), ("B ", "no", None), ("c", "yes", None)) == ["HELD_OUT", "CONFLICT", "NEW"]
+
+
+def test_first_of_equal_new_rows_counts_also_across_files():
+    selection = Selection(RowHashes.joined([]))
+    first = selection.judge(hashed(("a", "yes", "1"), ("a", "yes", "2"), ("b", "no", "1"), ("b", "no", "3")))
+    assert first.tolist() == [Verdict.NEW, Verdict.DUPLICATE, Verdict.CONFLICT, Verdict.NEW]
+    assert selection.judge(hashed(("b", "no", None), ("b", "yes", None))).tolist() == [Verdict.DUPLICATE, Verdict.CONFLICT]
+
+
+def test_rows_without_key_are_not_equal():
+    assert judged([hashed(("a", "yes", None))], ("b", "no", None), ("c", "yes", None)) == ["NEW", "NEW"]
+
+
+def test_unlabelled_row_of_the_data_conflicts_with_nothing():
+    unlabelled = RowHashes.of([pa.array(["a"])], pa.array([None], pa.string()), None, held=True)
+    assert judged([unlabelled], ("a", "yes", None)) == ["HELD_OUT"]

@@ -1,0 +1,91 @@
+"""What is deployed is independent of the machine that deploys, and of the machines that run it."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from prefect.states import Crashed
+from ruamel.yaml import YAML
+
+from flows.server import folder, serve
+from flows.server.deploy import DEPLOYMENTS, _deployments, deploy
+from tests.conftest import ROOT
+from tests.flows.conftest import sh
+from tests.flows.prefect_server import prefect_server, until
+
+
+def queues(file: Path) -> dict[str, str]:
+    content = YAML(typ="safe", pure=True).load(file)
+    return {one["name"]: one["work_pool"]["work_queue_name"] for one in content["deployments"]}
+
+
+def test_train_queue_is_that_of_the_trainings_only():
+    with _deployments({}, "gpu") as file:
+        named = queues(file)
+    assert named == {name: "gpu" if name.startswith("train-") else "cpu" for name in queues(DEPLOYMENTS)}
+
+
+def test_flows_are_those_of_the_worker_wherever_they_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert folder.enter() == {"directory": str(ROOT)}
+    assert Path.cwd() == ROOT
+
+
+def machine(origin: Path, place: Path, shared: Path) -> Path:
+    """Clone the repository to a place of a machine's own, with the flows in it."""
+    sh("git", "clone", "--quiet", str(origin), str(place), cwd=origin)
+    for package in ("flows", "tuneline"):
+        shutil.copytree(ROOT / package, place / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (place / "conf" / "flows.yaml").write_text(f"training: {{checkpoints: {shared}}}\n")
+    return place
+
+
+def start_worker(served, place: Path) -> subprocess.Popen:
+    env = {name: value for name, value in served.env.items() if name not in ("PYTHONPATH", "TUNELINE_REPOSITORY")}
+    command = [sys.executable, "-m", "flows.server.worker", "--name", place.name, "--work-queue", "gpu"]
+    with (served.logs / f"{place.name}.log").open("w") as log:
+        return subprocess.Popen(command, cwd=place, env=env, stdout=log, stderr=log, start_new_session=True)
+
+
+def lose(worker: subprocess.Popen, place: Path) -> None:
+    """Kill all processes of a machine at once, and remove what it had."""
+    processes = [*psutil.Process(worker.pid).children(recursive=True), psutil.Process(worker.pid)]
+    for process in processes:
+        process.suspend()
+    for process in processes:
+        process.kill()
+    worker.wait()
+    psutil.wait_procs(processes, timeout=10)
+    shutil.rmtree(place)
+
+
+@pytest.mark.slow  # a server, two workers and a run
+@pytest.mark.timeout(600)
+def test_run_of_a_lost_machine_resumes_from_its_checkpoint_in_a_clone_under_another_path(toy, tmp_path):
+    shared = tmp_path / "shared"
+    origin = tmp_path / "origin.git"
+    sh("git", "clone", "--quiet", "--bare", str(toy.root), str(origin), cwd=tmp_path)
+    first, second = machine(origin, tmp_path / "a" / "first", shared), machine(origin, tmp_path / "elsewhere" / "second", shared)
+    with prefect_server(tmp_path / "home") as served:
+        deploy(served.env, train_queue="gpu")
+        worker = start_worker(served, first)
+        deployment = served.client.read_deployment_by_name("train/train-on-demand")
+        parameters = {"overrides": ["train.pause=0.05", "train.steps=600"], "promote": False}
+        run = served.client.create_flow_run_from_deployment(deployment.id, parameters=parameters).id
+        until(lambda: list(shared.glob("*/toy/step-*/complete.json")), 200, "a copy of a checkpoint")
+        lose(worker, first)
+
+        served.client.set_flow_run_state(run, Crashed(message="No heartbeat"), force=True)
+        with serve.ending(start_worker(served, second)):
+            assert served.wait(run, "Completed").run_count == 2
+        said = served.said(run)
+        assert [line for line in said if line.startswith("Fetched checkpoint step-")]
+        assert [line for line in said if "resuming from step" in line]
+        assert [line.rpartition(", in ")[2].partition("/.dvc")[0] for line in said if line.startswith("Commit ")] == [
+            str(first),
+            str(second),
+        ]
+        assert list(shared.iterdir()) == [], "a run that succeeded needs no copies"

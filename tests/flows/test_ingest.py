@@ -1,0 +1,227 @@
+"""Flow ``ingest`` against a real Prefect server, in a repository whose only stage checks the data. Minutes: each run starts DVC often."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flows.ingest import ingest
+from flows.runs.repository import Repository, locked
+from tests.conftest import ROOT
+from tests.flows.conftest import sh
+from tests.flows.prefect_server import events, until
+from tests.params import change_params, write_params
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
+
+CHECK = """
+import json, pathlib, subprocess, sys
+rows = [path for path in pathlib.Path("data/source").rglob("*") if path.is_file() and path.suffix in (".csv", ".parquet")]
+bad = any(b"poison" in path.read_bytes() for path in rows)
+entry = {"check": "label_set", "split": "train", "table": "raw", "severity": "error", "status": "failed", "title": "", "rows": 1,
+         "found": "1 row with poison", "allowed": "0", "failing": 1, "observed": None, "expectation": {}, "worst": [], "hint": None}
+pathlib.Path("reports/checks").mkdir(parents=True)
+checks = {"passed": not bad, "errors": int(bad), "warnings": 0, "metrics": {}, "not_run": [], "checks": [entry] if bad else []}
+pathlib.Path("reports/checks/checks.json").write_text(json.dumps(checks))
+move = pathlib.Path("../../../../move-main")
+if move.exists():
+    move.unlink()
+    subprocess.run(["git", "-C", str(move.parent), "commit", "--quiet", "--allow-empty", "--message=Meanwhile"], check=True)
+sys.exit(bad)
+"""
+STAGE = "stages: {validate: {cmd: python check.py, deps: [check.py, data/source], outs: [reports/checks]}}\n"
+SETTINGS = "ingest:\n  sources:\n    - {name: labels, folder: data/labelled, settle_seconds: 0}\n"
+
+
+class Desk:
+    """A repository with data in DVC, and what its user does there."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def put(self, name: str, *texts: str, label: str = "billing") -> None:
+        path = self.root / "data/labelled" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join([f"{line}\n" for line in ("text,label", *(f"{text},{label}" for text in texts))]))
+        os.utime(path, (time.time() - 60,) * 2)
+
+    def git(self, *arguments: str, cwd: Path | None = None) -> str:
+        return sh("git", *arguments, cwd=cwd or self.root).strip()
+
+    def commits(self) -> int:
+        return int(self.git("rev-list", "--count", "main"))
+
+    def texts(self) -> list[str]:
+        """The texts of all batches that are in the working tree."""
+        import pyarrow.parquet as pq
+
+        batches = sorted((self.root / "data/source/train").glob("*.parquet"))
+        return [text for batch in batches for text in pq.read_table(batch)["text"].to_pylist()]
+
+    def waiting(self) -> list[str]:
+        return sorted(path.name for path in (self.root / "data/labelled").iterdir() if path.is_file())
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch, bytecode, homes) -> Desk:
+    root = tmp_path / "repo"
+    (root / "data/source").mkdir(parents=True)
+    shutil.copy(ROOT / ".gitignore", root)
+    shutil.copy(ROOT / ".dvcignore", root)
+    write_params(root, data={"source": "files", "text_columns": ["text"], "label_column": "label"})
+    (root / "check.py").write_text(CHECK)
+    (root / "dvc.yaml").write_text(STAGE)
+    (root / "conf").mkdir()
+    (root / "conf/flows.yaml").write_text(SETTINGS)
+    for split in ("train", "validation", "test"):
+        (root / f"data/source/{split}.csv").write_text(f"text,label\na parcel of {split},delivery\nan invoice of {split},billing\n")
+    sh("git", "init", "--quiet", "--initial-branch=main", cwd=root)
+    sh("git", "config", "user.email", "tests@localhost", cwd=root)
+    sh("git", "config", "user.name", "Tests", cwd=root)
+    sh("dvc", "init", "--quiet", cwd=root)
+    sh("dvc", "add", "--quiet", *(f"data/source/{split}.csv" for split in ("train", "validation", "test")), cwd=root)
+    sh("git", "add", "--all", cwd=root)
+    sh("git", "commit", "--quiet", "--message=Data", cwd=root)
+    monkeypatch.setenv("TUNELINE_REPOSITORY", str(root))
+    return Desk(root)
+
+
+def test_new_rows_are_committed_once_with_where_they_came_from(served, desk):
+    desk.put("monday.csv", "my invoice is wrong", "a parcel of train", "an invoice of test")
+    desk.put("bad.csv", "x", label="biling")
+    before = desk.commits()
+    dry = ingest(dry_run=True, return_state=True)
+    assert (dry.is_failed(), dry.message.splitlines()[0]) == (
+        True,
+        "Would commit to main: labels: 1 new, 1 conflicting, 1 held out",
+    ), "bad.csv is reported"
+    assert desk.commits() == before
+    assert desk.waiting() == ["bad.csv", "monday.csv"]
+
+    state = ingest(return_state=True)
+    assert state.is_failed(), "a file that cannot be read is to be seen"
+    assert "bad.csv, line 2, column 'label': label 'biling' is not one of" in state.message
+    assert desk.commits() == before + 1, "but stops no other"
+    assert desk.waiting() == ["bad.csv"]
+    assert (desk.root / "data/labelled/done/monday.csv").exists()
+    assert desk.texts() == ["my invoice is wrong"], "the working tree of main follows"
+    assert desk.git("status", "--porcelain") == ""
+    message = desk.git("log", "-1", "--format=%B")
+    assert message.startswith("Ingest new rows: labels 1\n\nlabels: 1 new, 1 conflicting, 1 held out (monday.csv)\n\nIngested-Rows: 1\n")
+    (entry,) = json.loads((desk.root / "data/ingested.json").read_text())["entries"]
+    assert (entry["added"], entry["files"][0]["name"], entry["conflicting"]) == (1, "monday.csv", ["monday.csv, line 3"])
+    assert desk.git("show", "--name-only", "--format=").split() == ["data/ingested.json", "data/source/train.dvc"]
+    run = state.state_details.flow_run_id
+    (event,) = until(lambda: events(served, "tuneline.data.ingested", run), 30, "the event")
+    assert (event["payload"]["rows"], event["payload"]["commit"]) == (1, desk.git("rev-parse", "main"))
+
+    (desk.root / "data/labelled/bad.csv").unlink()
+    desk.put("monday.csv", "my invoice is wrong")
+    again = ingest(return_state=True)
+    assert (again.name, again.message) == ("NothingNew", "labels: 0 new, 1 duplicate")
+    assert desk.commits() == before + 1
+    assert desk.waiting() == []
+    assert len(list((desk.root / "data/labelled/done").iterdir())) == 2, "no file is overwritten"
+    assert ingest(return_state=True).name == "NothingNew"
+    with locked(Repository(desk.root).state / "ingest.lock", wait=0):
+        assert ingest(return_state=True).name == "Skipped"
+    assert "'label' is not in ingest.sources of conf/flows.yaml.\n  There is labels." in ingest(source="label", return_state=True).message
+
+
+def test_rows_that_the_checks_refuse_are_set_aside_and_nothing_is_committed(served, desk):
+    desk.put("monday.csv", "a poison pill")
+    before = desk.commits()
+    state = ingest(return_state=True)
+    assert state.is_failed()
+    assert "label_set, train: 1 row with poison (allowed: 0)" in state.message
+    assert desk.commits() == before
+    assert (desk.root / "data/labelled/refused/monday.csv").exists()
+    (folder,) = (desk.root / ".dvc/tmp/flows/refused").iterdir()
+    assert [path.suffix for path in folder.iterdir() if path.is_file()] == [".parquet"]
+    assert (folder / "checks/checks.json").exists()
+    (event,) = until(lambda: events(served, "tuneline.data.refused", state.state_details.flow_run_id), 30, "the event")
+    assert event["payload"]["checks"] == ["label_set, train: 1 row with poison (allowed: 0)"]
+
+
+def test_branch_that_moved_meanwhile_and_origin_get_the_rows(served, desk, tmp_path):
+    sh("git", "init", "--quiet", "--bare", "--initial-branch=main", str(tmp_path / "origin.git"), cwd=tmp_path)
+    desk.git("remote", "add", "origin", str(tmp_path / "origin.git"))
+    sh("dvc", "remote", "add", "--default", "store", str(tmp_path / "store"), cwd=desk.root)
+    desk.git("commit", "--quiet", "--all", "--message=A remote")
+    desk.git("push", "--quiet", "origin", "main")
+    desk.put("monday.csv", "my invoice is wrong")
+    (desk.root / "move-main").touch()
+    state = ingest(return_state=True)  # main moves while the checks run
+    assert state.is_completed(), state.message
+    assert desk.git("log", "-2", "--format=%s", "main").splitlines() == ["Ingest new rows: labels 1", "Meanwhile"]
+
+    desk.git("push", "--quiet", "origin", "main")
+    desk.put("tuesday.csv", "my parcel is lost")
+    state = ingest(push=True, return_state=True)
+    assert state.is_completed(), state.message
+    sh("git", "clone", "--quiet", str(tmp_path / "origin.git"), "clone", cwd=tmp_path)
+    sh("dvc", "pull", "--quiet", "data/source/train.dvc", cwd=tmp_path / "clone")
+    assert len(list((tmp_path / "clone/data/source/train").iterdir())) == 2
+
+
+KILLED = """
+import sys
+from flows.ingest import ingest
+from tests.faults.kills import killed
+
+def step(event, arguments):
+    if event == "subprocess.Popen" and arguments[1][0] == "git":
+        return bool({"commit", "merge"} & set(arguments[1]))
+    return event == "os.rename" and "data/" in str(arguments[0])
+
+print(killed(lambda: ingest(return_state=True), int(sys.argv[1]), step))
+"""
+
+
+def test_run_killed_at_any_instant_leaves_every_row_once(served, desk):
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    expected, before = [], desk.commits()
+    for number in range(1, 30):
+        expected.append(f"my invoice {number} is wrong")
+        desk.put(f"{number}.csv", expected[-1])  # what the kill before left is dealt with by the next run, which has a file more
+        done = subprocess.run([sys.executable, "-c", KILLED, str(number)], env=env, check=True, capture_output=True, text=True)
+        if done.stdout.strip().endswith("False"):
+            break
+    else:
+        raise AssertionError("it never ended by itself")
+    assert number > 5, "it was killed often"
+    assert sorted(desk.texts()) == sorted(expected)
+    entries = json.loads((desk.root / "data/ingested.json").read_text())["entries"]
+    assert sum(entry["added"] for entry in entries) == len(expected)
+    assert desk.commits() == before + len(entries)
+    assert desk.waiting() == []
+    assert len(list((desk.root / "data/labelled/done").iterdir())) == len(expected)
+    assert desk.git("status", "--porcelain") == ""
+    assert not list(Repository(desk.root).state.glob("ingest-*/.git"))
+
+
+def test_folder_that_dvc_tracks_as_a_whole_grows(served, desk):
+    """`tuneline init` tells its user to `dvc add data/source/NAME`."""
+    change_params(desk.root, {"data.path": "reviews"})
+    (desk.root / "data/source/reviews").mkdir()
+    for split in ("train", "validation", "test"):
+        (desk.root / f"data/source/{split}.csv").rename(desk.root / f"data/source/reviews/{split}.csv")
+        (desk.root / f"data/source/{split}.csv.dvc").unlink()
+    desk.put("monday.csv", "my invoice is wrong")
+    desk.git("commit", "--quiet", "--all", "--message=Move the data")
+    state = ingest(return_state=True)
+    assert state.is_failed()
+    assert "data/source/reviews is in no commit" in state.message
+    sh("dvc", "add", "--quiet", "data/source/reviews", cwd=desk.root)
+    desk.git("add", "--all")
+    desk.git("commit", "--quiet", "--message=Track it")
+    state = ingest(return_state=True)
+    assert state.is_completed(), state.message
+    assert desk.git("show", "--name-only", "--format=").split() == ["data/ingested.json", "data/source/reviews.dvc"]
+    assert len(list((desk.root / "data/source/reviews").iterdir())) == 4
+    assert len(list((desk.root / "data/source/reviews/train").iterdir())) == 1

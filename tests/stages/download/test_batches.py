@@ -1,0 +1,106 @@
+"""Data that grows: a file, and a folder of batches beside it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.stages.download.made import GOOD, TRAIN, write_source
+from tuneline.errors import DataError
+
+NEWEST = [{"text": "a bargain", "label": "spam"}]
+JANUARY, MARCH = "2026-01-31-crm-0a1b2c3d.jsonl", "2026-03-01-crm-4e5f6a7b.parquet"
+FEBRUARY = "2026-02-28-crm-11223344.csv.gz"
+BATCHES = {
+    MARCH: NEWEST,
+    JANUARY: '{"text": "hello", "label": "ham"}\n\n{"text": "buy", "label": "spam"}\n',
+    FEBRUARY: "label,text\nham,good night\n",
+}
+BASE = ["free money", "see you at six", "you won", "lunch?"]
+
+
+@pytest.fixture
+def batches(project):
+    """A folder of three batches for the train split."""
+    write_source(project / "data/source/train", BATCHES)
+    return project / "data/source/train"
+
+
+def test_batches_follow_the_file_in_the_order_of_their_names(download, project, batches):
+    (batches / ".gitignore").write_text("/2026*\n")
+    (batches / f"{MARCH}.dvc").write_text("outs: []\n")
+    train = download()["train"]
+    assert train["text"].to_pylist() == [*BASE, "hello", "buy", "good night", "a bargain"]
+    assert train["idx"].to_pylist() == list(range(8))
+    source = json.loads((project / "data/raw/source.json").read_text())
+    assert source["files"]["train"] == "data/source/train.csv"
+    assert source["batches"] == {"train": {f"data/source/train/{name}": rows for name, rows in [(JANUARY, 2), (FEBRUARY, 1), (MARCH, 1)]}}
+
+
+def test_batches_alone_are_a_split(download, batches):
+    assert download({**GOOD, "train.csv": None})["train"]["text"].to_pylist() == ["hello", "buy", "good night", "a bargain"]
+
+
+@pytest.mark.parametrize(
+    ("period", "texts"),
+    [
+        ({"as_of": "2026-02-28"}, [*BASE, "hello", "buy", "good night"]),
+        ({"as_of": "2026-02-27"}, [*BASE, "hello", "buy"]),
+        ({"last_days": 2}, ["good night", "a bargain"]),
+        ({"last_days": 10**9}, ["hello", "buy", "good night", "a bargain"]),
+        ({"last_days": 60, "as_of": "2026-02-28"}, ["hello", "buy", "good night"]),
+    ],
+    ids=str,
+)
+def test_period_selects_batches_by_their_days(period: dict[str, Any], texts: list[str], download, project, batches):
+    tables = download(data=period)
+    assert tables["train"]["text"].to_pylist() == texts
+    assert tables["test"].num_rows == 2  # a split without batches does not grow, and is read whole
+    source = json.loads((project / "data/raw/source.json").read_text())
+    assert ("train" in source["files"]) == (texts[0] == BASE[0])
+    assert sum(source["batches"]["train"].values()) == len(texts) - 4 * (texts[0] == BASE[0])
+
+
+def test_newest_batch_of_all_splits_ends_the_last_days(download, project, batches):
+    write_source(project / "data/source/validation", {JANUARY: BATCHES[JANUARY]})
+    with pytest.raises(DataError, match=r"split 'validation' has no batch from 2026-02-28 to 2026-03-01"):
+        download(data={"last_days": 2})
+
+
+def test_rows_of_batches_are_divided_like_those_of_a_file(download, project, batches):
+    """One file or batches: the split of a row follows from its text, so rows that come later move none."""
+    rows = "text,label\n" + "".join(f"message number {row},{('spam', 'ham')[row % 2]}\n" for row in range(100))
+    data = {"splits": {"train": "all"}, "split": {"validation": 0.2, "test": 0.2, "stratify": False}}
+    before = download({"all.csv": rows}, data)
+    write_source(project / "data/source/all", BATCHES)
+    after = download({"all.csv": rows}, data)
+    for split, table in before.items():
+        assert set(table["text"].to_pylist()) <= set(after[split]["text"].to_pylist())
+    assert sum(table.num_rows for table in after.values()) == 104
+    assert len({index for table in after.values() for index in table["idx"].to_pylist()}) == 104
+
+
+@pytest.mark.parametrize(
+    ("batch", "data", "message"),
+    [
+        ((MARCH, [{"text": "a", "label": "spma"}]), {"label_names": ["ham", "spam"]}, f"{MARCH}, row 1, column 'label': label 'spma'"),
+        ((JANUARY, '{"text": "a", "label": "ham"}\n\n{"text": " ", "label": "ham"}\n'), {}, f"{JANUARY}, line 3, column 'text': no text"),
+        ((FEBRUARY, "text,class\na,ham\n"), {}, f"train/{FEBRUARY}: no column 'label'"),
+        (("more.csv", TRAIN), {"as_of": "2026-12-31"}, "train/more.csv: data.as_of is set, but the name of this batch"),
+        (("2026-02-30-x.csv", TRAIN), {"last_days": 9}, "train/2026-02-30-x.csv: data.last_days is set, but the name"),
+        (("x.csv.dvc", "outs: []\n"), {}, "train/x.csv is missing, but x.csv.dvc names it"),
+        (("notes.xlsx", ""), {}, "train/notes.xlsx is in a folder of batches"),
+        ((JANUARY, BATCHES[JANUARY]), {"as_of": "2025-12-31"}, "data.as_of: there is no batch up to 2025-12-31"),
+        ((JANUARY, BATCHES[JANUARY]), {"as_of": "2026-02-15", "last_days": 3}, "no batch from 2026-02-13 to 2026-02-15"),
+    ],
+)
+def test_errors_name_the_batch(batch: tuple[str, Any], data: dict[str, Any], message: str, download, batches):
+    write_source(batches, dict([batch]))
+    with pytest.raises(DataError) as error:
+        download(data=data)
+    assert message in str(error.value)
+
+
+def test_period_without_batches_is_refused(download):
+    with pytest.raises(DataError, match=r"data\.as_of is set, but no split has a folder of batches"):
+        download(data={"as_of": "2026-02-28"})

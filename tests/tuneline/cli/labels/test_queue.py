@@ -1,0 +1,144 @@
+"""``tuneline labels queue``: what people label next."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.params import write_params
+from tests.tuneline.scored_files import write_scored
+from tuneline.cli import app
+from tuneline.cli.labels.queue_file import harmless
+from tuneline.drift import Distribution
+from tuneline.paths import REFERENCE_PROFILE
+from tuneline.records.profile import Profile, SplitProfile, Words
+from tuneline.text import text_keys
+
+QUEUE = "reports/labels/queue.csv"
+DATA = {"source": "files", "path": "mail", "text_columns": ["text"], "label_column": "queue"}
+SURE, UNSURE = [0.95, 0.05], [0.51, 0.49]
+COMMON = ["please", "help", "with", "my", "invoice", "the", "parcel", "is", "late", "again"]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch) -> Callable[..., Result]:
+    """Run the command in a project whose training data had ten words."""
+    monkeypatch.chdir(tmp_path)
+    write_params(tmp_path, data=DATA)
+    (tmp_path / "data/source/mail/train").mkdir(parents=True)
+    (tmp_path / "data/source/mail/train.csv").write_text("text,queue\nplease HELP  with my invoice,billing\n")
+    (tmp_path / "data/source/mail/train/2026-11-20-mail.csv").write_text("queue,text\nparcel,the parcel is late\n,help\n")
+    words = Words(hashes=[f"{key:016x}" for key in text_keys(pa.array(COMMON)).tolist()], known=0.9)
+    train = SplitProfile(rows=2, labels=None, characters=Distribution((), (2,)), words=words)
+    (tmp_path / REFERENCE_PROFILE.parent).mkdir(parents=True)
+    Profile(version=1, labels=["billing", "parcel"], splits={"train": train}).write(tmp_path / REFERENCE_PROFILE)
+
+    def run(*words: object) -> Result:
+        return CliRunner().invoke(app, ["labels", "queue", *map(str, words)])
+
+    return run
+
+
+def queue(path=QUEUE) -> list[dict[str, str]]:
+    with Path(path).open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def scored(root, rows: dict[str, list[float]], name: str = "mail.csv", **more) -> None:
+    content = "id,text\n" + "".join(f'{number},"{text}"\n' for number, text in enumerate(rows, start=1))
+    write_scored(root, name, content, list(rows.values()), **more)
+
+
+def test_uncertain_and_new_texts_come_first(run, tmp_path):
+    rows = {f"help with the parcel again please {'my ' * count}".strip() + " late" * count: SURE for count in range(5)}
+    scored(tmp_path, {**rows, "is my invoice late": UNSURE, "quantum flux capacitor broken": SURE})
+    done = run("--rows", 2, "--id", "id")
+    assert done.exit_code == 0, done.output
+    assert "2 of 7 scored rows to label: reports/labels/queue.csv. Fill in the column 'queue'." in done.output
+    assert queue() == [
+        {"id": "6", "text": "is my invoice late", "queue": "", "predicted": "billing", "probability": "0.51", "new_words": "0.0",
+         "reason": "uncertain: billing 0.51, parcel 0.49"},
+        {"id": "7", "text": "quantum flux capacitor broken", "queue": "", "predicted": "billing", "probability": "0.95", "new_words": "1.0",
+         "reason": "new: 100% of its words are not common in training"},
+    ]  # fmt: skip
+
+
+def test_labelled_and_near_equal_texts_are_left_out(run, tmp_path):
+    long = "the parcel is late again please help with my invoice and call me back on monday morning"
+    rows = {"Please help with  my INVOICE": UNSURE, "the parcel is late": UNSURE, "help": UNSURE, long: UNSURE, f"{long} thanks": SURE}
+    scored(tmp_path, rows)
+    scored(tmp_path, {"HELP": SURE, "my parcel": SURE}, "later.csv", age=-60)
+    scored(tmp_path, {"never archived": SURE}, "gone.csv", age=-90)
+    (tmp_path / "data/archive/gone.csv").unlink()
+    done = run()
+    assert done.exit_code == 0, done.output
+    assert sorted(row["text"] for row in queue()) == ["HELP", "my parcel", long]
+    assert "left out: data/archive/gone.csv is missing, or is not the file that was scored" in done.output
+
+
+def test_only_the_last_rows_are_read(run, tmp_path):
+    scored(tmp_path, {"an old one": UNSURE})
+    scored(tmp_path, {"a first one": SURE, "a second one": UNSURE}, "later.csv", age=-60)
+    assert run("--last-rows", 1).exit_code == 0
+    assert [row["text"] for row in queue()] == ["a first one"]
+
+
+def test_predictions_belong_to_their_rows_where_some_were_skipped(run, tmp_path):
+    write_scored(tmp_path, "mail.csv", 'text\n""\none more\n" "\nyet another\n', [SURE, [0.1, 0.9]], skipped=(1, 3))
+    run()
+    assert {row["text"]: row["predicted"] for row in queue()} == {"one more": "billing", "yet another": "parcel"}
+
+
+def test_numbers_are_ordered_by_new_words(run, tmp_path):
+    write_params(tmp_path, data={**DATA, "task": "regression"}, train={"metric": "pearson"}, evaluate={"metrics": []})
+    write_scored(tmp_path, "mail.csv", "text\nhelp me\nsomething unheard of\n", [[3.5], [-1.25]], labels=None)
+    done = run()
+    assert done.exit_code == 0, done.output
+    assert [(row["predicted"], row["probability"]) for row in queue()] == [("-1.25", ""), ("3.5", "")]
+
+
+def test_labels_of_a_person_are_not_replaced(run, tmp_path):
+    scored(tmp_path, {"one": SURE, "two": SURE})
+    run()
+    assert run().exit_code == 0, "an empty queue is replaced"
+    path = tmp_path / QUEUE
+    path.write_bytes(path.read_bytes().replace(b"one,,", b"one,parcel,"))
+    done = run()
+    assert done.exit_code == 1
+    assert "queue.csv has 1 labels, which would be lost" in done.output
+    assert queue()[[row["text"] for row in queue()].index("one")]["queue"] == "parcel"
+    path.write_bytes(path.read_bytes().replace(b",", b";"))
+    assert "is no queue" in run().output, "saved by a spreadsheet with another delimiter"
+    assert "is a text column or the label column" in run("--id", "text").output
+    assert run("--force").exit_code == 0
+    assert run("-o", "more/x.csv").exit_code == 0
+
+
+@pytest.mark.parametrize("option", [[], ["--id", "nosuch"]])
+def test_nothing_to_choose_from_is_explained(option, run, tmp_path):
+    if option:
+        scored(tmp_path, {"one": SURE})
+    done = run(*option)
+    assert done.exit_code == 1
+    assert "data/scored has no scored rows whose texts are in the archive" in done.output
+    assert ("no column 'nosuch'" in done.output) == bool(option)
+    assert not (tmp_path / QUEUE).exists()
+
+
+@pytest.mark.parametrize("cell", ["=HYPERLINK(1)", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
+def test_cell_that_a_spreadsheet_would_execute_begins_with_a_space(cell, run, tmp_path):
+    assert harmless(cell) == f" {cell}"
+    content = f'id,text\n"{cell}","{cell}"\n'
+    write_scored(tmp_path, "mail.csv", content, [SURE])
+    assert run("--id", "id").exit_code == 0
+    (row,) = queue()
+    assert row["text"] == f" {cell}"
+    assert not row["id"].startswith(("=", "+", "-", "@", "\t", "\r"))
+
+
+@pytest.mark.parametrize("cell", ["-12", "+1.5", "a=b", "", 0.5])
+def test_harmless_cell_is_as_it_was(cell):
+    assert harmless(cell) == cell
