@@ -39,7 +39,7 @@ def test_present_commit_of_the_branch_is_set_and_rows_of_the_test_split_must_not
         commit = hub.add("datasets", NAME, {"train.csv": "text,label\n"})
         revision = found(tmp_path)
         assert load_params(params).data.revision == commit
-        assert params.read_text().startswith("# My task\nseed: 42\n")
+        assert params.read_text().startswith("# My task\n")
         assert params.read_text().endswith("# the end\n")
         assert found(tmp_path) is None, "nothing new"
         with pytest.raises(StageError, match="no branch, tag or commit 'nosuch'"):
