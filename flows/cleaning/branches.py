@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from flows.cleaning.rows import Cleaning, Row
 from flows.promotion.judgements import Judgements
+from flows.promotion.unpushed import committed, recorded
 from flows.runs.repository import Repository
 from flows.runs.results import TRAILER
 
@@ -54,10 +55,11 @@ def clean_branches(cleaning: Cleaning) -> Row:
 
 
 def _needed(cleaning: Cleaning) -> set[str]:
-    """Return the commits whose branches stay: those in a stage, and results that a run came to again not long ago."""
+    """Return the commits whose branches stay: those in a stage, results that a run came to again not long ago, and those not pushed yet."""
     tags = cleaning.registry.tags()
     in_stages = {version.commit for stage in tags.stages if (version := tags.in_stage(stage))}
-    return in_stages | Judgements(cleaning.repository).commits_since(cleaning.before(cleaning.retention.branch_days))
+    unpushed = {result.commit for one in recorded(cleaning.repository) if (result := committed(cleaning.repository, one))}
+    return in_stages | unpushed | Judgements(cleaning.repository).commits_since(cleaning.before(cleaning.retention.branch_days))
 
 
 def _old(cleaning: Cleaning, prefix: str, needed: set[str]) -> list[RunBranch]:

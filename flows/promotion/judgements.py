@@ -5,7 +5,8 @@ of the commits: a run that changes nothing makes no commit, and a branch may be 
 """
 
 import hashlib
-from dataclasses import asdict, dataclass
+import time
+from dataclasses import asdict, dataclass, replace
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -87,6 +88,11 @@ class Judgements:
         known.pop(tree, None)  # the latest are kept
         known[tree] = judgement
         write_json(self._file, {key: asdict(known[key]) for key in list(known)[-KEPT:]})
+
+    def renew(self, tree: str) -> None:
+        """Note that another run has come to a result that was judged: flow ``clean`` keeps its branch."""
+        if judgement := self.find(tree):
+            self.add(tree, replace(judgement, seen=time.time()))
 
     def commits_since(self, since: float) -> set[str]:
         """Return the commits of results that a later run came to at or after a Unix time."""

@@ -4,8 +4,7 @@ A decision is reported in the run's commit message, as a Markdown artifact in Pr
 """
 
 import contextlib
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from prefect import get_run_logger, task
@@ -76,6 +75,7 @@ def commit_and_promote(
         return done
     if judged := judged_before(registry, checkout, run, policy, push=push):
         get_run_logger().info("Nothing new: this result was judged before, see %s.", judged.result.branch or judged.result.commit[:12])
+        Judgements(registry.repository).renew(result_tree(registry.repository, checkout))
         remove_result(registry.repository, run)
         return Result(judged.result.commit, None), None
     for _ in range(ATTEMPTS - 1):
@@ -96,18 +96,14 @@ def judged_before(registry: Registry, checkout: Checkout, run: Run, policy: Prom
 
     A model that was promoted then is known since, and not judged again although production has changed.
     """
-    judgements, tree = Judgements(registry.repository), result_tree(registry.repository, checkout)
-    judgement = judgements.find(tree)
+    judgement = Judgements(registry.repository).find(result_tree(registry.repository, checkout))
     if judgement is None or judgement.run == run.id:
         return None
     conditions = Conditions.of(registry, policy, push=push)
     known = judgement.conditions.covers(conditions) or (
         policy and judgement.conditions.pushed >= push and _known_version(registry, checkout, policy.stage)
     )
-    if not known:
-        return None
-    judgements.add(tree, replace(judgement, seen=time.time()))  # its branch is needed: flow `clean` keeps it
-    return judgement
+    return judgement if known else None
 
 
 def _attempt(

@@ -69,10 +69,10 @@ def _metrics_table(title: str, metrics: Mapping[str, tuple[float | None, float |
     def number(value: float | None, sign: str = "") -> str:
         return "" if value is None else f"{value:{sign}.4g}"
 
-    rows = [
-        f"| {name} | {number(before)} | {number(after)} | {number(after - before, '+') if None not in (before, after) else ''} |"
-        for name, (before, after) in metrics.items()
-    ]
+    def difference(before: float | None, after: float | None) -> str:
+        return "" if before is None or after is None else number(after - before, "+")
+
+    rows = [f"| {name} | {number(before)} | {number(after)} | {difference(before, after)} |" for name, (before, after) in metrics.items()]
     if rows:
         yield "\n".join([f"**{title}**", "", "| | before | after | difference |", "|---|---|---|---|", *rows])
 

@@ -11,16 +11,16 @@ from pathlib import Path
 from flows.runs.pipeline import OnLine, Pipeline
 from flows.runs.processes import ProgramError
 from flows.scoring.inbox import Incoming
-from tuneline.cli.predict import jobs
+from tuneline.prediction_jobs import BEGINS, ENDS, MODULE, JobOptions
 
 FILES = 200
 """Files of one process: a command line has room for the longest paths of so many."""
 OnEnd = Callable[[Incoming, Path, ProgramError | None], None]
 """Called with each file that ends, its predictions, and the error that it ended with."""
-_BEGINS, _ENDS = (re.compile(line.format(number="([0-9]+)", status="([0-9]+)")) for line in (jobs.BEGINS, jobs.ENDS))
+_BEGINS, _ENDS = (re.compile(line.format(number="([0-9]+)", status="([0-9]+)")) for line in (BEGINS, ENDS))
 
 
-def predict_files(pipeline: Pipeline, files: Sequence[Incoming], options: jobs.JobOptions, on_end: OnEnd) -> None:
+def predict_files(pipeline: Pipeline, files: Sequence[Incoming], options: JobOptions, on_end: OnEnd) -> None:
     """Predict files, one after the other; the next one is predicted while ``on_end`` handles the one before.
 
     Args:
@@ -32,7 +32,7 @@ def predict_files(pipeline: Pipeline, files: Sequence[Incoming], options: jobs.J
     Raises:
         ProgramError: A process ended, but not by a file: the model cannot be used, for example.
     """
-    command = [sys.executable, "-P", "-m", jobs.__name__, json.dumps(asdict(options))]
+    command = [sys.executable, "-P", "-m", MODULE, json.dumps(asdict(options))]
     waiting = list(files)
     while waiting:
         part = waiting[:FILES]

@@ -12,9 +12,9 @@ from flows.scoring.deployed import DeployedModel
 from flows.scoring.drift import RowCounts
 from flows.scoring.inbox import Archived, Incoming, Outbox
 from flows.settings.scoring import Scoring
-from tuneline.cli.predict.jobs import JobOptions
 from tuneline.errors import InputError
 from tuneline.files import replace_file
+from tuneline.prediction_jobs import JobOptions
 from tuneline.records.scored import METADATA, ScoredRecord
 
 VERSION = "model_version"

@@ -1,51 +1,22 @@
 """Predictions for many files by one process, which loads the model once: flow ``score`` starts it.
 
-``python -m tuneline.cli.predict.jobs OPTIONS FILE...``: OPTIONS are those of ``JobOptions`` as JSON. The predictions of the n-th file
-are in ``n.parquet``. What is printed about a file is between the lines ``BEGINS`` and ``ENDS``, which has the exit status that
-``tuneline predict`` would have had: a fault of one file stops no other.
+What goes in and comes out is in ``tuneline/prediction_jobs.py``. A fault of one file stops no other.
 """
 
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuneline.cli.predict import BATCH_SIZE, SATURATION_WARNING, WINDOW, BadRows, refusing
+from tuneline.cli.predict import BATCH_SIZE, SATURATION_WARNING, WINDOW, refusing
 from tuneline.errors import StageError
 from tuneline.files.disk_errors import explain_disk_errors
+from tuneline.prediction_jobs import BEGINS, ENDS, JobOptions
 from tuneline.readers.limits import Limits
 from tuneline.terminal import say, say_exception
 
 if TYPE_CHECKING:
     from tuneline.cli.predict.model import DeployedModel
-
-BEGINS = "file {number} begins"
-ENDS = "file {number} ends with status {status}"
-
-
-@dataclass(frozen=True)
-class JobOptions:
-    """What the files have in common.
-
-    Attributes:
-        model: Folder of the model.
-        folder: Folder of the predictions.
-        keep: Columns that are copied into the output.
-        bad_rows: What to do about a row that cannot be predicted.
-        max_cell_characters: Longest cell of an input.
-        max_row_group_mb: Largest row group of a Parquet file, decoded.
-        max_unpacked_mb: Largest input after unpacking and decoding.
-    """
-
-    model: str
-    folder: str
-    keep: Sequence[str]
-    bad_rows: BadRows
-    max_cell_characters: int
-    max_row_group_mb: int
-    max_unpacked_mb: int
 
 
 def main() -> None:

@@ -1,0 +1,37 @@
+"""How flow ``score`` talks to the process that predicts many files (``tuneline/cli/predict/jobs.py``).
+
+``python -m MODULE OPTIONS FILE...``: OPTIONS are those of ``JobOptions`` as JSON. The predictions of the n-th file are in ``n.parquet``.
+What is printed about a file is between the lines ``BEGINS`` and ``ENDS``, which has the exit status that ``tuneline predict`` would have
+had.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+MODULE = "tuneline.cli.predict.jobs"
+BEGINS = "file {number} begins"
+ENDS = "file {number} ends with status {status}"
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What the files have in common.
+
+    Attributes:
+        model: Folder of the model.
+        folder: Folder of the predictions.
+        keep: Columns that are copied into the output.
+        bad_rows: What to do about a row that cannot be predicted.
+        max_cell_characters: Longest cell of an input.
+        max_row_group_mb: Largest row group of a Parquet file, decoded.
+        max_unpacked_mb: Largest input after unpacking and decoding.
+    """
+
+    model: str
+    folder: str
+    keep: Sequence[str]
+    bad_rows: Literal["stop", "skip"]
+    max_cell_characters: int
+    max_row_group_mb: int
+    max_unpacked_mb: int
