@@ -106,7 +106,7 @@ class Year:
 
     Attributes:
         began: When each night began, as a Unix time.
-        ended: The states in which runs ended, by night and deployment.
+        troubles: What the runs that failed say, by night and deployment.
     """
 
     repository: Repository
@@ -114,7 +114,7 @@ class Year:
     served: Prefect
     worker: subprocess.Popen
     began: list[float] = field(default_factory=list)
-    ended: dict[tuple[int, str], str] = field(default_factory=dict)
+    troubles: dict[tuple[int, str], str] = field(default_factory=dict)
 
     @property
     def night(self) -> int:
@@ -128,10 +128,11 @@ class Year:
         """Request a run, and wait for its end and for the end of what it starts."""
         run = self.served.submit(deployment, self.repository.root, **parameters)
         meanwhile(run)
-        ended = self.served.wait(run)
-        self.ended[self.night, deployment] = ended.state.name
+        self.served.wait(run)
         self.wait_for_all()
-        return self.served.run(run)
+        if (ended := self.served.run(run)).state.type != StateType.COMPLETED:
+            self.troubles[self.night, deployment] = f"{ended.state.name}: {ended.state.message}"
+        return ended
 
     def wait_for_all(self, seconds: float = 400) -> None:
         time.sleep(2)  # an automation takes a moment to start a run
@@ -199,6 +200,7 @@ def make_repository(root: Path) -> None:
     (root / "data" / "reference").mkdir(parents=True)
     (root / "data" / "reference" / ".gitkeep").touch()
     write_csv(root / "data/source/tickets/all.csv", "text,label", [",".join(row) for row in texts(range(100), 8)])
+    (root / "data" / "labelled").mkdir()
     sh("git", "init", "--quiet", "--initial-branch=main", cwd=root)
     sh("git", "config", "user.email", "tests@localhost", cwd=root)
     sh("git", "config", "user.name", "Tests", cwd=root)
@@ -311,7 +313,7 @@ def test_sixty_nights_with_new_data_and_faults_end_as_the_table_says(year):
         live_through(year)
         print(f"night {year.night}: {time.time() - year.began[-1]:.0f} s", [f"{one.name}" for one in year.registry.tags().versions][-1:])
     left = counts(year)
-    print(left, {key: state for key, state in year.ended.items() if state not in {"Completed", "NothingNew"}})
+    print(left, year.troubles)
     assert {what: number for what, number in left.items() if number != EXACT.get(what, number)} == {}
     assert {what: number for what, number in left.items() if number > AT_MOST.get(what, number)} == {}
     assert year.registry.in_stage("production").name == "v0.9.0"
