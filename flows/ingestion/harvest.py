@@ -118,7 +118,7 @@ class Harvester:
 
     def _staged(self, source: IngestSource, collected: Collected) -> list[Staged]:
         """Read the files of a source; those that cannot be read are added to the problems."""
-        staged = []
+        staged: list[Staged] = []
         for delivery in collected.deliveries:
             try:
                 staged.append(self._stage(source, delivery, delivery.path.with_name(f"{len(staged)}.staged")))

@@ -34,7 +34,8 @@ class KnownData:
         Raises:
             DataError: A file cannot be read.
         """
-        parts, labels = [], set()
+        parts: list[RowHashes] = []
+        labels: set[str] = set()
         for split in (layout.split, *layout.held):
             for path in layout.files(root, split):
                 for values in known_rows(path, columns, files):

@@ -155,7 +155,7 @@ class LabelledFile:
             DataError: A row has none, and ``data.drop_incomplete`` is false.
         """
         texts = [columns[name] for name in self.columns.texts if name in columns]
-        needed = [columns[name] for name in (self.id, self.columns.label) if name in columns and name not in self.columns.texts]
+        needed = [column for name, column in columns.items() if name in (self.id, self.columns.label) and name not in self.columns.texts]
         kept = []
         for row, position in enumerate(positions):
             no_text = texts and (any(column[row] is None for column in texts) or not any(column[row].strip() for column in texts))
@@ -185,7 +185,7 @@ def known_rows(path: Path, columns: RowColumns, files: FilesParams) -> Iterator[
 
     def choose(present: Sequence[str]) -> Sequence[str]:
         check_columns(present, columns.options(columns.texts), str(path), f"It has {listed(present)}.")
-        return [*columns.texts, *(name for name in dict.fromkeys((columns.label, columns.key)) if name in present)]
+        return [*columns.texts, *(name for name in dict.fromkeys((columns.label, columns.key)) if name is not None and name in present)]
 
     convert = as_number if columns.regression else as_class
     for positions, values in read_values(path, files, choose):

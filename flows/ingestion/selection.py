@@ -54,9 +54,13 @@ class RowHashes:
     @classmethod
     def joined(cls, parts: "list[RowHashes]") -> Self:
         """Join the rows of several parts."""
-        empty = np.zeros(0, np.uint64)
-        keys = [np.concatenate([empty, *(getattr(part, name) for part in parts)]) for name in ("texts", "keys", "labels")]
-        return cls(*keys, np.concatenate([np.zeros(0, np.bool_), *(part.held for part in parts)]))
+        none = np.zeros(0, np.uint64)
+        return cls(
+            texts=np.concatenate([none, *(part.texts for part in parts)]),
+            keys=np.concatenate([none, *(part.keys for part in parts)]),
+            labels=np.concatenate([none, *(part.labels for part in parts)]),
+            held=np.concatenate([np.zeros(0, np.bool_), *(part.held for part in parts)]),
+        )
 
 
 class _Index:
