@@ -22,10 +22,11 @@ SLOW_TRAINING = ["train.pause=0.1", "train.steps=3000"]
 
 @pytest.fixture(scope="module")
 def worked(served):
-    """The server, with a worker."""
+    """The server, with a worker. Other tests have none: their events start runs that nobody is to work on."""
     worker = served.start_worker()
     yield served
-    assert worker.returncode in (None, -9), "the worker lived through all of it"
+    assert worker.poll() in (None, -9), "the worker lived through all of it"
+    served.stop_workers()
 
 
 def training(served, toy, run) -> None:
