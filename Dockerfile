@@ -1,4 +1,4 @@
-# Image of the flows' worker and of the Prefect server it was tested with; docs/scheduling.md explains how to run them.
+# Image of the flows' worker and of the Prefect server it was tested with; docs/production.md explains how to run them.
 # Needs BuildKit (any Docker since 18.09; the default since 23).
 # The tag moves with Debian's security fixes. To build on one image for ever: --build-arg BASE_IMAGE=python@sha256:...
 ARG BASE_IMAGE=python:3.11-slim-bookworm

@@ -149,22 +149,23 @@ class LabelledFile:
         return value  # type: ignore[no-any-return]  # text_problem has no complaint: it is text
 
     def _complete(self, columns: Values, positions: list[int]) -> list[int]:
-        """Return the rows that have all they need; count the others, or refuse the first of them.
+        """Return the rows that have all they need; count the others. A row without a label is one that a person has left open.
 
         Raises:
-            DataError: A row has none, and ``data.drop_incomplete`` is false.
+            DataError: A labelled row has no text or id, and ``data.drop_incomplete`` is false.
         """
         texts = [columns[name] for name in self.columns.texts if name in columns]
-        needed = [column for name, column in columns.items() if name in (self.id, self.columns.label) and name not in self.columns.texts]
+        ids = columns.get(str(self.id)) if not texts else None
         kept = []
         for row, position in enumerate(positions):
+            if columns[self.columns.label][row] is None:
+                continue
             no_text = texts and (any(column[row] is None for column in texts) or not any(column[row].strip() for column in texts))
-            if not no_text and all(column[row] is not None for column in needed):
+            if not no_text and (ids is None or ids[row] is not None):
                 kept.append(row)
             elif not self.columns.drop_incomplete:
-                what = "text" if no_text else "id or label" if self.id in columns else "label"
                 hint = "Fill it in, or set data.drop_incomplete to true to leave out such rows."
-                raise DataError(f"{self._where(position)}: no {what}.", hint)
+                raise DataError(f"{self._where(position)}: no {'text' if no_text else 'id'}.", hint)
         self.incomplete += len(positions) - len(kept)
         return kept
 

@@ -1,6 +1,6 @@
 """Create work pool, deployments and automations on the server that ``PREFECT_API_URL`` names; repeat it after every change.
 
-``python -m flows.server.deploy``, on any machine (docs/scheduling.md).
+``python -m flows.server.deploy``, on any machine (docs/production.md).
 """
 
 import argparse

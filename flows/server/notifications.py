@@ -1,7 +1,7 @@
 """Notifications for people: creates the automations of conf/notifications.yaml, which send to one address.
 
 The address contains a secret: it is read from the environment variable TUNELINE_NOTIFY, or from standard input, which does not
-show it, and Prefect keeps it encrypted. docs/scheduling.md has the addresses of Slack, Teams, mail and web hooks.
+show it, and Prefect keeps it encrypted. docs/notifications.md has the addresses of Slack, Teams, mail and web hooks.
 """
 
 import argparse

@@ -81,7 +81,7 @@ def test_new_rows_of_every_format_become_one_batch_and_others_are_counted(desk):
 
 
 def test_file_that_cannot_be_read_gives_no_row_and_stops_no_other(desk):
-    desk.put("data/labelled/a.csv", "text,label\ngood row,billing\nno label,\n")
+    desk.put("data/labelled/a.csv", "text,label\ngood row,billing\n,billing\n")
     desk.put("data/labelled/b.csv", "text,label\ngood row,billing\n")
     desk.put("data/labelled/c.csv", "text,label\na new class,biling\n")
     desk.put("data/labelled/d.jsonl", '{"text": 5, "label": "billing"}\n')
@@ -90,11 +90,17 @@ def test_file_that_cannot_be_read_gives_no_row_and_stops_no_other(desk):
     assert desk.rows(harvest) == [("good row", "billing")], "a row of a refused file does not make the same row of another a duplicate"
     assert [one.path.name for one in harvest.done] == ["b.csv"]
     reasons = "\n".join(harvest.problems)
-    assert "labels: a.csv, line 3: no label." in reasons
+    assert "labels: a.csv, line 3: no text." in reasons
     assert "labels: c.csv, line 2, column 'label': label 'biling' is not one of 'billing', 'delivery'." in reasons
     assert "labels: d.jsonl, line 1: column 'text' is 5, not text." in reasons
     assert "labels: e.csv: no column 'text' (data.text_columns)" in reasons
     assert len(harvest.problems) == 4
+
+
+def test_rows_that_nobody_has_labelled_yet_are_left_out(desk):
+    desk.put("data/labelled/a.csv", "text,label\ngood row,billing\nopen row,\nanother,  \n")
+    (entry,) = desk.harvest().entries
+    assert entry.counts == "1 new, 2 incomplete"
 
 
 def test_incomplete_rows_are_left_out_where_the_parameters_say_so(desk):

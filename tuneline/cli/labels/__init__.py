@@ -51,7 +51,7 @@ def queue(  # noqa: PLR0917 - typer calls it by name
     for problem in candidates.problems:
         say(f"left out: {problem}", error=True)
     if not candidates.rows:
-        raise StageError(f"{scored} has no scored rows whose texts are in the archive.", "Flow score writes both: docs/scheduling.md.")
+        raise StageError(f"{scored} has no scored rows whose texts are in the archive.", "Flow score writes both: docs/scoring.md.")
     labelled = labelled_keys(data)
     if not len(labelled):
         say("No labelled rows were found here (`dvc checkout` restores them), so rows with a label may be in the queue.", error=True)
