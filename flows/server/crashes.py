@@ -23,7 +23,7 @@ from prefect.client.schemas.filters import (
     FlowRunFilterStateType,
 )
 from prefect.client.schemas.objects import FlowRun, State, StateType
-from prefect.states import AwaitingRetry, Crashed
+from prefect.states import AwaitingRetry, Crashed, Failed
 
 from flows.server.automations import FLOWS
 from tuneline.terminal import say
@@ -52,12 +52,11 @@ class Watch:
     def __init__(self, client: PrefectClient) -> None:
         self._client = client
         self._seen: dict[UUID, tuple[UUID, int]] = {}
-        self._left: set[UUID] = set()
 
     async def look(self) -> None:
         """Look once: count for how many looks each run has been unchanged, and act where that is too long."""
-        seen = {}
-        for run, state in [*await self._runs(StateType.RUNNING, StateType.PENDING), *await self._crashed()]:
+        seen, recently = {}, FlowRunFilterEndTime(after_=datetime.now(UTC) - FORGOTTEN)
+        for run, state in [*await self._runs(StateType.RUNNING, StateType.PENDING), *await self._runs(StateType.CRASHED, ended=recently)]:
             sign = await self._sign_of_life(run, state)
             before, looks = self._seen.get(run.id, (None, 0))
             seen[run.id] = sign, looks + 1 if sign == before else 0
@@ -73,10 +72,6 @@ class Watch:
         )
         found = await self._client.read_flow_runs(flow_filter=FlowFilter(name=FlowFilterName(any_=FLOWS)), flow_run_filter=wanted)
         return [(run, run.state) for run in found if run.state]
-
-    async def _crashed(self) -> list[tuple[FlowRun, State]]:
-        recently = FlowRunFilterEndTime(after_=datetime.now(UTC) - FORGOTTEN)
-        return [(run, state) for run, state in await self._runs(StateType.CRASHED, ended=recently) if state.id not in self._left]
 
     async def _sign_of_life(self, run: FlowRun, state: State) -> UUID:
         """Return what changes while a run is alive: the id of its last heartbeat, or of its state."""
@@ -97,13 +92,14 @@ class Watch:
         if not state.is_crashed():
             await self._client.set_flow_run_state(run.id, Crashed(message=NO_HEARTBEAT))
         history = await self._client.read_flow_run_states(run.id)
-        if is_left(history, reported=state.is_crashed() and state.message != NO_HEARTBEAT):
-            self._left.add(state.id)
+        if is_given_up(history, reported=state.is_crashed() and state.message != NO_HEARTBEAT):
+            gave_up = f"Not started again, because it would crash again. {state.message or ''}"
+            await self._client.set_flow_run_state(run.id, Failed(message=gave_up), force=True)  # of a run that failed, people are told
         else:
             await self._client.set_flow_run_state(run.id, AwaitingRetry(message=RESTARTED))
 
 
-def is_left(history: Sequence[State], *, reported: bool) -> bool:
+def is_given_up(history: Sequence[State], *, reported: bool) -> bool:
     """Return True if a run that crashed is not started again: it would crash again.
 
     Args:

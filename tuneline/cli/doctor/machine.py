@@ -28,8 +28,9 @@ GB = 2**30
 CGROUP = Path("/sys/fs/cgroup")
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 FREE_DISK_HINT = (
-    "git fetch --tags, then dvc gc --all-tags --all-branches while no run is in progress: it removes from DVC's cache what no branch or "
-    "tag uses (add --all-experiments to keep experiments). Never only --workspace: that deletes the registered models."
+    "prefect deployment run clean/clean-weekly. Without the flows: git fetch --tags, then dvc gc --all-tags --all-branches while no run is "
+    "in progress: it removes from DVC's cache what no branch or tag uses (add --all-experiments to keep experiments). Never only "
+    "--workspace: that deletes the registered models."
 )
 
 
