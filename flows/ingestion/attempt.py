@@ -47,7 +47,7 @@ class Change(Harvest):
     @property
     def summary(self) -> str:
         """The counts of each source."""
-        return "; ".join(f"{one.source}: {one.revision[:12] if one.revision else one.counts}" for one in self.entries)
+        return "; ".join(f"{one.source}: {one.counts}" + (f", at {one.revision[:12]}" if one.revision else "") for one in self.entries)
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def present_commit(source: IngestSource, name: str) -> str:
 
 def set_revision(root: Path, commit: str) -> None:
     """Set ``data.revision`` in ``params.yaml`` of a checkout, which keeps its comments. ``conf/params.yaml`` is a link to it."""
-    from tuneline.cli.init.settings import changed, write
+    from tuneline.params_file import changed, write
 
     write(root / PARAMS, changed(root / PARAMS, {"data.revision": commit}))
 

@@ -40,6 +40,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     force: Force = False,
 ) -> None:
     """Set up this checkout to learn from your own files (CSV, TSV, JSONL, Parquet; plain or .gz)."""
+    from tuneline import params_file
     from tuneline.cli.console import Console
     from tuneline.cli.init import checkpoints, planning, preview, proposals, settings
     from tuneline.params.data import SplitParams
@@ -62,14 +63,14 @@ def command(  # noqa: PLR0917 - typer calls it by name
         opened = proposals.choose_checkpoint(plan, params)
     required = settings.plan_params(plan, params.train.metric, current)
     required |= proposals.propose(plan, params, opened, trial and (force or terminal))
-    content = settings.changed(PARAMS, required)
-    changes = settings.differing(PARAMS, required)
+    content = params_file.changed(PARAMS, required)
+    changes = params_file.differing(PARAMS, required)
     preview.show_changes(changes)
     if changes or plan.placement.copies:
         confirm([str(path) for path in plan.placement.replaced], force)
         # The files first: after an interruption in between, params.yaml still names files that exist.
         plan.placement.write()
-        settings.write(PARAMS, content)
+        params_file.write(PARAMS, content)
     preview.show_next_steps(plan, written=bool(changes))
 
 

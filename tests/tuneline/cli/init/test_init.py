@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from stages.download.__main__ import main as download
 from tests.params import change_params
 from tuneline.cli import app
-from tuneline.cli.init.settings import changed
 from tuneline.params.data import SplitParams
 from tuneline.params.loading import load_params
+from tuneline.params_file import changed
 
 runner = CliRunner(env={"COLUMNS": "200"})
 

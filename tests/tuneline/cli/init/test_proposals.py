@@ -10,8 +10,8 @@ from tests.tuneline.cli.init.test_init import Terminal
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
 from tuneline.cli import app
 from tuneline.cli.init.choosing import MULTILINGUAL, SMALL, suggested
-from tuneline.cli.init.settings import changed
 from tuneline.params.loading import load_params, read_yaml
+from tuneline.params_file import changed
 
 runner = CliRunner(env={"COLUMNS": "200"})
 
