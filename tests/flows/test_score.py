@@ -122,6 +122,7 @@ print("RESULT", killed(send, int(sys.argv[2]), lambda event, _: event == "os.ren
 """
 
 
+@pytest.mark.slow  # the lock, the names and the refusals each have a faster test, here and in tests/flows/scoring/test_inbox.py
 def test_problem_of_one_file_stops_no_other_and_two_runs_score_each_row_once(served, toy, promoted, put):
     inbox, outbox = toy.root / "data/inbox", toy.root / "data/scored"
     outbox.mkdir(parents=True)

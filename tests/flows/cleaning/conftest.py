@@ -12,7 +12,7 @@ from flows.cleaning.rows import DAY, Cleaning
 from flows.promotion.registry import Registry
 from flows.runs.checkout import isolated
 from flows.runs.repository import Repository
-from flows.runs.results import Result, commit_run
+from flows.runs.results import Result, Run, commit_run
 from flows.settings.retention import Retention
 from tests.faults.clones import git
 
@@ -35,7 +35,7 @@ class Past:
         with pytest.MonkeyPatch.context() as patch, isolated(self.repository, f"{name}-0a1b2c3d", "main") as checkout:
             patch.setenv("GIT_COMMITTER_DATE", date)
             (change or (lambda path: (path / "result").write_text(name)))(checkout.path)
-            return commit_run(self.repository, checkout, {"name": name, "id": name}, "It ended.")
+            return commit_run(self.repository, checkout, Run(id=name, name=name), "It ended.")
 
     def failure(self, name: str, days: float) -> Path:
         """Leave the checkout of a failed run, with a checkpoint."""

@@ -13,7 +13,7 @@ from flows.cleaning.collect import InUseError, check_idle, collect
 from flows.runs.checkout import isolated
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
-from flows.runs.results import Result, commit_run
+from flows.runs.results import Result, Run, commit_run
 from flows.scoring.deployed import fetch_model
 from tests.faults.kills import kills
 from tests.flows.cleaning.conftest import cleaning_of
@@ -56,7 +56,7 @@ def result(toy, name: str, *overrides: str) -> Result:
     """Make the branch of a run."""
     with isolated(toy, name, "main") as checkout:
         compute(checkout.path, *overrides)
-        return commit_run(toy, checkout, {"name": name, "id": name}, "It ended.")
+        return commit_run(toy, checkout, Run(id=name, name=name), "It ended.")
 
 
 def is_cached(toy, lock: Lock) -> bool:
