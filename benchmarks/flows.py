@@ -40,7 +40,7 @@ SMALL += ["compare.int8.min_agreement=0.5", "compare.int8.max_metric_drop=0.5"]
 DEPLOYMENT = "train/train-on-demand"
 BESIDE = ("prepare", "push", "gate", "promote")
 """Tasks that are not stages."""
-LIMIT = 20.0
+LIMIT = 10.0
 """Largest overhead of the flow over its stages, in seconds."""
 
 
@@ -99,7 +99,7 @@ def prefect(home: Path, port: int) -> Iterator[SyncPrefectClient]:
     home.mkdir()
     with (home / "log").open("w") as log, serve.server("127.0.0.1", port, env, stdout=log, stderr=log):
         deploy(env)
-        worker = serve.start("prefect", "worker", "start", "--pool", POOL, env=env, stdout=log, stderr=log)
+        worker = serve.start("flows.server.prefect_worker", "worker", "start", "--pool", POOL, env=env, stdout=log, stderr=log)
         client_settings = {PREFECT_API_URL: env["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: login}
         with serve.ending(worker), temporary_settings(client_settings), get_client(sync_client=True) as client:
             while not client.read_workers_for_work_pool(POOL):

@@ -1,21 +1,30 @@
-"""Prefect's command line with a worker that reports each crash once: ``python -m flows.server.prefect_worker worker start ...``.
+"""Prefect's command line with a worker that reports each crash once and starts a run with one process instead of two.
+
+``python -m flows.server.prefect_worker worker start ...``
 
 Prefect's process worker reports a crash when the process of the run has ended, and again after it has looked for hooks of the flow, in a
 process of its own: half a minute later on a busy machine. If the run has been started again by then, the second report ends its next
 attempt, which loses its place among the runs of its deployment ("410 Gone: Lease not found").
+
+Unless a command is configured, it also starts a process that finds the code of the flow, and only then the one that runs it. The flows are
+installed where the worker is (flows/server/folder.py), so there is nothing to find: the default command is given as a configured one.
 """
 
 from typing import Any
 
 from prefect.cli import app
-from prefect.workers.process import ProcessWorker, ProcessWorkerResult
+from prefect.client.schemas.objects import FlowRun
+from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
 
 _run = ProcessWorker.run
 
 
-async def _run_and_report_once(self: ProcessWorker, *arguments: Any, **more: Any) -> ProcessWorkerResult:
+async def _run_and_report_once(
+    self: ProcessWorker, flow_run: FlowRun, configuration: ProcessJobConfiguration, *arguments: Any, **more: Any
+) -> ProcessWorkerResult:
     """Run a flow. Its exit code is 0 for the caller, which would report another one again."""
-    result = await _run(self, *arguments, **more)
+    configuration._command_configured = True
+    result = await _run(self, flow_run, configuration, *arguments, **more)
     return ProcessWorkerResult(status_code=0, identifier=result.identifier)
 
 
