@@ -37,7 +37,7 @@ from tests.flows.conftest import TOY, UNLIKE, sh
 from tests.flows.prefect_server import Prefect, events, free_port, prefect_server, until
 from tests.params import write_params
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 NIGHTS = 60
 WEEK = 7
