@@ -53,8 +53,7 @@ def test_reference_command(toy, promoted, root):
     assert json.loads((toy.root / REFERENCE_PROFILE).read_text()) == promoted
 
 
-def test_runs_are_checked_against_the_present_production_model(run, served, toy, registry):
-    """Promotion, the next run, a better model on other data, and the way back."""
+def test_run_after_a_promotion_is_checked_against_its_data_and_not_judged_again(run, served, toy, registry):
     run(promote=True)
     assert registry.in_stage("production").name == "v0.1.0"
     assert committed(toy, newest(toy), str(REFERENCE_PROFILE)) is None, "the first had nothing to be compared with"
@@ -66,6 +65,11 @@ def test_runs_are_checked_against_the_present_production_model(run, served, toy,
     assert "which is or was in production" in sh("git", "log", "-1", "--format=%B", newest(toy), cwd=toy.root)
     assert committed(toy, newest(toy), "metrics/validate.json")["train_promoted_rows"] == 1
 
+
+@pytest.mark.slow  # four runs
+def test_runs_are_checked_against_the_present_production_model(run, toy, registry):
+    """Promotion, a better model on other data, and the way back."""
+    run(promote=True)
     run(task="strong", overrides=["data.rows=900"])
     assert registry.in_stage("production").name == "v0.2.0"
     assert committed(toy, newest(toy), "metrics/validate.json")["train_promoted_rows"] == 1.5
