@@ -121,8 +121,8 @@ def end_with_worker() -> None:
 
 
 def worker_settings(env: os._Environ[str] | dict[str, str]) -> dict[str, str]:
-    """Return a worker's environment: no telemetry, heartbeats, a look for new runs every two seconds, unless ``env`` sets them."""
-    polling = {"PREFECT_WORKER_QUERY_SECONDS": "2", "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT)}
+    """Return a worker's environment: no telemetry, heartbeats, a look for new runs every second, unless ``env`` sets them."""
+    polling = {"PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT)}
     return {**NO_TELEMETRY, "PREFECT_CLI_PROMPT": "false", **polling, **env}
 
 
