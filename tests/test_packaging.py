@@ -90,7 +90,7 @@ def write_wheel(path: Path, name: str, code: str = "") -> None:
         wheel.writestr(f"{name}-1.0.dist-info/RECORD", "")
 
 
-OWN = {"flows", "stages", "tuneline", "project", "tests", "benchmarks"}
+OWN = {"flows", "stages", "tuneline", "project", "tests", "benchmarks", "toy"}
 
 
 @pytest.mark.parametrize(

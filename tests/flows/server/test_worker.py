@@ -178,7 +178,8 @@ def test_worker_does_not_outlive_its_entry_point(tmp_path, number, code):
     """A closed terminal, and ``kill -9`` of ``flows.server.worker`` alone: Prefect's worker must not take more runs."""
     program = f"import os, pathlib; pathlib.Path('pid').write_text(str(os.getpid()))\n{MISSES_SIGTERM}"
     run = (
-        "import sys; from flows.server import worker; worker.WORKER_ENDS_WITHIN = 1;"
+        "import signal, sys; from flows.server import worker; worker.WORKER_ENDS_WITHIN = 1;"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL);"  # the tests may run under nohup
         f"sys.exit(worker.run_worker([sys.executable, '-c', {program!r}]))"
     )
     with subprocess.Popen([sys.executable, "-c", run], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as entry:

@@ -42,7 +42,7 @@ TABLE: dict[str, Bad] = {
     "an ending nobody reads": Bad(
         {"test.csv": None, "test.xlsx": "x"},
         "data/source has no file for split 'test'.\n"
-        "  Expected test.csv, .tsv, .jsonl or .parquet, plain or .gz; test.xlsx has another suffix.",
+        "  Expected test.csv, .tsv, .jsonl or .parquet, plain or .gz, or a folder test/ with such files; test.xlsx has another suffix.",
     ),
     "a folder outside data/source": Bad({}, "data.path: '../elsewhere' is outside data/source/.", {"path": "../elsewhere"}),
     "an absolute folder": Bad({}, "data.path: '/etc' is outside data/source/.", {"path": "/etc"}),

@@ -19,7 +19,12 @@ def tickets() -> dict[str, list[Ticket]]:
     sample = Sample(params().data.sample, seed=42)
     wanted = SourceColumns(("subject", "body"), "queue")
     return {
-        split: [Ticket(*list(row.values())[:3]) for batch in sample.read(split, wanted).batches for row in batch.to_pylist()]
+        split: [
+            Ticket(*list(row.values())[:3])
+            for file in sample.read(split, wanted).files
+            for batch in file.batches
+            for row in batch.to_pylist()
+        ]
         for split in SPLITS
     }
 
