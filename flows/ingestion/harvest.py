@@ -17,7 +17,7 @@ from flows.ingestion.known import Classes, KnownData
 from flows.ingestion.layout import Layout
 from flows.ingestion.ledger import PLACES, Ingested, Ledger
 from flows.ingestion.reading import LabelledFile
-from flows.ingestion.selection import RowHashes, Selection, Verdict
+from flows.ingestion.selection import RowHashes, RowStatus, Selection
 from flows.ingestion.sources import Collected, Delivery, collect, sha256
 from flows.scoring.inbox import Incoming
 from flows.settings.ingest import IngestSource
@@ -35,7 +35,7 @@ class Staged:
 
     delivery: Delivery
     path: Path
-    verdicts: NDArray[np.int8]
+    statuses: NDArray[np.int8]
     unmatched: int
     incomplete: int
     conflicting: tuple[str, ...]
@@ -145,12 +145,12 @@ class Harvester:
                 unmatched, before, rows = unmatched + missing, rows, rows + table.num_rows
                 if rows // PROGRESS > before // PROGRESS:
                     self._log(f"{source.name}: {rows:,} rows of {delivery.read.name} read")
-        verdicts = self._selection.judge(RowHashes.joined(hashes))
-        conflicts = np.concatenate([np.zeros(0, np.int64), *positions])[verdicts == Verdict.CONFLICT][:PLACES]
+        statuses = self._selection.classify(RowHashes.joined(hashes))
+        conflicts = np.concatenate([np.zeros(0, np.int64), *positions])[statuses == RowStatus.CONFLICT][:PLACES]
         places = tuple(f"{delivery.read.name}, {file.unit} {position:,}" for position in conflicts.tolist())
         for place in places:
             self._log(f"{source.name}: {place} is left out: the data has this row with another label.")
-        return Staged(delivery, target, verdicts, unmatched, file.incomplete, places)
+        return Staged(delivery, target, statuses, unmatched, file.incomplete, places)
 
     def _with_texts(self, file: LabelledFile, source: IngestSource) -> Iterator[tuple[pa.Table, int]]:
         """Yield rows with their texts, and the number of rows whose text is unknown: late labels are joined with what was scored."""
@@ -176,20 +176,20 @@ class Harvester:
 
     def _entry(self, source: IngestSource, staged: Sequence[Staged]) -> Ingested:
         """Write the batch of a source and return its entry. While texts are missing, the watermark stays: those rows are read again."""
-        verdicts = np.concatenate([one.verdicts for one in staged])
-        counts = {verdict: int(np.count_nonzero(verdicts == verdict)) for verdict in Verdict}
+        statuses = np.concatenate([one.statuses for one in staged])
+        counts = {status: int(np.count_nonzero(statuses == status)) for status in RowStatus}
         unmatched = sum(one.unmatched for one in staged)
         watermark = self._ledger.watermark(source.name) if unmatched else staged[-1].delivery.watermark
         now = datetime.now(UTC)
         return Ingested(
             date=now.isoformat(timespec="seconds"),
             source=source.name,
-            batch=self._write(source, staged, now) if counts[Verdict.NEW] else None,
+            batch=self._write(source, staged, now) if counts[RowStatus.NEW] else None,
             files=[one.delivery.read for one in staged],
-            added=counts[Verdict.NEW],
-            duplicates=counts[Verdict.DUPLICATE],
-            conflicts=counts[Verdict.CONFLICT],
-            held_out=counts[Verdict.HELD_OUT],
+            added=counts[RowStatus.NEW],
+            duplicates=counts[RowStatus.DUPLICATE],
+            conflicts=counts[RowStatus.CONFLICT],
+            held_out=counts[RowStatus.HELD_OUT],
             incomplete=sum(one.incomplete for one in staged),
             unmatched=unmatched,
             conflicting=[place for one in staged for place in one.conflicting][:PLACES],
@@ -212,7 +212,7 @@ def _new_rows(staged: Iterable[Staged], schema: pa.Schema) -> Iterator[pa.Table]
         first = 0
         with pq.ParquetFile(one.path) as file:
             for batch in file.iter_batches(ROW_GROUP, columns=schema.names):
-                new = one.verdicts[first : first + batch.num_rows] == Verdict.NEW
+                new = one.statuses[first : first + batch.num_rows] == RowStatus.NEW
                 yield pa.Table.from_batches([batch]).select(schema.names).filter(pa.array(new))
                 first += batch.num_rows
 

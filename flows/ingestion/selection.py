@@ -15,7 +15,7 @@ NONE = np.uint64(0)
 """Hash of a key or label that is missing."""
 
 
-class Verdict(IntEnum):
+class RowStatus(IntEnum):
     """What becomes of a row."""
 
     NEW = 0
@@ -103,25 +103,25 @@ class Selection:
         self._by_text, self._by_key = _Index(known.texts, known.labels), _Index(known.keys, known.labels)
         self._held = np.unique(known.texts[known.held])
 
-    def judge(self, rows: RowHashes) -> NDArray[np.int8]:
-        """Return the ``Verdict`` of each row, and remember the new ones."""
-        verdicts = np.full(len(rows.texts), Verdict.NEW, np.int8)
+    def classify(self, rows: RowHashes) -> NDArray[np.int8]:
+        """Return the ``RowStatus`` of each row, and remember the new ones."""
+        statuses = np.full(len(rows.texts), RowStatus.NEW, np.int8)
         text_found, text_conflicts = self._by_text.find(rows.texts, rows.labels)
         key_found, key_conflicts = self._by_key.find(rows.keys, rows.labels)
-        verdicts[text_found | key_found] = Verdict.DUPLICATE
-        verdicts[_isin(rows.texts, self._held)] = Verdict.HELD_OUT
-        verdicts[text_conflicts | key_conflicts] = Verdict.CONFLICT
+        statuses[text_found | key_found] = RowStatus.DUPLICATE
+        statuses[_isin(rows.texts, self._held)] = RowStatus.HELD_OUT
+        statuses[text_conflicts | key_conflicts] = RowStatus.CONFLICT
         columns = (rows.texts.tolist(), rows.keys.tolist(), rows.labels.tolist())
-        for row in np.flatnonzero(verdicts == Verdict.NEW).tolist():
-            verdicts[row] = self._compare(*(column[row] for column in columns))
-        return verdicts
+        for row in np.flatnonzero(statuses == RowStatus.NEW).tolist():
+            statuses[row] = self._compare(*(column[row] for column in columns))
+        return statuses
 
-    def _compare(self, text: int, key: int, label: int) -> Verdict:
+    def _compare(self, text: int, key: int, label: int) -> RowStatus:
         """Compare a row with the new rows before it."""
         earlier = {found for found in (self._texts.get(text), self._keys.get(key) if key else None) if found is not None}
         if earlier:
-            return Verdict.DUPLICATE if earlier == {label} else Verdict.CONFLICT
+            return RowStatus.DUPLICATE if earlier == {label} else RowStatus.CONFLICT
         self._texts[text] = label
         if key:
             self._keys[key] = label
-        return Verdict.NEW
+        return RowStatus.NEW

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from flows.ingestion.selection import RowHashes, Selection, Verdict
+from flows.ingestion.selection import RowHashes, RowStatus, Selection
 
 
 def hashed(*rows: tuple[str, str, str | None], held: bool = False) -> RowHashes:
@@ -12,7 +12,7 @@ def hashed(*rows: tuple[str, str, str | None], held: bool = False) -> RowHashes:
 
 
 def judged(known: list[RowHashes], *rows: tuple[str, str, str | None]) -> list[str]:
-    return [Verdict(verdict).name for verdict in Selection(RowHashes.joined(known)).judge(hashed(*rows))]
+    return [RowStatus(status).name for status in Selection(RowHashes.joined(known)).classify(hashed(*rows))]
 
 
 def test_row_of_the_data_is_a_duplicate_whatever_its_case_and_white_space():
@@ -34,9 +34,9 @@ def test_row_of_validation_or_test_is_held_out():
 
 def test_first_of_equal_new_rows_counts_also_across_files():
     selection = Selection(RowHashes.joined([]))
-    first = selection.judge(hashed(("a", "yes", "1"), ("a", "yes", "2"), ("b", "no", "1"), ("b", "no", "3")))
-    assert first.tolist() == [Verdict.NEW, Verdict.DUPLICATE, Verdict.CONFLICT, Verdict.NEW]
-    assert selection.judge(hashed(("b", "no", None), ("b", "yes", None))).tolist() == [Verdict.DUPLICATE, Verdict.CONFLICT]
+    first = selection.classify(hashed(("a", "yes", "1"), ("a", "yes", "2"), ("b", "no", "1"), ("b", "no", "3")))
+    assert first.tolist() == [RowStatus.NEW, RowStatus.DUPLICATE, RowStatus.CONFLICT, RowStatus.NEW]
+    assert selection.classify(hashed(("b", "no", None), ("b", "yes", None))).tolist() == [RowStatus.DUPLICATE, RowStatus.CONFLICT]
 
 
 def test_rows_without_key_are_not_equal():
