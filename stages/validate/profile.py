@@ -58,11 +58,8 @@ def label_distribution(split: RawSplit, labels: LabelSchema) -> Distribution:
 
 def length_limits(characters: Distribution) -> tuple[float, float] | None:
     """Return the shortest and the longest length in characters that is not an outlier; ``None`` for a distribution of no rows."""
-    counts = np.array(characters.counts)
     if not characters.edges:
         return None
-    cumulative = np.cumsum(counts)[:-1] / counts.sum()
-    edges = np.log1p(np.array(characters.edges))
-    lower, upper = (edges[min(np.searchsorted(cumulative, level), len(edges) - 1)] for level in (0.25, 0.75))
+    lower, upper = (np.log1p(characters.quantile(level)) for level in (0.25, 0.75))
     reach = FENCE * max(upper - lower, MIN_RANGE)
     return float(max(np.expm1(lower - reach), 0.0)), float(np.expm1(upper + reach))

@@ -6,14 +6,18 @@ same data.
 """
 
 import copy
+from collections.abc import Collection
 from pathlib import Path
 
 from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
 from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
 from great_expectations.render.view.view import DefaultJinjaPageView
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader
+from jinja2 import ChoiceLoader, FileSystemLoader
 
+from stages.validate.page import DataOverview, passed_checks
 from stages.validate.results import CheckResults
+from tuneline.page import environment, style
+from tuneline.paths import SPLITS
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -32,13 +36,30 @@ def write_report(folder: Path, results: CheckResults) -> None:
         (folder / "data_docs" / f"{suite.suite_name}.html").write_text(view.page(suite), encoding="utf-8")
     if not results.errors:
         (folder / "passed").write_text("The data checks passed.\n", encoding="utf-8")
-    (folder / "index.html").write_text(index_page(results), encoding="utf-8")
+    row_files = {path.stem for path in (folder / "rows").glob("*.parquet")}
+    (folder / "index.html").write_text(index_page(results, row_files), encoding="utf-8")
 
 
-def index_page(results: CheckResults) -> str:
-    """Render the page for people. Everything that comes from the data is escaped."""
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return environment.get_template("index.html.j2").render(checks=results)
+def index_page(results: CheckResults, row_files: Collection[str] = ()) -> str:
+    """Render the page for people. Everything that comes from the data is escaped.
+
+    Args:
+        results: Results of all checks.
+        row_files: Checks with a file of all their violating rows beside the page, ``rows/CHECK.parquet``.
+    """
+    noteworthy, passed = passed_checks(results)
+    return (
+        environment(TEMPLATES)
+        .get_template("index.html.j2")
+        .render(
+            checks=results,
+            data=DataOverview.of(results.profile),
+            splits=SPLITS,
+            noteworthy=noteworthy,
+            passed=passed,
+            row_files=row_files,
+        )
+    )
 
 
 class OfflinePageView(DefaultJinjaPageView):
@@ -50,6 +71,7 @@ class OfflinePageView(DefaultJinjaPageView):
         default = [self.env.loader] if self.env.loader else []
         self.env.loader = ChoiceLoader([FileSystemLoader(TEMPLATES), *default])
         self.env.filters["generate_html_element_uuid"] = self._number
+        self.env.globals["style"] = style()
 
     def page(self, suite: ExpectationSuiteValidationResult) -> str:
         """Render the result of one suite without its run id, times and batch id."""
