@@ -6,7 +6,10 @@ from stages.validate.raw import RawSplit
 from tuneline.drift import Distribution
 from tuneline.files.schemas import LabelSchema
 from tuneline.records.profile import Profile, SplitProfile, Words
+from tuneline.records.words import WordCounts
 
+LISTED = 10_000
+"""Most common words of train whose counts are kept with their text."""
 WORDS = 500
 """Most common words of a split that its profile has."""
 
@@ -25,6 +28,12 @@ def profile_split(split: RawSplit, labels: LabelSchema) -> SplitProfile:
         characters=Distribution.of_numbers(split.frame["characters"].to_numpy()),
         words=Words(hashes=[f"{value:016x}" for value in words.tolist()], known=split.vocabulary.coverage(words)),
     )
+
+
+def count_words(train: RawSplit) -> WordCounts:
+    """Count the words of train."""
+    vocabulary = train.vocabulary
+    return WordCounts(total=vocabulary.total, different=len(vocabulary.hashes), counts=vocabulary.counts_by_word(LISTED))
 
 
 def labels_as(profile: Profile, labels: LabelSchema, split: str) -> Distribution | None:

@@ -6,6 +6,7 @@ because text that belongs to the page has the same size on a phone as on a desk.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -120,6 +121,7 @@ class Lines:
         series: Values by name; ``None`` where a version has none.
         x_ticks: Labels of the first and the last version.
         marks: Values at which a dashed line is drawn, by label.
+        top: Lowest upper end of the axis.
     """
 
     title: str
@@ -127,21 +129,20 @@ class Lines:
     series: dict[str, Sequence[float | None]]
     x_ticks: Sequence[str]
     marks: dict[str, float]
+    top: float = 0.0
 
-    @property
-    def _top(self) -> float:
-        return max([value for values in self.series.values() for value in values if value is not None] + [*self.marks.values()], default=0)
-
-    @property
-    def _ceiling(self) -> float:
-        step = _step(self._top, 3) if self._top > 0 else 1.0
-        return float(step * np.ceil(self._top / step - 1e-9)) if self._top > 0 else 1.0
+    @cached_property
+    def _axis(self) -> tuple[float, int]:
+        """The step between the ticks, and the number of steps."""
+        values = [value for series in self.series.values() for value in series if value is not None]
+        highest = max([*values, *self.marks.values(), self.top, 0.0])
+        step = _step(highest, 3) if highest else 1.0
+        return step, max(int(np.ceil(highest / step - 1e-9)), 1)
 
     @property
     def y_ticks(self) -> list[Tick]:
         """Labels of the axis."""
-        step = _step(self._top, 3) if self._top > 0 else 1.0
-        count = round(self._ceiling / step)
+        step, count = self._axis
         return [Tick(round(100 - 100 * index / count, 1), number(round(step * index, 9))) for index in range(count + 1)]
 
     @property
@@ -161,7 +162,8 @@ class Lines:
         return f"{self.title} by version. Newest: {', '.join(newest)}" if newest else f"{self.title} by version: no values"
 
     def _height(self, value: float) -> float:
-        return round(100 - 100 * value / self._ceiling, 1)
+        step, count = self._axis
+        return round(100 - 100 * value / (step * count), 1)
 
     def _paths(self, values: Sequence[float | None]) -> tuple[str, str]:
         line, dots, is_open = [], [], False
