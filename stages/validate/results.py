@@ -7,14 +7,16 @@ from typing import Any
 from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
 
 from stages.validate.checks import CHECKS, Check
+from stages.validate.profile import count_words
 from stages.validate.runner import Outcome, read_outcomes, run_suites
 from stages.validate.tables import DerivedData
-from stages.validate.violations import Excerpts, worst_violations
+from stages.validate.violations import Excerpts, printable, worst_violations
 from tuneline.params import ValidateParams
 from tuneline.params.validate import AtLeast, AtMost, Drift, RowCount, Rule
 from tuneline.paths import SPLITS
 from tuneline.records.checks import CheckEntry, Checks, Severity, Status, Violation
 from tuneline.records.profile import Profile
+from tuneline.records.words import WordCounts
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class CheckResult:
         found: The measurement, in words.
         allowed: The limit, in words.
         worst: Rows that violate the check, the worst first.
+        notes: What the check found beside its measurement, one line each, without invisible characters.
     """
 
     outcome: Outcome
@@ -36,6 +39,7 @@ class CheckResult:
     found: str
     allowed: str
     worst: tuple[Violation, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def check(self) -> Check:
@@ -69,6 +73,7 @@ class CheckResult:
             observed=outcome.observed,
             expectation={"type": outcome.type, **outcome.arguments},
             worst=self.worst,
+            notes=self.notes,
             hint=self.check.hint if self.status != "passed" else None,
         )
 
@@ -82,12 +87,14 @@ class CheckResults:
         metrics: Measurements for ``metrics/validate.json``.
         suites: Results of Great Expectations, one per table.
         profile: Profile of the data.
+        words: Words of train; ``None`` if it could not be read.
     """
 
     results: Sequence[CheckResult]
     metrics: dict[str, float]
     suites: Sequence[ExpectationSuiteValidationResult]
     profile: Profile
+    words: WordCounts | None
 
     @property
     def errors(self) -> list[CheckResult]:
@@ -125,7 +132,13 @@ def check_tables(data: DerivedData) -> CheckResults:
     results = [_result(outcome, data.params.validate_, excerpts) for outcome in outcomes]
     order = list(CHECKS)
     results.sort(key=lambda result: order.index(result.outcome.check))
-    return CheckResults(results, measurements(outcomes), suites, Profile(version=1, labels=data.labels.names, splits=data.profiles))
+    return CheckResults(
+        results,
+        measurements(outcomes),
+        suites,
+        Profile(version=1, labels=data.labels.names, splits=data.profiles),
+        count_words(data.raw["train"]) if "train" in data.raw else None,
+    )
 
 
 def _result(outcome: Outcome, params: ValidateParams, excerpts: Excerpts) -> CheckResult:
@@ -133,7 +146,8 @@ def _result(outcome: Outcome, params: ValidateParams, excerpts: Excerpts) -> Che
     status: Status = "crashed" if outcome.crashed else "passed" if outcome.passed else "failed"
     has_rows = outcome.rows is not None or "total" in outcome.arguments
     worst = tuple(worst_violations(outcome, excerpts)) if status == "failed" and has_rows else ()
-    return CheckResult(outcome, rule.severity, status, _found(outcome, rule), _allowed(outcome, rule), worst)
+    notes = tuple(printable(note) for note in outcome.table.notes.get(outcome.check, ()))
+    return CheckResult(outcome, rule.severity, status, _found(outcome, rule), _allowed(outcome, rule), worst, notes)
 
 
 def _found(outcome: Outcome, rule: Rule) -> str:
