@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuneline.cli.labels.queue_file import ENCODING, LONGEST_FIELD, delimiter, harmless
-from tuneline.errors import StageError
+from tuneline.cli.labels.queue_file import ENCODING, delimiter, harmless
 from tuneline.files import replace_file
 from tuneline.params import DataParams
 
@@ -46,30 +45,6 @@ def column_names(text_columns: Sequence[str]) -> dict[str, str]:
             name = f"{name}_"
         names[role] = name
     return names
-
-
-def check_replaced(path: Path, data: DataParams, force: bool) -> None:
-    """Check that no corrections of a person are replaced.
-
-    Raises:
-        StageError: The file has some, or is another file.
-    """
-    if path.is_dir():
-        raise StageError(f"--output: {path} is a folder.", "Name a file in it.")
-    if force or not path.exists():
-        return
-    csv.field_size_limit(LONGEST_FIELD)
-    correct = column_names(data.text_columns)[CORRECT]
-    try:
-        with path.open(encoding=ENCODING, errors="replace", newline="") as file:
-            filled = sum(bool((row[correct] or "").strip()) for row in csv.DictReader(file, delimiter=delimiter(data)))
-    except (csv.Error, KeyError):
-        raise StageError(
-            f"{path} is no review: it has no column {correct!r}.", "Name another file with --output, or add --force."
-        ) from None
-    if filled:
-        hint = f"Run `tuneline labels apply {path}`, name another file with --output, or add --force."
-        raise StageError(f"{path} has {filled:,} corrections, which would be lost.", hint)
 
 
 def write_review(path: Path, data: DataParams, suspects: Sequence[Suspect]) -> None:
