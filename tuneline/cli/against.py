@@ -168,9 +168,7 @@ def describe(comparison: Comparison, revision: str) -> str:
             f" (McNemar's test: p = {p_value:.2g}; only this model is right on {first:,} rows, only that of {revision} on {second:,})"
         )
     if comparison.relabelled:
-        lines.append(
-            f"{comparison.relabelled:,} of these rows had another label at {revision}. Both models are scored by the present labels."
-        )
+        lines.append(f"{comparison.relabelled:,} of these rows had another label at {revision}; both models are scored by the present ones")
     if any(comparison.left_out):
         here, there = comparison.left_out
         lines.append(f"Left out: {here:,} rows that only this model predicted, and {there:,} that only that of {revision} did")

@@ -87,7 +87,13 @@ def review(
     correct = column_names(params.data.text_columns)[CORRECT]
     check_replaced(output, params.data, force, correct, f"Run `tuneline labels apply {output}`")
     found = find(params, model, folds, rows)
-    write_review(output, params.data, found.suspects)
-    say(f"{found.doubtful:,} of {found.rows:,} labels are doubtful: {found.agreement}.")
-    say(f"The {len(found.suspects):,} most doubtful: {output}. Fill in the column {correct!r} where another label is right, then:")
-    say(f"  tuneline labels apply {output}")
+    metric = "Pearson's r" if params.data.task == "regression" else "accuracy"
+    say(f"{found.doubtful:,} of {found.rows:,} labels are doubtful; {metric} of the out-of-fold predictions: {found.agreement:.3f}.")
+    if model == "linear":
+        say(
+            "That was a quick look by a linear model. With --model train, the model of the pipeline looks, which takes one training per fold."
+        )
+    if found.suspects:
+        write_review(output, params.data, found.suspects)
+        say(f"The {len(found.suspects):,} most doubtful: {output}. Fill in the column {correct!r} where another label is right, then run:")
+        say(f"  tuneline labels apply {output}")

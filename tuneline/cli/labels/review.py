@@ -32,7 +32,7 @@ class Review:
     Attributes:
         rows: Number of labelled rows.
         doubtful: Number of rows whose labels are probably wrong.
-        agreement: Share of rows for which the out-of-fold prediction is the label; for numbers, Pearson's r of the two.
+        agreement: Accuracy of the out-of-fold predictions, measured with the labels as they are; Pearson's r for numbers.
         suspects: The most doubtful rows, the most doubtful first.
     """
 
