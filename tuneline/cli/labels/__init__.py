@@ -15,7 +15,7 @@ Rows = Annotated[int, typer.Option(min=1, help="Texts to label, at most")]
 Id = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Column of the scored files with an id, to copy")]
 Scored = Annotated[Path, typer.Option(help="Folder of the scored files: scoring.outbox of conf/flows.yaml")]
 Last = Annotated[int, typer.Option(min=1, help="Number of scored rows to choose from, the latest files first")]
-Model = Annotated[Literal["linear", "train"], typer.Option(help="linear: TF-IDF. train: the model of the pipeline, once per fold")]
+Model = Annotated[Literal["linear", "train"], typer.Option(help="linear: TF-IDF. train: the pipeline's model too, trained once per fold")]
 Folds = Annotated[int, typer.Option(min=2, max=100, help="Number of folds: each row is predicted by a model trained without its fold")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that has labels")]
 
@@ -90,9 +90,7 @@ def review(
     metric = "Pearson's r" if params.data.task == "regression" else "accuracy"
     say(f"{found.doubtful:,} of {found.rows:,} labels are doubtful; {metric} of the out-of-fold predictions: {found.agreement:.3f}.")
     if model == "linear":
-        say(
-            "That was a quick look by a linear model. With --model train, the model of the pipeline looks, which takes one training per fold."
-        )
+        say("A linear model is a quick look. --model train asks the model of the pipeline, too, which is trained once per fold.")
     if found.suspects:
         write_review(output, params.data, found.suspects)
         say(f"The {len(found.suspects):,} most doubtful: {output}. Fill in the column {correct!r} where another label is right, then run:")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tuneline.cli.labels.confident_learning import class_thresholds, confident_joint, estimated_joint, likely_errors, normalized_margins
+from tuneline.cli.labels.confident_learning import class_thresholds, confident_joint, estimated_joint, likely_errors
 
 LABELS = np.array([0, 0, 0, 0, 1, 1, 1])
 FIRST = np.array([0.9, 0.8, 0.7, 0.2, 0.1, 0.6, 0.7])
@@ -15,8 +15,7 @@ def test_joint_and_errors_of_a_small_example():
     assert class_thresholds(LABELS, PROBABILITIES) == pytest.approx([0.65, 1.6 / 3])
     assert confident_joint(LABELS, PROBABILITIES).tolist() == [[3, 1], [1, 1]]
     assert estimated_joint(LABELS, PROBABILITIES) == pytest.approx(np.array([[3, 1], [1.5, 1.5]]))
-    assert normalized_margins(LABELS, PROBABILITIES) == pytest.approx([0.8, 0.6, 0.4, -0.6, 0.8, -0.2, -0.4])
-    assert likely_errors(LABELS, PROBABILITIES).tolist() == [3, 6], "round(2.5) rows, the most doubtful first"
+    assert likely_errors(LABELS, PROBABILITIES).tolist() == [3, 6], "round(2.5) rows, that with the least probable label first"
 
 
 def test_planted_errors_are_found_among_uncertain_rows():
