@@ -2,7 +2,7 @@
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -51,12 +51,14 @@ class Table:
         split: Name of the split.
         frame: The columns. ``row`` numbers the rows; in ``raw`` and ``tokenized`` these are the rows of the split.
         expectations: The expectations; ``expectation.meta["check"]`` is the key of the check.
+        notes: What a check found beside its measurement, as plain text, one line each, by key of the check. Shown even if it passes.
     """
 
     kind: TableKind
     split: str
     frame: pd.DataFrame
     expectations: Sequence[Expectation]
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -81,11 +81,16 @@ def other_rows(outcome: Outcome, positions: Rows, sizes: Mapping[str, int]) -> t
 
 
 def excerpt(text: str | None) -> str:
-    """Return the start of a text on one line, with invisible characters and changes of writing direction escaped."""
+    """Return the start of a text, printable."""
     if text is None:
         return "(missing)"
     cut = text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "…"
-    return UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", cut)
+    return printable(cut)
+
+
+def printable(text: str) -> str:
+    """Return a text on one line, with invisible characters and changes of writing direction escaped."""
+    return UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def worst_violations(outcome: Outcome, excerpts: Excerpts) -> Iterator[Violation]:
