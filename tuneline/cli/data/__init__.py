@@ -51,5 +51,5 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
             Corrections(present.labels, dropped).write()
     new = dropped.num_rows - present.dropped.num_rows
     say(f"{dropped_file()}: {new:,} new lines, {dropped.num_rows:,} in all{' if this were no dry run' if dry_run else ''}.")
-    if new and not dry_run:
+    if any(choice.rows for choice in choices) and not dry_run:
         say(NEXT_STEPS)

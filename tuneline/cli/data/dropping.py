@@ -87,11 +87,9 @@ def distinct(entries: pa.Table) -> pa.Table:
 
 
 def added(dropped: pa.Table, entries: pa.Table) -> pa.Table:
-    """Return the present lines with more of them. Lines of a hash that is dropped from every split need no other line."""
-    joined = distinct(pa.concat_tables([dropped, entries]))
-    everywhere = joined.filter(pc.and_(pc.equal(joined["split"], ""), pc.equal(joined["rows"], ALL)))[KEY]
-    covered = pc.and_(pc.not_equal(joined["split"], ""), pc.is_in(joined[KEY], value_set=everywhere.combine_chunks()))
-    return joined.filter(pc.invert(covered))
+    """Return the present lines and new ones; rows that are dropped from every split already need no other line."""
+    everywhere = dropped.filter(pc.and_(pc.equal(dropped["split"], ""), pc.equal(dropped["rows"], ALL)))[KEY].combine_chunks()
+    return distinct(pa.concat_tables([dropped, entries.filter(pc.invert(pc.is_in(entries[KEY], value_set=everywhere)))]))
 
 
 def refuse_empty_splits(choice: Choice) -> None:
