@@ -25,6 +25,8 @@ from tuneline.paths import CORRECTIONS, SPLITS
 KEY = "key"
 ALL, LATER = "all", "later"
 """Values of the column ``rows``: every row with these texts, or every one after the first."""
+NEXT_STEPS = """Next: `dvc repro`, then `git add data/corrections dvc.lock metrics` and commit: git keeps who decided, and when.
+To take it back: `git stash push --include-untracked -- data/corrections` before the commit, `git revert COMMIT` after it."""
 _HEX = "^[0-9a-f]{32}$"
 
 

@@ -17,6 +17,8 @@ Scored = Annotated[Path, typer.Option(help="Folder of the scored files: scoring.
 Last = Annotated[int, typer.Option(min=1, help="Number of scored rows to choose from, the latest files first")]
 Model = Annotated[Literal["linear", "train"], typer.Option(help="linear: TF-IDF. train: the pipeline's model too, trained once per fold")]
 Folds = Annotated[int, typer.Option(min=2, max=100, help="Number of folds: each row is predicted by a model trained without its fold")]
+Review = Annotated[Path, typer.Argument(help="The file of `tuneline labels review`, with its column `correct` filled in")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the file; write nothing")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that has labels")]
 
 
@@ -95,3 +97,28 @@ def review(
         write_review(output, params.data, found.suspects)
         say(f"The {len(found.suspects):,} most doubtful: {output}. Fill in the column {correct!r} where another label is right, then run:")
         say(f"  tuneline labels apply {output}")
+
+
+@app.command("apply")
+def apply(file: Review, dry_run: DryRun = False) -> None:
+    """Keep the corrections of a review in data/corrections/labels.csv, which the next `dvc repro` applies. The source is not changed."""
+    from tuneline.cli.labels.applying import apply_review
+    from tuneline.cli.labels.filled_review import read_filled
+    from tuneline.corrections import NEXT_STEPS, Corrections, label_file, locked
+    from tuneline.params.loading import load_params
+    from tuneline.paths import RAW, SPLITS, split_file
+    from tuneline.stage import require
+
+    data = load_params().data
+    for split in SPLITS:
+        require(split_file(RAW, split), "download")
+    filled = read_filled(file, data)
+    with locked():
+        present = Corrections.read()
+        applied = apply_review(file, filled, data, present.labels)
+        if not dry_run:
+            Corrections(applied.corrections, present.dropped).write()
+    counts = f"{applied.new:,} labels corrected, {applied.present:,} were already, {applied.confirmed:,} are right as they are"
+    say(f"{label_file()}: {counts}{'; a dry run writes nothing' if dry_run else ''}.")
+    if applied.new and not dry_run:
+        say(NEXT_STEPS)
