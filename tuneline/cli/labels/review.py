@@ -65,13 +65,13 @@ def _predict(rows: LabelledRows, model: Model, folds: int, seed: int) -> NDArray
     The mean of two kinds of model is better than either: they seldom fail in the same rows. On 10,000 tickets with 300 wrong labels, and
     3 folds, 91 % of the first 300 rows are wrong, instead of 85 % by the linear model alone and 70 % by the trained one alone.
     """
-    linear = _predict_linearly(rows, folds, seed)
     if model == "linear":
-        return linear
+        return _predict_linearly(rows, folds, seed)
     from tuneline.cli.labels.trained_folds import trained_logits
 
     logits = trained_logits(rows, Folds.of(rows, folds))
-    return (linear + (logits if rows.schema.is_regression else probabilities(logits))) / 2
+    trained = logits if rows.schema.is_regression else probabilities(logits)
+    return (trained + _predict_linearly(rows, folds, seed)) / 2
 
 
 def _predict_linearly(rows: LabelledRows, folds: int, seed: int) -> NDArray[np.float64]:

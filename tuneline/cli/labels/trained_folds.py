@@ -4,13 +4,15 @@ The logits of a finished fold are kept, so a command that was interrupted trains
 interrupted resumes from its checkpoint. Another seed, model, training, code or data begins again.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -58,10 +60,11 @@ def trained_logits(rows: LabelledRows, folds: Folds) -> NDArray[np.float32]:
         StageError: The data is not tokenized, or a stage fails.
     """
     home = FOLDS / _key(folds)
-    _remove_others(home)
-    for fold in range(folds.count):
-        if not _result(home, fold).exists():
-            _predict_fold(home, rows, folds, fold)
+    with _locked():
+        _remove_others(home)
+        for fold in range(folds.count):
+            if not _result(home, fold).exists():
+                _predict_fold(home, rows, folds, fold)
     logits = np.empty((len(rows), rows.schema.outputs), np.float32)
     for fold in range(folds.count):
         logits[folds.held_out(fold)] = np.load(_result(home, fold))
@@ -74,6 +77,24 @@ def _key(folds: Folds) -> str:
     files = [BASE_RECORD, *(require(split_file(TOKENIZED, split), made_by="tokenize") for split in SPLITS)]
     parts = [stage_provenance("train", ()).model_dump_json(), *map(file_hash, files), str(folds.count)]
     return hashlib.sha256("\n".join(parts).encode() + folds.positions.tobytes()).hexdigest()[:16]
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    """Let only one process at a time train folds here.
+
+    Raises:
+        StageError: Another one does.
+    """
+    FOLDS.mkdir(parents=True, exist_ok=True)
+    lock = os.open(FOLDS, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise StageError("Another `tuneline labels review` trains folds in this project.", "Wait for its end.") from None
+    finally:
+        os.close(lock)
 
 
 def _remove_others(home: Path) -> None:
@@ -157,6 +178,5 @@ def _run(module: str, project: Path) -> None:
     if status == INTERRUPTED:
         raise KeyboardInterrupt
     if status:
-        raise StageError(
-            f"{module} ended with exit status {status} in {project}; its messages are above.", "Correct it, and run the same command again."
-        )
+        hint = "Its messages are above. Correct the cause, and run the same command again."
+        raise StageError(f"{module} ended with exit status {status} in {project}.", hint)

@@ -158,6 +158,7 @@ def test_interrupted_folds_are_not_trained_again():
         assert first.poll() is None, first.communicate()[0]
         assert time.monotonic() < deadline
         time.sleep(0.2)
+    assert "Another `tuneline labels review` trains folds" in subprocess.run(command, capture_output=True, text=True, check=False).stderr
     first.send_signal(signal.SIGINT)
     printed = first.communicate(timeout=120)[0]
     assert first.returncode == 130, printed
