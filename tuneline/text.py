@@ -1,5 +1,6 @@
 """Texts as numbers, computed with Arrow kernels: hashes of normalized texts, their words, and how often each word occurs."""
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -76,6 +77,32 @@ def words(columns: list[pa.StringArray]) -> pa.ListArray:
     return pc.split_pattern(pc.binary_join_element_wise(*parts, " "), " ")
 
 
+@dataclass(frozen=True)
+class EncodedWords:
+    """The words of rows as numbers.
+
+    Attributes:
+        keys: Hash of each different word, shape ``(different words,)``.
+        indices: Position in ``keys`` of each word, row after row, int32 of shape ``(words,)``.
+        lengths: Number of words of each row, int64 of shape ``(rows,)``.
+    """
+
+    keys: Keys
+    indices: NDArray[np.int32]
+    lengths: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: pa.ListArray) -> Self:
+        """Encode rows as ``words`` returns them, without ``BOUNDARY``."""
+        encoded, offsets = rows.flatten().dictionary_encode(), rows.offsets.to_numpy()
+        is_word = pc.not_equal(encoded.dictionary, BOUNDARY).to_numpy(zero_copy_only=False)
+        indices = encoded.indices.to_numpy()
+        kept = is_word[indices]
+        before = np.r_[0, np.cumsum(kept)]
+        positions = (np.cumsum(is_word) - 1).astype(np.int32)
+        return cls(text_keys(encoded.dictionary.filter(pa.array(is_word))), positions[indices[kept]], np.diff(before[offsets]))
+
+
 class VocabularyCounts:
     """How often each word occurs. Words are kept as hashes only, so memory is bounded and no text leaves the data.
 
@@ -96,9 +123,12 @@ class VocabularyCounts:
     @classmethod
     def of(cls, rows: pa.ListArray) -> Self:
         """Count the words of rows as ``words`` returns them."""
-        counted = pc.value_counts(rows.flatten())
-        is_word = pc.not_equal(counted.field("values"), BOUNDARY)
-        return cls(*_summed(text_keys(counted.field("values").filter(is_word)), counted.field("counts").filter(is_word).to_numpy()))
+        return cls.of_encoded(EncodedWords.of(rows))
+
+    @classmethod
+    def of_encoded(cls, rows: EncodedWords) -> Self:
+        """Count the words of encoded rows."""
+        return cls(*_summed(rows.keys, np.bincount(rows.indices, minlength=len(rows.keys))))
 
     def plus(self, other: "VocabularyCounts") -> "VocabularyCounts":
         """Return the sum of both counts."""
