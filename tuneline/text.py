@@ -1,5 +1,6 @@
 """Texts as numbers, computed with Arrow kernels: hashes of normalized texts, their words, and how often each word occurs."""
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -76,6 +77,38 @@ def words(columns: list[pa.StringArray]) -> pa.ListArray:
     return pc.split_pattern(pc.binary_join_element_wise(*parts, " "), " ")
 
 
+@dataclass(frozen=True)
+class EncodedWords:
+    """The words of rows as numbers.
+
+    Attributes:
+        keys: Hash of each different word, shape ``(different words,)``.
+        indices: Position in ``keys`` of each word, row after row, int32 of shape ``(words,)``.
+        lengths: Number of words of each row, int64 of shape ``(rows,)``.
+    """
+
+    keys: Keys
+    indices: NDArray[np.int32]
+    lengths: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: pa.ListArray) -> Self:
+        """Encode rows as ``words`` returns them, without ``BOUNDARY``."""
+        return cls.with_words(rows)[0]
+
+    @classmethod
+    def with_words(cls, rows: pa.ListArray) -> tuple[Self, pa.StringArray]:
+        """Encode rows, and return each different word as well."""
+        encoded, offsets = rows.flatten().dictionary_encode(), rows.offsets.to_numpy()
+        is_word = pc.not_equal(encoded.dictionary, BOUNDARY).to_numpy(zero_copy_only=False)
+        indices = encoded.indices.to_numpy()
+        kept = is_word[indices]
+        before = np.r_[0, np.cumsum(kept)]
+        positions = (np.cumsum(is_word) - 1).astype(np.int32)
+        found = encoded.dictionary.filter(pa.array(is_word))
+        return cls(text_keys(found), positions[indices[kept]], np.diff(before[offsets])), found
+
+
 class VocabularyCounts:
     """How often each word occurs.
 
@@ -98,10 +131,12 @@ class VocabularyCounts:
     @classmethod
     def of(cls, rows: pa.ListArray) -> Self:
         """Count the words of rows as ``words`` returns them."""
-        counted = pc.value_counts(rows.flatten())
-        is_word = pc.not_equal(counted.field("values"), BOUNDARY)
-        found = counted.field("values").filter(is_word)
-        return cls._summed(text_keys(found), counted.field("counts").filter(is_word).to_numpy(), found)
+        return cls.of_encoded(*EncodedWords.with_words(rows))
+
+    @classmethod
+    def of_encoded(cls, rows: EncodedWords, found: pa.StringArray) -> Self:
+        """Count the words of encoded rows; ``found`` has each different word."""
+        return cls._summed(rows.keys, np.bincount(rows.indices, minlength=len(rows.keys)), found)
 
     def plus(self, other: "VocabularyCounts") -> "VocabularyCounts":
         """Return the sum of both counts."""

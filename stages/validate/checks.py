@@ -118,10 +118,10 @@ _CHECKS = (
     Check("leakage", "raw", (one_of("leak_of", [NONE], optional=True),), metric="leakage_rate",
         title="No text of validation or test is in an earlier split.",
         hint="Remove these rows from the earlier split, or split the source again by text. Trained rows measure memorization."),
-    Check("near_duplicates", "raw", (one_of("near_duplicate_of", [NONE], optional=True),), metric="near_duplicate_rate",
-        title="Few texts of validation and test are near-duplicates of a text in an earlier split.",
+    Check("near_duplicates", "raw", (one_of("near_duplicate_of", [NONE]),), metric="near_duplicate_rate",
+        title="Few rows resemble another row of their split, or a row of an earlier split.",
         hint="Look at the pairs. If they are the same record with small edits, split the source by record (customer, document), not by "
-             "row."),
+             "row: data.split.by. If they are filled from templates, the metric is about these templates only."),
     Check("row_count", "tokenized", (builders.as_many_rows_as_raw,),
         title="A tokenized split has as many rows as the raw one.",
         hint=_TOKENIZE_AGAIN),

@@ -1,34 +1,37 @@
-"""Near-duplicates across splits: MinHash finds candidates, their exact Jaccard similarity decides.
+"""Near-duplicates of all rows, within a split and in earlier splits: sampled words find candidates, their similarity decides.
 
-Rows of the later split are looked up in the earlier splits. The later side is a sample of bounded size; the earlier side is streamed
-in full. So time is linear in the rows, and memory does not grow with them.
-
-A row is the set of its pairs of neighbouring words (Broder, "On the resemblance and containment of documents", 1997). Permutations
-and the parameters of the index are those of datasketch. Its objects hold one row each, which is too slow for a million rows, so the
-same arithmetic runs here on arrays; signatures equal those of the library, value by value.
+Every word draws an exponential variate with its weight as the rate, and the first word of a row is its sample. Two rows have the same
+sample with a probability equal to their similarity (``tuneline/similarity.py``; Moulton and Jiang, "Maximally Consistent Sampling and the
+Jaccard Index of Probability Distributions", 2018), as with MinHash for words of equal weight (Broder 1997). Rows are candidates if
+they have the same ``WIDTH`` samples of a band. Bands are made and searched one after the other, by sorting: memory is that of the rows'
+words and of one band.
 """
 
+import math
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from typing import Self
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from datasketch import MinHash, MinHashLSH
 from numpy.typing import NDArray
 
-from stages.validate.rows import RaggedArray, Rows, read_batches, take_rows
-from tuneline.text import Keys, mixed, normalized, text_keys, words
+from stages.validate.rows import RaggedArray, Rows
+from tuneline.similarity import WordSets
+from tuneline.text import EncodedWords, Keys, mixed
 
-SLACK = 0.2
-"""A candidate is dropped if its estimated similarity is further than this below the threshold. Three standard errors of an estimate
-from 64 permutations are at most 0.19."""
-PERMUTATIONS = 64
+NONE = -1
+"""Marks a row that resembles no other."""
+WIDTH = 4
+"""Samples of a band. With 3, a million rows have ten times as many candidates; with 5, twice as many samples find as much."""
+MISSED = 0.08
+"""Fraction of the pairs of exactly the required similarity that no band finds; of more similar pairs, fewer are missed."""
 MAX_PER_BAND = 4
-"""Rows per band that are compared with each row looked up: thousands of rows that share a band are copies of each other."""
+"""Rows of a band that a row is compared with: thousands of rows with the same samples are alike."""
+PREVIEW = 32
+"""Samples of which a byte is kept for each row, to drop candidates without looking at their words."""
+PAIRS_AT_A_TIME = 1 << 17
+ROWS_AT_A_TIME = 1 << 16
+THREADS = 2
 
 
 @dataclass(frozen=True)
@@ -36,159 +39,144 @@ class NearDuplicates:
     """Near-duplicates of the rows of one split.
 
     Attributes:
-        origin: The most similar earlier row, numbered through all earlier splits; -1 for none, NaN for a row that was not looked up.
-        similarity: Jaccard similarity with that row, 0 for none.
+        origin: A similar row, numbered through all splits: of an earlier split if there is one, else an earlier row of the same split;
+            ``NONE`` if there is neither. int64 of shape ``(rows,)``.
+        similarity: Similarity to that row, 0 for none; float32 of shape ``(rows,)``.
     """
 
-    origin: NDArray[np.float64]
-    similarity: NDArray[np.float64]
+    origin: Rows
+    similarity: NDArray[np.float32]
 
 
-def sample_rows(keys: Keys, limit: int) -> Rows:
-    """Return the rows with the smallest keys: a random sample that depends on the texts alone."""
-    return np.sort(np.argsort(keys, kind="stable")[:limit])
-
-
-def find_near_duplicates(
-    path: Path, rows: Rows, total: int, *, earlier: Sequence[Path], text_columns: Sequence[str], similarity: float
-) -> NearDuplicates:
-    """Look up rows of one raw file in the files of earlier splits.
+def find_near_duplicates(words: Sequence[Sequence[EncodedWords]], keys: Sequence[Keys], similarity: float) -> list[NearDuplicates]:
+    """Search every split for rows that resemble an earlier row, but do not repeat it.
 
     Args:
-        path: The raw file.
-        rows: Numbers of the rows to look up, ascending.
-        total: Number of rows in the file.
-        earlier: Raw files of the earlier splits.
-        text_columns: Columns with texts.
-        similarity: Jaccard similarity from which two rows are near-duplicates.
+        words: Words of the rows of each split, in batches; earlier splits first.
+        keys: Keys of the rows' texts in each split. Of rows with the same key, the first is searched: others are copies.
+        similarity: Similarity from which two rows are near-duplicates.
     """
-    result = NearDuplicates(np.full(total, np.nan), np.zeros(total))
-    result.origin[rows] = -1
-    queries = ShingledRows.of(_texts_of_rows(path, rows, text_columns), similarity)
-    start = 0
-    for texts in (columns for file in earlier for columns in _text_batches(file, text_columns)):
-        corpus = ShingledRows.of(texts, similarity)
-        unmatched = np.flatnonzero(result.origin[rows] == -1)
-        for query, other, jaccard in _matches(queries, unmatched, corpus, similarity):
-            if jaccard > result.similarity[rows[query]]:
-                result.origin[rows[query]], result.similarity[rows[query]] = start + other, jaccard
-        start += len(texts[0])
-    return result
+    sizes = [len(split) for split in keys]
+    split = np.repeat(np.arange(len(sizes), dtype=np.int8), sizes)
+    search = Search(WordSets.of([batch for batches in words for batch in batches]), split, similarity)
+    _, first, inverse = np.unique(np.concatenate(keys), return_index=True, return_inverse=True)
+    original = first[inverse]
+    search.run(np.flatnonzero((original == np.arange(len(split))) & (search.sets.totals > 0)))
+    # A copy within its split resembles what its original resembles. A copy of a row in an earlier split is a leak only.
+    copied = split[original] == split
+    origin = np.where(copied, search.origin[original], NONE)
+    found = np.where(copied, search.similarity[original], np.float32(0))
+    ends = np.cumsum(sizes)[:-1]
+    return [NearDuplicates(*parts) for parts in zip(np.split(origin, ends), np.split(found, ends), strict=True)]
 
 
-@dataclass(frozen=True)
-class ShingledRows:
-    """Rows as sets of word pairs.
+class Search:
+    """The search of all rows.
+
+    Args:
+        sets: Words of all rows, earlier splits first.
+        split: Number of the split of each row, int8 of shape ``(rows,)``.
+        similarity: Similarity from which two rows are near-duplicates.
 
     Attributes:
-        sets: Hashes of each row's word pairs, with repetitions.
-        signatures: uint32 of shape ``(rows, PERMUTATIONS)``.
-        bands: uint64 of shape ``(rows, bands)``. Two rows with a common value in one column are candidates.
+        origin: As in ``NearDuplicates``, for all rows.
+        similarity: As in ``NearDuplicates``, for all rows.
     """
 
-    sets: RaggedArray
-    signatures: NDArray[np.uint32]
-    bands: Keys
+    def __init__(self, sets: WordSets, split: NDArray[np.int8], similarity: float) -> None:
+        self.sets = sets
+        self.split = split
+        self.required = similarity
+        self.origin = np.full(len(split), NONE)
+        self.similarity = np.zeros(len(split), np.float32)
+        self._blocks = list(_blocks(sets.matrix.indices, sets.matrix.indptr))
+        self._threads = ThreadPoolExecutor(THREADS)  # NumPy releases the lock of the interpreter
 
-    @classmethod
-    def of(cls, texts: Sequence[pa.StringArray], similarity: float) -> Self:
-        """Shingle rows, given one array per text column, for finding rows of at least this similarity."""
-        sets = word_pairs(words([normalized(column) for column in texts]))
-        signatures = minhash_signatures(sets)
-        return cls(sets, signatures, band_hashes(signatures, similarity))
+    def run(self, rows: Rows) -> None:
+        """Compare rows with each other.
 
-    def jaccard(self, row: int, other: "ShingledRows", other_row: int) -> float:
-        """Return the size of the intersection of two rows' sets divided by that of their union."""
-        left, right = np.unique(self.sets.row(row)), np.unique(other.sets.row(other_row))
-        common = len(np.intersect1d(left, right, assume_unique=True))
-        return common / (len(left) + len(right) - common)
+        Args:
+            rows: Numbers of the rows, ascending. Each has words.
+        """
+        preview = np.concatenate([self._samples(first).astype(np.uint8) for first in range(0, PREVIEW, WIDTH)]).T.copy()
+        for first in range(PREVIEW, PREVIEW + WIDTH * bands(self.required), WIDTH):
+            keys = np.zeros(len(self.split), np.uint64)
+            for samples in self._samples(first):
+                keys = mixed(keys, samples.astype(np.uint64))
+            for left, right in candidates(keys[rows], self.split[rows]):
+                self._compare(rows[left], rows[right], preview)
 
+    def _samples(self, first: int) -> NDArray[np.uint32]:
+        """Return ``WIDTH`` samples of each row, numbered from ``first``, shape ``(WIDTH, rows)``.
 
-def word_pairs(rows: pa.ListArray) -> RaggedArray:
-    """Return 32-bit hashes of each row's pairs of neighbouring words; the boundary counts as a word."""
-    lengths = np.diff(rows.offsets.to_numpy()).astype(np.int64)
-    encoded = rows.flatten().dictionary_encode()
-    hashes = text_keys(encoded.dictionary)[encoded.indices.to_numpy()]
-    pairs = (mixed(hashes[:-1], hashes[1:]) >> np.uint64(32)).astype(np.uint32)
-    within_row = np.ones(len(pairs), dtype=bool)
-    within_row[np.cumsum(lengths)[:-1] - 1] = False
-    return RaggedArray(pairs[within_row], lengths - 1)
+        A sample is the variate of the first word, as bits, which have the same order; 0 for a row without words.
+        """
+        numbers = np.arange(first, first + WIDTH, dtype=np.uint64)
+        uniform = ((mixed(self.sets.keys, numbers[:, None]) >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
+        variates = (-np.log(uniform) / self.sets.weights).astype(np.float32).view(np.uint32)
 
+        def smallest(block: RaggedArray) -> NDArray[np.uint32]:
+            places = block.values.astype(np.intp)
+            return np.stack([block.reduce(np.minimum, row[places], 0) for row in variates]).astype(np.uint32)
 
-def minhash_signatures(sets: RaggedArray) -> NDArray[np.uint32]:
-    """Return MinHash signatures equal to those of ``datasketch.MinHash``, uint32 of shape ``(rows, PERMUTATIONS)``."""
-    multipliers, offsets = permutations()
-    values = _murmur_finalized(sets.values)
-    signatures = np.empty((len(sets.lengths), PERMUTATIONS), dtype=np.uint32)
-    for column, (multiplier, offset) in enumerate(zip(multipliers, offsets, strict=True)):
-        signatures[:, column] = sets.reduce(np.minimum, values * multiplier + offset, np.iinfo(np.uint32).max)
-    return signatures
+        return np.concatenate(list(self._threads.map(smallest, self._blocks)), axis=1)
 
-
-@cache
-def permutations() -> NDArray[np.uint32]:
-    """Return the affine permutations of datasketch, odd multipliers and offsets, of shape ``(2, PERMUTATIONS)``."""
-    affine: NDArray[np.uint32] = MinHash(num_perm=PERMUTATIONS, scheme="affine32").permutations
-    return affine
-
-
-def _murmur_finalized(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Apply the finalizer of MurmurHash3, as datasketch does before its permutations."""
-    values = (values ^ (values >> np.uint32(16))) * np.uint32(0x85EBCA6B)
-    values = (values ^ (values >> np.uint32(13))) * np.uint32(0xC2B2AE35)
-    return values ^ (values >> np.uint32(16))
+    def _compare(self, left: Rows, right: Rows, preview: NDArray[np.uint8]) -> None:
+        """Compare pairs of rows, and keep the most similar one of each first row. A row of an earlier split replaces one of the same."""
+        known = self.origin[left]
+        is_open = (known == NONE) | ((self.split[known] == self.split[left]) & (self.split[right] < self.split[left]))
+        left, right = left[is_open], right[is_open]
+        least, similarities, kept = _least_common(self.required), [np.empty(0, np.float32)], [np.empty(0, np.int64)]
+        for start in range(0, len(left), PAIRS_AT_A_TIME):
+            pairs = slice(start, start + PAIRS_AT_A_TIME)
+            common = np.count_nonzero(preview[left[pairs]] == preview[right[pairs]], axis=1)
+            close = start + np.flatnonzero(common >= least)
+            similarity = self.sets.similarity(left[close], right[close])
+            similarities.append(similarity[similarity >= self.required])
+            kept.append(close[similarity >= self.required])
+        similarity, pairs = np.concatenate(similarities), np.concatenate(kept)
+        order = np.argsort(similarity, kind="stable")  # of several assignments to a row, the last counts
+        self.origin[left[pairs[order]]], self.similarity[left[pairs[order]]] = right[pairs[order]], similarity[order]
 
 
-@cache
-def band_shape(similarity: float) -> tuple[int, int]:
-    """Return the optimal number of bands, and of values per band, according to datasketch.
+def bands(similarity: float) -> int:
+    """Return the number of bands that misses the fraction ``MISSED`` of pairs of exactly this similarity."""
+    return math.ceil(math.log(MISSED) / math.log1p(-(similarity**WIDTH)))
 
-    The index aims 10 % below ``similarity`` and weighs a miss 19 times a needless candidate: of pairs with a similarity of exactly
-    0.8, 99 in 100 become candidates.
+
+def candidates(keys: Keys, split: NDArray[np.int8]) -> Iterator[tuple[Rows, Rows]]:
+    """Yield pairs of rows with the same key, the later row first: those of two splits, then those of one split.
+
+    Args:
+        keys: Key of each row, shape ``(rows,)``.
+        split: Split of each row, ascending. A row is compared with the last ``MAX_PER_BAND`` rows of earlier splits, and with as many
+            rows before it in its own.
     """
-    index = MinHashLSH(threshold=0.9 * similarity, num_perm=PERMUTATIONS, weights=(0.05, 0.95))
-    return index.b, index.r
+    order = np.argsort(keys, kind="stable")
+    place = np.arange(len(order))
+    new_key = np.diff(keys[order]) != 0
+    start = _starts(new_key, place)
+    start_of_split = _starts(new_key | (np.diff(split[order]) != 0), place)
+    for before, first in ((start_of_split, start), (place, start_of_split)):
+        steps = [(np.flatnonzero(before - step >= first), step) for step in range(1, MAX_PER_BAND + 1)]
+        yield (
+            order[np.concatenate([places for places, _ in steps])],
+            order[np.concatenate([before[places] - step for places, step in steps])],
+        )
 
 
-def band_hashes(signatures: NDArray[np.uint32], similarity: float) -> Keys:
-    """Return one hash per band of each signature. The same values in another band have another hash."""
-    bands, width = band_shape(similarity)
-    hashes = np.broadcast_to(np.arange(bands, dtype=np.uint64), (len(signatures), bands)).copy()
-    for offset in range(width):
-        hashes = mixed(hashes, signatures[:, offset : bands * width : width].astype(np.uint64))
-    return hashes
+def _starts(is_new: NDArray[np.bool_], place: Rows) -> Rows:
+    """Return the place where the run of equal values of each place starts."""
+    return np.maximum.accumulate(np.where(np.r_[True, is_new], place, 0))
 
 
-def candidates(queries: Keys, corpus: Keys) -> tuple[Rows, Rows]:
-    """Return pairs of rows that share a band: for each query and band, at most the first ``MAX_PER_BAND`` rows of the corpus."""
-    pairs = [np.empty((0, 2), dtype=np.int64)]
-    for band in range(queries.shape[1]):
-        order = np.argsort(corpus[:, band], kind="stable")
-        hashes = corpus[order, band]
-        first, last = np.searchsorted(hashes, queries[:, band], "left"), np.searchsorted(hashes, queries[:, band], "right")
-        for step in range(MAX_PER_BAND):
-            hits = np.flatnonzero(first + step < last)
-            pairs.append(np.stack([hits, order[first[hits] + step]], axis=1))
-    unique = np.unique(np.concatenate(pairs), axis=0)
-    return unique[:, 0], unique[:, 1]
+def _least_common(similarity: float) -> int:
+    """Return the least number of equal bytes in a preview: three standard deviations below the mean of this similarity."""
+    return int(PREVIEW * similarity - 3 * math.sqrt(PREVIEW * similarity * (1 - similarity)))
 
 
-def _matches(queries: ShingledRows, rows: Rows, corpus: ShingledRows, similarity: float) -> Iterator[tuple[int, int, float]]:
-    """Yield pairs of a query row and a corpus row that are similar enough, with their similarity."""
-    left, right = candidates(queries.bands[rows], corpus.bands)
-    left = rows[left]
-    estimate = (queries.signatures[left] == corpus.signatures[right]).mean(axis=1)
-    close = estimate >= similarity - SLACK
-    for query, other in zip(left[close], right[close], strict=True):
-        if (jaccard := queries.jaccard(query, corpus, other)) >= similarity:
-            yield int(query), int(other), jaccard
-
-
-def _text_batches(path: Path, text_columns: Sequence[str]) -> Iterator[list[pa.StringArray]]:
-    for batch in read_batches(path, list(text_columns)):
-        yield [pc.fill_null(batch[name], "") for name in text_columns]
-
-
-def _texts_of_rows(path: Path, rows: Rows, text_columns: Sequence[str]) -> list[pa.StringArray]:
-    table = take_rows(path, rows, text_columns)
-    return [pa.array(table[name].to_pylist(), pa.string()).fill_null("") for name in text_columns]
+def _blocks(indices: NDArray[np.int32], starts: NDArray[np.int32]) -> Iterator[RaggedArray]:
+    """Yield the words of rows, ``ROWS_AT_A_TIME`` rows each."""
+    for first in range(0, len(starts) - 1, ROWS_AT_A_TIME):
+        ends = starts[first : first + ROWS_AT_A_TIME + 1]
+        yield RaggedArray(indices[ends[0] : ends[-1]], np.diff(ends).astype(np.int64))

@@ -11,14 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from stages.validate.near_duplicates import find_near_duplicates, sample_rows
+from stages.validate.near_duplicates import NONE, NearDuplicates
 from stages.validate.rows import Rows, read_batches
 from tuneline.files.schemas import LABELS, UNLABELLED, LabelSchema
-from tuneline.params import ValidateParams
-from tuneline.paths import split_file
 from tuneline.text import (
     BROKEN_ENCODING,
     CONTROL_CHARACTERS,
+    EncodedWords,
     Keys,
     VocabularyCounts,
     normalized,
@@ -27,9 +26,6 @@ from tuneline.text import (
     unordered_row_keys,
     words,
 )
-
-NONE = -1
-"""Marks a row that repeats no other."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +37,14 @@ class RawSplit:
             ``control_characters``, ``broken_characters``, ``labels``.
         keys: Keys of the rows' texts.
         unordered_keys: Keys that do not depend on the order of the texts in a row.
+        words: Words of the rows, in batches.
         vocabulary: Counts of the words of all rows.
     """
 
     frame: pd.DataFrame
     keys: Keys
     unordered_keys: Keys
+    words: Sequence[EncodedWords]
     vocabulary: VocabularyCounts
 
     @property
@@ -62,17 +60,19 @@ class RawSplit:
 
 def read_raw(path: Path, text_columns: Sequence[str]) -> RawSplit:
     """Read one file of ``data/raw/`` in batches of rows."""
-    frames, keys, unordered, vocabulary = [], [], [], VocabularyCounts.empty()
+    frames, keys, unordered, encoded, vocabulary = [], [], [], [], VocabularyCounts.empty()
     for batch in read_batches(path):
         texts = [normalized(pc.fill_null(batch[name], "")) for name in text_columns]
         hashes = [text_keys(column) for column in texts]
         frames.append(_scalar_columns(batch, text_columns))
         keys.append(row_keys(hashes))
         unordered.append(unordered_row_keys(hashes))
-        vocabulary = vocabulary.plus(VocabularyCounts.of(words(texts)))
+        batch_words, found = EncodedWords.with_words(words(texts))
+        encoded.append(batch_words)
+        vocabulary = vocabulary.plus(VocabularyCounts.of_encoded(batch_words, found))
     frame = pd.concat(frames, ignore_index=True)
     frame.insert(0, "row", np.arange(len(frame)))
-    return RawSplit(frame, np.concatenate(keys), np.concatenate(unordered), vocabulary)
+    return RawSplit(frame, np.concatenate(keys), np.concatenate(unordered), encoded, vocabulary)
 
 
 def _scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str]) -> pd.DataFrame:
@@ -102,43 +102,46 @@ def _as_integers(column: pa.Array) -> NDArray[np.int64]:
 
 
 def copy_columns(
-    raw: Mapping[str, RawSplit], split: str, *, params: ValidateParams, folder: Path, text_columns: list[str], labels: LabelSchema
+    raw: Mapping[str, RawSplit], split: str, near_duplicates: NearDuplicates, labels: LabelSchema
 ) -> dict[str, NDArray[np.generic]]:
-    """Return, for each row of a split, the row that it repeats.
+    """Return, for each row of a split, the row that it repeats or resembles.
 
     Args:
         raw: All raw splits, earlier splits first.
         split: The split whose rows are compared.
-        params: Similarity of near-duplicates, and the size of the sample that is compared.
-        folder: Folder of the raw files.
-        text_columns: Columns with texts.
+        near_duplicates: Those of this split.
         labels: The label schema.
 
     Returns:
         Columns of shape ``(rows,)``, -1 for a row that repeats no other. ``duplicate_of`` and ``conflict_with`` are rows of the split
-        itself. ``leak_of`` and ``near_duplicate_of`` are rows of the earlier splits, numbered through all of them; ``similarity``
-        belongs to ``near_duplicate_of``.
+        itself. ``leak_of`` and ``near_duplicate_of`` are rows numbered through all splits; ``similarity`` belongs to the latter.
     """
     current = raw[split]
     columns: dict[str, NDArray[np.generic]] = {"duplicate_of": first_copies(current.keys)}
     if current.is_labelled:
         tolerance = float(np.nanstd(current.labels)) if labels.is_regression else 0.0
         columns["conflict_with"] = label_conflicts(current.keys, current.labels, tolerance)
-    earlier = list(raw)[: list(raw).index(split)]
-    if earlier:
-        leak_of = leaks([raw[name].unordered_keys for name in earlier], current.unordered_keys)
-        sampled = sample_rows(current.unordered_keys, params.near_duplicates.rows)
-        near = find_near_duplicates(
-            split_file(folder, split),
-            sampled[leak_of[sampled] == NONE],  # an exact copy is reported as a leak only
-            len(current.frame),
-            earlier=[split_file(folder, name) for name in earlier],
-            text_columns=text_columns,
-            similarity=params.near_duplicates.similarity,
-        )
-        near.origin[sampled] = np.nan_to_num(near.origin[sampled], nan=NONE)
-        columns |= {"leak_of": leak_of, "near_duplicate_of": near.origin, "similarity": near.similarity}
-    return columns
+    if earlier := list(raw)[: list(raw).index(split)]:
+        columns["leak_of"] = leaks([raw[name].unordered_keys for name in earlier], current.unordered_keys)
+    return columns | {"near_duplicate_of": near_duplicates.origin, "similarity": near_duplicates.similarity}
+
+
+def copy_notes(raw: Mapping[str, RawSplit], columns: Mapping[str, NDArray[np.generic]]) -> dict[str, list[str]]:
+    """Return a line for the checks ``leakage`` and ``near_duplicates``: how many rows repeat or resemble a row of which split.
+
+    Args:
+        raw: All raw splits, earlier splits first.
+        columns: Result of ``copy_columns``.
+    """
+    ends = np.cumsum([len(split.keys) for split in raw.values()])
+    notes = {}
+    for check, column, verb in (("leakage", "leak_of", "repeat"), ("near_duplicates", "near_duplicate_of", "resemble")):
+        origin = columns.get(column, np.empty(0, np.int64))
+        counts = np.bincount(np.searchsorted(ends, origin[origin != NONE], side="right"), minlength=len(raw))
+        parts = [f"{count:,} {verb}{'s' * (count == 1)} a row of {name}" for name, count in zip(raw, counts.tolist(), strict=True) if count]
+        if parts:
+            notes[check] = [f"Of these rows, {', '.join(parts)}."]
+    return notes
 
 
 def first_copies(keys: Keys) -> Rows:

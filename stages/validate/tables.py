@@ -2,7 +2,7 @@
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +13,9 @@ from great_expectations.expectations.expectation import Expectation
 
 from stages.validate.builders import Facts, RawFacts, Reference, TokenizedFacts
 from stages.validate.checks import TableKind, expectations
+from stages.validate.near_duplicates import NearDuplicates, find_near_duplicates
 from stages.validate.profile import labels_as, length_limits, profile_split
-from stages.validate.raw import RawSplit, copy_columns, read_raw
+from stages.validate.raw import RawSplit, copy_columns, copy_notes, read_raw
 from stages.validate.tokenized import tokenized_columns
 from stages.validate.tokenizer import Vocabulary, decoding_matches
 from tuneline.errors import DataError
@@ -108,7 +109,12 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     for split in SPLITS:
         frame = schema_frame({kind: (expected[kind], actual[split][kind]) for kind in expected})
         data.tables.append(_table("columns", split, frame, params, Facts(frozenset(frame.columns))))
-    data.tables.extend(_raw_table(data, split) for split in raw)
+    found = find_near_duplicates(
+        [split_data.words for split_data in raw.values()],
+        [split_data.unordered_keys for split_data in raw.values()],
+        params.validate_.near_duplicates.similarity,
+    )
+    data.tables.extend(_raw_table(data, split, near_duplicates) for split, near_duplicates in zip(raw, found, strict=True))
     data.tables.extend(_tokenized_table(data, split, vocabulary) for split in readable["tokenized"])
     data.tables.extend(_between_tables(data))
     return data
@@ -126,12 +132,10 @@ def _train_labels(params: Params, train: Path) -> LabelSchema:
         return LabelSchema(None if params.data.task == "regression" else ())
 
 
-def _raw_table(data: DerivedData, split: str) -> Table:
+def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicates) -> Table:
     params, current, labels = data.params, data.raw[split], data.labels
     may_be_unlabelled = split not in ("train", params.evaluate.split)
-    copies = copy_columns(
-        data.raw, split, params=params.validate_, folder=data.folders.raw, text_columns=params.data.text_columns, labels=labels
-    )
+    copies = copy_columns(data.raw, split, near_duplicates, labels)
     frame = current.frame.assign(**copies)
     if labels.is_regression:
         frame["is_number"] = (np.isfinite(current.labels) & (current.is_labelled or may_be_unlabelled)).astype(np.int64)
@@ -148,7 +152,7 @@ def _raw_table(data: DerivedData, split: str) -> Table:
         if promoted and split in promoted.splits
         else None,
     )
-    return _table("raw", split, frame, params, facts)
+    return replace(_table("raw", split, frame, params, facts), notes=copy_notes(data.raw, copies))
 
 
 def _tokenized_table(data: DerivedData, split: str, vocabulary: Vocabulary) -> Table:

@@ -50,12 +50,11 @@ class DecodedText(AtMost):
 
 
 class NearDuplicates(AtMost):
-    """``near_duplicates``: rows of validation and test that are similar to a row of an earlier split."""
+    """``near_duplicates``: rows that resemble an earlier row of their split, or a row of an earlier split."""
 
-    similarity: Annotated[float, Field(gt=0, lt=1)]
-    """Jaccard similarity of their word pairs from which two rows are near-duplicates."""
-    rows: Positive
-    """Size of the sample of validation and of test rows that is looked up; the earlier splits are searched in full."""
+    similarity: Annotated[float, Field(ge=0.4, lt=1)]
+    """Fraction of their different words that two near-duplicates have in common. Rare words count more. ``tuneline labels queue`` compares
+    texts in the same way."""
 
 
 class Drift(Rule):
@@ -106,7 +105,7 @@ class ValidateParams(Section):
     leakage: AtMost
     """Rows of validation and test are not in an earlier split; pairs in either order."""
     near_duplicates: NearDuplicates
-    """Rows of validation and test have no near-duplicate in an earlier split."""
+    """Few rows are near-duplicates of another row of their split, or of a row of an earlier split."""
 
     row_count: Rule
     """A tokenized split has as many rows as the raw one."""

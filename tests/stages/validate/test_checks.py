@@ -103,10 +103,10 @@ def leakage(data: Data) -> None:
 
 
 def near_duplicates(data: Data) -> None:
-    for row in range(7):
+    for row in range(16):
         for name in data.columns:
             data.raw["test"][name][row] = data.raw["train"][name][row]
-        data.raw["test"]["one"][row] += "!"
+        data.raw["test"]["one"][row] = data.raw["test"]["one"][row].replace(" ", " other ", 1)
     data.tokenize()
 
 

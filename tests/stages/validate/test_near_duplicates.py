@@ -1,65 +1,158 @@
 import random
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from datasketch import MinHash, MinHashLSH
 
-from stages.validate.near_duplicates import PERMUTATIONS, ShingledRows, band_shape, candidates, minhash_signatures, word_pairs
+from stages.validate import near_duplicates
+from stages.validate.near_duplicates import MAX_PER_BAND, NONE, WIDTH, Search, bands, candidates, find_near_duplicates
 from tests.stages.validate.data import sentence
-from tuneline.text import normalized, words
+from tuneline.paths import SPLITS
+from tuneline.similarity import WordSets
+from tuneline.text import EncodedWords, normalized, text_keys, unordered_row_keys, words
+
+REQUIRED = 0.53
+LEXICON = ["".join(letters) for letters in ([*"ab"], [*"cd"])] + [f"w{number}" for number in range(3000)]
 
 
-@pytest.fixture
-def texts() -> list[str]:
+def search(*splits: Sequence[tuple[str, ...]], required: float = REQUIRED, batch: int = 10**6) -> list[near_duplicates.NearDuplicates]:
+    encoded, keys = [], []
+    for rows in splits:
+        columns = [normalized(pa.array(column)) for column in zip(*rows, strict=True)]
+        starts = range(0, len(rows), batch)
+        encoded.append([EncodedWords.of(words([column[start : start + batch] for column in columns])) for start in starts])
+        keys.append(unordered_row_keys([text_keys(column) for column in columns]))
+    return find_near_duplicates(encoded, keys, required)
+
+
+def rows_of(seed: int, number: int) -> list[tuple[str, ...]]:
+    rng = random.Random(seed)
+    return [(sentence(rng, LEXICON, 18, 24), sentence(rng, LEXICON, 18, 24)) for _ in range(number)]
+
+
+def replaced(rng: random.Random, text: str, fraction: float, lexicon: Sequence[str] = LEXICON) -> str:
+    tokens = text.split()
+    for place in rng.sample(range(len(tokens)), max(1, round(fraction * len(tokens)))):
+        tokens[place] = rng.choice(lexicon)
+    return " ".join(tokens)
+
+
+def dropped(rng: random.Random, text: str) -> str:
+    tokens = text.split()
+    start, length = rng.randrange(len(tokens) * 2 // 3), len(tokens) // 3
+    return " ".join(tokens[:start] + tokens[start + length :])
+
+
+def swapped(rng: random.Random, text: str) -> str:
+    tokens = text.split()
+    middle = rng.randrange(1, len(tokens))
+    return " ".join(tokens[middle:] + tokens[:middle])
+
+
+CHANGES: dict[str, tuple[Callable[[random.Random, str], str], float]] = {
+    "one word in ten": (lambda rng, text: replaced(rng, text, 0.1), 0.95),
+    "one word in five": (lambda rng, text: replaced(rng, text, 0.2), 0.85),
+    "a clause left out": (dropped, 0.95),
+    "clauses swapped": (swapped, 0.95),
+}
+
+
+def test_changed_copies_are_found_within_a_split_and_in_earlier_splits():
+    rng = random.Random(3)
+    train, test = rows_of(1, 400), rows_of(2, 200)
+    copies = [(kind, row, tuple(change(rng, text) for text in train[row])) for kind, (change, _) in CHANGES.items() for row in range(80)]
+    changed = [texts for _, _, texts in copies]
+    within, across = search([*train, *changed], test)[0], search(train, [*test, *changed])[1]
+    for found, first in ((within, len(train)), (across, len(test))):
+        assert not (found.origin[:first] != NONE).any()
+        for kind, (_, recall) in CHANGES.items():
+            places = [first + place for place, (one, _, _) in enumerate(copies) if one == kind]
+            assert np.mean(found.origin[places] != NONE) >= recall, kind
+    sources = np.array([row for _, row, _ in copies])
+    assert ((across.origin[len(test) :] == sources) | (across.origin[len(test) :] == NONE)).all()
+
+
+def test_row_of_an_earlier_split_comes_before_one_of_the_same_split():
+    original, other = rows_of(1, 2)
+    near = [(original[0] + f" {extra}", original[1]) for extra in ("w1", "w2", "w3")]
+    train, validation, test = search([original, other], [near[0]], [near[1], near[2], other])
+    assert [split.origin.tolist() for split in (train, validation)] == [[NONE, NONE], [0]]
+    assert test.origin[:2].tolist() in ([0, 0], [0, 2], [2, 0], [2, 2])
+    assert (test.similarity[:2] > 0.9).all()
+    assert test.origin[2] == NONE, "a copy is a leak, not a near-duplicate"
+
+
+def test_copy_within_a_split_resembles_what_its_original_resembles():
+    original, other = rows_of(1, 2)
+    near = (original[0] + " w1", original[1])
+    (train, test) = search([original, other, near, near], [near, other, (near[0], near[1] + " w2")])
+    assert train.origin.tolist() == [NONE, NONE, 0, 0]
+    assert test.origin[:2].tolist() == [NONE, NONE]
+    assert test.origin[2] in (0, 2)
+
+
+def test_rows_without_words_resemble_nothing():
+    (found,) = search([("",), (" ",), ("a b c d e f",), ("a b c d e g",), ("",)])
+    assert found.origin.tolist() == [NONE, NONE, NONE, 2, NONE]
+
+
+def test_result_does_not_depend_on_batches(monkeypatch):
+    rng = random.Random(3)
+    train = rows_of(1, 60)
+    test = [tuple(replaced(rng, text, 0.1) for text in row) for row in train]
+    whole = search(train, test)[1]
+    monkeypatch.setattr(near_duplicates, "ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr(near_duplicates, "PAIRS_AT_A_TIME", 5)
+    parts = search(train, test, batch=11)[1]
+    np.testing.assert_array_equal(whole.origin, parts.origin)
+    np.testing.assert_array_equal(whole.similarity, parts.similarity)
+
+
+def test_two_rows_have_the_same_samples_as_often_as_they_are_similar():
     rng = random.Random(5)
-    return [sentence(rng) for _ in range(60)]
+    texts = [sentence(rng, LEXICON[:300], 20, 30) for _ in range(50)]
+    changed = [replaced(rng, text, 0.3, LEXICON[:300]) for text in texts]
+    sets = WordSets.of([EncodedWords.of(words([pa.array(texts + changed)]))])
+    sampler = Search(sets, np.zeros(100, np.int8), REQUIRED)
+    samples = np.concatenate([sampler._samples(first) for first in range(0, 400, WIDTH)])
+    expected = sets.similarity(np.arange(50), np.arange(50, 100))
+    assert (samples[:, :50] == samples[:, 50:]).mean() == pytest.approx(expected.mean(), abs=0.015)
 
 
-def library_minhash(sets, row: int) -> MinHash:
-    sketch = MinHash(num_perm=PERMUTATIONS, scheme="affine32", hashfunc=int)
-    sketch.update_batch(sets.row(row).tolist())
-    return sketch
+def test_candidates_have_the_same_key_and_are_of_earlier_rows():
+    keys = np.array([5, 5, 7, 5, 7, 5, 9], np.uint64)
+    across, within = (
+        set(zip(*(side.tolist() for side in pairs), strict=True)) for pairs in candidates(keys, np.array([0, 0, 0, 1, 1, 1, 1]))
+    )
+    assert across == {(3, 0), (3, 1), (5, 0), (5, 1), (4, 2)}
+    assert within == {(1, 0), (5, 3)}
 
 
-def test_signatures_equal_those_of_datasketch(texts):
-    sets = word_pairs(words([normalized(pa.array(texts))]))
-    assert all(np.array_equal(signature, library_minhash(sets, row).hashvalues) for row, signature in enumerate(minhash_signatures(sets)))
+def test_crowded_band_still_compares_with_the_earlier_split():
+    split = np.repeat([0, 1], 1000)
+    across, within = candidates(np.zeros(2000, np.uint64), split)
+    assert len(across[0]) == 1000 * MAX_PER_BAND
+    assert set(across[1].tolist()) == set(range(1000 - MAX_PER_BAND, 1000))
+    assert (split[within[0]] == split[within[1]]).all()
 
 
-def test_candidates_equal_those_of_datasketch(texts):
-    """Rows that share a band share a bucket of the library's index."""
-    changed = [text.replace("a", "e", 1) if row % 2 else text.split(" ", 1)[1] for row, text in enumerate(texts)]
-    corpus, queries = (ShingledRows.of([pa.array(side)], 0.5) for side in (texts, changed))
-    index = MinHashLSH(num_perm=PERMUTATIONS, params=band_shape(0.5))
-    for row in range(len(texts)):
-        index.insert(row, library_minhash(corpus.sets, row))
-    theirs = {(row, other) for row in range(len(changed)) for other in index.query(library_minhash(queries.sets, row))}
-    assert set(zip(*(side.tolist() for side in candidates(queries.bands, corpus.bands)), strict=True)) == theirs
-    assert len(theirs) > 30
+@pytest.mark.parametrize("similarity", [0.4, 0.53, 0.8, 0.95])
+def test_bands_miss_few_near_duplicates(similarity):
+    assert 1 - (1 - similarity**4) ** bands(similarity) > 0.9
+    assert bands(similarity) < 100
 
 
-def test_word_pairs_do_not_cross_rows_or_texts():
-    one = word_pairs(words([pa.array(["a b", "c d"]), pa.array(["e", "f"])]))
-    alone = word_pairs(words([pa.array(["c d"]), pa.array(["f"])]))
-    assert one.row(1).tolist() == alone.row(0).tolist()
-    assert one.lengths.tolist() == [5, 5]
-
-
-def test_jaccard_compares_sets_of_word_pairs():
-    both = ShingledRows.of([pa.array(["a b c d", "a b c e", "a b c d!"])], 0.8)
-    pairs = [{"^a", "ab", "bc", "cd", "d$"}, {"^a", "ab", "bc", "ce", "e$"}]
-    assert both.jaccard(0, both, 1) == len(pairs[0] & pairs[1]) / len(pairs[0] | pairs[1])
-    assert both.jaccard(0, both, 2) == 1
-
-
-def test_jaccard_ignores_the_order_of_two_texts():
-    both = ShingledRows.of([pa.array(["a b c", "d e"]), pa.array(["d e", "a b c"])], 0.8)
-    assert both.jaccard(0, both, 1) == 1
-
-
-@pytest.mark.parametrize("similarity", [0.5, 0.7, 0.8, 0.9])
-def test_band_shape_misses_few_near_duplicates(similarity):
-    bands, width = band_shape(similarity)
-    assert bands * width <= PERMUTATIONS
-    assert 1 - (1 - similarity**width) ** bands > 0.97
+@pytest.mark.real_data
+def test_mrpc_has_hardly_a_false_pair(shared):
+    """Nearly all near-duplicates share one of their two sentences word for word: the corpus has many pairs of one story."""
+    splits = []
+    for split in SPLITS:
+        lines = (shared / "data/mrpc" / f"{split}.tsv").read_text(encoding="utf-8-sig").splitlines()[1:]
+        splits.append([tuple(normalized(pa.array(line.split("\t")[3:5])).to_pylist()) for line in lines])
+    rows = [row for split in splits for row in split]
+    origin = np.concatenate([found.origin for found in search(*splits)])
+    named = np.flatnonzero(origin != NONE)
+    unlike = [row for row in named if not set(rows[row]) & set(rows[origin[row]])]
+    assert 0.08 < len(named) / len(rows) < 0.12
+    assert len(unlike) / len(rows) < 0.012

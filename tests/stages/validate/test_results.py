@@ -37,11 +37,3 @@ def test_metrics_are_flat_finite_and_per_split(data, check):
     assert metrics["train_imbalance"] == pytest.approx(0.5, abs=0.02)
     assert 0 < metrics["test_vocabulary_overlap"] <= 1
     assert all(np.isfinite(value) for value in metrics.values())
-
-
-def test_near_duplicates_are_searched_for_a_sample_only(data, check):
-    """The rate of the sample is that of the check."""
-    data.set_params(lambda values: values["validate"]["near_duplicates"].update(rows=12))
-    results = check(data)
-    checked = {result.outcome.rows for result in results.results if result.outcome.check == "near_duplicates"}
-    assert checked == {12}

@@ -24,6 +24,22 @@ def test_leak_names_the_row_that_it_repeats(data, check):
     result = failed_result(check(data))
     assert [row.number for row in result.worst] == [10, 20]
     assert result.worst[0].like.startswith(f"validation, row 11: {data.raw['validation']['one'][11]}"[:100])
+    assert result.notes == ("Of these rows, 2 repeat a row of validation.",)
+
+
+def test_leaks_and_near_duplicates_within_the_limit_are_told_by_split(data, check):
+    """Rows that are in no split otherwise: the last ones of test."""
+    for row, (split, other) in enumerate((("train", 3), ("validation", 4), ("validation", 5), ("test", 9)), start=56):
+        for name in data.columns:
+            data.raw["test"][name][row] = data.raw[split][name][other]
+        if split != "train":
+            data.raw["test"]["one"][row] += " and more"
+    results = check(data.tokenize()).results
+    notes = {(result.check.key, result.split): result.notes for result in results if result.status == "passed" and result.notes}
+    assert notes == {
+        ("leakage", "test"): ("Of these rows, 1 repeats a row of train.",),
+        ("near_duplicates", "test"): ("Of these rows, 2 resemble a row of validation, 1 resembles a row of test.",),
+    }
 
 
 def test_unknown_rate_lists_the_rows_with_most_unknown_tokens(data, check):

@@ -23,7 +23,7 @@ def test_params_yaml_of_the_project_is_valid(root):
     assert load_params(root / "params.yaml").data.text_columns
 
 
-@pytest.mark.parametrize("key", ["seed", "model", "train.momentum", "validate.near_duplicates.rows"])
+@pytest.mark.parametrize("key", ["seed", "model", "train.momentum", "validate.near_duplicates.similarity"])
 def test_missing_key_is_named_with_the_file_that_has_its_default(values, key):
     """No default is in code: DVC tracks what the file says, so a key that is not there would change unseen."""
     *sections, last = key.split(".")

@@ -7,7 +7,6 @@ fusion (Cormack et al., 2009), which needs no common scale: the first rows of ei
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,8 @@ from tuneline.cli.labels.candidates import Candidate
 from tuneline.cli.labels.labelled import keys_of
 from tuneline.paths import CHECKS, REFERENCE_PROFILE
 from tuneline.records.profile import Profile, Words
-from tuneline.text import BOUNDARY, Keys, normalized, text_keys, words
+from tuneline.similarity import WordSets
+from tuneline.text import EncodedWords, Keys, normalized, words
 
 FUSION = 60
 """Constant of reciprocal rank fusion: the higher, the more a good rank in both orders counts against a top rank in one."""
@@ -57,20 +57,21 @@ def rank(rows: Sequence[Candidate], labelled: Keys, known: Words | None, most: i
         labelled: Sorted hashes of the texts that have a label.
         known: The words that are common in training.
         most: Number of rows to choose, at most.
-        similarity: Jaccard similarity of the sets of word pairs from which two texts are near-equal.
+        similarity: Similarity from which two texts are near-equal, as in the data check ``near_duplicates``.
     """
     keys = keys_of([row.texts for row in rows])
     unlabelled = np.sort(np.unique(keys, return_index=True)[1])
     rows = [rows[index] for index in unlabelled[~np.isin(keys[unlabelled], labelled)]]
     if not rows:
         return []
-    tokens = words([normalized(pa.array(column, pa.string())) for column in zip(*(row.texts for row in rows), strict=True)])
+    columns = zip(*(row.texts for row in rows), strict=True)
+    encoded = EncodedWords.of(words([normalized(pa.array(column, pa.string())) for column in columns]))
     margins = np.array([_margin(row) for row in rows])
-    total, new = _count(tokens, known)
+    total, new = encoded.lengths, _count_new(encoded, known)
     shares = (new + PRIOR_WORDS * (1 - known.known)) / (total + PRIOR_WORDS) if known else np.zeros(len(rows))
     ranks = _ranks(margins), _ranks(-shares)
     order = np.argsort(-sum(1 / (FUSION + one) for one in ranks), kind="stable")
-    chosen = _distinct(order, tokens, most, similarity)
+    chosen = _distinct(order, WordSets.of([encoded]), most, similarity)
     fractions = (new / np.maximum(total, 1)).tolist() if known else [None] * len(rows)
     uncertain = (ranks[0] <= ranks[1]).tolist()
     return [Choice(rows[one], fractions[one], _reason(rows[one], fractions[one], uncertain[one])) for one in chosen]
@@ -88,25 +89,25 @@ def _ranks(values: Scores) -> Scores:
     return (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") + 1) / 2
 
 
-def _count(rows: pa.ListArray, known: Words | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the number of words of each row, and of those that are not common in training; each of shape ``(rows,)``."""
-    encoded = rows.flatten().dictionary_encode()
-    is_word = np.array([word != BOUNDARY for word in encoded.dictionary.to_pylist()])
-    is_new = is_word & ~np.isin(text_keys(encoded.dictionary), known.word_keys) if known else np.zeros(len(is_word), bool)
-    indices, starts = encoded.indices.to_numpy(), rows.offsets.to_numpy()[:-1]
-    return np.add.reduceat(is_word[indices], starts, dtype=np.int64), np.add.reduceat(is_new[indices], starts, dtype=np.int64)
+def _count_new(rows: EncodedWords, known: Words | None) -> NDArray[np.int64]:
+    """Return the number of words of each row that are not common in training, shape ``(rows,)``."""
+    is_new = ~np.isin(rows.keys, known.word_keys) if known else np.zeros(len(rows.keys), bool)
+    before = np.r_[0, np.cumsum(is_new[rows.indices])]
+    return np.diff(before[np.r_[0, np.cumsum(rows.lengths)]])
 
 
-def _distinct(order: NDArray[np.int64], rows: pa.ListArray, most: int, similarity: float) -> list[int]:
-    """Return the first rows of an order that are not near-equal to one before, compared as in the data check ``near_duplicates``."""
-    chosen: dict[int, set[tuple[str, str]]] = {}
+def _distinct(order: NDArray[np.int64], sets: WordSets, most: int, similarity: float) -> list[int]:
+    """Return the first rows of an order that are not near-equal to one before."""
+    chosen: list[int] = []
+    is_left = np.ones(len(order), bool)
     for index in order.tolist():
         if len(chosen) == most:
             break
-        pairs = set(pairwise(rows[index].as_py()))
-        if not any(len(pairs & other) >= similarity * len(pairs | other) for other in chosen.values()):
-            chosen[index] = pairs
-    return list(chosen)
+        if is_left[index]:
+            chosen.append(index)
+            if sets.totals[index]:
+                is_left &= sets.similarity_to(index) < similarity
+    return chosen
 
 
 def _reason(row: Candidate, new_words: float | None, uncertain: bool) -> str:
