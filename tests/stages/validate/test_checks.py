@@ -210,9 +210,9 @@ def vocabulary_overlap(data: Data) -> None:
 
 VIOLATIONS = [
     columns, rows, missing_values, blank_text, control_characters, broken_encoding, mixed_encoding, length_outliers, label_set,
-    absent_classes, rare_classes, class_names, class_balance, conflicting_labels, duplicates, leakage, near_duplicates, row_count, ids_in_vocabulary, special_tokens, max_length,
-    column_lengths, attention_mask, token_type_ids, token_labels, empty_rows, unknown_rate, truncation_rate, decoded_text, label_drift,
-    length_drift, vocabulary_overlap,
+    absent_classes, rare_classes, class_names, class_balance, conflicting_labels, duplicates, leakage, near_duplicates, row_count,
+    ids_in_vocabulary, special_tokens, max_length, column_lengths, attention_mask, token_type_ids, token_labels, empty_rows,
+    unknown_rate, truncation_rate, decoded_text, label_drift, length_drift, vocabulary_overlap,
 ]  # fmt: skip
 
 

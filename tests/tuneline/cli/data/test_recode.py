@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 (odd characters are what these tests are about)
 import gzip
 
 import pytest
