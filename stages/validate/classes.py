@@ -80,7 +80,7 @@ class Classes:
         """Return what the checks ``rare_classes`` and ``class_names`` found, in words."""
         counts = self.counts.get(split, np.zeros(len(self.names), np.int64))
         named = [
-            f"class {shown(self.names[index])} ({_rows(counts[index])}) {' and '.join(self.faults[index])}"
+            f"class {shown(self.names[index])} ({_rows(int(counts[index]))}) {' and '.join(self.faults[index])}"
             for index in np.flatnonzero(counts)
             if self.faults[index]
         ]
@@ -92,7 +92,7 @@ class Classes:
         return {check: found for check, found in notes.items() if found}
 
     def _where(self, index: int) -> str:
-        rows = ", ".join(f"{_rows(count[index])} in {split}" for split, count in self.counts.items())
+        rows = ", ".join(f"{_rows(int(count[index]))} in {split}" for split, count in self.counts.items())
         return f"class {shown(self.names[index])}: {rows}"
 
 

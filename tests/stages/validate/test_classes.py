@@ -2,7 +2,6 @@
 import pytest
 
 from stages.validate.classes import like_other, name_faults, name_key
-from tests.stages.validate.conftest import failed_result
 from tuneline.files.schemas import LabelSchema
 
 LONG = "x" * 100_000
@@ -49,35 +48,42 @@ def test_usual_name_has_no_fault(name):
     assert list(name_faults(name, "label")) == []
 
 
-def test_name_in_data_label_names_is_meant(data, check):
-    data.labels = LabelSchema(("none", "yes", "perhaps"))
-    names = list(data.labels.names)
-    data.set_params(lambda values: values["data"].update(label_names=names))
-    assert not check(data).warnings
-
-
-def test_rows_of_questionable_names_are_shown_with_the_reasons(data, check):
+def test_columns_and_notes_of_questionable_names(data, tables):
     """A header line has both the names of the text columns and the name of the label column."""
-    data.labels = LabelSchema(("no", LONG, data.params.data.label_column))
-    data.raw["test"]["one"][7], data.raw["test"]["two"][7] = "one", "\ufeffTwo"
-    results = [result for result in check(data.tokenize()).results if result.status != "passed"]
-    assert {result.check.key for result in results} == {"class_names"}
-    found = {result.split: result for result in results}
-    assert found["train"].found == "102 of 200 rows (51 %)"
     column = data.params.data.label_column
-    assert found["train"].notes == (
-        f"class '{'x' * 60}…' (97 rows) has a name of 100,000 characters: a text became a label",
+    data.labels = LabelSchema(("nan", LONG, column))
+    data.raw["test"]["one"][7], data.raw["test"]["two"][7] = "one", "\ufeffTwo"
+    found = tables(data)
+    assert found["train"].frame["name_faults"].tolist() == [1] * 200
+    assert found["train"].notes["class_names"] == [
+        "class 'nan' (100 rows) reads like a missing value; list it in data.label_names if it is a class",
+        f"class '{'x' * 60}…' (95 rows) has a name of 100,000 characters: a text became a label",
         f"class '{column}' (5 rows) has the name of the label column: a header line became a row",
-    )
-    assert found["test"].worst[0].number == 7
-    assert found["test"].notes[-1] == "row 7: its texts are the names of the columns; a header line became a row"
+    ]
+    assert found["test"].frame["name_faults"].tolist()[6:9] == [1, 2, 1]
+    assert found["test"].notes["class_names"][-1] == "row 7: its texts are the names of the columns; a header line became a row"
+
+    data.set_params(lambda values: values["data"].update(label_names=["nan", LONG, column]))
+    assert tables(data)["train"].frame["name_faults"].tolist() == [row % 2 if row % 40 != 15 else 0 for row in range(200)]
 
 
-def test_rows_of_rare_classes_are_shown_with_the_rows_in_each_split(data, check):
-    for split, rows in (("train", (55, 95, 135, 175)), ("validation", (15, 55))):
-        for row in rows:
-            data.raw[split]["labels"][row] = data.tokenized[split]["labels"][row] = 0
-    result = failed_result(check(data))
-    assert (result.check.key, result.split, result.found) == ("rare_classes", "train", "1 of 200 rows (0.5 %)")
-    assert result.notes == ("class 'perhaps': 1 row in train, 0 rows in validation, 2 rows in test",)
-    assert [row.number for row in result.worst] == [15]
+def test_columns_and_notes_of_rare_classes(data, tables):
+    for row in (55, 95, 135, 175):
+        data.raw["train"]["labels"][row] = 0
+    data.raw["train"]["labels"][3] = 7  # no class: another check says so
+    data.raw["validation"]["labels"] = [0] * 60
+    train = tables(data)["train"]
+    assert train.notes["rare_classes"] == [
+        "class 'yes': 94 rows in train, 0 rows in validation, 28 rows in test",
+        "class 'perhaps': 1 row in train, 0 rows in validation, 2 rows in test",
+    ]
+    assert train.frame["rare_class"].tolist() == [int(label in (1, 2)) for label in data.raw["train"]["labels"]]
+
+    data.raw["validation"]["labels"] = [-1] * 60  # published without labels: no class is missing in it
+    assert tables(data)["train"].notes["rare_classes"] == ["class 'perhaps': 1 row in train, 2 rows in test"]
+
+
+def test_regression_has_no_classes(data, tables):
+    data.labels = LabelSchema(None)
+    data.set_params(lambda values: values["data"].update(task="regression"))
+    assert not {"rare_class", "name_faults"} & set(tables(data)["train"].frame.columns)

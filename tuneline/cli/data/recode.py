@@ -129,7 +129,7 @@ def _decoded(path: Path, number: int, line: bytes, encoding: str) -> str:
 def _change(path: Path, number: int, line: bytes, encoding: str) -> str:
     """Say what a line reads now and after the conversion."""
     try:
-        return str(correction(line.decode()))
+        return str(correction(line.decode().strip()))
     except UnicodeDecodeError as error:
         around = slice(max(0, error.start - SHOWN_CHARACTERS), error.start + SHOWN_CHARACTERS)
         after = _decoded(path, number, line, encoding)[around].strip()
