@@ -98,7 +98,7 @@ _CHECKS = (
     Check("mixed_encoding", "raw", (between("mixed_characters", high=0, optional=True),),
         title="No single text was decoded with another encoding than it was written in.",
         hint="Correct these rows in the source. `tuneline data recode FILE --mojibake` shows such lines of a text file, and with --output "
-             "writes a copy with the correct ones."),
+             "writes a copy in utf-8 in which they are correct; set data.files.encoding to utf-8 if it is another."),
     Check("length_outliers", "raw", (builders.usual_lengths,),
         title="Texts have lengths similar to those of train.",
         hint="Look at the rows: merged records, pasted documents and truncated texts are far longer or shorter than the rest."),

@@ -45,6 +45,7 @@ def test_lost_characters_and_windows_quotes_read_as_latin_1_are_broken():
     assert counts("caf\ufffd", "it\x92s", "Ã¼\ufffd", "fine") == [1, 1, 2, 0]
     assert correction("the caf\ufffd here") == "'caf\ufffd here': the character at \\ufffd is lost; export the row again"
     assert correction("Say it\x92s fine") == "'it\\x92s fine' should read 'it’s fine'"
+    assert correction("Ã la carte") == "'Ã la carte' should read 'à la carte'"  # a no-break space that became a space
     assert correction("fine") is None
 
 
