@@ -12,8 +12,6 @@ Keys = NDArray[np.uint64]
 
 CONTROL_CHARACTERS = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 """C0 and C1 control characters except tab and line breaks."""
-BROKEN_ENCODING = "\ufffd|[ÃÂ][\x80-\xbf]|â€"
-"""The replacement character, and typical results of reading UTF-8 as Latin-1 or Windows-1252."""
 WORD_SEPARATORS = r" ?[^\p{L}\p{N} ][^\p{L}\p{N}]*"
 """Characters between words, except a single space. Not matching single spaces makes the replacement several times faster."""
 BOUNDARY = "\x1e"

@@ -8,6 +8,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from tuneline.params.data import DataParams
+from tuneline.readers.rows import WHOLE_NUMBER
 
 POSITION = "position"
 """Column of a staged row with its line or row number."""
@@ -89,6 +90,8 @@ def as_class(value: Any) -> str | None:
         ValueProblemError: It is a fraction, a list or an object.
     """
     name = as_text(value)
+    if name is not None and WHOLE_NUMBER.fullmatch(name):  # "1.0" in a CSV file of floats, as stage download understands it
+        return str(int(float(name)))
     if isinstance(value, float | Decimal) and name is not None and not _is_whole(value):
         raise ValueProblemError(f"label {value} is a fraction, not a class. Set data.task to regression if labels are numbers to predict")
     return name

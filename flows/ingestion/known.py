@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from flows.ingestion.columns import RowColumns
+from flows.ingestion.columns import RowColumns, as_class
 from flows.ingestion.layout import Layout
 from flows.ingestion.reading import LabelledFile, known_rows
 from flows.ingestion.selection import RowHashes
@@ -68,7 +68,7 @@ class Classes:
         if not data.label_names:
             return cls({label: label for label in labels})
         ids = {str(position): name for position, name in enumerate(data.label_names)}
-        names = {name: name for name in data.label_names}
+        names = {str(as_class(name)): name for name in data.label_names}
         if labels and labels <= ids.keys() and not labels <= names.keys():  # the files have ids, as stage download understands them
             return cls({name: number for number, name in ids.items()} | {number: number for number in ids})
         return cls(ids | names)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from stages.download.correct import Corrector
 from stages.download.source import LABEL, SourceColumns, rebatch
 from stages.download.staging import INDEX, Selection, StagedSplit
+from stages.download.values import class_texts
 from tuneline.corrections import dropped_file
 from tuneline.errors import DataError
 from tuneline.files.schemas import UNLABELLED, LabelSchema, raw_schema, write_batches
@@ -28,7 +29,8 @@ class LabelEncoder:
 
     Attributes:
         labels: The label schema of ``data/raw``.
-        written: How the source writes each class: by its name, or by its id where only ``data.label_names`` names the classes.
+        written: How the batches of the source write each class: by its name, a whole number without decimals, or by its id where only
+            ``data.label_names`` names the classes.
     """
 
     labels: LabelSchema
@@ -55,7 +57,9 @@ class LabelEncoder:
         declared = next((staged[part.source].label_names for part in train.slices), None)
         names = tuple(given or declared or sorted_names(observed))
         ids = tuple(str(position) for position in range(len(names)))
-        written = ids if given and not observed <= set(names) and observed <= set(ids) else names
+        written = tuple(class_texts(pa.array(names, pa.string())).to_pylist())
+        if given and not observed <= set(written) and observed <= set(ids):
+            written = ids
         return cls(LabelSchema(names), written)
 
     def ids(self, batch: pa.RecordBatch, labelled: bool) -> pa.Array:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from tuneline.errors import DataError
 from tuneline.files.schemas import UNLABELLED
 from tuneline.readers.jsonl import json_type
-from tuneline.readers.rows import text_problem
+from tuneline.readers.rows import WHOLE_NUMBER, text_problem
 
 Where = Callable[[int], str]
 """Returns the place of a row of the batch for a message: file, line or row, column."""
@@ -21,7 +21,7 @@ def label_values(values: pa.Array, regression: bool, where: Where) -> pa.Array:
     """Convert labels to class names (string) or numbers (float64); missing labels are null.
 
     White space around a label is dropped; empty text and NaN count as missing. Whole numbers and true/false become class names
-    as they are written, so ``1``, ``1.0`` (a float column) and ``"1"`` are the same class.
+    as they are written, but without decimals: ``1``, ``"1"`` and ``1.0``, in a column of floats or as text, are the same class.
 
     Args:
         values: Labels of any type.
@@ -37,6 +37,15 @@ def label_values(values: pa.Array, regression: bool, where: Where) -> pa.Array:
         trimmed = pc.utf8_trim_whitespace(values.cast(pa.string()))
         values = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
     return _numbers(values, where) if regression else _names(values, where)
+
+
+def class_texts(texts: pa.Array) -> pa.Array:
+    """Drop the decimals of whole numbers, so that a class has one name in all files: a CSV file of floats writes ``1.0`` for ``1``."""
+    is_whole = pc.match_substring_regex(texts, f"^{WHOLE_NUMBER.pattern}$")
+    if not pc.any(is_whole).as_py():
+        return texts
+    whole = texts.filter(is_whole).cast(pa.float64()).cast(pa.int64()).cast(pa.string())
+    return pc.replace_with_mask(texts, is_whole, whole)
 
 
 def group_values(values: pa.Array, where: Where) -> pa.Array:
@@ -81,7 +90,9 @@ def is_text(type_: pa.DataType) -> bool:
 
 def _names(values: pa.Array, where: Where) -> pa.Array:
     kind = values.type
-    if is_text(kind) or pa.types.is_null(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+    if is_text(kind):
+        return class_texts(values)
+    if pa.types.is_null(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return values.cast(pa.string())
     if not pa.types.is_floating(kind):
         raise DataError(f"{where(0)}: labels of type {kind} cannot be class names.", "Take a column of text or of whole numbers.")
@@ -198,6 +209,8 @@ class JsonLabels:
         if isinstance(value, bool):
             return str(value).lower()
         name = str(value).strip()
+        if WHOLE_NUMBER.fullmatch(name):
+            return str(int(float(name)))
         if problem := text_problem(name, self.column):
             raise DataError(f"{self.name}, line {line:,}: {problem}.", "Correct the escape sequence.")
         return name or None

@@ -95,6 +95,10 @@ _CHECKS = (
     Check("broken_encoding", "raw", (between("broken_characters", high=0),), metric="broken_encoding_rate",
         title="Texts were decoded with the right encoding.",
         hint="These texts contain replacement characters, or UTF-8 read as Latin-1. Set data.files.encoding, or export the source again."),
+    Check("mixed_encoding", "raw", (between("mixed_characters", high=0, optional=True),),
+        title="No single text was decoded with another encoding than it was written in.",
+        hint="Correct these rows in the source. `tuneline data recode FILE --mojibake` shows such lines of a text file, and with --output "
+             "writes a copy in utf-8 in which they are correct; set data.files.encoding to utf-8 if it is another."),
     Check("length_outliers", "raw", (builders.usual_lengths,),
         title="Texts have lengths similar to those of train.",
         hint="Look at the rows: merged records, pasted documents and truncated texts are far longer or shorter than the rest."),
@@ -105,6 +109,13 @@ _CHECKS = (
     Check("absent_classes", "raw", (builders.all_classes,),
         title="Every class has a row in train.",
         hint="A class without training rows cannot be learnt. Remove it from data.label_names, or split the data so that train has it."),
+    Check("rare_classes", "raw", (between("rare_class", high=0, optional=True),),
+        title="Every class has rows enough to be learnt and measured: some in train, one in validation and in the reported split.",
+        hint="A class of one row is often a typo or a header line: correct it. Otherwise collect more rows of it, join it with another "
+             "class, or divide the data with data.split.stratify."),
+    Check("class_names", "raw", (between("name_faults", high=0, optional=True),),
+        title="The names of the classes differ visibly, and none looks like a header, a missing value or a text.",
+        hint="Correct the labels of these rows in the source. A name that is as it should be can be listed in data.label_names."),
     Check("class_balance", "raw", (builders.balanced_labels,), metric="imbalance",
         title="No label makes up almost all of a split.",
         hint="A model may learn to predict nothing else. Report a metric that shows it (macro F1), collect more rows of the rare "

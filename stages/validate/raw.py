@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from stages.validate.near_duplicates import NONE, NearDuplicates
 from stages.validate.rows import Rows, read_batches
 from tuneline.files.schemas import LABELS, UNLABELLED, LabelSchema
+from tuneline.mojibake import broken_characters
 from tuneline.text import (
-    BROKEN_ENCODING,
     CONTROL_CHARACTERS,
     EncodedWords,
     Keys,
@@ -27,6 +27,9 @@ from tuneline.text import (
     words,
 )
 
+BOM = "\ufeff"
+"""Byte order mark: the start of a file that was appended to another."""
+
 
 @dataclass(frozen=True)
 class RawSplit:
@@ -34,7 +37,8 @@ class RawSplit:
 
     Attributes:
         frame: Scalar columns, one row per row: ``row``, ``missing``, ``visible_characters`` (of the shorter text), ``characters``,
-            ``control_characters``, ``broken_characters``, ``labels``.
+            ``control_characters``, ``broken_characters``, ``labels``; masks: ``beyond_ascii``, and ``is_header`` where each text is the
+            name of its column.
         keys: Keys of the rows' texts.
         unordered_keys: Keys that do not depend on the order of the texts in a row.
         words: Words of the rows, in batches.
@@ -64,7 +68,7 @@ def read_raw(path: Path, text_columns: Sequence[str]) -> RawSplit:
     for batch in read_batches(path):
         texts = [normalized(pc.fill_null(batch[name], "")) for name in text_columns]
         hashes = [text_keys(column) for column in texts]
-        frames.append(_scalar_columns(batch, text_columns))
+        frames.append(_scalar_columns(batch, text_columns).assign(is_header=_is_header(texts, text_columns)))
         keys.append(row_keys(hashes))
         unordered.append(unordered_row_keys(hashes))
         batch_words, found = EncodedWords.with_words(words(texts))
@@ -77,6 +81,7 @@ def read_raw(path: Path, text_columns: Sequence[str]) -> RawSplit:
 
 def _scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str]) -> pd.DataFrame:
     zeros = np.zeros(batch.num_rows, dtype=np.int64)
+    beyond_ascii = np.zeros(batch.num_rows, dtype=bool)
     columns = {"missing": zeros, "characters": zeros, "control_characters": zeros, "broken_characters": zeros}
     visible = np.full(batch.num_rows, np.iinfo(np.int64).max)
     for name in text_columns:
@@ -85,15 +90,25 @@ def _scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str]) -> pd.Da
             "missing": is_missing,
             "characters": _as_integers(pc.utf8_length(texts)),
             "control_characters": _as_integers(pc.count_substring_regex(texts, CONTROL_CHARACTERS)),
-            "broken_characters": _as_integers(pc.count_substring_regex(texts, BROKEN_ENCODING)),
+            "broken_characters": broken_characters(texts),
         }
         columns = {key: columns[key] + values for key, values in counts.items()}
+        beyond_ascii |= ~pc.string_is_ascii(texts).to_numpy(zero_copy_only=False)
         # A missing text violates missing_values only, not blank_text too.
         visible = np.minimum(visible, np.where(is_missing, visible, _as_integers(pc.utf8_length(pc.utf8_trim_whitespace(texts)))))
     labels = batch[LABELS]
     columns["missing"] = columns["missing"] + labels.is_null().to_numpy(zero_copy_only=False)
     numbers = pc.fill_null(labels, UNLABELLED).to_numpy(zero_copy_only=False)
-    return pd.DataFrame({**columns, "visible_characters": visible, LABELS: numbers})
+    return pd.DataFrame({**columns, "visible_characters": visible, LABELS: numbers, "beyond_ascii": beyond_ascii})
+
+
+def _is_header(texts: Sequence[pa.Array], text_columns: Sequence[str]) -> NDArray[np.bool_]:
+    names = [normalized(pa.array([name]))[0].as_py() for name in text_columns]
+    columns = [
+        pc.is_in(column, pa.array([name, f"{BOM}{name}", f'"{name}"'])).to_numpy(zero_copy_only=False)
+        for column, name in zip(texts, names, strict=True)
+    ]
+    return np.logical_and.reduce(columns)
 
 
 def _as_integers(column: pa.Array) -> NDArray[np.int64]:

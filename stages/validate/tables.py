@@ -13,6 +13,8 @@ from great_expectations.expectations.expectation import Expectation
 
 from stages.validate.builders import Facts, RawFacts, Reference, TokenizedFacts
 from stages.validate.checks import TableKind, expectations
+from stages.validate.classes import Classes
+from stages.validate.encodings import encoding_columns, encoding_notes
 from stages.validate.near_duplicates import NearDuplicates, find_near_duplicates
 from stages.validate.profile import labels_as, length_limits, profile_split
 from stages.validate.raw import RawSplit, copy_columns, copy_notes, read_raw
@@ -78,6 +80,7 @@ class DerivedData:
         raw: Raw splits with the expected columns, by name.
         profiles: Their profiles.
         promoted: Profile of the promoted model's data, if there is one.
+        classes: The classes; ``None`` for a regression.
         tables: Tables to check.
     """
 
@@ -87,6 +90,7 @@ class DerivedData:
     raw: Mapping[str, RawSplit]
     profiles: Mapping[str, SplitProfile]
     promoted: Profile | None
+    classes: Classes | None
     tables: list[Table]
 
 
@@ -105,7 +109,7 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     readable = {kind: [split for split in SPLITS if described(expected[kind]) == described(actual[split][kind])] for kind in expected}
     raw = {split: read_raw(split_file(folders.raw, split), params.data.text_columns) for split in readable["raw"]}
     profiles = {split: profile_split(split_data, labels) for split, split_data in raw.items()}
-    data = DerivedData(params, folders, labels, raw, profiles, promoted, [])
+    data = DerivedData(params, folders, labels, raw, profiles, promoted, Classes.of(raw, labels, params), [])
     for split in SPLITS:
         frame = schema_frame({kind: (expected[kind], actual[split][kind]) for kind in expected})
         data.tables.append(_table("columns", split, frame, params, Facts(frozenset(frame.columns))))
@@ -136,7 +140,11 @@ def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicates) -
     params, current, labels = data.params, data.raw[split], data.labels
     may_be_unlabelled = split not in ("train", params.evaluate.split)
     copies = copy_columns(data.raw, split, near_duplicates, labels)
-    frame = current.frame.assign(**copies)
+    frame = current.frame.assign(**copies, **encoding_columns(current, params.validate_))
+    notes = {**copy_notes(data.raw, copies), **encoding_notes(current, split_file(data.folders.raw, split), params.data.text_columns)}
+    if data.classes:
+        frame = frame.assign(**data.classes.columns(split, current))
+        notes |= data.classes.notes(split, current)
     if labels.is_regression:
         frame["is_number"] = (np.isfinite(current.labels) & (current.is_labelled or may_be_unlabelled)).astype(np.int64)
     train, promoted = data.profiles.get("train"), data.promoted
@@ -152,7 +160,7 @@ def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicates) -
         if promoted and split in promoted.splits
         else None,
     )
-    return replace(_table("raw", split, frame, params, facts), notes=copy_notes(data.raw, copies))
+    return replace(_table("raw", split, frame, params, facts), notes=notes)
 
 
 def _tokenized_table(data: DerivedData, split: str, vocabulary: Vocabulary) -> Table:

@@ -12,7 +12,6 @@ from hypothesis import given
 from tuneline import text as text_module
 from tuneline.text import (
     BOUNDARY,
-    BROKEN_ENCODING,
     CONTROL_CHARACTERS,
     VocabularyCounts,
     normalized,
@@ -59,20 +58,6 @@ def test_words_consist_of_letters_and_digits_between_boundaries():
 @pytest.mark.parametrize(("text", "count"), [("tab\tand\r\nlines", 0), ("bell\x07", 1), ("\x00\x1b", 2), ("c1 \x85\x9f", 2), ("é ü 😀", 0)])
 def test_control_characters_are_counted_without_white_space(text, count):
     assert pc.count_substring_regex(pa.array([text]), CONTROL_CHARACTERS)[0].as_py() == count
-
-
-@pytest.mark.parametrize(
-    ("text", "broken"),
-    [
-        ("naïve café €5 “quoted”", False),
-        ("NÃO, SÃO PAULO, Â, Ã", False),
-        ("\ufffd", True),
-        ("café".encode().decode("latin-1"), True),
-        ("“quoted” – it’s".encode().decode("cp1252", errors="replace"), True),
-    ],
-)
-def test_broken_encoding_is_distinguished_from_accents(text, broken):
-    assert bool(pc.count_substring_regex(pa.array([text]), BROKEN_ENCODING)[0].as_py()) is broken
 
 
 @given(st.text(alphabet="ab1é -,.!\t\n\u3000", max_size=20))

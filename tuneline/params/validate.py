@@ -49,6 +49,13 @@ class DecodedText(AtMost):
     """Rows of each split that are decoded, evenly spaced."""
 
 
+class RareClasses(AtMost):
+    """``rare_classes``: rows of train whose class is rare, or is missing in validation or in the reported split."""
+
+    min_rows: Positive
+    """Smallest number of rows of a class in train."""
+
+
 class NearDuplicates(AtMost):
     """``near_duplicates``: rows that resemble an earlier row of their split, or a row of an earlier split."""
 
@@ -90,12 +97,18 @@ class ValidateParams(Section):
     """Texts contain no control characters except tabs and line breaks."""
     broken_encoding: AtMost
     """Texts contain no U+FFFD and no UTF-8 that was read as Latin-1 or Windows-1252."""
+    mixed_encoding: AtMost
+    """No row has such characters; not checked where ``broken_encoding`` fails."""
     length_outliers: AtMost
     """The number of characters of a row is within three interquartile ranges of train's quartiles, on a log scale."""
     label_set: AtMost
     """Labels are ids of the label names; in a regression, finite numbers."""
     absent_classes: Rule
     """Every class has a row in train."""
+    rare_classes: RareClasses
+    """Every class has enough rows in train, and one in validation and in the reported split."""
+    class_names: AtMost
+    """Names of classes differ visibly, and none looks like a header, a missing value or a text."""
     class_balance: AtMost
     """The most frequent label does not make up almost all of a split."""
     conflicting_labels: AtMost

@@ -2,12 +2,15 @@
 
 import difflib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from tuneline.errors import DataError
 
+WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})\.0+")
+"""A whole number as text, written as a float is. As the name of a class it is the same as without the decimals."""
 Kind = Literal["csv", "tsv", "jsonl", "parquet"]
 """Format of a file."""
 ENDINGS = tuple(kind + packed for kind in (".csv", ".tsv", ".jsonl", ".parquet") for packed in ("", ".gz"))

@@ -2,17 +2,22 @@
 
 import codecs
 import io
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TextIO
 
 from tuneline.errors import DataError
+from tuneline.readers.encodings import probable_encoding
 from tuneline.readers.limits import DEFAULT_LIMITS, Limits
 from tuneline.readers.packed import CHUNK, explained, open_bytes
 from tuneline.readers.rows import PARAMETERS, OptionNames, RowProblem
 
 LINE_ENDS = ("\n", "\r")
+SHOWN = 20
+"""Characters before and after a bad byte that a hint shows."""
+UTF_16 = "A part in utf-16 was probably appended here: convert it (`iconv -f utf-16 -t utf-8 FILE`) before you join the files."
 LONGEST_LINE = 1 << 24
 """Characters. Without a limit, a file that is one endless line would be read into memory whole. Longer cells allow longer lines."""
 
@@ -53,6 +58,7 @@ class Lines:
         self.size = size
         self.position = position
         self._text = text
+        self._has_utf8 = False  # a line read so far has characters beyond ASCII
         self._encoding = encoding
         self._longest = LONGEST_LINE * -(-limits.cell // Limits.cell)
 
@@ -68,7 +74,11 @@ class Lines:
                 while line := readline(longest):
                     self.number += 1
                     if strict and not line.isascii():
-                        self.problem = self.decoding_problem(line, self.number) or self.problem
+                        problem = self.decoding_problem(line, self.number)
+                        self._has_utf8 = self._has_utf8 or problem is None
+                        self.problem = problem or self.problem
+                    elif strict and "\0" in line:
+                        self.problem = RowProblem(self.number, "a zero byte", UTF_16)
                     if len(line) == longest and not line.endswith(LINE_ENDS):
                         self._skip_rest()
                     yield line
@@ -93,11 +103,25 @@ class Lines:
         except UnicodeEncodeError as error:
             byte = ord(text[error.start]) - 0xDC00
             if 0x80 <= byte <= 0xFF:
-                return RowProblem(line, f"not {self._encoding}: byte 0x{byte:02x}", self._encoding_hint())
+                hint = self._line_hint(text, error.start) if self._encoding == "utf-8" else self._encoding_hint()
+                return RowProblem(line, f"not {self._encoding}: byte 0x{byte:02x}", hint)
         return None
 
     def _encoding_hint(self) -> str:
         return f"Save it as utf-8, or set {self.options.encoding} to its encoding (cp1252 and latin-1 are common)."
+
+    def _line_hint(self, text: str, start: int) -> str:
+        """Return what a line with a byte outside UTF-8 probably reads, and how to convert it or the whole file."""
+        line = text.encode(errors="surrogateescape")
+        if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return UTF_16
+        encoding = probable_encoding(line)
+        around = text[max(0, start - SHOWN) : start + SHOWN].encode(errors="surrogateescape").decode(encoding, errors="replace")
+        convert = f"`tuneline data recode {shlex.quote(self.name)}` shows such lines and converts only them to utf-8"
+        if self._has_utf8:
+            return f"In {encoding} it reads {around.strip()!r}, but lines before it are utf-8: {convert}."
+        whole = f"If the whole file is in {encoding}, set {self.options.encoding} to it"
+        return f"In {encoding} it reads {around.strip()!r}. {whole}; otherwise {convert}."
 
     def _skip_rest(self) -> None:
         """Read to the end of a line that is too long, in pieces."""

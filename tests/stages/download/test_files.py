@@ -72,6 +72,35 @@ def test_a_quote_in_a_tsv_is_a_character_and_one_in_a_csv_encloses(download):
     assert tables["validation"]["text"].to_pylist() == ['So, they\nsay "so"', "Well"]
 
 
+WHOLE_NUMBERS: dict[str, Any] = {
+    "a.csv": "text,label\none,1.0\nzero,0.0\nhalf,1.5\nminus,-2.00\ncode,007.0\n",
+    "b.csv": "text,label\none, 1 \nzero,-0.0\nhalf,1.5\nminus,-2\ncode,007.0\n",
+    "c.jsonl": "".join(
+        json.dumps({"text": text, "label": label}) + "\n"
+        for text, label in [("one", "1.0"), ("zero", "0"), ("half", "1.5"), ("minus", "-2.0"), ("code", "007.0")]
+    ),
+}
+
+
+def test_whole_numbers_with_and_without_decimals_are_the_same_class_in_all_files(download, project):
+    """A CSV file of floats writes 1.0; another program writes 1."""
+    splits = {"splits": {"train": "a", "validation": "b", "test": "c"}}
+    tables = download(WHOLE_NUMBERS, splits)
+    assert LabelSchema.of(tables["train"].schema).names == ("-2", "0", "007.0", "1", "1.5")
+    assert {tuple(table["labels"].to_pylist()) for table in tables.values()} == {(3, 1, 4, 0, 2)}
+
+    numbers: dict[str, Any] = {
+        "d.csv": "text,label\none,1.0\nzero,0.0\n",
+        "e.parquet": [{"text": "one", "label": 1.0}, {"text": "zero", "label": 0.0}],
+        "f.jsonl": '{"text": "one", "label": 1}\n{"text": "zero", "label": 0.0}\n',
+    }
+    splits = {"splits": {"train": "d", "validation": "e", "test": "f"}}
+    for names in (None, ["0.0", "1.0"], ["no", "yes"]):
+        tables = download(numbers, {**splits, "label_names": names})
+        assert LabelSchema.of(tables["test"].schema).names == tuple(names or ("0", "1"))
+        assert {tuple(table["labels"].to_pylist()) for table in tables.values()} == {(1, 0)}
+
+
 def test_files_lie_in_a_folder_of_their_own_where_data_path_says_so(download, project):
     assert download(data={"path": "reviews"})["train"].num_rows == 4
     assert (project / "data/source/reviews/train.csv").is_file()

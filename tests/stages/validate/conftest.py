@@ -4,7 +4,7 @@ import pytest
 
 from stages.validate.profile import Profile
 from stages.validate.results import CheckResult, CheckResults, check_tables
-from stages.validate.tables import derive_tables
+from stages.validate.tables import Table, derive_tables
 from tests.stages.validate.data import Data, good_data
 
 
@@ -22,6 +22,17 @@ def check(tmp_path: Path):
         return check_tables(derive_tables(data.params, data.write(tmp_path / "data"), promoted))
 
     return run
+
+
+@pytest.fixture
+def tables(tmp_path_factory):
+    """Return a function that derives the tables of the raw splits, by split."""
+
+    def derive(data: Data) -> dict[str, Table]:
+        derived = derive_tables(data.params, data.tokenize().write(tmp_path_factory.mktemp("tables") / "data"), None)
+        return {table.split: table for table in derived.tables if table.kind == "raw"}
+
+    return derive
 
 
 def failed_result(results: CheckResults) -> CheckResult:

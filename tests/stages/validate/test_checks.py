@@ -10,6 +10,7 @@ from stages.validate.tables import derive_tables
 from tests.stages.validate.data import FOREIGN, WORDS, Data, sentence
 from tuneline.drift import Distribution
 from tuneline.errors import ParamsError
+from tuneline.files.schemas import LabelSchema
 from tuneline.records.profile import Profile, Words
 
 
@@ -52,6 +53,12 @@ def broken_encoding(data: Data) -> None:
     data.tokenize()
 
 
+def mixed_encoding(data: Data) -> None:
+    data.raw["validation"]["one"][1] += " CafÃ©"
+    data.set_params(lambda values: values["validate"]["broken_encoding"].update(max=0.02))
+    data.tokenize()
+
+
 def length_outliers(data: Data) -> None:
     rng = random.Random(1)
     for row in (0, 1, 2):
@@ -69,12 +76,19 @@ def absent_classes(data: Data) -> None:
         table["labels"] = [label % 2 for label in table["labels"]]
 
 
+def rare_classes(data: Data) -> None:
+    for table in (data.raw["validation"], data.tokenized["validation"]):
+        table["labels"] = [label % 2 for label in table["labels"]]
+
+
+def class_names(data: Data) -> None:
+    data.labels = LabelSchema(("no", "yes", "Yes."))
+
+
 def class_balance(data: Data) -> None:
     for split in data.raw:
         for table in (data.raw[split], data.tokenized[split]):
-            table["labels"] = [0 if row % 20 else label for row, label in enumerate(table["labels"])]
-    for table in (data.raw["train"], data.tokenized["train"]):
-        table["labels"][:2] = [1, 2]
+            table["labels"] = [1 if row % 20 == 1 else 2 if row % 25 == 12 else 0 for row in range(len(table["labels"]))]
 
 
 def _copy(data: Data, split: str, number: int, label: int) -> None:
@@ -195,10 +209,10 @@ def vocabulary_overlap(data: Data) -> None:
 
 
 VIOLATIONS = [
-    columns, rows, missing_values, blank_text, control_characters, broken_encoding, length_outliers, label_set, absent_classes,
-    class_balance, conflicting_labels, duplicates, leakage, near_duplicates, row_count, ids_in_vocabulary, special_tokens, max_length,
-    column_lengths, attention_mask, token_type_ids, token_labels, empty_rows, unknown_rate, truncation_rate, decoded_text, label_drift,
-    length_drift, vocabulary_overlap,
+    columns, rows, missing_values, blank_text, control_characters, broken_encoding, mixed_encoding, length_outliers, label_set,
+    absent_classes, rare_classes, class_names, class_balance, conflicting_labels, duplicates, leakage, near_duplicates, row_count,
+    ids_in_vocabulary, special_tokens, max_length, column_lengths, attention_mask, token_type_ids, token_labels, empty_rows,
+    unknown_rate, truncation_rate, decoded_text, label_drift, length_drift, vocabulary_overlap,
 ]  # fmt: skip
 
 

@@ -31,6 +31,8 @@ def test_scalar_columns_count_characters_of_both_texts(read):
         "broken_characters": [0, 2, 0],
         "visible_characters": [3, 1, 1],  # of the shorter text, without a missing one
         "labels": [0, 1, 1],
+        "beyond_ascii": [False, True, False],
+        "is_header": [False, False, False],
     }
 
 

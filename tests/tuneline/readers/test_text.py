@@ -95,6 +95,28 @@ def test_byte_outside_the_encoding_is_a_problem_of_its_line(tmp_path):
     assert "data.files.encoding" in problems[1].hint
 
 
+def first_hint(folder, content):
+    with open_text(written(folder, "a b.csv", content), "utf-8") as lines:
+        problems = [problem for _ in lines if (problem := lines.take_problem())]
+    return problems[0].hint
+
+
+def test_hint_about_a_bad_byte_names_the_probable_encoding_and_the_command_that_converts_the_line(tmp_path):
+    """Whether the whole file can be in that encoding depends on the lines before."""
+    convert = f"`tuneline data recode '{tmp_path}/a b.csv'` shows such lines and converts only them to utf-8."
+    first = first_hint(tmp_path, b"fine\nun caf\xe9 au lait\n")
+    assert first.startswith("In cp1252 it reads 'un caf\u00e9 au lait'. If the whole file is in cp1252, set data.files.encoding to it;")
+    assert first.endswith(f"otherwise {convert}")
+    mixed = first_hint(tmp_path, "Gr\u00f6\u00dfe\n".encode() + b"caf\xe9\n")
+    assert mixed == f"In cp1252 it reads 'caf\u00e9', but lines before it are utf-8: {convert}"
+    assert "In cp1251 it reads" in first_hint(tmp_path, "\u043f\u0440\u0438\u0432\u0435\u0442\n".encode("cp1251"))
+
+
+@pytest.mark.parametrize("appended", ["two,caf\u00e9\n".encode("utf-16"), "two,ham\n".encode("utf-16-le")])
+def test_part_in_utf_16_is_named(tmp_path, appended):
+    assert "utf-16" in first_hint(tmp_path, b"one\n" * 20_000 + appended)
+
+
 def test_byte_outside_the_encoding_is_left_to_the_caller_where_reading_is_not_strict(tmp_path):
     with open_text(written(tmp_path, "a.csv", b"caf\xe9\n"), "utf-8", strict=False) as lines:
         (line,) = lines

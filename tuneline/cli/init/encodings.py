@@ -1,6 +1,7 @@
 """Detection of the encoding of a text file."""
 
 import codecs
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,7 +88,7 @@ def _single_byte(path: Path, limits: Limits) -> str:
     for number, line in _beyond_ascii(path, limits):
         lines.add(number, line)
     if lines.valid > MOST_ACCIDENTS * lines.broken_count:
-        raise DataError(_mixed(path, lines), _mixed_hint(lines))
+        raise DataError(_mixed(path, lines), _mixed_hint(path, lines))
     number, line = lines.foreign or next(iter(lines.broken.items()))
     if lines.foreign or lines.high > MOST_ACCENTS * (lines.high + lines.letters):
         raise DataError(f"{path}, line {number:,}: neither utf-8 nor {WESTERN}: {_shown(line)}.", UNNAMED.format("cp1251 or shift_jis"))
@@ -102,13 +103,13 @@ def _mixed(path: Path, lines: Lines) -> str:
     return f"{path}, line {number:,}: not utf-8: {_shown(line)}{like}. {lines.valid:,} other lines beyond ASCII are utf-8."
 
 
-def _mixed_hint(lines: Lines) -> str:
+def _mixed_hint(path: Path, lines: Lines) -> str:
     line = next(iter(lines.broken.values()))
     position = _first_bad(line)
     reading = line[max(0, position - 20) : position + 20].decode(WESTERN, errors="replace").strip()
     return (
-        f"Correct these lines (in {WESTERN} this reads {reading!r}); or read every line in one encoding, which damages the others: "
-        f"--encoding {WESTERN}."
+        f"Convert these lines (in {WESTERN} this reads {reading!r}): `tuneline data recode {shlex.quote(str(path))}`; or read every line "
+        f"in one encoding, which damages the others: --encoding {WESTERN}."
     )
 
 

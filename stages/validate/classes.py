@@ -1,0 +1,173 @@
+"""Classes that a person would question: rare ones, and those whose names look like a mistake."""
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.validate.raw import BOM, RawSplit
+from tuneline.files.schemas import LabelSchema
+from tuneline.mojibake import repaired
+from tuneline.params import Params
+
+LONGEST_NAME = 100
+"""Characters. A longer name is a text in the label column."""
+SHOWN_CHARACTERS = 60
+SHOWN_CLASSES = 10
+MISSING_VALUES = frozenset({"nan", "null", "none", "nil", "na", "n/a", "#n/a", "<na>", "nat", "undefined", "missing"})
+"""How programs write a missing value, in lower case."""
+SEPARATORS = re.compile(r"(?<=\w)[\s_\-\u2010-\u2015]+(?=\w)")
+"""White space, underscores and hyphens between letters or digits: ``not_spam`` is like ``not spam``, but ``-1`` is not like ``1``."""
+JOINERS = "\u200c\u200d"
+"""Invisible characters that Persian, the languages of India and emoji need inside a word."""
+LOOK_ALIKE = str.maketrans("\u0430\u0435\u0456\u0458\u043e\u0440\u0441\u0455\u0443\u0445\u03bf\u03b1\u03bd", "aeijopcsyxoav")
+"""Cyrillic and Greek letters that look like a Latin one."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of a classification.
+
+    Attributes:
+        names: Their names, in the order of their ids.
+        counts: Rows of each class, by split; without splits that have no labels.
+        is_rare: Mask of the classes with too few rows in train, or none in a split that is measured.
+        faults: What is wrong with the name of each class, in words.
+    """
+
+    names: tuple[str, ...]
+    counts: Mapping[str, NDArray[np.int64]]
+    is_rare: NDArray[np.bool_]
+    faults: Sequence[Sequence[str]]
+
+    @classmethod
+    def of(cls, raw: Mapping[str, RawSplit], labels: LabelSchema, params: Params) -> Self | None:
+        """Count and compare the classes of all raw splits; ``None`` for a regression, or without a train split.
+
+        Args:
+            raw: The raw splits by name.
+            labels: The label schema.
+            params: All parameters. A name that ``data.label_names`` lists is meant, even if it reads like a missing value.
+        """
+        if labels.names is None or "train" not in raw:
+            return None
+        counts = {name: _counts(split, len(labels.names)) for name, split in raw.items() if split.is_labelled}
+        is_rare = counts["train"] < params.validate_.rare_classes.min_rows
+        for split in {"validation", params.evaluate.split} & counts.keys():
+            is_rare |= counts[split] == 0
+        total = np.sum(list(counts.values()), axis=0).tolist()
+        alike = like_other(labels.names, total)
+        declared = params.data.label_names or ()
+        faults = [
+            [*alike.get(name, ()), *name_faults(name, None if name in declared else params.data.label_column)] for name in labels.names
+        ]
+        return cls(labels.names, counts, is_rare, faults)
+
+    def columns(self, split: str, current: RawSplit) -> dict[str, NDArray[np.int8]]:
+        """Return columns of shape ``(rows,)``: ``rare_class``, of train, is 1 or 0; ``name_faults`` counts what is wrong with the name."""
+        faults = _by_row(np.array([len(faults) for faults in self.faults], np.int8), current)
+        columns = {"name_faults": faults + current.frame["is_header"].to_numpy(np.int8)}
+        if split == "train":
+            columns["rare_class"] = _by_row(self.is_rare.astype(np.int8), current)
+        return columns
+
+    def notes(self, split: str, current: RawSplit) -> dict[str, list[str]]:
+        """Return what the checks ``rare_classes`` and ``class_names`` found, in words."""
+        counts = self.counts.get(split, np.zeros(len(self.names), np.int64))
+        named = [
+            f"class {shown(self.names[index])} ({_rows(int(counts[index]))}) {' and '.join(self.faults[index])}"
+            for index in np.flatnonzero(counts)
+            if self.faults[index]
+        ]
+        headers = current.frame["row"][current.frame["is_header"]].tolist()
+        lines = [f"row {row}: its texts are the names of the columns; a header line became a row" for row in headers]
+        notes = {"class_names": _first(named) + _first(lines)}
+        if split == "train":
+            notes["rare_classes"] = _first([self._where(index) for index in np.flatnonzero(self.is_rare & (counts > 0))])
+        return {check: found for check, found in notes.items() if found}
+
+    def _where(self, index: int) -> str:
+        rows = ", ".join(f"{_rows(int(count[index]))} in {split}" for split, count in self.counts.items())
+        return f"class {shown(self.names[index])}: {rows}"
+
+
+def like_other(names: Sequence[str], rows: Sequence[int]) -> dict[str, list[str]]:
+    """Return, by name, what a class is like: the class of most rows whose name differs in what a person does not see.
+
+    That is case, white space, underscores and hyphens, a full stop at the end, invisible characters, and letters that look alike.
+    """
+    groups = defaultdict(list)
+    for name, count in zip(names, rows, strict=True):
+        groups[name_key(name)].append((-count, len(groups), name))
+    result = {}
+    for group in groups.values():
+        (most, _, other), *others = sorted(group)
+        for _, _, name in others:
+            odd = next((character for character in name if character not in other and not character.isascii()), None)
+            detail = f", but has {unicodedata.name(odd, f'U+{ord(odd):04X}')}" if odd else ""
+            result[name] = [f"is like class {shown(other)} ({_rows(-most)} in all splits){detail}"]
+    return result
+
+
+def name_key(name: str) -> str:
+    """Return a name without what a person does not see."""
+    text = unicodedata.normalize("NFKC", repaired(name)).casefold()
+    text = "".join(" " if character.isspace() else character for character in text if character.isspace() or not _invisible(character))
+    text = SEPARATORS.sub(" ", " ".join(text.split()))
+    return text.rstrip(".,;: ").strip("'\" ").translate(LOOK_ALIKE) or name
+
+
+def name_faults(name: str, label_column: str | None) -> Iterator[str]:
+    """Yield what is wrong with the name of a class.
+
+    Args:
+        name: The name.
+        label_column: Name of the label column; ``None`` if the user listed the name, so that no word is questioned.
+    """
+    plain = name.casefold().strip(f"{BOM}'\" ")
+    if label_column is not None and plain == label_column.casefold():
+        yield "has the name of the label column: a header line became a row"
+    if label_column is not None and plain in MISSING_VALUES:
+        yield "reads like a missing value; list it in data.label_names if it is a class"
+    if len(name) > LONGEST_NAME:
+        yield f"has a name of {len(name):,} characters: a text became a label"
+    elif (right := repaired(name)) != name:
+        yield f"should read {shown(right)}"
+    if hidden := [character for character in name.strip(JOINERS) if _invisible(character) and character not in JOINERS]:
+        yield f"has an invisible character, U+{ord(hidden[0]):04X}"
+
+
+def shown(name: str) -> str:
+    """Return the start of a name in quotes."""
+    return f"'{name}'" if len(name) <= SHOWN_CHARACTERS else f"'{name[:SHOWN_CHARACTERS]}…'"
+
+
+def _invisible(character: str) -> bool:
+    return unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp")
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
+
+
+def _first(lines: list[str]) -> list[str]:
+    return [*lines[:SHOWN_CLASSES], *([f"and {len(lines) - SHOWN_CLASSES:,} more"] if len(lines) > SHOWN_CLASSES else [])]
+
+
+def _valid(split: RawSplit, classes: int) -> NDArray[np.bool_]:
+    valid: NDArray[np.bool_] = (split.labels >= 0) & (split.labels < classes)
+    return valid
+
+
+def _counts(split: RawSplit, classes: int) -> NDArray[np.int64]:
+    return np.bincount(split.labels[_valid(split, classes)].astype(np.int64), minlength=classes)
+
+
+def _by_row(values: NDArray[Any], split: RawSplit) -> NDArray[Any]:
+    """Return the value of each row's class; 0 for a label that is no class."""
+    return np.append(values, values.dtype.type(0))[np.where(_valid(split, len(values)), split.labels, len(values))]

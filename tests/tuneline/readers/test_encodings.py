@@ -1,0 +1,20 @@
+import pytest
+
+from tuneline.readers.encodings import probable_encoding
+
+TEXTS = [
+    ("cp1252", "un café au lait,ham"),
+    ("cp1252", "it\u2019s \u201cquoted\u201d \u2013 fine"),
+    ("mac_roman", "Größe und Übermut"),
+    ("cp850", "un café au lait"),
+    ("cp1251", '{"text": "Привет мир", "label": "spam"}'),
+    ("koi8_r", "Привет мир"),
+    ("cp1253", "Αυτό είναι ένα μήνυμα"),
+    ("shift_jis", "これはテストです"),
+    ("euc_kr", "안녕하세요 테스트입니다"),
+]
+
+
+@pytest.mark.parametrize(("encoding", "text"), TEXTS)
+def test_probable_encoding_is_that_in_which_bytes_read_like_a_text(encoding, text):
+    assert probable_encoding(text.encode(encoding)) == encoding
