@@ -31,6 +31,8 @@ REPORTS = Path("reports")
 CHECKS = REPORTS / "checks"
 COMPARISON = REPORTS / "compare"
 PREDICTIONS = REPORTS / "predictions.parquet"
+DOWNLOAD = REPORTS / "download"
+"""What stage ``download`` left out: ``skipped.parquet``."""
 TIMING = REPORTS / "timing"
 PROVENANCE = REPORTS / "provenance"
 
