@@ -82,7 +82,8 @@ def read_splits(params: Params, source: Source, specs: Mapping[str, str], stagin
         path, most, before = staging / f"{len(staged)}.parquet", params.data.files.max_row_group_mb, skipped.count
         staged[name] = stage_split(source.read(name, columns), columns, path, most, partial(skipped.add, name))
         check_rows(staged[name], columns)
-        bad = f", {skipped.count - before:,} bad rows left out: {SKIPPED}" if skipped.count > before else ""
+        count = skipped.count - before
+        bad = f", {count:,} bad row{'s' * (count > 1)} left out: {SKIPPED}" if count else ""
         say(f"download: {staged[name].name}: {staged[name].rows:,} rows{bad}")
     return staged
 

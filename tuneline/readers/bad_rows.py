@@ -45,28 +45,33 @@ class BadRows:
         unit: What ``RowProblem.line`` counts: ``line`` or ``row``.
         policy: What to do about them.
         count: Number of rows that were left out. A broken record of a text file counts as many as it has lines.
+        first: Places and reasons of the first ones.
         on_skip: Called with each row that is left out.
     """
 
     def __init__(self, name: str, unit: str, policy: BadRowPolicy, on_skip: Callable[[RowProblem], None] | None = None) -> None:
         self.name, self.unit, self.policy, self.on_skip = name, unit, policy, on_skip
         self.count = 0
-        self._first: list[str] = []
+        self.first: list[str] = []
         self._last_line = 0
 
-    def add(self, problem: RowProblem) -> None:
+    def add(self, problem: RowProblem, place: str | None = None) -> None:
         """Leave a row out.
+
+        Args:
+            problem: The row.
+            place: Where it is, if not simply its line or row.
 
         Raises:
             DataError: Bad rows are an error, or there are too many of them so far.
         """
-        policy = self.policy
+        policy, place = self.policy, place or problem.place(self.unit)
         if policy.action == "stop":
             hint = f"{problem.hint} To leave out such rows: {policy.option}."
-            raise DataError(f"{self.name}, {problem.place(self.unit)}: {problem.message}.", hint)
+            raise DataError(f"{self.name}, {place}: {problem.message}.", hint)
         self.count += problem.lines
-        if len(self._first) < SHOWN:
-            self._first.append(f"{problem.place(self.unit)}: {problem.message}")
+        if len(self.first) < SHOWN:
+            self.first.append(f"{place}: {problem.message}")
         if self.on_skip is not None:
             self.on_skip(problem)
         self._last_line = max(self._last_line, problem.line + problem.lines - 1)
@@ -91,7 +96,7 @@ class BadRows:
         problem = (
             f"{self.name}: {self.count:,} of {which}{rows:,} rows are bad ({share:.2%}), more than {limit:g} ({self.policy.share_option})."
         )
-        more = [f"and {self.count - len(self._first):,} more"] if self.count > len(self._first) else []
+        more = [f"and {self.count - len(self.first):,} more"] if self.count > len(self.first) else []
         raise DataError(
-            "\n  ".join([problem, *self._first, *more]), f"Correct them; if they may be left out, raise {self.policy.share_option}."
+            "\n  ".join([problem, *self.first, *more]), f"Correct them; if they may be left out, raise {self.policy.share_option}."
         )

@@ -10,12 +10,12 @@ import typer
 
 from tuneline.cli.predict.targets import check_target, descriptor
 from tuneline.errors import DataError, InputError, StageError, UnreadableError
+from tuneline.readers.bad_rows import MAX_SHARE, Action, BadRowPolicy
 from tuneline.readers.limits import DEFAULT_LIMITS, MB, Limits
 from tuneline.readers.rows import Kind
 from tuneline.terminal import say
 
-BadRows = Literal["stop", "skip"]
-"""What to do about a row that cannot be predicted."""
+BAD_ROW_OPTIONS = "--bad-rows skip", "--max-bad-share"
 BATCH_SIZE, WINDOW = 32, 4096
 """Default rows per forward pass, and rows in memory."""
 
@@ -27,7 +27,8 @@ InputKind = Annotated[Kind | None, typer.Option("--input-format", help="Format o
 OutputKind = Annotated[Kind | None, typer.Option("--output-format", help="Format of the output; default: by its suffix")]
 Text = Annotated[list[str] | None, typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair. Default: as in training")]
 Keep = Annotated[list[str] | None, typer.Option("--keep", metavar="COLUMN", help="Column to copy into the output; may be repeated")]
-BadRowsOption = Annotated[BadRows, typer.Option(help="What to do about a row that cannot be read")]
+BadRows = Annotated[Action, typer.Option(help="A row that cannot be read or has no text. stop: an error; skip: it is left out")]
+MaxBadShare = Annotated[float, typer.Option(min=0, max=1, help="skip: largest fraction of the rows; with more, FILE is refused")]
 Delimiter = Annotated[str | None, typer.Option(help="Delimiter of CSV and TSV: one character")]
 Quoting = Annotated[
     Literal["standard", "literal"] | None,
@@ -58,7 +59,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
     output_format: OutputKind = None,
     text: Text = None,
     keep: Keep = None,
-    bad_rows: BadRowsOption = "stop",
+    bad_rows: BadRows = "stop",
+    max_bad_share: MaxBadShare = MAX_SHARE,
     delimiter: Delimiter = None,
     quoting: Quoting = None,
     columns: ColumnNames = None,
@@ -93,7 +95,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
     limits = Limits.of(max_cell_characters, max_row_group_mb, max_unpacked_mb)
     given = Input(source, kind, dialect, encoding, limits)
     with refusing():
-        predict_file(deployed, given, used, written, StreamOptions(batch_size, window, bad_rows))
+        predict_file(
+            deployed, given, used, written, StreamOptions(batch_size, window, BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS))
+        )
 
 
 @contextmanager
