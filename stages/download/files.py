@@ -1,6 +1,7 @@
 """Files under ``data/source/`` as a source: one per split, named after it, a folder of batches, or both."""
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tuneline.readers.jsonl import read_jsonl
 from tuneline.readers.limits import Limits
 from tuneline.readers.rows import RowProblem, listed, text_problem
 from tuneline.readers.source_files import choose_files, find_files
+from tuneline.readers.special_files import not_a_file
 from tuneline.readers.text import open_text
 
 
@@ -88,6 +90,8 @@ def _folder(path: str | None) -> Path:
             f"Put the files under {SOURCE}/: DVC tracks that folder and reruns the stage when a file in it changes.",
         )
     if not folder.is_dir():
+        if os.path.lexists(folder) and (problem := not_a_file(folder)):
+            raise DataError(f"data.path: {folder} {problem}; a folder is expected.", "Move it away, or name another folder.")
         present = sorted(entry.name for entry in SOURCE.iterdir() if entry.is_dir()) if SOURCE.is_dir() else []
         hint = f"It can be: {listed(present)}." if present else f"{SOURCE}/ has no folders; set data.path to null to read {SOURCE}/ itself."
         raise DataError(f"data.path: {folder} is not a folder.", hint)

@@ -13,6 +13,7 @@ from tuneline.errors import DataError, InputError, StageError, UnreadableError
 from tuneline.readers.bad_rows import MAX_SHARE, Action, BadRowPolicy
 from tuneline.readers.limits import DEFAULT_LIMITS, MB, Limits
 from tuneline.readers.rows import Kind
+from tuneline.readers.special_files import not_a_file
 from tuneline.terminal import say
 
 BAD_ROW_OPTIONS = "--bad-rows skip", "--max-bad-share"
@@ -115,12 +116,10 @@ def check(file: Path, output: Path, delimiter: str | None, encoding: str) -> Non
     """Check paths and options before anything is loaded.
 
     Raises:
-        StageError: The file is missing or is also the output, or an option is invalid.
+        StageError: The file is missing, is none, or is also the output, or an option is invalid.
     """
-    if str(file) != "-" and file.is_dir():
-        raise StageError(f"{file} is a folder.", "Name a file in it.")
-    if str(file) != "-" and not file.exists():
-        raise StageError(f"{file} does not exist.", "Check the path.")
+    if str(file) != "-":
+        check_input(file)
     check_target(output)
     if str(file) != "-" and output.exists() and not output.is_char_device() and output.samefile(file):
         raise StageError(f"--output: {output} is also the input, which would be overwritten.", "Name another file.")
@@ -132,6 +131,20 @@ def check(file: Path, output: Path, delimiter: str | None, encoding: str) -> Non
         raise StageError(
             f"--encoding: {encoding!r} is not an encoding that Python knows.", "utf-8, cp1252 and latin-1 are common."
         ) from None
+
+
+def check_input(file: Path) -> None:
+    """Check what the input is, before it is opened. A named pipe is waited for until a program writes to it, so it is named.
+
+    Raises:
+        StageError: It is not a file, a pipe or standard input.
+    """
+    if descriptor(file) is not None:
+        return
+    if file.is_fifo():
+        say(f"{file} is a named pipe: reading what another program writes to it.", error=True)
+    elif problem := not_a_file(file):
+        raise StageError(f"{file} {problem}.", "Name a file in it." if file.is_dir() else "Check the path; - is standard input.")
 
 
 def text_columns(named: list[str] | None, trained: tuple[str, ...]) -> tuple[str, ...]:
