@@ -40,7 +40,7 @@ UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf
 WORD = rf"(?u)[{UNSPACED}]|[^\W{UNSPACED}]+"
 
 
-def read_sample(path: Path, text_columns: Sequence[str], outputs: int, seed: int) -> pa.Table:
+def read_sample(path: Path, text_columns: Sequence[str], outputs: int, seed: int, *, max_rows: int = MAX_ROWS) -> pa.Table:
     """Read rows of a raw split, drawn with the seed, within the limits above.
 
     Args:
@@ -48,19 +48,20 @@ def read_sample(path: Path, text_columns: Sequence[str], outputs: int, seed: int
         text_columns: Its text columns, which are cut off after ``MAX_TEXT`` characters.
         outputs: Number of classes; 1 for a regression.
         seed: Seed of the draw.
+        max_rows: Most rows.
 
     Returns:
-        The text columns and the labels, in the order of the file.
+        The text columns and the labels, in the order of the file. A missing text is empty.
     """
     file = pq.ParquetFile(path)
     total, generator = file.metadata.num_rows, np.random.default_rng(seed)
-    drawn = np.sort(generator.choice(total, min(total, MAX_ROWS, MAX_SCORES // outputs), replace=False))
+    drawn = np.sort(generator.choice(total, min(total, max_rows, MAX_SCORES // outputs), replace=False))
     columns = [*text_columns, LABELS]
     parts, start = [], 0
     for batch in file.iter_batches(columns=columns):
         inside = drawn[np.searchsorted(drawn, start) : np.searchsorted(drawn, start + len(batch))] - start
         taken = batch.take(pa.array(inside))
-        texts = [pc.utf8_slice_codeunits(taken[name], 0, MAX_TEXT) for name in text_columns]
+        texts = [pc.utf8_slice_codeunits(pc.fill_null(taken[name], ""), 0, MAX_TEXT) for name in text_columns]
         parts.append(pa.record_batch([*texts, taken[LABELS]], columns))
         start += len(batch)
     return _within_characters(pa.Table.from_batches(parts), text_columns, generator)
