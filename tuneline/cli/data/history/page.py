@@ -63,7 +63,7 @@ def plots(changes: Sequence[Change]) -> list[Lines]:
         ),
         draw("Failed checks", "errors and warnings", checks=lambda change: change.failures),
     ]
-    return [plot for plot in drawn if any(value is not None for values in plot.series.values() for value in values)]
+    return [plot for plot in drawn if plot.drawn]
 
 
 def class_lines(changes: Sequence[Change]) -> list[Lines]:
