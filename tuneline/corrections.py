@@ -10,7 +10,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -25,6 +25,8 @@ from tuneline.paths import CORRECTIONS, SPLITS
 KEY = "key"
 ALL, LATER = "all", "later"
 """Values of the column ``rows``: every row with these texts, or every one after the first."""
+NEXT_STEPS = """Next: `dvc repro`, then `git add data/corrections dvc.lock metrics` and commit: git keeps who decided, and when.
+To take it back: `git stash push --include-untracked -- data/corrections` before the commit, `git revert COMMIT` after it."""
 _HEX = "^[0-9a-f]{32}$"
 
 
@@ -97,7 +99,8 @@ def locked(folder: Path = CORRECTIONS) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(OSError):  # no locks on this file system
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
         os.close(lock)
