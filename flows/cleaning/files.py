@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from flows.cleaning.rows import Cleaning, Row, size_of
+from flows.ingestion.checks import REFUSED_BATCHES
 from flows.runs.checkout import CHECKOUTS_WAIT
 from flows.runs.repository import BusyError, locked
 from flows.scoring.deployed import MODELS
@@ -74,7 +75,7 @@ def clean_leftovers(cleaning: Cleaning, scoring: Scoring) -> Row:
     """Remove what killed programs left: partial files and folders, and what runs without a checkout left more than a day ago."""
     repository, state = cleaning.repository, cleaning.repository.state
     before = cleaning.before(1)
-    folders = [state, state / MODELS, repository.root / scoring.outbox]
+    folders = [state, state / MODELS, state / REFUSED_BATCHES, repository.root / scoring.outbox]
     left = [path for folder in folders for path in folder.glob(".*") if path.suffix in {".partial", ".former"} and _is_free(path)]
     with locked(state / "checkouts.lock", wait=CHECKOUTS_WAIT):
         runs: dict[str, list[Path]] = {}

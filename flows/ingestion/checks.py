@@ -18,6 +18,8 @@ from tuneline.registry import Version
 
 STAGES = ("base", "download", "tokenize", "validate")
 """The stages up to the data checks, in their order."""
+REFUSED_BATCHES = "refused"
+"""Folder in ``.dvc/tmp/flows/`` for batches that failed the checks."""
 
 
 class RefusedError(Exception):
@@ -69,7 +71,7 @@ def failed_checks(root: Path) -> list[str]:
 
 def set_aside(repository: Repository, checkout: Checkout, batches: list[Path]) -> Path:
     """Keep refused batches and the report of their checks under ``.dvc/tmp/flows/refused/``, and return the folder."""
-    target = repository.state / "refused" / checkout.name
+    target = repository.state / REFUSED_BATCHES / checkout.name
     with replace_directory(target) as folder:
         for batch in batches:
             shutil.copy2(checkout.path / batch, folder / batch.name)

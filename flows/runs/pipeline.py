@@ -19,8 +19,8 @@ from flows.runs.deaths import KilledError, killed_by, out_of_memory_kills
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository, dvc_config
 from tuneline.errors import DataError
-from tuneline.files import replace_file
-from tuneline.repo import Lock, cached_out, git, is_intact, lock_at, read_lock
+from tuneline.files import replace_directory, replace_file
+from tuneline.repo import Lock, cached_folder, cached_out, git, is_intact, load_yaml, lock_at, read_lock
 
 Outcome = Literal["ran", "skipped", "restored"]
 OnLine = Callable[[str], None]
@@ -77,7 +77,7 @@ class PipelineFiles:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    return dict(YAML(typ="safe", pure=True).load(text) or {})
+    return dict(load_yaml(text) or {})
 
 
 @dataclass(frozen=True)
@@ -149,12 +149,7 @@ class Pipeline:
             ProgramError: It is in neither.
             DataError: The file in the cache is damaged.
         """
-        cached = cached_out(repository.root, lock_at(repository.root, commit), path)
-        if cached and cached.suffix != ".dir":  # without DVC, which takes a second, and copies a damaged file
-            if not is_intact(cached):
-                raise DataError(f"{what}: DVC's cache is damaged.", f"`rm {cached}`: DVC then takes the file from the remote.")
-            with replace_file(out) as partial:
-                shutil.copyfile(cached, partial)
+        if self._copy_cached(repository, path, commit, out, what):  # DVC takes a second, and copies a damaged file
             return
         remote = dvc_config(repository.root).get("core", {}).get("remote")
         named = ("--remote", remote) if remote else ()  # of a commit, DVC reads only the committed settings: not those of a worker
@@ -163,6 +158,24 @@ class Pipeline:
         except ProgramError as error:
             hint = "If only another machine has it, publish it there: python -m flows.promotion.publication"
             raise ProgramError(what, error.code, (*error.last, hint)) from None
+
+    @staticmethod
+    def _copy_cached(repository: Repository, path: str, commit: str, out: Path, what: str) -> bool:
+        """Copy a file or folder from the cache; return False if the cache does not have all of it."""
+        lock = lock_at(repository.root, commit)
+        folder = cached_folder(repository.root, lock, path)
+        files = {"": cached_out(repository.root, lock, path)} if folder is None else folder
+        for cached in filter(None, files.values()):
+            if not is_intact(cached):
+                raise DataError(f"{what}: DVC's cache is damaged.", f"`rm {cached}`: DVC then takes the file from the remote.")
+        if None in files.values():
+            return False
+        with replace_file(out) if folder is None else replace_directory(out) as partial:
+            for name, cached in files.items():
+                target = partial / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(str(cached), target)
+        return True
 
     def graph(self) -> Graph:
         """Read the graph from the checkout's own ``dvc.yaml``.

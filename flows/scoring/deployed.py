@@ -14,7 +14,6 @@ from tuneline.files import replace_directory
 from tuneline.records.export import EXPORT_RECORD, UsageRecord
 from tuneline.records.profile import Profile
 from tuneline.registry import Version
-from tuneline.repo import cached_file, is_intact
 
 MODELS = Path("models")
 """Folder of fetched models in the repository's folder of states; ``.lock`` in it is held while it changes."""
@@ -74,9 +73,7 @@ def _load(registry: Registry, version: Version, folder: Path) -> DeployedModel:
     if not model.is_dir():
         raise DataError(f"{model} is missing.")
     if md5 is not None and content_hash(model) != md5:
-        damaged = " ".join(map(str, _damaged_in_cache(registry.repository.root, md5)))
-        hint = f"DVC's cache is damaged: `rm {damaged}`. DVC then takes the file from the remote." if damaged else None
-        raise DataError(f"{model} is damaged: dvc.lock of {version.commit[:12]} has another hash for it, {md5}.", hint)
+        raise DataError(f"{model} is damaged: dvc.lock of {version.commit[:12]} has another hash for it, {md5}.")
     return DeployedModel(version, model, Profile.read_if_exists(folder / PROFILE.name))
 
 
@@ -85,14 +82,6 @@ def content_hash(folder: Path) -> str:
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     listing = json.dumps([{"md5": _md5(paths[name]), "relpath": name} for name in sorted(paths)])
     return hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest() + ".dir"
-
-
-def _damaged_in_cache(root: Path, md5: str) -> list[Path]:
-    """Return the files of a folder whose content in DVC's cache does not have the MD5 in their names."""
-    listing = cached_file(root, md5)
-    entries = json.loads(listing.read_bytes()) if listing else []
-    files = filter(None, (cached_file(root, entry["md5"]) for entry in entries))
-    return [file for file in files if not is_intact(file)]
 
 
 def _md5(path: Path) -> str:

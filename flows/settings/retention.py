@@ -23,7 +23,7 @@ class Retention(Section):
         own_cache: Also collect a cache outside of the repository; no other clone may use it.
         remote: Also collect the default DVC remote; no other clone may use it.
         scored_days: Days since a file was scored; the archived input goes with the last of its results.
-        refused_days: Days since a file was refused.
+        refused_days: Days since a file or batch was refused.
         prefect_days: Days since a run of Prefect ended, with its logs and artifacts.
     """
 

@@ -130,7 +130,7 @@ def test_train_promotes_better_rejects_worse_and_rolls_back(run, served, toy):
     assert registry.in_stage("production").name == "v0.1.0"
 
 
-@pytest.mark.parametrize("nights", [3, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("nights", [2, pytest.param(30, marks=pytest.mark.slow)])
 def test_nights_without_news_have_one_branch_and_one_decision(run, served, toy, nights):
     run()
     first, *others = [run(task="weak") for _ in range(nights)]

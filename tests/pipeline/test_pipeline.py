@@ -79,6 +79,7 @@ def test_forced_pipeline_run_writes_identical_bytes(project):
     assert project.status() == ""
 
 
+@pytest.mark.slow  # test_dvc_yaml.py has the parameters of each stage
 def test_changed_learning_rate_reruns_training_and_later_stages(project):
     """Runs last, because it changes the project."""
     project.set_params({"train.learning_rate": 2e-3})

@@ -1,7 +1,10 @@
 import time
 
-from flows.cleaning.checkouts import clean_checkouts, clean_models
+from flows.cleaning.checkouts import clean_checkouts, clean_models, clean_refused_batches
+from flows.cleaning.files import clean_leftovers
+from flows.ingestion.checks import REFUSED_BATCHES
 from flows.runs.checkout import isolated
+from flows.settings.scoring import Scoring
 from tests.faults.clones import git
 
 
@@ -40,3 +43,17 @@ def test_models_that_were_used_last_are_kept_whatever_the_clock(clone, past, cle
     assert clean_models(cleaning()).number == 0
     assert [*clean_models(cleaning(models=2)).names] == ["onnx-v0.3.0-abc", "onnx-v0.2.0-abc"]
     assert {path.name for path in (clone.state / "models").iterdir()} == {".lock", "onnx-v0.0.0-abc", "onnx-v0.1.0-abc"}
+
+
+def test_old_refused_batches_go_and_those_that_a_killed_cleaning_renamed(clone, past, cleaning):
+    for name, days in (("old", 100), (".half.former", 2), ("young", 1)):
+        folder = clone.state / REFUSED_BATCHES / name
+        (folder / "checks").mkdir(parents=True)
+        (folder / "batch.parquet").write_bytes(b"x" * 1000)
+        past.age(folder, days)
+    assert clean_refused_batches(cleaning()).number == 0
+    dry = clean_refused_batches(cleaning(dry_run=True, refused_days=90))
+    assert clean_refused_batches(cleaning(refused_days=90)) == dry
+    assert ([*dry.names], dry.bytes) == (["old"], 1000)
+    assert [*clean_leftovers(cleaning(), Scoring()).names] == [".half.former"]
+    assert [path.name for path in (clone.state / REFUSED_BATCHES).iterdir()] == ["young"]

@@ -8,6 +8,7 @@ import pytest
 from flows.promotion.reference import PROFILE
 from flows.runs.pipeline import ArtifactError, Pipeline, PipelineFiles
 from flows.runs.processes import ProgramError, Programs
+from flows.scoring.deployed import content_hash
 from tests.flows.conftest import sh
 from tuneline.errors import DataError
 from tuneline.repo import cached_out, lock_at
@@ -118,11 +119,13 @@ def test_pipeline_files_have_no_hash_of_outs_that_were_not_made(toy):
     assert "model.skill" not in PipelineFiles.of_commit(toy, "main").lock.params()
 
 
-def test_file_of_a_commit_is_copied_from_the_cache_without_dvc_unless_it_is_damaged_there(toy, registry, promoted, tmp_path):
+def test_file_or_folder_of_a_commit_is_copied_from_the_cache_without_dvc_unless_it_is_damaged_there(toy, registry, promoted, tmp_path):
     commit, profile = registry.in_stage("production").commit, str(PROFILE)
     without_dvc = Pipeline(Programs(toy.root, "not started"), print)
     without_dvc.get(toy, profile, commit, tmp_path / "copy.json", "The profile")
     assert json.loads((tmp_path / "copy.json").read_text()) == promoted
+    without_dvc.get(toy, "models/onnx", commit, tmp_path / "onnx", "The model")
+    assert content_hash(tmp_path / "onnx") == lock_at(toy.root, commit).out("models/onnx")
     cached = cached_out(toy.root, lock_at(toy.root, commit), profile)
     cached.chmod(0o644)
     cached.write_text("{}")

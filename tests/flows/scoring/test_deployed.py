@@ -45,7 +45,7 @@ def test_model_that_is_damaged_in_the_cache_is_an_error_until_the_cache_is_repai
     cached.write_bytes(bytes(cached.stat().st_size))
     cached.chmod(0o444)
     for _ in range(2):
-        with pytest.raises(DataError, match=f"model is damaged: .*\n.*`rm {re.escape(str(cached))}`"):
+        with pytest.raises(DataError, match=f"DVC's cache is damaged.*\n.*`rm {re.escape(str(cached))}`"):
             fetch_model(registry, production, pipeline)
     cached.unlink()
     assert content_hash(fetch_model(registry, production, pipeline).folder) == read_lock(toy.root).out("models/onnx")

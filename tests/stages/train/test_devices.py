@@ -64,6 +64,7 @@ def test_gradient_checkpointing_gives_the_same_losses(trained):
     assert losses(trained(tiny_task.params(gradient_checkpointing=True))) == pytest.approx(losses(trained(tiny_task.params())), abs=1e-6)
 
 
+@pytest.mark.slow  # the compiler alone takes 15 seconds
 def test_compiled_model_has_the_same_losses_and_plain_weights(trained):
     """With a backend that traces but generates no code; inductor takes half a minute to compile on a CPU."""
     plain, compiled = (

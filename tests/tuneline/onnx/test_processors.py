@@ -115,6 +115,7 @@ def test_exact_products_are_used_only_if_products_saturate(project, model):
     assert OnnxClassifier(project / f"{model}.onnx").exact_products == (model.endswith("8") and processor_saturates())
 
 
+@pytest.mark.slow  # `tuneline predict`, emulated
 @needs_qemu
 def test_predict_warns_of_8_bit_weights_if_products_saturate(project, tmp_path, monkeypatch):
     monkeypatch.chdir(project)
