@@ -107,7 +107,7 @@ def test_page_has_failed_checks_first_and_folds_the_passed_ones(folder):
     html = (folder / "index.html").read_text(encoding="utf-8")
     shown = re.sub(r"<details>.*?</details>", "", html, flags=re.DOTALL)
     assert re.findall(r'<section id="(\w+)">', shown) == ["failed", "data", "passed", "metrics", "expectations"]
-    assert "<code>control_characters</code>" in shown
+    assert "control_characters, train</h3>" in shown
     assert "<code>blank_text</code>" not in shown
     assert "<code>blank_text</code>" in html
 
