@@ -30,7 +30,8 @@ function contrast(view, e) {
   let behind = e;
   while (behind.parentElement && rgb(view.getComputedStyle(behind).backgroundColor)[3] < 255) behind = behind.parentElement;
   const own = view.getComputedStyle(e), text = e instanceof view.SVGElement ? own.fill : own.color;
-  const colours = [text, view.getComputedStyle(behind).backgroundColor];
+  const ground = view.getComputedStyle(behind).backgroundColor;
+  const colours = [text, rgb(ground)[3] < 255 ? "white" : ground];
   const [low, high] = colours.map((colour) => luminance(rgb(colour))).sort((a, b) => a - b);
   return (high + 0.05) / (low + 0.05);
 }
@@ -70,8 +71,22 @@ def visit(path: Path, profile: Path, *options: str) -> tuple[str, list[str]]:
     """Return the DOM of the loaded page, and the messages of the browser's console."""
     done = subprocess.run(
         [
-            *(str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
-            *("--enable-logging=stderr", "--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}"),
+            *(
+                str(BROWSER),
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--no-first-run",
+                "--hide-scrollbars",
+            ),
+            *(
+                "--hide-scrollbars",
+                "--enable-logging=stderr",
+                "--disable-background-networking",
+                "--disable-component-update",
+                f"--user-data-dir={profile}",
+            ),
             *("--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=4000", "--allow-file-access-from-files", *options),
             *("--dump-dom", path.as_uri()),
         ],
