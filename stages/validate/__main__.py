@@ -46,8 +46,8 @@ def main() -> dict[str, float]:
     data = derive_tables(params, DataFolders(RAW, TOKENIZED), promoted)
     results = check_tables(data)
     with replace_directory(CHECKS) as folder:
-        write_report(folder, results)
         write_row_files(folder / FAILING_ROWS.name, [result.outcome for result in results.results], data)
+        write_report(folder, results)  # after the files of rows, to which its page links
     stop_on_errors(results)
     Metrics.of({**results.metrics, "warnings": len(results.warnings)}).write(metrics)
     return {"expectations": len(results.results), "warnings": len(results.warnings)}

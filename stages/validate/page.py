@@ -1,9 +1,9 @@
 """What ``reports/checks/index.html`` shows of the profile and of the passed checks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stages.validate.checks import CHECKS, Check
+from stages.validate.checks import Check
 from stages.validate.results import CheckResult, CheckResults
 from stages.validate.violations import excerpt
 from tuneline.drift import Distribution
@@ -107,38 +107,45 @@ def _share(name: str, indices: Sequence[int], labels: Mapping[str, Distribution]
 
 @dataclass(frozen=True)
 class PassedCheck:
-    """A check with its passed results.
+    """A check that passed on at least one split.
 
     Attributes:
         check: The check.
         allowed: The limit, in words.
-        found: The measurements, in words, by split.
+        found: The measurements, in words, by split; ``failed`` where it did not pass.
         notes: What it found beside them, with the split before each.
+        is_noteworthy: True if it found rows or anything else within its limit.
     """
 
     check: Check
     allowed: str
     found: Mapping[str, str]
     notes: Sequence[str]
+    is_noteworthy: bool
 
     @classmethod
-    def of(cls, key: str, results: Sequence[CheckResult]) -> "PassedCheck":
-        """Join the passed results of a check."""
+    def of(cls, results: Sequence[CheckResult]) -> "PassedCheck":
+        """Join the results of one check."""
+        passed = [result for result in results if result.status == "passed"]
         found: dict[str, list[str]] = {}
-        notes: dict[str, None] = {}
         for result in results:
-            found.setdefault(result.split, []).append(result.found)
-            notes |= dict.fromkeys(f"{result.split}: {note}" for note in result.notes)
-        allowed = "; ".join(dict.fromkeys(result.allowed for result in results))
-        return cls(CHECKS[key], allowed, {split: "; ".join(dict.fromkeys(values)) for split, values in found.items()}, list(notes))
+            found.setdefault(result.split, []).append(result.found if result.status == "passed" else "failed")
+        return cls(
+            check=results[0].check,
+            allowed="; ".join(_unique(result.allowed for result in passed)),
+            found={split: "; ".join(_unique(values)) for split, values in found.items()},
+            notes=_unique(f"{result.split}: {note}" for result in passed for note in result.notes),
+            is_noteworthy=any(result.outcome.failing or result.notes for result in passed),
+        )
 
 
-def passed_checks(results: CheckResults) -> tuple[list[PassedCheck], list[PassedCheck]]:
-    """Return the passed checks: those that found rows or something else within their limits, and those that found nothing."""
+def _unique(values: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(values))
+
+
+def passed_checks(results: CheckResults) -> list[PassedCheck]:
+    """Return the checks that passed on at least one split."""
     groups: dict[str, list[CheckResult]] = {}
     for result in results.results:
-        if result.status == "passed":
-            groups.setdefault(result.outcome.check, []).append(result)
-    passed = {key: PassedCheck.of(key, group) for key, group in groups.items()}
-    noteworthy = {key for key, group in groups.items() if any(result.outcome.failing or result.notes for result in group)}
-    return [passed[key] for key in passed if key in noteworthy], [passed[key] for key in passed if key not in noteworthy]
+        groups.setdefault(result.outcome.check, []).append(result)
+    return [PassedCheck.of(group) for group in groups.values() if any(result.status == "passed" for result in group)]

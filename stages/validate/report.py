@@ -49,18 +49,15 @@ def index_page(results: CheckResults, row_files: Collection[str] = ()) -> str:
         results: Results of all checks.
         row_files: Checks with a file of all their violating rows beside the page, ``rows/CHECK.parquet``.
     """
-    noteworthy, passed = passed_checks(results)
-    return (
-        environment(TEMPLATES)
-        .get_template("index.html.j2")
-        .render(
-            checks=results,
-            data=DataOverview.of(results.profile),
-            splits=SPLITS,
-            noteworthy=noteworthy,
-            passed=passed,
-            row_files=row_files,
-        )
+    passed = passed_checks(results)
+    template = environment(TEMPLATES).get_template("index.html.j2")
+    return template.render(
+        checks=results,
+        data=DataOverview.of(results.profile),
+        splits=SPLITS,
+        noteworthy=[check for check in passed if check.is_noteworthy],
+        passed=[check for check in passed if not check.is_noteworthy],
+        row_files=row_files,
     )
 
 

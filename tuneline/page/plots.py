@@ -86,15 +86,21 @@ def _short(value: float) -> str:
 
 def _logarithmic_ticks(low: float, high: float) -> list[Tick]:
     values = [step * 10**power for power in range(9) for step in STEPS if low < step * 10**power < high]
-    every = 1 + (len(values) - 1) // 6
+    if len(values) < 2:  # within one power of ten
+        values = _round_numbers(low, high)
+    every = 1 + max(len(values) - 1, 0) // 6
     span = np.log(high / low)
     return [Tick(round(float(100 * np.log(value / low) / span), 1), number(value)) for value in values[::every]]
 
 
 def _linear_ticks(low: float, high: float) -> list[Tick]:
+    return [Tick(round(100 * (value - low) / (high - low), 1), number(value)) for value in _round_numbers(low, high)]
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """Return at most five round numbers between two others."""
     step = _step(high - low, 4)
-    values = step * np.arange(np.ceil(low / step), np.floor(high / step) + 1)
-    return [Tick(round(float(100 * (value - low) / (high - low)), 1), number(round(float(value), 9))) for value in values]
+    return [round(float(step * index), 9) for index in range(int(np.ceil(low / step)), int(np.floor(high / step)) + 1)]
 
 
 def _step(span: float, ticks: int) -> float:
@@ -152,8 +158,8 @@ class Lines:
 
     @property
     def drawn(self) -> list[Drawn]:
-        """The series as paths."""
-        return [Drawn(name, *self._paths(values)) for name, values in self.series.items()]
+        """The series that have values, as paths."""
+        return [Drawn(name, *self._paths(values)) for name, values in self.series.items() if any(value is not None for value in values)]
 
     @property
     def description(self) -> str:

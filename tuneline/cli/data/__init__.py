@@ -1,4 +1,4 @@
-"""``tuneline data``: what to do about rows that the data checks found."""
+"""``tuneline data``: what to do about rows that the data checks found, and how the data changed."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,7 +8,7 @@ import typer
 from tuneline.cli.data import history
 from tuneline.terminal import say
 
-app = typer.Typer(help="Act on what the data checks found.", no_args_is_help=True)
+app = typer.Typer(help="Act on what the data checks found, and see how the data changed.", no_args_is_help=True)
 
 CheckOption = Annotated[list[str], typer.Option("--check", metavar="CHECK", help="Drop the rows that violate this data check; repeatable")]
 From = Annotated[
@@ -19,7 +19,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be dropp
 
 @app.callback()
 def data() -> None:
-    """Act on what the data checks found."""
+    """Act on what the data checks found, and see how the data changed."""
 
 
 @app.command("drop")

@@ -19,10 +19,9 @@ def rows(number: int, classes: list[str], extra: list[str] | None = None, length
     return [(" ".join(draw.choices(WORDS, k=length) + (extra or [])), classes[row % len(classes)]) for row in range(number)]
 
 
-@pytest.fixture(scope="module")
-def history(tmp_path_factory):
-    """Three versions, with a commit in between that changes nothing but the code, and an uncommitted fourth one."""
-    project = DataVersions(tmp_path_factory.mktemp("history"))
+def three_versions(folder) -> DataVersions:
+    """Return a repository of three versions, with a commit in between that changes nothing but the code, and an uncommitted fourth."""
+    project = DataVersions(folder)
     project.check(rows(200, ["billing", "damage"]), rows(40, ["billing", "damage"]))
     project.commit("First data")
     project.git("tag", "--annotate", "onnx@v0.1.0", "--message=v")
@@ -34,6 +33,11 @@ def history(tmp_path_factory):
     project.commit("Longer texts")
     project.check(rows(300, ["billing", HOSTILE], length=30, seed=3), rows(40, ["billing"]))
     return project
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory):
+    return three_versions(tmp_path_factory.mktemp("history"))
 
 
 def run(project, *options):
@@ -62,9 +66,8 @@ def test_page_shows_the_versions_newest_first_and_escapes_texts_of_the_data(hist
     page = (history.root / "reports/data-history.html").read_text()
     assert "<script" not in page
     assert "<b>refunds" not in page
-    assert [page.index(word) for word in ("not committed</span>", "Longer texts", "refunds", "First data")] == sorted(
-        page.index(word) for word in ("not committed</span>", "Longer texts", "refunds", "First data")
-    )
+    at = [page.index(words) for words in ("not committed</span>", "Longer texts", "refunds", "First data")]
+    assert at == sorted(at)
     assert re.search(r"new words</span>refund<", page)
     assert re.search(r"gone classes</span>damage<", page)
     assert page.count("<figure") == 6

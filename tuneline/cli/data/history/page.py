@@ -35,7 +35,7 @@ def render(changes: Sequence[Change], *, more: bool) -> str:
 
 def plots(changes: Sequence[Change]) -> list[Lines]:
     """Draw what changed over the versions, the oldest first."""
-    ends = [changes[0].version.title, changes[-1].version.title] if len(changes) > 1 else [changes[0].version.title]
+    ends = [changes[0].version.title, changes[-1].version.title][: len(changes)]
 
     def draw(title: str, unit: str, *, marks: dict[str, float] | None = None, **series: Callable[[Change], float | None]) -> Lines:
         values = {name.replace("_", " "): [value(change) for change in changes] for name, value in series.items()}
@@ -63,7 +63,7 @@ def plots(changes: Sequence[Change]) -> list[Lines]:
         ),
         draw("Failed checks", "errors and warnings", checks=lambda change: change.failures),
     ]
-    return [plot for plot in drawn if any(value is not None for values in plot.series.values() for value in values)]
+    return [plot for plot in drawn if plot.drawn]
 
 
 def class_lines(changes: Sequence[Change]) -> list[Lines]:

@@ -24,7 +24,7 @@ COMMITS_AT_ONCE = 100
 RESULTS = 5
 """Commits of one version whose check results are looked for in the cache."""
 RAW_HASH = re.compile(rf"^ *- path: {re.escape(RAW.as_posix())}\n(?: +\w+: .*\n)*? +md5: (\S+)", re.MULTILINE)
-"""Finds the hash of ``data/raw`` in ``dvc.lock`` a thousand times faster than reading all of its YAML does."""
+"""Finds the hash of ``data/raw`` in ``dvc.lock`` without parsing all of its YAML, which takes 0.04 s a commit."""
 
 
 @dataclass(frozen=True)

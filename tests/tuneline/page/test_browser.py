@@ -1,0 +1,70 @@
+"""Every page in a real browser, on a desk and on a phone, light and dark: nothing cut off, no small and no pale text."""
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.browser import DARK, needs_browser, unreadable
+from tests.stages.validate.data import good_data
+from tests.tuneline.cli.data.test_history import three_versions
+from tests.tuneline.finished_project import FinishedProject
+from tuneline.cli import app
+
+pytestmark = [needs_browser, pytest.mark.slow, pytest.mark.timeout(300)]
+
+BAD_PAGE = """<!doctype html><style>p { font-size: 9px } b { color: #999; background: #fff } div { width: 500px }</style>
+<p>small</p><b>pale</b><div>wide</div><svg viewBox="0 0 100 10" width="50"><text y="9" font-size="12">scaled</text></svg>"""
+
+
+def report_pages(folder):
+    """Return the report of few and of many classes, and of a regression."""
+    pages = []
+    many = tuple(f"a rather long class name {i}" for i in range(12))
+    for kind, names in (("few", ("billing", "delivery")), ("many", many), ("regression", None)):
+        (folder / kind).mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder / kind)
+            FinishedProject(folder / kind, names).run_pipeline().commit()
+            assert CliRunner().invoke(app, ["report", "--no-latency"]).exit_code == 0
+        pages.append(folder / kind / "reports/index.html")
+    return pages
+
+
+def checks_pages(folder):
+    """Return the page of data with faults, and a page of Great Expectations."""
+    from stages.validate.report import write_report
+    from stages.validate.results import check_tables
+    from stages.validate.tables import derive_tables
+
+    data = good_data()
+    data.raw["train"]["one"][3] = "W" * 600 + " \x07"
+    data.raw["train"]["one"][20:120] = [data.raw["train"]["one"][0]] * 100
+    data.raw["train"]["two"][20:120] = [data.raw["train"]["two"][0]] * 100
+    (folder / "checks").mkdir()
+    write_report(folder / "checks", check_tables(derive_tables(data.params, data.write(folder / "data"), None)))
+    return [folder / "checks/index.html", folder / "checks/data_docs/raw-train.html"]
+
+
+def history_pages(folder):
+    """Return the page of the versions of the data."""
+    project = three_versions(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(project.root)
+        assert CliRunner().invoke(app, ["data", "history"]).exit_code == 0
+    return [project.root / "reports/data-history.html"]
+
+
+def test_bad_page_is_detected(tmp_path):
+    (tmp_path / "bad.html").write_text(BAD_PAGE)
+    found = unreadable(tmp_path / "bad.html", tmp_path)
+    for words in ("the page scrolls sideways", 'small": text of 9.0 px', 'pale": contrast 2.8', 'wide": is cut', 'scaled": text of 6.0 px'):
+        assert any(words in line for line in found["390"]), words
+    assert not any("wide" in line for line in found["1280"])
+
+
+@pytest.mark.parametrize("pages", [report_pages, checks_pages, history_pages])
+def test_page_is_readable_at_every_width_light_and_dark(tmp_path, pages):
+    for number, page in enumerate(pages(tmp_path)):
+        for options in ([], [DARK]):
+            folder = tmp_path / f"browser-{number}-{len(options)}"
+            folder.mkdir()
+            assert unreadable(page, folder, *options) == {"1280": [], "390": [], "320": []}, (page.name, options)
