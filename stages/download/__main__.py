@@ -43,7 +43,7 @@ def download(params: Params, source: Source, folder: Path) -> dict[str, int]:
     Raises:
         DataError: The data cannot be used.
     """
-    specs = params.data.source_specs
+    specs, corrections = params.data.source_specs, Corrections.read()
     staged = read_splits(params, source, specs, folder / STAGING)
     sizes = {name: split.rows for name, split in staged.items()}
     slices = {split: resolve(split, spec, sizes) for split, spec in specs.items()}
@@ -52,9 +52,9 @@ def download(params: Params, source: Source, folder: Path) -> dict[str, int]:
     selections = {split: Selection(parts) for split, parts in slices.items()} | division.selections
     for split in labelled_splits(params):
         refuse_unlabelled(split, selections[split], staged)
-    splits, label_names, corrections = write_splits(params, staged, selections, folder)
+    splits, label_names, applied = write_splits(params, staged, selections, corrections, folder)
     shutil.rmtree(folder / STAGING)
-    values = {"source": params.data.source, **source.provenance(), "splits": splits, "label_names": label_names, "corrections": corrections}
+    values = {"source": params.data.source, **source.provenance(), "splits": splits, "label_names": label_names, "corrections": applied}
     if params.data.split is not None:
         values["split"] = {**params.data.split.model_dump(), "seed": params.seed, "rows_without_group": division.ungrouped}
     RawSource.model_validate(values).write(folder / "source.json")
@@ -110,7 +110,7 @@ def refuse_unlabelled(split: str, selection: Selection, staged: Mapping[str, Sta
 
 
 def write_splits(
-    params: Params, staged: Mapping[str, StagedSplit], selections: Mapping[str, Selection], folder: Path
+    params: Params, staged: Mapping[str, StagedSplit], selections: Mapping[str, Selection], corrections: Corrections, folder: Path
 ) -> tuple[dict[str, SplitSource], tuple[str, ...] | None, AppliedCorrections | None]:
     """Write the three Parquet files.
 
@@ -120,7 +120,7 @@ def write_splits(
     data = params.data
     regression = data.task == "regression"
     encoder = LabelEncoder.regression() if regression else LabelEncoder.classification(staged, selections["train"], data.label_names)
-    corrector = Corrector(Corrections.read(), data.text_columns, encoder.labels)
+    corrector = Corrector(corrections, data.text_columns, encoder.labels)
     splits: dict[str, SplitSource] = {}
     for position, split in enumerate(SPLITS):
         writer = RawWriter(source_columns(params), encoder, data.drop_incomplete, corrector)
