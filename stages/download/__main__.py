@@ -27,7 +27,7 @@ from tuneline.readers.bad_rows import BadRowPolicy
 from tuneline.records.metrics import Metrics
 from tuneline.records.source import RawSource, SplitSource
 from tuneline.stage import run_stage
-from tuneline.terminal import say
+from tuneline.terminal import progress, say
 
 STAGING = "staging"
 SKIPPED = DOWNLOAD / "skipped.parquet"
@@ -53,7 +53,8 @@ def download(params: Params, source: Source, folder: Path, skipped: SkippedRows)
     sizes = {name: split.rows for name, split in staged.items()}
     slices = {split: resolve(split, spec, sizes) for split, spec in specs.items()}
     refuse_overlaps(slices)
-    division = divide(params, slices["train"], staged)
+    with progress("download: dividing the rows by data.split"):
+        division = divide(params, slices["train"], staged)
     selections = {split: Selection(parts) for split, parts in slices.items()} | division.selections
     for split in labelled_splits(params):
         refuse_unlabelled(split, selections[split], staged)

@@ -15,6 +15,7 @@ from stages.download.staging import INDEX, Selection, StagedSplit
 from tuneline.errors import DataError
 from tuneline.files.schemas import UNLABELLED, LabelSchema, raw_schema, write_batches
 from tuneline.readers.rows import listed
+from tuneline.terminal import Progress, progress
 
 MANY = 1_000
 """More distinct labels than this, and in more than half of the rows, mean that the wrong column was named."""
@@ -133,14 +134,16 @@ class RawWriter:
         """
         schema = raw_schema(self.columns.text_columns, self.encoder.labels)
         chosen = sample_rows(selection.rows, at_most, seed)
-        rows = write_batches(path, schema, rebatch(self._batches(selection.batches(staged), chosen, schema), schema))
+        with progress(f"download: writing {path.stem}", selection.rows) as step:
+            batches = self._batches(selection.batches(staged), chosen, schema, step)
+            rows = write_batches(path, schema, rebatch(batches, schema))
         if rows == 0:
             hint = "Fill in its texts and labels, name another split in data.splits, or raise its fraction in data.split."
             raise DataError(f"The {path.stem} split has no complete row left.", hint)
         return rows
 
     def _batches(
-        self, batches: Iterator[tuple[StagedSplit, pa.RecordBatch]], chosen: NDArray[np.int64], schema: pa.Schema
+        self, batches: Iterator[tuple[StagedSplit, pa.RecordBatch]], chosen: NDArray[np.int64], schema: pa.Schema, step: Progress
     ) -> Iterator[pa.RecordBatch]:
         first = 0
         for staged, batch in batches:
@@ -152,6 +155,7 @@ class RawWriter:
             self.left_out += int((keep & ~complete).sum())
             yield raw.filter(pa.array(keep & complete))
             first += batch.num_rows
+            step.advance(batch.num_rows)
 
     def _raw(self, batch: pa.RecordBatch, staged: StagedSplit, schema: pa.Schema) -> pa.RecordBatch:
         ids = self.encoder.ids(batch, staged.labelled)
