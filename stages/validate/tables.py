@@ -22,6 +22,7 @@ from tuneline.files.schemas import LabelSchema, raw_schema, read_labels, tokeniz
 from tuneline.params import Params
 from tuneline.paths import SPLITS, TOKENIZER, split_file
 from tuneline.records.profile import Profile, SplitProfile
+from tuneline.terminal import phase
 from tuneline.text import VocabularyCounts
 
 
@@ -127,6 +128,7 @@ def _train_labels(params: Params, train: Path) -> LabelSchema:
 
 
 def _raw_table(data: DerivedData, split: str) -> Table:
+    phase(f"copies of the rows of {split}")
     params, current, labels = data.params, data.raw[split], data.labels
     may_be_unlabelled = split not in ("train", params.evaluate.split)
     copies = copy_columns(
@@ -152,6 +154,7 @@ def _raw_table(data: DerivedData, split: str) -> Table:
 
 
 def _tokenized_table(data: DerivedData, split: str, vocabulary: Vocabulary) -> Table:
+    phase(f"tokens of {split}")
     params, folders, current = data.params, data.folders, data.raw.get(split)
     path, raw_path = split_file(folders.tokenized, split), split_file(folders.raw, split)
     frame = tokenized_columns(path, vocabulary)
