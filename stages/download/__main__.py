@@ -30,7 +30,7 @@ from tuneline.readers.bad_rows import BadRowPolicy
 from tuneline.records.metrics import Metrics
 from tuneline.records.source import AppliedCorrections, RawSource, SplitSource
 from tuneline.stage import run_stage
-from tuneline.terminal import say
+from tuneline.terminal import progress, say
 
 STAGING = "staging"
 SKIPPED = DOWNLOAD / "skipped.parquet"
@@ -51,18 +51,19 @@ def download(params: Params, source: Source, folder: Path, skipped: SkippedRows)
     Raises:
         DataError: The data cannot be used.
     """
-    specs = params.data.source_specs
+    specs, corrections = params.data.source_specs, Corrections.read()
     staged = read_splits(params, source, specs, folder / STAGING, skipped)
     sizes = {name: split.rows for name, split in staged.items()}
     slices = {split: resolve(split, spec, sizes) for split, spec in specs.items()}
     refuse_overlaps(slices)
-    division = divide(params, slices["train"], staged)
+    with progress("download: dividing the rows by data.split"):
+        division = divide(params, slices["train"], staged)
     selections = {split: Selection(parts) for split, parts in slices.items()} | division.selections
     for split in labelled_splits(params):
         refuse_unlabelled(split, selections[split], staged)
-    splits, label_names, corrections = write_splits(params, staged, selections, folder)
+    splits, label_names, applied = write_splits(params, staged, selections, corrections, folder)
     shutil.rmtree(folder / STAGING)
-    values = {"source": params.data.source, **source.provenance(), "splits": splits, "label_names": label_names, "corrections": corrections}
+    values = {"source": params.data.source, **source.provenance(), "splits": splits, "label_names": label_names, "corrections": applied}
     if params.data.split is not None:
         values["split"] = {**params.data.split.model_dump(), "seed": params.seed, "rows_without_group": division.ungrouped}
     RawSource.model_validate(values).write(folder / "source.json")
@@ -121,7 +122,7 @@ def refuse_unlabelled(split: str, selection: Selection, staged: Mapping[str, Sta
 
 
 def write_splits(
-    params: Params, staged: Mapping[str, StagedSplit], selections: Mapping[str, Selection], folder: Path
+    params: Params, staged: Mapping[str, StagedSplit], selections: Mapping[str, Selection], corrections: Corrections, folder: Path
 ) -> tuple[dict[str, SplitSource], tuple[str, ...] | None, AppliedCorrections | None]:
     """Write the three Parquet files.
 
@@ -131,7 +132,7 @@ def write_splits(
     data = params.data
     regression = data.task == "regression"
     encoder = LabelEncoder.regression() if regression else LabelEncoder.classification(staged, selections["train"], data.label_names)
-    corrector = Corrector(Corrections.read(), data.text_columns, encoder.labels)
+    corrector = Corrector(corrections, data.text_columns, encoder.labels)
     splits: dict[str, SplitSource] = {}
     for position, split in enumerate(SPLITS):
         writer = RawWriter(source_columns(params), encoder, corrector)

@@ -18,6 +18,7 @@ from tuneline.corrections import dropped_file
 from tuneline.errors import DataError
 from tuneline.files.schemas import UNLABELLED, LabelSchema, raw_schema, write_batches
 from tuneline.readers.rows import listed
+from tuneline.terminal import Progress, progress
 
 MANY = 1_000
 """More distinct labels than this, and in more than half of the rows, mean that the wrong column was named."""
@@ -141,8 +142,9 @@ class RawWriter:
         """
         schema = raw_schema(self.columns.text_columns, self.encoder.labels)
         chosen = sample_rows(selection.rows, at_most, seed)
-        batches = self.corrector.apply(path.stem, self._batches(selection.batches(staged), chosen, schema))
-        rows = write_batches(path, schema, rebatch(batches, schema))
+        with progress(f"download: writing {path.stem}", selection.rows) as step:
+            batches = self._batches(selection.batches(staged), chosen, schema, step)
+            rows = write_batches(path, schema, rebatch(self.corrector.apply(path.stem, batches), schema))
         if rows == 0:
             hint = "Fill in its texts and labels, name another split in data.splits, or raise its fraction in data.split."
             if self.corrector.left_out:
@@ -151,7 +153,7 @@ class RawWriter:
         return rows
 
     def _batches(
-        self, batches: Iterator[tuple[StagedSplit, pa.RecordBatch]], chosen: NDArray[np.int64], schema: pa.Schema
+        self, batches: Iterator[tuple[StagedSplit, pa.RecordBatch]], chosen: NDArray[np.int64], schema: pa.Schema, step: Progress
     ) -> Iterator[pa.RecordBatch]:
         first = 0
         for staged, batch in batches:
@@ -163,6 +165,7 @@ class RawWriter:
             self.left_out += int((keep & ~complete).sum())
             yield raw.filter(pa.array(keep & complete))
             first += batch.num_rows
+            step.advance(batch.num_rows)
 
     def _raw(self, batch: pa.RecordBatch, staged: StagedSplit, schema: pa.Schema) -> pa.RecordBatch:
         ids = self.encoder.ids(batch, staged.labelled)

@@ -24,12 +24,10 @@ from tuneline.paths import SPLITS
 from tuneline.readers.bad_rows import BadRows
 from tuneline.readers.limits import MB, too_large
 from tuneline.readers.rows import PARAMETERS, RowProblem
-from tuneline.terminal import say
+from tuneline.terminal import Progress, progress
 
 INDEX = "idx"
 HAS_TEXT = "has_text"
-SHOWN = 1_000_000
-"""Rows between two progress messages."""
 
 
 class Origin(NamedTuple):
@@ -159,13 +157,13 @@ def stage_split(
     schema = columns.schema.append(pa.field(INDEX, pa.int64(), nullable=False)).append(pa.field(HAS_TEXT, pa.bool_()))
     for file in split.files:
         file.bad.on_skip = partial(on_skip, file.bad)
-    progress = _Progress(columns, max_row_group_mb)
-    rows = write_batches(path, schema, rebatch(progress.indexed(split.files, schema), schema))
-    return StagedSplit(split.name, progress.origins, split.files[0].label_names, path, rows, progress.labelled, progress.gaps)
+    staging = _Staging(columns, max_row_group_mb)
+    rows = write_batches(path, schema, rebatch(staging.indexed(split.files, schema), schema))
+    return StagedSplit(split.name, staging.origins, split.files[0].label_names, path, rows, staging.labelled, staging.gaps)
 
 
-class _Progress:
-    """Numbers the rows, prints progress, checks sizes, marks rows without text, and notes whether there are labels."""
+class _Staging:
+    """Numbers the rows, shows progress, checks sizes, marks rows without text, and notes whether there are labels."""
 
     def __init__(self, columns: SourceColumns, max_row_group_mb: int) -> None:
         self.columns = columns
@@ -179,13 +177,13 @@ class _Progress:
     def indexed(self, files: Iterable[SourceFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for file in files:
             self.origins.append(Origin(self.rows, file.bad))
-            yield from self._indexed(file, schema)
+            with progress(f"download: {file.bad.name}") as step:
+                yield from self._indexed(file, schema, step)
 
-    def _indexed(self, file: SourceFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _indexed(self, file: SourceFile, schema: pa.Schema, step: Progress) -> Iterator[pa.RecordBatch]:
         for batch in file.batches:
             index = pa.array(range(self.rows, self.rows + batch.num_rows), pa.int64())
-            if (self.rows + batch.num_rows) // SHOWN > self.rows // SHOWN:
-                say(f"download: {file.bad.name}: {self.rows + batch.num_rows:,} rows so far")
+            step.advance(batch.num_rows)
             self._check_size(batch, file)
             self.rows += batch.num_rows
             self.labelled = self.labelled or _any_label(batch[LABEL])

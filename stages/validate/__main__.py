@@ -17,7 +17,7 @@ from tuneline.paths import CHECKS, FAILING_ROWS, METRICS, RAW, REFERENCE_PROFILE
 from tuneline.records.metrics import Metrics
 from tuneline.records.profile import Profile
 from tuneline.stage import require, run_stage
-from tuneline.terminal import say
+from tuneline.terminal import progress, say
 
 if TYPE_CHECKING:
     from stages.validate.results import CheckResults
@@ -43,11 +43,14 @@ def main() -> dict[str, float]:
     promoted = Profile.read_if_exists(REFERENCE_PROFILE, FETCH_REFERENCE)
     metrics = METRICS / "validate.json"
     metrics.unlink(missing_ok=True)
-    data = derive_tables(params, DataFolders(RAW, TOKENIZED), promoted)
-    results = check_tables(data)
-    with replace_directory(CHECKS) as folder:
-        write_row_files(folder / FAILING_ROWS.name, [result.outcome for result in results.results], data)
-        write_report(folder, results)  # after the files of rows, to which its page links
+    with progress("validate") as step:
+        data = derive_tables(params, DataFolders(RAW, TOKENIZED), promoted)
+        step.detail = "checks"
+        results = check_tables(data)
+        step.detail = "report"
+        with replace_directory(CHECKS) as folder:
+            write_row_files(folder / FAILING_ROWS.name, [result.outcome for result in results.results], data)
+            write_report(folder, results)  # after the files of rows, to which its page links
     stop_on_errors(results)
     Metrics.of({**results.metrics, "warnings": len(results.warnings)}).write(metrics)
     return {"expectations": len(results.results), "warnings": len(results.warnings)}

@@ -15,6 +15,7 @@ from stages.validate.near_duplicates import NONE, NearDuplicates
 from stages.validate.rows import Rows, read_batches
 from tuneline.files.schemas import LABELS, UNLABELLED, LabelSchema
 from tuneline.mojibake import broken_characters
+from tuneline.terminal import phase
 from tuneline.text import (
     CONTROL_CHARACTERS,
     EncodedWords,
@@ -64,6 +65,7 @@ class RawSplit:
 
 def read_raw(path: Path, text_columns: Sequence[str]) -> RawSplit:
     """Read one file of ``data/raw/`` in batches of rows."""
+    phase(f"texts of {path.stem}")
     frames, keys, unordered, encoded, vocabulary = [], [], [], [], VocabularyCounts.empty()
     for batch in read_batches(path):
         texts = [normalized(pc.fill_null(batch[name], "")) for name in text_columns]

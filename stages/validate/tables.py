@@ -26,6 +26,7 @@ from tuneline.files.schemas import LabelSchema, raw_schema, read_labels, tokeniz
 from tuneline.params import Params
 from tuneline.paths import SPLITS, TOKENIZER, split_file
 from tuneline.records.profile import Profile, SplitProfile
+from tuneline.terminal import phase
 from tuneline.text import VocabularyCounts
 
 
@@ -114,6 +115,7 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     for split in SPLITS:
         frame = schema_frame({kind: (expected[kind], actual[split][kind]) for kind in expected})
         data.tables.append(_table("columns", split, frame, params, Facts(frozenset(frame.columns))))
+    phase("near-duplicates")
     found = find_near_duplicates(
         [split_data.words for split_data in raw.values()],
         [split_data.unordered_keys for split_data in raw.values()],
@@ -167,6 +169,7 @@ def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicates) -
 
 
 def _tokenized_table(data: DerivedData, split: str, vocabulary: Vocabulary) -> Table:
+    phase(f"tokens of {split}")
     params, folders, current = data.params, data.folders, data.raw.get(split)
     path, raw_path = split_file(folders.tokenized, split), split_file(folders.raw, split)
     frame = tokenized_columns(path, vocabulary)
@@ -180,6 +183,7 @@ def _tokenized_table(data: DerivedData, split: str, vocabulary: Vocabulary) -> T
 
 def _between_tables(data: DerivedData) -> Iterator[Table]:
     train, promoted = data.raw.get("train"), data.promoted
+    phase("labels")
     found = examine_labels(data.raw, data.folders.raw, data.params.data.text_columns, data.labels, data.params.validate_)
     for split, current in data.raw.items():
         reference, findings = promoted.splits.get(split) if promoted else None, found.get(split, LabelFindings())

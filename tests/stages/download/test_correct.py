@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from stages.download.__main__ import applied_corrections, main
@@ -34,15 +35,13 @@ def pairs(tables: dict[str, pa.Table]) -> dict[str, dict[str, int]]:
     return {split: dict(zip(*(table[name].to_pylist() for name in ("text", "labels")), strict=True)) for split, table in tables.items()}
 
 
-@pytest.mark.parametrize("stratify", [True, False])
-def test_corrections_move_no_other_row_between_splits(download, stratify):
+def test_corrections_move_no_other_row_between_splits(download):
     """A stratified division counts the rows of each class: it must count those of the source."""
-    params = {**DIVIDED, "split": {**DIVIDED["split"], "stratify": stratify}}
-    before = pairs(download({"all.csv": CSV}, params))
+    before = pairs(download({"all.csv": CSV}, DIVIDED))
     dropped, changed = list(before["train"])[:60], list(before["train"])[60:90]
     names = [(key(text), "train", "abc"[before["train"][text]]) for text in changed]
     correct([(*row, "b" if row[2] == "a" else "a") for row in names], [(key(text), "train", "all", "leakage") for text in dropped])
-    after = pairs(download({"all.csv": CSV}, params))
+    after = pairs(download({"all.csv": CSV}, DIVIDED))
     assert after["validation"] == before["validation"]
     assert after["test"] == before["test"]
     assert list(after["train"]) == list(before["train"])[60:]
@@ -77,21 +76,15 @@ def test_provenance_counts_the_corrections(download, capsys):
     assert "1 of 2 corrections match no row of this data (data/corrections/dropped.csv, line " in output
 
 
-def test_later_copies_are_dropped_across_batches(download, monkeypatch):
+def test_dropped_rows_are_all_or_the_later_ones_of_one_split_or_of_any(download, monkeypatch):
     monkeypatch.setattr("stages.download.source.ROW_GROUP", 2)
     monkeypatch.setattr("stages.download.staging.ROW_GROUP", 2)
-    train = "text,label\none,spam\ntwo,ham\none,spam\none,ham\nthree,spam\none,spam\n"
-    correct(dropped=[(key("one"), "train", "later", "duplicates")])
-    tables = download({**GOOD, "train.csv": train, "test.csv": "text,label\none,spam\none,ham\n"})
+    train = "text,label\none,spam\ntwo,ham\none,spam\none,ham\nthree,spam\none,spam\nbad,ham\n"
+    correct(dropped=[(key("one"), "train", "later", "duplicates"), (key("bad"), "", "all", "control_characters")])
+    tables = download({**GOOD, "train.csv": train, "test.csv": "text,label\none,spam\nbad,spam\none,ham\n"})
     assert tables["train"]["text"].to_pylist() == ["one", "two", "three"]
     assert tables["test"]["text"].to_pylist() == ["one", "one"]
-    assert applied_corrections().dropped == 3
-
-
-def test_dropped_row_is_dropped_wherever_it_arrives(download):
-    correct(dropped=[(key("see you"), "", "all", "control_characters")])
-    assert download(GOOD)["validation"]["text"].to_pylist() == ["a prize for you"]
-    assert download({**GOOD, "train.csv": GOOD["train.csv"] + "see you,ham\n"})["train"].num_rows == 4
+    assert applied_corrections().dropped == 5
 
 
 def test_pairs_and_numbers_are_corrected(download):
@@ -106,8 +99,6 @@ def test_pairs_and_numbers_are_corrected(download):
 def test_sample_is_corrected(project):
     write_params({"source": "sample", "text_columns": ["subject", "body"], "label_column": "queue", "sample": {"rows": 300}})
     main()
-    import pyarrow.parquet as pq
-
     before = pq.read_table("data/raw/train.parquet")
     names = json.loads(Path("data/raw/source.json").read_text())["label_names"]
     assert "corrections" not in json.loads(Path("data/raw/source.json").read_text())

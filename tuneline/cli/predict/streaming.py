@@ -13,7 +13,7 @@ from tuneline.cli.predict.model import DeployedModel
 from tuneline.cli.predict.writing import Output, open_writer
 from tuneline.inputs import BadRow, Input, InputColumns, InputRows, Row, open_rows
 from tuneline.readers.bad_rows import BadRowPolicy, BadRows
-from tuneline.terminal import say, visible
+from tuneline.terminal import progress, say
 
 WINDOW_CHARACTERS = 1 << 22
 """Characters from which a window has no more rows, however few it has: a tokenizer takes about 60 bytes of memory for each."""
@@ -71,13 +71,14 @@ def predict_rows(model: DeployedModel, source: InputRows, writer: Writer, option
     Raises:
         DataError: There is a bad row, and the options say to stop at it; or there are too many.
     """
-    predicted = 0
-    with _ProgressBar(source) as progress:
-        for rows in windows(good_rows(source, bad, progress), options.batch_size, options.window):
+    predicted, position = 0, source.position
+    with progress(f"predict: {bad.name}", source.total, unit="" if position else "rows") as step:
+        for rows in windows(good_rows(source, bad), options.batch_size, options.window):
             outputs = model.predict([row.texts for row in rows], options.batch_size)
             writer.put(rows, outputs)
             predicted += len(rows)
-            progress.advance(rows[-1].number)
+            step.done = position() if position else rows[-1].number
+            step.detail = f"{predicted:,} rows" if position else ""
     bad.check(predicted)
     return predicted
 
@@ -95,7 +96,7 @@ def windows(rows: Iterator[Row], first: int, most: int) -> Iterator[list[Row]]:
         yield waiting
 
 
-def good_rows(source: InputRows, bad: BadRows, progress: "_ProgressBar") -> Iterator[Row]:
+def good_rows(source: InputRows, bad: BadRows) -> Iterator[Row]:
     """Yield the good rows; stop at a bad row, or report and count it.
 
     Raises:
@@ -109,37 +110,11 @@ def good_rows(source: InputRows, bad: BadRows, progress: "_ProgressBar") -> Iter
         bad.add(row.problem, place(row, source))
         reported += 1
         if reported <= REPORTED:
-            progress.write(f"skipped {place(row, source)}: {row.problem.message}")
+            say(f"skipped {place(row, source)}: {row.problem.message}", error=True)
         if reported == REPORTED:
-            progress.write("(further bad rows are counted, but not reported)")
+            say("(further bad rows are counted, but not reported)", error=True)
 
 
 def place(row: BadRow, source: InputRows) -> str:
     """Return where a bad row is, for a message."""
     return f"row {row.number}" if source.unit == "row" else f"row {row.number} (line {row.problem.line})"
-
-
-class _ProgressBar:
-    """A progress bar on standard error, if that is a terminal."""
-
-    def __init__(self, source: InputRows) -> None:
-        from tqdm import tqdm
-
-        self._position = source.position
-        bytes_ = {"unit": "B", "unit_scale": True, "unit_divisor": 1024}
-        self._bar = tqdm(total=source.total, disable=None, **(bytes_ if self._position else {"unit": " rows"}))
-
-    def __enter__(self) -> "_ProgressBar":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.close()
-
-    def advance(self, row: int) -> None:
-        """Show that all rows up to this number are predicted."""
-        self._bar.set_postfix_str(f"{row:,} rows", refresh=False)
-        self._bar.update((self._position() if self._position else row) - self._bar.n)
-
-    def write(self, message: str) -> None:
-        """Write a line above the bar."""
-        self._bar.write(visible(message), file=sys.stderr)

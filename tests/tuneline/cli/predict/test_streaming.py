@@ -10,16 +10,6 @@ from tuneline.readers.bad_rows import BadRowPolicy, BadRows
 from tuneline.readers.rows import RowProblem
 
 
-class RecordedMessages:
-    """Keeps the messages that a progress bar would show."""
-
-    def __init__(self):
-        self.lines = []
-
-    def write(self, line):
-        self.lines.append(line)
-
-
 def rows_of(texts):
     return [Row(number, (text,), {}) for number, text in enumerate(texts, start=1)]
 
@@ -51,13 +41,14 @@ def every_second_row_bad(count):
 
 def test_first_bad_row_stops():
     with pytest.raises(DataError, match=r"in.csv, row 1 \(line 1\): broken\.\n  Correct it\. .*--bad-rows skip"):
-        list(good_rows(every_second_row_bad(4), BadRows("in.csv", "line", BadRowPolicy("stop", 1.0, *BAD_ROW_OPTIONS)), RecordedMessages()))
+        list(good_rows(every_second_row_bad(4), BadRows("in.csv", "line", BadRowPolicy("stop", 1.0, *BAD_ROW_OPTIONS))))
 
 
-def test_skipped_rows_are_counted_and_the_first_ones_reported():
-    messages, bad = RecordedMessages(), BadRows("in.csv", "line", BadRowPolicy("skip"))
-    rows = list(good_rows(every_second_row_bad(100), bad, messages))
+def test_skipped_rows_are_counted_and_the_first_ones_reported(capsys):
+    bad = BadRows("in.csv", "line", BadRowPolicy("skip"))
+    rows = list(good_rows(every_second_row_bad(100), bad))
     assert [row.number for row in rows] == list(range(2, 101, 2))
     assert bad.count == 50
-    assert len(messages.lines) == REPORTED + 1
-    assert messages.lines[0] == "skipped row 1 (line 1): broken"
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == REPORTED + 1
+    assert lines[0] == "skipped row 1 (line 1): broken"
