@@ -59,11 +59,11 @@ class Predicted:
         if len(texts) != len(table):
             raise DataError(f"{predictions} has {len(table):,} rows, and {raw} has {len(texts):,}.", "Run `dvc repro evaluate`.")
         keys = row_keys([column.combine_chunks() for column in texts.columns]).to_pylist()
-        rows = {key: row for row, key in enumerate(_numbered(keys))}
+        rows = {key: row for row, key in enumerate(numbered(keys))}
         return cls(rows, table["label"].to_numpy(), table["prediction"].to_numpy(), LabelSchema.of(table.schema, "label"))
 
 
-def _numbered(keys: list[str]) -> Iterator[tuple[str, int]]:
+def numbered(keys: list[str]) -> Iterator[tuple[str, int]]:
     """Yield each key with the number of equal ones before it."""
     before: Counter[str] = Counter()
     for key in keys:

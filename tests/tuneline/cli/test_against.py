@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
-from tuneline.cli.against import Predicted, compare
+from tuneline.cli.against import Predicted, compare, numbered
 from tuneline.errors import DataError
 from tuneline.files.schemas import LabelSchema
 
@@ -17,7 +17,7 @@ runner = CliRunner(env={"COLUMNS": "200"})
 
 def predicted(texts: str, labels: str, predictions: str, names: str = "abc") -> Predicted:
     """Return predictions: one letter for each row's text, label and prediction."""
-    rows = {(text, texts[:row].count(text)): row for row, text in enumerate(texts)}
+    rows = {key: row for row, key in enumerate(numbered(list(texts)))}
     ids = [np.array([names.index(one) for one in values]) for values in (labels, predictions)]
     return Predicted(rows, *ids, LabelSchema(tuple(names)))
 

@@ -138,10 +138,7 @@ def test_folds_keep_equal_texts_together_and_divide_each_class():
 def test_missing_data_is_explained():
     write_params(Path())
     assert "The stage 'download' writes it" in review().output
-    write_pipeline(Path("small"))
-    Path("small/data/raw").rename("data_raw")
-    Path("data").mkdir()
-    Path("data_raw").rename("data/raw")
+    write_data(*tickets())
     done = review("--model", "train")
     assert done.exit_code == 1
     assert "models/base/source.json is missing" in done.output
