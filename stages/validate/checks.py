@@ -14,7 +14,7 @@ from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.metadata_types import FailureSeverity
 
 from stages.validate import builders
-from stages.validate.builders import Builder, Facts, at_least, between, equal, one_of
+from stages.validate.builders import Builder, Facts, at_least, at_most, between, equal, one_of
 from stages.validate.raw import NONE
 from tuneline.errors import ParamsError
 from tuneline.files.schemas import LABELS
@@ -133,6 +133,19 @@ _CHECKS = (
         title="Few texts of validation and test are near-duplicates of a text in an earlier split.",
         hint="Look at the pairs. If they are the same record with small edits, split the source by record (customer, document), not by "
              "row."),
+    Check("learnable_labels", "between", (builders.learnable_labels,), metric="label_auc",
+        title="A cheap linear model can predict labels from texts, and few labels contradict what it is surest of.",
+        hint="Look at rows and their labels: they may have been shuffled, joined by the wrong key, or given another meaning in one split; "
+             "up to the disagreement, they may be wrong at random. If they are right, words alone do not decide this task: raise "
+             "validate.learnable_labels.max_disagreement, or lower min_auc."),
+    Check("revealing_words", "between", (at_most("revealing_words"),), metric="revealing_words",
+        title="No single word or word pair predicts a label almost alone.",
+        hint="Look for the label, a template or an id that the export wrote into the text, and remove it from the source: a model learns "
+             "it instead of the task, and meets texts without it later. If real texts have this word, raise validate.revealing_words.max."),
+    Check("revealing_length", "between", (at_most("revealing_length"),), metric="revealing_length",
+        title="Neither the length of a row nor a number or date in it predicts a label almost alone.",
+        hint="Look at how the classes were collected: from different sources, in different months, or cut at different lengths? A model "
+             "learns that instead of the task. If real texts are like this, raise validate.revealing_length.max."),
     Check("row_count", "tokenized", (builders.as_many_rows_as_raw,),
         title="A tokenized split has as many rows as the raw one.",
         hint=_TOKENIZE_AGAIN),

@@ -11,7 +11,7 @@ from stages.validate.runner import Outcome, read_outcomes, run_suites
 from stages.validate.tables import DerivedData
 from stages.validate.violations import Excerpts, printable, worst_violations
 from tuneline.params import ValidateParams
-from tuneline.params.validate import AtLeast, AtMost, Drift, RowCount, Rule
+from tuneline.params.validate import AtLeast, AtMost, Drift, LearnableLabels, RowCount, Rule
 from tuneline.paths import SPLITS
 from tuneline.records.checks import CheckEntry, Checks, Severity, Status, Violation
 from tuneline.records.profile import Profile
@@ -151,15 +151,29 @@ def _found(outcome: Outcome, rule: Rule) -> str:
     if outcome.rows is None:
         return _percent(outcome.observed) if isinstance(rule, AtMost) else _number(outcome.observed)
     if outcome.table.kind == "between":
-        return _number(outcome.table.frame[outcome.check].iloc[0])
+        return _found_in_split(outcome, rule)
     failing = outcome.failing or 0
     return f"{failing:,} of {outcome.rows:,} rows ({_percent(failing / max(outcome.rows, 1))})"
+
+
+def _found_in_split(outcome: Outcome, rule: Rule) -> str:
+    values = outcome.table.frame.iloc[0]
+    if not isinstance(rule, LearnableLabels):
+        return _percent(values[outcome.check]) if isinstance(rule, AtMost) else _number(values[outcome.check])
+    if outcome.arguments["column"] == "auc_high":
+        low, high = f"{values['auc_low']:.3f}", f"{values['auc_high']:.3f}"
+        return f"area under the ROC curve {values['learnable_labels']:.3f} (95 % interval {low} to {high})"
+    low, high = _percent(values["disagreement_low"]), _percent(values["disagreement_high"])
+    return f"{_percent(values['disagreement'])} of the surest rows have another label (95 % interval {low} to {high})"
 
 
 def _allowed(outcome: Outcome, rule: Rule) -> str:
     if isinstance(rule, Drift):
         limit = outcome.arguments["max_value"]
         return f"at most {_number(limit)}, or not significant (p > {rule.significance:g})"
+    if isinstance(rule, LearnableLabels):
+        is_area = "min_value" in outcome.arguments
+        return f"at least {_number(rule.min_auc)}" if is_area else f"at most {_percent(rule.max_disagreement)}"
     if isinstance(rule, AtMost):
         return f"at most {_percent(rule.max)}"
     if isinstance(rule, AtLeast | RowCount):

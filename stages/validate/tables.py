@@ -15,6 +15,7 @@ from stages.validate.builders import Facts, RawFacts, Reference, TokenizedFacts
 from stages.validate.checks import TableKind, expectations
 from stages.validate.classes import Classes
 from stages.validate.encodings import encoding_columns, encoding_notes
+from stages.validate.labels import LabelFindings, examine_labels
 from stages.validate.profile import labels_as, length_limits, profile_split
 from stages.validate.raw import RawSplit, copy_columns, read_raw
 from stages.validate.tokenized import tokenized_columns
@@ -118,8 +119,10 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     return data
 
 
-def _table(kind: TableKind, split: str, frame: pd.DataFrame, params: Params, facts: Facts) -> Table:
-    return Table(kind, split, frame, list(expectations(kind, params.validate_, facts)))
+def _table(
+    kind: TableKind, split: str, frame: pd.DataFrame, params: Params, facts: Facts, *, notes: Mapping[str, Sequence[str]] | None = None
+) -> Table:
+    return Table(kind, split, frame, list(expectations(kind, params.validate_, facts)), notes or {})
 
 
 def _train_labels(params: Params, train: Path) -> LabelSchema:
@@ -173,10 +176,11 @@ def _tokenized_table(data: DerivedData, split: str, vocabulary: Vocabulary) -> T
 
 def _between_tables(data: DerivedData) -> Iterator[Table]:
     train, promoted = data.raw.get("train"), data.promoted
+    found = examine_labels(data.raw, data.folders.raw, data.params.data.text_columns, data.labels, data.params.validate_)
     for split, current in data.raw.items():
-        reference = promoted.splits.get(split) if promoted else None
-        frame = between_frame(current, train.vocabulary if train and split != "train" else None, reference)
-        table = _table("between", split, frame, data.params, Facts(frozenset(frame.columns)))
+        reference, findings = promoted.splits.get(split) if promoted else None, found.get(split, LabelFindings())
+        frame = between_frame(current, train.vocabulary if train and split != "train" else None, reference).assign(**findings.columns)
+        table = _table("between", split, frame, data.params, Facts(frozenset(frame.columns)), notes=findings.notes)
         if table.expectations:
             yield table
 

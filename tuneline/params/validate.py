@@ -65,6 +65,24 @@ class NearDuplicates(AtMost):
     """Size of the sample of validation and of test rows that is looked up; the earlier splits are searched in full."""
 
 
+class LearnableLabels(Rule):
+    """``learnable_labels``: how well a cheap model predicts labels from texts. It fails if a whole 95 % interval is beyond a limit."""
+
+    min_auc: Rate
+    """Smallest allowed area under the ROC curve; 0.5 is that of labels that have nothing to do with the texts."""
+    max_disagreement: Rate
+    """Largest allowed fraction of other labels among the tenth of the rows of which the model is surest: a bound of random label noise."""
+
+
+class Revealing(AtMost):
+    """``revealing_words``, ``revealing_length``: what predicts a label almost alone."""
+
+    max: Rate
+    """Largest fraction of the rows of a label that may have the same revealing word, or a revealing length or number."""
+    precision: Annotated[float, Field(gt=0, lt=1)]
+    """From when a word is revealing: the precision closes at least this fraction of the gap between the label's share and 1."""
+
+
 class Drift(Rule):
     """Limits for the distance of two distributions. The check fails if a distance is above its limit and significant."""
 
@@ -120,6 +138,12 @@ class ValidateParams(Section):
     """Rows of validation and test are not in an earlier split; pairs in either order."""
     near_duplicates: NearDuplicates
     """Rows of validation and test have no near-duplicate in an earlier split."""
+    learnable_labels: LearnableLabels
+    """A cheap model can predict labels from texts."""
+    revealing_words: Revealing
+    """No single word or word pair predicts a label almost alone."""
+    revealing_length: Revealing
+    """Neither the length of a row nor a number in it predicts a label almost alone."""
 
     row_count: Rule
     """A tokenized split has as many rows as the raw one."""

@@ -105,6 +105,11 @@ def sentence(rng: random.Random, words: Sequence[str] = WORDS, shortest: int = 8
     return " ".join(rng.choices(words, k=rng.randint(shortest, longest)))
 
 
+def words_of(label: int, classes: int, words: Sequence[str] = WORDS) -> list[str]:
+    """Return words to choose from in texts of a class: its own ones are three times as likely, so that the label can be learnt."""
+    return [*words, *words[label::classes] * 2]
+
+
 def params_for(columns: Sequence[str], task: str = "classification") -> Params:
     """Return the default parameters for these columns."""
     data = {"text_columns": list(columns), "task": task}
@@ -117,7 +122,7 @@ def good_data(seed: int = 7) -> Data:
     columns = ("one", "two")
     raw = {}
     for split, rows in ROWS.items():
-        texts = {name: [sentence(rng) for _ in range(rows)] for name in columns}
         labels = [2 if row % 40 == 15 else row % 2 for row in range(rows)]
+        texts = {name: [sentence(rng, words_of(label, 3)) for label in labels] for name in columns}
         raw[split] = {**texts, "labels": labels}
     return Data(columns, LabelSchema(("no", "yes", "perhaps")), params_for(columns), raw).tokenize()

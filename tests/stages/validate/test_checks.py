@@ -124,6 +124,26 @@ def near_duplicates(data: Data) -> None:
     data.tokenize()
 
 
+def learnable_labels(data: Data) -> None:
+    """Shuffled labels: half of those of train, and none of the other splits, fit the texts."""
+    for table in (data.raw["train"], data.tokenized["train"]):
+        table["labels"] = table["labels"][1:] + table["labels"][:1]
+
+
+def revealing_words(data: Data) -> None:
+    _reveal(data, lambda label: f"{WORDS[0]} {WORDS[1]}" if label == 1 else "")
+
+
+def revealing_length(data: Data) -> None:
+    _reveal(data, lambda label: " ".join(WORDS[:8] if label else WORDS[8:10]))
+
+
+def _reveal(data: Data, text) -> None:
+    table = data.raw["train"]
+    table["one"] = [f"{one} {text(label)}" for one, label in zip(table["one"], table["labels"], strict=True)]
+    data.tokenize()
+
+
 def row_count(data: Data) -> None:
     for values in data.tokenized["test"].values():
         values.pop()
@@ -210,9 +230,10 @@ def vocabulary_overlap(data: Data) -> None:
 
 VIOLATIONS = [
     columns, rows, missing_values, blank_text, control_characters, broken_encoding, mixed_encoding, length_outliers, label_set,
-    absent_classes, rare_classes, class_names, class_balance, conflicting_labels, duplicates, leakage, near_duplicates, row_count,
-    ids_in_vocabulary, special_tokens, max_length, column_lengths, attention_mask, token_type_ids, token_labels, empty_rows,
-    unknown_rate, truncation_rate, decoded_text, label_drift, length_drift, vocabulary_overlap,
+    absent_classes, rare_classes, class_names, class_balance, conflicting_labels, duplicates, leakage, near_duplicates,
+    learnable_labels, revealing_words, revealing_length, row_count, ids_in_vocabulary, special_tokens, max_length, column_lengths,
+    attention_mask, token_type_ids, token_labels, empty_rows, unknown_rate, truncation_rate, decoded_text, label_drift, length_drift,
+    vocabulary_overlap,
 ]  # fmt: skip
 
 

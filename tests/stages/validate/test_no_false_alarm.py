@@ -10,7 +10,7 @@ from hypothesis import Phase, given, settings
 
 from stages.validate.results import check_tables
 from stages.validate.tables import derive_tables
-from tests.stages.validate.data import Data, params_for, tokenizer_of
+from tests.stages.validate.data import Data, params_for, tokenizer_of, words_of
 from tuneline.files.schemas import LabelSchema
 from tuneline.paths import SPLITS
 
@@ -56,8 +56,10 @@ def generate(kind: Kind) -> Data:
     words = ["".join(rng.choices(SCRIPTS[kind.script], k=rng.randint(3, 8))) for _ in range(60)]
     raw: dict[str, dict[str, list]] = {}
     for split, rows in zip(SPLITS, kind.rows, strict=True):
-        raw[split] = {name: [_text(rng, words, kind.shape) for _ in range(rows)] for name in kind.columns}
-        raw[split]["labels"] = [rng.uniform(0, 5) if kind.classes is None else row % kind.classes for row in range(rows)]
+        labels = [rng.uniform(0, 5) if kind.classes is None else row % kind.classes for row in range(rows)]
+        topics = [words_of(label > 2.5, 2, words) if kind.classes is None else words_of(label, kind.classes, words) for label in labels]
+        raw[split] = {name: [_text(rng, topic, kind.shape) for topic in topics] for name in kind.columns}
+        raw[split]["labels"] = labels
     if not kind.labelled:
         raw["validation"]["labels"] = [-1] * kind.rows[1]
     params = params_for(kind.columns, "regression" if kind.classes is None else "classification")
