@@ -35,6 +35,8 @@ FAILING_ROWS = CHECKS / "rows"
 """All rows that violate a data check: one Parquet file per check."""
 COMPARISON = REPORTS / "compare"
 PREDICTIONS = REPORTS / "predictions.parquet"
+DOWNLOAD = REPORTS / "download"
+"""What stage ``download`` left out: ``skipped.parquet``."""
 TIMING = REPORTS / "timing"
 PROVENANCE = REPORTS / "provenance"
 

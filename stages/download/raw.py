@@ -120,22 +120,20 @@ class RawWriter:
     Attributes:
         columns: The columns asked for.
         encoder: Converts labels to ids.
-        drop_incomplete: Leave out rows without text or label; otherwise the first one is an error.
-        left_out: Number of rows that were left out.
+        left_out: Number of rows without text or label, which were left out.
     """
 
     columns: SourceColumns
     encoder: LabelEncoder
-    drop_incomplete: bool
     left_out: int = 0
 
     def write(self, path: Path, staged: Mapping[str, StagedSplit], selection: Selection, at_most: int | None, seed: int) -> int:
         """Write the rows of a split and return their number.
 
-        Every row is checked, also those that are not drawn: a run on few rows finds the same errors as a run on all.
+        Every label is checked, also of rows that are not drawn: a run on few rows finds the same errors as a run on all.
 
         Raises:
-            DataError: A row has no text, no label or an unknown label; or no row is left.
+            DataError: A label is unknown, or no row is left.
         """
         schema = raw_schema(self.columns.text_columns, self.encoder.labels)
         chosen = sample_rows(selection.rows, at_most, seed)
@@ -150,7 +148,7 @@ class RawWriter:
     ) -> Iterator[pa.RecordBatch]:
         first = 0
         for staged, batch in batches:
-            complete = self._complete(batch, staged)
+            complete: NDArray[np.bool_] = staged.complete(batch).to_numpy(zero_copy_only=False)
             raw = self._raw(batch, staged, schema)
             start, stop = np.searchsorted(chosen, (first, first + batch.num_rows))
             keep = np.zeros(batch.num_rows, dtype=bool)
@@ -162,7 +160,7 @@ class RawWriter:
     def _raw(self, batch: pa.RecordBatch, staged: StagedSplit, schema: pa.Schema) -> pa.RecordBatch:
         ids = self.encoder.ids(batch, staged.labelled)
         if staged.labelled and not self.encoder.labels.is_regression:
-            self._refuse(batch, staged, pc.equal(ids, UNLABELLED))
+            self._refuse(batch, staged, pc.and_(staged.complete(batch), pc.equal(ids, UNLABELLED)))
         return pa.record_batch([*batch.columns[: len(self.columns.text_columns)], ids, batch[INDEX]], schema=schema)
 
     def _refuse(self, batch: pa.RecordBatch, staged: StagedSplit, unknown: pa.BooleanArray) -> None:
@@ -170,24 +168,3 @@ class RawWriter:
         if row >= 0:
             where = f"{staged.place(batch, row)}, column {self.columns.label_column!r}"
             raise unknown_label(where, batch[LABEL][row].as_py(), self.encoder)
-
-    def _complete(self, batch: pa.RecordBatch, staged: StagedSplit) -> NDArray[np.bool_]:
-        """Return a mask of the rows with text and, in a split with labels, a label. One text of a pair may be empty, but not null."""
-        complete = np.ones(batch.num_rows, dtype=bool)
-        blank = np.ones(batch.num_rows, dtype=bool)
-        for position, column in enumerate(self.columns.text_columns):
-            text = batch[f"text_{position}"]
-            complete &= self._mask(batch, staged, pc.is_valid(text), f"column {column!r}: no text (null)")
-            blank &= pc.equal(pc.utf8_trim_whitespace(pc.fill_null(text, "")), "").to_numpy(zero_copy_only=False)
-        columns = " and ".join(repr(column) for column in self.columns.text_columns)
-        complete &= self._mask(batch, staged, pa.array(~blank), f"column {columns}: no text, or only white space")
-        if staged.labelled:
-            complete &= self._mask(batch, staged, pc.is_valid(batch[LABEL]), f"column {self.columns.label_column!r}: no label")
-        return complete
-
-    def _mask(self, batch: pa.RecordBatch, staged: StagedSplit, valid: pa.BooleanArray, message: str) -> NDArray[np.bool_]:
-        rows: NDArray[np.bool_] = valid.to_numpy(zero_copy_only=False)
-        if not self.drop_incomplete and not rows.all():
-            hint = "Fill it in, or set data.drop_incomplete to true to leave out such rows."
-            raise DataError(f"{staged.place(batch, int(rows.argmin()))}, {message}.", hint)
-        return rows

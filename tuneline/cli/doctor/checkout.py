@@ -18,6 +18,7 @@ from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
 from tuneline.paths import BASE, BASE_RECORD, PARAMS, SITE_CACHE, SOURCE
+from tuneline.readers.special_files import not_a_file
 from tuneline.records.source import BaseSource
 
 OUTPUT_FOLDERS = ("data", "models", "metrics", "plots", "reports", "checkpoints")
@@ -46,7 +47,10 @@ def check_checkout(root: Path) -> Iterator[CheckResult]:
         return
     yield check_partial_copies(root)
     yield check_site_cache(root)
-    yield check_pipeline(root)
+    special = check_special_files(root)
+    yield special
+    if special.level == "ok":
+        yield check_pipeline(root)
 
 
 def check_git(root: Path) -> Iterator[CheckResult]:
@@ -95,6 +99,15 @@ def check_source(root: Path, params: Params) -> CheckResult:
     if not missing:
         return ok(f"data.source: files in {folder}")
     return error(f"{folder} has no file for {' and '.join(missing)}", "tuneline init FILE.csv; if DVC tracks the files: dvc pull")
+
+
+def check_special_files(root: Path) -> CheckResult:
+    """Check that ``data/source`` has only files and folders: DVC hashes all that is there, and waits for a pipe without end."""
+    for path in sorted((root / SOURCE).rglob("*")):
+        if not path.is_dir() and (problem := not_a_file(path)):
+            name = path.relative_to(root)
+            return error(f"{name} {problem}: DVC cannot hash it, and waits for a pipe without end", f"rm '{name}'")
+    return ok(f"{SOURCE}: only files and folders")
 
 
 def check_base_model(root: Path, params: Params) -> CheckResult:

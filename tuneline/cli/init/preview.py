@@ -79,8 +79,11 @@ def split_notes(plan: Plan) -> list[str]:
         taken = " and ".join(f"{name} ({getattr(plan.split, name):.0%})" for name in SPLITS[1:] if getattr(plan.split, name))
         kept = f"all rows of a {plan.split.by!r} are" if plan.split.by else "equal texts are"
         notes.append(f"{taken} taken from {plan.placement.file('train').name} by the stage download (data.split); {kept} in one split.")
-    if plan.incomplete:
-        notes.append(f"{plan.incomplete:,} rows without text or label are left out (data.drop_incomplete).")
+    if plan.left_out.incomplete:
+        notes.append(f"{plan.left_out.incomplete:,} rows without text or label are left out (data.bad_rows).")
+    if plan.left_out.unreadable:
+        shown = "\n    ".join(plan.left_out.first)
+        notes.append(f"{plan.left_out.unreadable:,} rows that cannot be read are left out (data.bad_rows):\n    {shown}")
     return notes
 
 

@@ -36,7 +36,7 @@ def test_one_file_gives_parameters_that_divide_it_and_a_copy(project, tickets):
     assert done.exit_code == 0, done.output
     data = load_params().data
     assert (data.source, data.path, data.text_columns, data.label_column) == ("files", "tickets", ["text"], "label")
-    assert (data.splits.train, data.split, data.drop_incomplete) == ("all", SplitParams(), False)
+    assert (data.splits.train, data.split, data.bad_rows) == ("all", SplitParams(), "stop")
     assert contents(project / "data/source") == {"tickets/all.csv": tickets.read_bytes()}
 
 
@@ -46,7 +46,7 @@ def test_shown_numbers_of_rows_are_those_of_the_download_stage(project, tickets)
     shown = {split: int(re.search(rf"{split} +(\d+) rows", output)[1]) for split in ("train", "validation", "test")}
     assert shown == {split: len(rows) for split, rows in downloaded().items()}
     assert sum(shown.values()) == 40
-    assert "7 rows without text or label are left out (data.drop_incomplete)" in output
+    assert "7 rows without text or label are left out (data.bad_rows)" in output
     assert load_params().data.split.by == "text"
 
 

@@ -50,7 +50,7 @@ def test_bad_row_stops_with_its_line_or_is_skipped(predict, tmp_path, kind, cont
     assert stopped.exit_code == InputError.status
     assert re.search(message, stopped.stderr), stopped.stderr
     assert [path.name for path in tmp_path.iterdir()] == [f"in.{kind}"], "nothing half-written is left"
-    skipped = predict(f"in.{kind}", "-o", "out.jsonl", "--bad-rows", "skip")
+    skipped = predict(f"in.{kind}", "-o", "out.jsonl", "--bad-rows", "skip", "--max-bad-share", "0.34")
     assert skipped.exit_code == 0, skipped.stderr
     assert re.search(f"skipped {message}", skipped.stderr)
     assert [line["row"] for line in lines_of((tmp_path / "out.jsonl").read_text())] == [1, 3]
@@ -60,12 +60,12 @@ def test_bad_row_stops_with_its_line_or_is_skipped(predict, tmp_path, kind, cont
 def test_null_in_parquet_is_a_bad_row(predict, tmp_path):
     pq.write_table(pa.table({"subject": ["a", None, "c"], "body": ["d", "e", "f"]}), tmp_path / "in.parquet")
     assert "row 2: column 'subject' is null, not text" in predict("in.parquet").stderr
-    assert [line["row"] for line in lines_of(predict("in.parquet", "--bad-rows", "skip").stdout)] == [1, 3]
+    assert [line["row"] for line in lines_of(predict("in.parquet", "--bad-rows", "skip", "--max-bad-share", "0.34").stdout)] == [1, 3]
 
 
 def test_only_the_first_bad_rows_are_reported(predict, tmp_path):
     (tmp_path / "in.csv").write_text("subject,body\n" + "bad\n" * 1000 + "a,b\n")
-    result = predict("in.csv", "--bad-rows", "skip")
+    result = predict("in.csv", "--bad-rows", "skip", "--max-bad-share", "1")
     assert "1 rows, 1,000 skipped" in result.stderr
     assert len(result.stderr.splitlines()) < 30
 
