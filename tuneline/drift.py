@@ -52,6 +52,15 @@ class Distribution:
         edges = np.arange(classes - 1)
         return cls(tuple(float(edge) for edge in edges), tuple(bin_counts(ids, edges).tolist()))
 
+    def quantile(self, level: float) -> float:
+        """Return the lowest edge that at least a fraction ``level`` of the values do not exceed, else the highest edge.
+
+        Args:
+            level: Between 0 and 1. The distribution has edges.
+        """
+        reached = np.cumsum(self.counts)[:-1] >= level * sum(self.counts)
+        return self.edges[int(reached.argmax())] if reached.any() else self.edges[-1]
+
 
 def bin_counts(values: Numbers, edges: Numbers) -> Counts:
     """Count ``values`` in the bins between ``edges``; of shape ``(len(edges) + 1,)``."""

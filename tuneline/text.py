@@ -75,40 +75,58 @@ def words(columns: list[pa.StringArray]) -> pa.ListArray:
 
 
 class VocabularyCounts:
-    """How often each word occurs. Words are kept as hashes only, so memory is bounded and no text leaves the data.
+    """How often each word occurs.
 
     Attributes:
         hashes: Hashes of the words, ascending, of shape ``(words,)``.
         counts: Occurrences of each word, int64 of shape ``(words,)``.
+        words: The words, of shape ``(words,)``.
     """
 
-    def __init__(self, hashes: Keys, counts: NDArray[np.int64]) -> None:
+    def __init__(self, hashes: Keys, counts: NDArray[np.int64], words: pa.StringArray) -> None:
         self.hashes = hashes
         self.counts = counts
+        self.words = words
 
     @classmethod
     def empty(cls) -> Self:
         """Return counts of no words."""
-        return cls(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64))
+        return cls(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64), pa.array([], pa.string()))
 
     @classmethod
     def of(cls, rows: pa.ListArray) -> Self:
         """Count the words of rows as ``words`` returns them."""
         counted = pc.value_counts(rows.flatten())
         is_word = pc.not_equal(counted.field("values"), BOUNDARY)
-        return cls(*_summed(text_keys(counted.field("values").filter(is_word)), counted.field("counts").filter(is_word).to_numpy()))
+        found = counted.field("values").filter(is_word)
+        return cls._summed(text_keys(found), counted.field("counts").filter(is_word).to_numpy(), found)
 
     def plus(self, other: "VocabularyCounts") -> "VocabularyCounts":
         """Return the sum of both counts."""
-        hashes, counts = _summed(np.concatenate([self.hashes, other.hashes]), np.concatenate([self.counts, other.counts]))
-        if len(hashes) > MAX_WORDS:
-            kept = np.sort(np.argsort(-counts, kind="stable")[: MAX_WORDS // 2])
-            hashes, counts = hashes[kept], counts[kept]
-        return VocabularyCounts(hashes, counts)
+        summed = self._summed(
+            np.concatenate([self.hashes, other.hashes]),
+            np.concatenate([self.counts, other.counts]),
+            pa.concat_arrays([self.words, other.words]),
+        )
+        if len(summed.hashes) <= MAX_WORDS:
+            return summed
+        kept = np.sort(np.argsort(-summed.counts, kind="stable")[: MAX_WORDS // 2])
+        return VocabularyCounts(summed.hashes[kept], summed.counts[kept], summed.words.take(pa.array(kept)))
+
+    @classmethod
+    def _summed(cls, hashes: Keys, counts: NDArray[np.int64], words: pa.StringArray) -> Self:
+        unique, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+        sums = np.bincount(inverse, weights=counts, minlength=len(unique)).astype(np.int64)
+        return cls(unique, sums, words.take(pa.array(first)))
 
     def most_common(self, number: int) -> Keys:
         """Return the hashes of the most frequent words, ascending."""
         return np.sort(self.hashes[np.argsort(-self.counts, kind="stable")[:number]])
+
+    def counts_by_word(self, number: int) -> dict[str, int]:
+        """Return the occurrences of the most frequent words, the most frequent first."""
+        order = np.argsort(-self.counts, kind="stable")[:number]
+        return dict(zip(self.words.take(pa.array(order)).to_pylist(), self.counts[order].tolist(), strict=True))
 
     @property
     def total(self) -> int:
@@ -122,8 +140,3 @@ class VocabularyCounts:
     def coverage(self, known: Keys) -> float:
         """Return the fraction of all occurrences whose word is in ``known``; 1 when there are no words."""
         return self.occurrences(known) / self.total if self.total else 1.0
-
-
-def _summed(hashes: Keys, counts: NDArray[np.int64]) -> tuple[Keys, NDArray[np.int64]]:
-    unique, inverse = np.unique(hashes, return_inverse=True)
-    return unique, np.bincount(inverse, weights=counts, minlength=len(unique)).astype(np.int64)

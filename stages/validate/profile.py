@@ -6,7 +6,10 @@ from stages.validate.raw import RawSplit
 from tuneline.drift import Distribution
 from tuneline.files.schemas import LabelSchema
 from tuneline.records.profile import Profile, SplitProfile, Words
+from tuneline.records.words import WordCounts
 
+LISTED = 10_000
+"""Most common words of train whose counts are kept with their text."""
 WORDS = 500
 """Most common words of a split that its profile has."""
 
@@ -25,6 +28,12 @@ def profile_split(split: RawSplit, labels: LabelSchema) -> SplitProfile:
         characters=Distribution.of_numbers(split.frame["characters"].to_numpy()),
         words=Words(hashes=[f"{value:016x}" for value in words.tolist()], known=split.vocabulary.coverage(words)),
     )
+
+
+def count_words(train: RawSplit) -> WordCounts:
+    """Count the words of train."""
+    vocabulary = train.vocabulary
+    return WordCounts(total=vocabulary.total, different=len(vocabulary.hashes), counts=vocabulary.counts_by_word(LISTED))
 
 
 def labels_as(profile: Profile, labels: LabelSchema, split: str) -> Distribution | None:
@@ -58,11 +67,8 @@ def label_distribution(split: RawSplit, labels: LabelSchema) -> Distribution:
 
 def length_limits(characters: Distribution) -> tuple[float, float] | None:
     """Return the shortest and the longest length in characters that is not an outlier; ``None`` for a distribution of no rows."""
-    counts = np.array(characters.counts)
     if not characters.edges:
         return None
-    cumulative = np.cumsum(counts)[:-1] / counts.sum()
-    edges = np.log1p(np.array(characters.edges))
-    lower, upper = (edges[min(np.searchsorted(cumulative, level), len(edges) - 1)] for level in (0.25, 0.75))
+    lower, upper = (np.log1p(characters.quantile(level)) for level in (0.25, 0.75))
     reach = FENCE * max(upper - lower, MIN_RANGE)
     return float(max(np.expm1(lower - reach), 0.0)), float(np.expm1(upper + reach))

@@ -6,39 +6,62 @@ same data.
 """
 
 import copy
+from collections.abc import Collection
 from pathlib import Path
 
 from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
 from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
 from great_expectations.render.view.view import DefaultJinjaPageView
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader
+from jinja2 import ChoiceLoader, FileSystemLoader
 
+from stages.validate.page import DataOverview, passed_checks
 from stages.validate.results import CheckResults
+from tuneline.page import environment, style
+from tuneline.paths import SPLITS
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 
 def write_report(folder: Path, results: CheckResults) -> None:
-    """Write ``checks.json``, ``index.html``, ``profile.json``, ``passed``, and the pages of Great Expectations in ``data_docs/``.
+    """Write ``checks.json``, ``index.html``, ``profile.json``, ``words.json``, ``passed``, and Great Expectations' ``data_docs/``.
 
     Training depends on ``passed``, which is written if there is no error. Its content never changes, so that changed measurements on
     unchanged data do not cause a new training.
     """
     results.record().write(folder / "checks.json")
     results.profile.write(folder / "profile.json")
+    if results.words:
+        results.words.write(folder / "words.json")
     (folder / "data_docs").mkdir()
     view = OfflinePageView()
     for suite in results.suites:
         (folder / "data_docs" / f"{suite.suite_name}.html").write_text(view.page(suite), encoding="utf-8")
     if not results.errors:
         (folder / "passed").write_text("The data checks passed.\n", encoding="utf-8")
-    (folder / "index.html").write_text(index_page(results), encoding="utf-8")
+    row_files = {path.stem for path in (folder / "rows").glob("*.parquet")}
+    (folder / "index.html").write_text(index_page(results, row_files), encoding="utf-8")
 
 
-def index_page(results: CheckResults) -> str:
-    """Render the page for people. Everything that comes from the data is escaped."""
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return environment.get_template("index.html.j2").render(checks=results)
+def index_page(results: CheckResults, row_files: Collection[str] = ()) -> str:
+    """Render the page for people. Everything that comes from the data is escaped.
+
+    Args:
+        results: Results of all checks.
+        row_files: Checks with a file of all their violating rows beside the page, ``rows/CHECK.parquet``.
+    """
+    noteworthy, passed = passed_checks(results)
+    return (
+        environment(TEMPLATES)
+        .get_template("index.html.j2")
+        .render(
+            checks=results,
+            data=DataOverview.of(results.profile),
+            splits=SPLITS,
+            noteworthy=noteworthy,
+            passed=passed,
+            row_files=row_files,
+        )
+    )
 
 
 class OfflinePageView(DefaultJinjaPageView):
@@ -50,6 +73,7 @@ class OfflinePageView(DefaultJinjaPageView):
         default = [self.env.loader] if self.env.loader else []
         self.env.loader = ChoiceLoader([FileSystemLoader(TEMPLATES), *default])
         self.env.filters["generate_html_element_uuid"] = self._number
+        self.env.globals["style"] = style()
 
     def page(self, suite: ExpectationSuiteValidationResult) -> str:
         """Render the result of one suite without its run id, times and batch id."""

@@ -7,6 +7,7 @@ from typing import Any
 from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
 
 from stages.validate.checks import CHECKS, Check
+from stages.validate.profile import count_words
 from stages.validate.runner import Outcome, read_outcomes, run_suites
 from stages.validate.tables import DerivedData
 from stages.validate.violations import Excerpts, printable, worst_violations
@@ -15,6 +16,7 @@ from tuneline.params.validate import AtLeast, AtMost, Drift, LearnableLabels, Ro
 from tuneline.paths import SPLITS
 from tuneline.records.checks import CheckEntry, Checks, Severity, Status, Violation
 from tuneline.records.profile import Profile
+from tuneline.records.words import WordCounts
 
 
 @dataclass(frozen=True)
@@ -85,12 +87,14 @@ class CheckResults:
         metrics: Measurements for ``metrics/validate.json``.
         suites: Results of Great Expectations, one per table.
         profile: Profile of the data.
+        words: Words of train; ``None`` if it could not be read.
     """
 
     results: Sequence[CheckResult]
     metrics: dict[str, float]
     suites: Sequence[ExpectationSuiteValidationResult]
     profile: Profile
+    words: WordCounts | None
 
     @property
     def errors(self) -> list[CheckResult]:
@@ -128,7 +132,13 @@ def check_tables(data: DerivedData) -> CheckResults:
     results = [_result(outcome, data.params.validate_, excerpts) for outcome in outcomes]
     order = list(CHECKS)
     results.sort(key=lambda result: order.index(result.outcome.check))
-    return CheckResults(results, measurements(outcomes), suites, Profile(version=1, labels=data.labels.names, splits=data.profiles))
+    return CheckResults(
+        results,
+        measurements(outcomes),
+        suites,
+        Profile(version=1, labels=data.labels.names, splits=data.profiles),
+        count_words(data.raw["train"]) if "train" in data.raw else None,
+    )
 
 
 def _result(outcome: Outcome, params: ValidateParams, excerpts: Excerpts) -> CheckResult:

@@ -89,18 +89,22 @@ class Lines:
                         empty = 0
                     elif (empty := empty + 1) > EMPTY_LINES:
                         raise self._only_empty_lines()
-                    if strict and not line.isascii():
-                        problem = self.decoding_problem(line, self.number)
-                        self._has_utf8 = self._has_utf8 or problem is None
-                        self.problem = problem or self.problem
-                    elif strict and "\0" in line:
-                        self.problem = RowProblem(self.number, "a zero byte", UTF_16)
+                    if strict and (not line.isascii() or "\0" in line):
+                        self._check(line)
                     if len(line) == longest and not line.endswith(LINE_ENDS):
                         self._skip_rest()
                     yield line
         except UnicodeError as error:  # from encodings such as utf-16, whose decoders cannot skip bad bytes
             problem = f"{self.name}, after line {self.number:,}: not {self._encoding}: {error}."
             raise DataError(problem, self._encoding_hint()) from None
+
+    def _check(self, line: str) -> None:
+        """Note the problem of a line that is not plain ASCII, if it has one."""
+        problem = self.decoding_problem(line, self.number)
+        if problem is None and "\0" in line:
+            problem = RowProblem(self.number, "a zero byte", UTF_16)
+        self._has_utf8 = self._has_utf8 or problem is None
+        self.problem = problem or self.problem
 
     def _only_empty_lines(self) -> DataError:
         first = self.number - EMPTY_LINES

@@ -58,7 +58,7 @@ def draw_loss(training: Columns, validation: Columns | None, best_step: float | 
             if best_step is not None:
                 axes.axvline(best_step, color=MUTED, linewidth=0.8, linestyle=DASHED, zorder=0)
                 side = "left" if best_step < (steps[0] + steps[-1]) / 2 else "right"
-                axes.annotate(" kept ", (best_step, axes.get_ylim()[1]), ha=side, va="top", color=MUTED, fontsize=9)
+                axes.annotate(" kept ", (best_step, axes.get_ylim()[1]), ha=side, va="top", color=MUTED)
         axes.set(xlabel="step", ylabel="loss", ylim=(0, None))
         axes.legend(loc="best")
         return to_svg(figure, "loss", "Training and validation loss over steps")
@@ -147,7 +147,7 @@ def draw_confidence(predictions: Predictions) -> str:
         axes.bar(edges[:-1] + edges[1] / 2, counts[1], width, bottom=counts[0], color=BAD, alpha=0.85, label="wrong")
         axes.set(xlabel="confidence", ylabel="rows", xlim=(np.clip(np.floor(probability.min() * 10) / 10, 0, 0.9), 1))
         axes.grid(visible=False, axis="x")
-        axes.legend(loc="upper left")
+        axes.legend(loc="best")
         return to_svg(figure, "confidence", "Rows by confidence, correct and wrong predictions")
 
 

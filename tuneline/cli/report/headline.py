@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tuneline.cli.report.predictions import Predictions
-from tuneline.cli.report.svg import FIRST, MUTED, canvas, to_svg
+from tuneline.cli.report.svg import FIRST, MUTED, WIDTH, canvas, to_svg
 from tuneline.files.schemas import LabelSchema
 from tuneline.metrics import METRIC_TABLE, Averaging, primary_metric
 from tuneline.paths import PREDICTIONS
@@ -156,12 +156,12 @@ def draw_headline(headline: Headline) -> str:
     if headline.previous_value is not None and headline.previous is not None:
         rows.append((headline.previous.commit.short, headline.previous_value, headline.previous_interval, MUTED))
     rows.append(("this model", headline.value, headline.interval, FIRST))
-    with canvas((5.2, 0.55 + 0.34 * len(rows))) as (figure, axes):
+    with canvas((WIDTH, 0.55 + 0.5 * len(rows))) as (figure, axes):
         for height, (_, value, interval, colour) in enumerate(reversed(rows)):
             if interval is not None:
                 axes.plot([interval.low, interval.high], [height, height], color=colour, linewidth=5, alpha=0.3)
             axes.plot([value], [height], marker="o", markersize=7, color=colour)
-            axes.annotate(f"{value:.3f}", (value, height), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8.5)
+            axes.annotate(f"{value:.3f}", (value, height), xytext=(0, 7), textcoords="offset points", ha="center")
         axes.set_yticks(range(len(rows)), [row[0] for row in reversed(rows)])
         axes.set_ylim(-0.5, len(rows) - 0.2)
         axes.margins(x=0.08)

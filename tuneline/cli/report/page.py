@@ -15,6 +15,7 @@ from tuneline.cli.report.predictions import Confusion, ModelError, Predictions, 
 from tuneline.cli.report.summaries import ChecksSummary, Provenance, SlicesSummary, read_provenance
 from tuneline.files import replace_file
 from tuneline.metrics import METRIC_TABLE, custom_metrics, title_of
+from tuneline.page import environment
 from tuneline.paths import METRICS, PREDICTIONS, RAW, REPORTS, split_file
 from tuneline.records.evaluation import Behaviour
 from tuneline.records.metrics import Metrics
@@ -143,14 +144,9 @@ def title(params: Mapping[str, Any]) -> str:
 
 def render(report: Report) -> str:
     """Return the page as HTML."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    environment.filters |= {"signed": signed, "title_of": title_of}
-    style = Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
-    return environment.get_template("page.html.j2").render(report=report, style=style)
+    templates = environment(TEMPLATES)
+    templates.filters |= {"signed": signed, "title_of": title_of}
+    return templates.get_template("page.html.j2").render(report=report)
 
 
 def signed(value: float, digits: int = 3) -> str:

@@ -31,7 +31,7 @@ STYLE: Any = {
     "svg.hashsalt": "tuneline",
     "text.parse_math": False,  # a class may be called $5
     "font.family": "DejaVu Sans",  # measured with it, shown in the page's font
-    "font.size": 9.5,
+    "font.size": 12.5,  # and none smaller: at least 11 px on the page, see SIZE
     "text.color": INK,
     "axes.edgecolor": GRID,
     "axes.labelcolor": MUTED,
@@ -48,6 +48,8 @@ STYLE: Any = {
     "ytick.labelcolor": MUTED,
     "xtick.major.size": 0,
     "ytick.major.size": 0,
+    "xtick.major.pad": 6,
+    "ytick.major.pad": 6,
     "lines.linewidth": 1.8,
     "lines.solid_capstyle": "round",
     "legend.frameon": False,
@@ -57,7 +59,10 @@ STYLE: Any = {
     "axes.facecolor": "none",
     "savefig.facecolor": "none",
 }
-SIZE = (5.2, 3.3)
+WIDTH = 330 / 72
+SIZE = (WIDTH, 3.1)
+"""Width and height in inches. A figure is 330 units wide, and never narrower than 292 px on a page (screens of 320 px): its text stays
+readable, and on a desk the style sheet does not enlarge it beyond that of the page."""
 DASHED = (0, (3, 3))
 
 

@@ -1,0 +1,75 @@
+"""The page of the versions of the data."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tuneline.cli.data.history.changes import LARGE, Change, is_large
+from tuneline.page import environment
+from tuneline.page.plots import Lines, number
+from tuneline.paths import SPLITS
+
+TEMPLATES = Path(__file__).parent / "templates"
+MAX_CLASSES = 12
+"""Classes that are drawn, the most frequent of the newest version."""
+
+
+def render(changes: Sequence[Change], *, more: bool) -> str:
+    """Return the page as HTML. Everything that comes from the data is escaped.
+
+    Args:
+        changes: The versions, the newest first.
+        more: True if there are older versions.
+    """
+    templates = environment(TEMPLATES)
+    templates.filters["number"] = number
+    templates.tests["large"] = is_large
+    return templates.get_template("history.html.j2").render(
+        changes=changes,
+        more=more,
+        splits=[split for split in SPLITS if any(split in change.rows for change in changes)],
+        missing=[change for change in changes if change.version.profile is None],
+        plots=plots(list(reversed(changes))),
+        classes=class_lines(list(reversed(changes))),
+    )
+
+
+def plots(changes: Sequence[Change]) -> list[Lines]:
+    """Draw what changed over the versions, the oldest first."""
+    ends = [changes[0].version.title, changes[-1].version.title] if len(changes) > 1 else [changes[0].version.title]
+
+    def draw(title: str, unit: str, *, marks: dict[str, float] | None = None, **series: Callable[[Change], float | None]) -> Lines:
+        values = {name.replace("_", " "): [value(change) for change in changes] for name, value in series.items()}
+        return Lines(title, unit, values, ends, marks or {})
+
+    def length(level: float) -> Callable[[Change], float | None]:
+        return lambda change: change.characters.quantile(level) if change.characters else None
+
+    rows = {split: (lambda change, split=split: change.rows.get(split)) for split in SPLITS}
+    drawn = [
+        draw("Rows", "by split", **rows),
+        draw("Length", "characters of a row of train", median=length(0.5), longest_20th=length(0.95), shortest_20th=length(0.05)),
+        draw(
+            "Drift",
+            "population stability index of train against the version before",
+            marks={f"large: {LARGE}": LARGE},
+            labels=lambda change: change.labels.value if change.labels else None,
+            lengths=lambda change: change.lengths.value if change.lengths else None,
+        ),
+        draw("Different words", "in train", words=lambda change: change.version.words.different if change.version.words else None),
+        draw(
+            "New common words",
+            "percent of the 500 most common words of train that were not common before",
+            words=lambda change: None if change.new_common is None else 100 * change.new_common,
+        ),
+        draw("Failed checks", "errors and warnings", checks=lambda change: change.failures),
+    ]
+    return [plot for plot in drawn if any(value is not None for values in plot.series.values() for value in values)]
+
+
+def class_lines(changes: Sequence[Change]) -> list[Lines]:
+    """Draw the percentage of each class in train over the versions, the oldest first; on one scale, so that classes can be compared."""
+    newest = next((change.classes for change in reversed(changes) if change.classes), {})
+    names = sorted({name for change in changes for name in change.classes}, key=lambda name: (-newest.get(name, 0), name))[:MAX_CLASSES]
+    percents = {name: [100 * change.classes.get(name, 0.0) if change.classes else None for change in changes] for name in names}
+    top = max((value for values in percents.values() for value in values if value is not None), default=0.0)
+    return [Lines(name, "", {name: values}, [], {}, top) for name, values in percents.items()]
