@@ -104,7 +104,7 @@ def like_other(names: Sequence[str], rows: Sequence[int]) -> dict[str, list[str]
 
     That is case, white space, underscores and hyphens, a full stop at the end, invisible characters, and letters that look alike.
     """
-    groups = defaultdict(list)
+    groups: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
     for name, count in zip(names, rows, strict=True):
         groups[name_key(name)].append((-count, len(groups), name))
     result = {}
