@@ -172,7 +172,7 @@ def _allowed(outcome: Outcome, rule: Rule) -> str:
         limit = outcome.arguments["max_value"]
         return f"at most {_number(limit)}, or not significant (p > {rule.significance:g})"
     if isinstance(rule, LearnableLabels):
-        is_area = "min_value" in outcome.arguments
+        is_area = outcome.arguments["column"] == "auc_high"
         return f"at least {_number(rule.min_auc)}" if is_area else f"at most {_percent(rule.max_disagreement)}"
     if isinstance(rule, AtMost):
         return f"at most {_percent(rule.max)}"
