@@ -123,10 +123,11 @@ _CHECKS = (
         hint="Look at the pairs. If they are the same record with small edits, split the source by record (customer, document), not by "
              "row."),
     Check("learnable_labels", "between", (measurement("auc_high", least="min_auc"),
+                                             measurement("auc_drop", most="max_auc_drop"),
                                              measurement("disagreement_low", most="max_disagreement")), metric="label_auc",
         title="A cheap linear model can predict labels from texts, and few labels contradict what it is surest of.",
         hint="Look at rows and their labels: they may have been shuffled, joined by the wrong key, or given another meaning in one split; "
-             "up to the disagreement, they may be wrong at random. If they are right, words alone do not decide this task: raise "
+             "as many as disagree may be wrong. If they are right, words alone do not decide this task: raise "
              "validate.learnable_labels.max_disagreement, or lower min_auc."),
     Check("revealing_words", "between", (measurement("revealing_words", most="max"),), metric="revealing_words",
         title="No single word or word pair predicts a label almost alone.",

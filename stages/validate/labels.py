@@ -141,16 +141,14 @@ def _learnability(features: WordFeatures, labels: Ids, splits: NDArray[np.str_],
     fold = np.full(len(labels), -1)
     fold[is_train] = stratified_folds(labels[is_train], FOLDS, SEED)
     odds, columns = log_odds(features, labels, fold, classes), {}
-    for split in np.unique(splits):
-        measured = learnability(odds[splits == split], labels[splits == split])
-        columns[str(split)] = {
-            "learnable_labels": measured.auc,
-            "auc_low": measured.auc_interval.low,
-            "auc_high": measured.auc_interval.high,
-        }
+    measured = {str(split): learnability(odds[splits == split], labels[splits == split]) for split in np.unique(splits)}
+    for split, found in measured.items():
+        columns[split] = {"learnable_labels": found.auc, "auc_low": found.auc_interval.low, "auc_high": found.auc_interval.high}
+        if split != "train":
+            columns[split]["auc_drop"] = max(measured["train"].auc_interval.low - found.auc_interval.high, 0.0)
         if is_train.sum() >= MIN_ROWS_PER_CLASS * classes:
-            low, high = measured.disagreement_interval
-            columns[str(split)] |= {"disagreement": measured.disagreement, "disagreement_low": low, "disagreement_high": high}
+            low, high = found.disagreement_interval
+            columns[split] |= {"disagreement": found.disagreement, "disagreement_low": low, "disagreement_high": high}
     return columns
 
 

@@ -85,7 +85,9 @@ def learnability(odds: Floats, labels: Ids) -> Learnability:
     auc, error = area_under_curve(odds, labels)
     surest = np.argsort(-odds.max(axis=1), kind="stable")[: max(1, int(SUREST * len(labels)))]
     wrong = int(np.count_nonzero(odds[surest].argmax(axis=1) != labels[surest]))
-    return Learnability(auc, Interval(auc - _Z * error, auc + _Z * error), wrong / len(surest), wilson_interval(wrong, len(surest)))
+    return Learnability(
+        auc, Interval(max(auc - _Z * error, 0.0), min(auc + _Z * error, 1.0)), wrong / len(surest), wilson_interval(wrong, len(surest))
+    )
 
 
 def area_under_curve(scores: Floats, labels: Ids) -> tuple[float, float]:

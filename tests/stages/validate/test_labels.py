@@ -73,6 +73,7 @@ def test_labels_that_mean_something_else_in_another_split_are_seen(examine, tick
     found = examine({"train": train, "validation": (test, labels[1500:]), "test": (test, (labels[1500:] + 1) % 5)}, TICKETS)
     assert found["train"].columns["auc_low"] > found["validation"].columns["auc_low"] - 0.1 > 0.6
     assert found["test"].columns["auc_high"] < 0.5
+    assert (found["validation"].columns["auc_drop"] < 0.1, found["test"].columns["auc_drop"] > 0.3) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_label_template_or_id_in_the_text_is_named(examine, tickets, change, nam
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        (lambda text, label: f"{text} {text} {text}" if label == 1 else text, r"number of characters from \d+ to \d+: 9\d"),
+        (lambda text, label: f"{text} {text} {text}" if label == 1 else text, r"number of characters from \d+ to \d+: 80"),
         (
             lambda text, label: f"{20260101 + 100 * label + len(text) % 28}: {text}",
             r"first number in the texts from \d+ to 202602\d\d: \d+",
