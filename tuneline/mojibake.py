@@ -1,6 +1,7 @@
 """Mojibake: texts that were decoded with another encoding than they were written in, and what they should read."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import zip_longest
 
@@ -31,11 +32,22 @@ def _sequences(codecs: Sequence[str]) -> str:
 SUSPECT = "|".join(
     # cp1252 leaves five bytes undefined, which decoders pass on as Latin-1 does. All sequences of Mac Roman would be too many: a quote
     # before é is one.
-    [LOST, "[\x80-\x9f]", "[ÃÂ] ", "[√≈][^ -~]|\u201aÄ", *map(_sequences, (("cp1252", "latin-1"), ("cp1250",), ("cp1251",), ("cp437",)))]
+    [
+        LOST,
+        "[\x80-\x9f]",
+        r"(?:^|[\sa-z])[ÃÂ] ",
+        "[√≈][^ -~]|\u201aÄ",
+        *map(_sequences, (("cp1252", "latin-1"), ("cp1250",), ("cp1251",), ("cp437",))),
+    ]
 )
 """What a wrong encoding leaves: the replacement character, C1 control characters, and UTF-8 sequences. Valid texts have some of it, too,
 such as ``„MENÜ“``, so ftfy decides."""
 _SUSPECT = re.compile(SUSPECT)
+_CERTAIN = re.compile("Â[¡-ª¬-º¼-¿]")
+"""A symbol after the first byte of its UTF-8 sequence; not a quote, which can follow a word that ends with Â."""
+_LATIN = re.compile("[¡-\u017f\u01a0\u01a1\u01af\u01b0\u0218-\u021b\u1e00-\u1eff\u2010-\u203a\u20ac\u2116\u2122\ufffd]")
+_OTHERS = re.compile("[\u0370-\u06ff\u0900-\u1dff\u2190-\ud7ff\U0001f000-\U0001faff]")
+"""Letters of other scripts, symbols and emoji."""
 
 
 def broken_characters(texts: pa.StringArray) -> NDArray[np.int64]:
@@ -73,7 +85,14 @@ def repaired(text: str) -> str:
     from ftfy import fix_encoding
     from ftfy.badness import is_bad
 
-    return fix_encoding(text) if is_bad(text) else text  # is_bad takes a fifth of the time
+    right = fix_encoding(text) if is_bad(text) else text  # is_bad takes a fifth of the time
+    return right if _CERTAIN.search(text) or _is_plausible(Counter(right) - Counter(text)) else text
+
+
+def _is_plausible(new: Counter[str]) -> bool:
+    """Return whether the characters that a repair writes are usual ones. A single Greek letter, say, is an accident: ``ÎŸ`` in capitals."""
+    characters = "".join(new)
+    return bool(_LATIN.search(characters)) or len(_OTHERS.findall(characters)) > 1 or max(characters, default="") > "\uffff"
 
 
 def correction(text: str) -> str | None:
@@ -94,4 +113,5 @@ def _from_word(text: str, place: int) -> str:
 
 
 def _mask(values: pa.BooleanArray) -> NDArray[np.bool_]:
-    return values.to_numpy(zero_copy_only=False).astype(bool)
+    mask: NDArray[np.bool_] = values.to_numpy(zero_copy_only=False).astype(bool)
+    return mask

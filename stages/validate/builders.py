@@ -24,7 +24,7 @@ from stages.validate.expectations import (
 from stages.validate.tokenizer import Vocabulary
 from tuneline.drift import Distribution
 from tuneline.files.schemas import LABELS, UNLABELLED, LabelSchema
-from tuneline.params.validate import AtLeast, AtMost, Drift, LearnableLabels, RowCount, Rule
+from tuneline.params.validate import AtMost, Drift, RowCount, Rule
 
 
 @dataclass(frozen=True)
@@ -137,31 +137,15 @@ def equal(left: str, right: str, *, optional: bool = False) -> Builder:
     return build
 
 
-def at_least(column: str) -> Builder:
-    """Expect the one value of an optional column to be at least the check's ``min``."""
+def measurement(column: str, *, least: str | None = None, most: str | None = None) -> Builder:
+    """Expect the one value of an optional column to be within limits, given as names of the check's parameters."""
 
-    def build(rule: AtLeast, facts: Facts) -> Specs:
+    def build(rule: Rule, facts: Facts) -> Specs:
         if column in facts.columns:
-            yield ExpectColumnValuesToBeBetween, {"column": column, "min_value": rule.min}
+            low, high = (getattr(rule, name) if name else None for name in (least, most))
+            yield ExpectColumnValuesToBeBetween, {"column": column, "min_value": low, "max_value": high}
 
     return build
-
-
-def at_most(column: str) -> Builder:
-    """Expect the one value of an optional column to be at most the check's ``max``."""
-
-    def build(rule: AtMost, facts: Facts) -> Specs:
-        if column in facts.columns:
-            yield ExpectColumnValuesToBeBetween, {"column": column, "max_value": rule.max}
-
-    return build
-
-
-def learnable_labels(rule: LearnableLabels, facts: Facts) -> Specs:
-    """Expect intervals that are not entirely beyond the check's limits."""
-    if "auc_high" in facts.columns:
-        yield ExpectColumnValuesToBeBetween, {"column": "auc_high", "min_value": rule.min_auc}
-        yield ExpectColumnValuesToBeBetween, {"column": "disagreement_low", "max_value": rule.max_disagreement}
 
 
 def expected_schema(_: Rule, __: Facts) -> Specs:

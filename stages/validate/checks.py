@@ -14,7 +14,7 @@ from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.metadata_types import FailureSeverity
 
 from stages.validate import builders
-from stages.validate.builders import Builder, Facts, at_least, at_most, between, equal, one_of
+from stages.validate.builders import Builder, Facts, between, equal, measurement, one_of
 from stages.validate.raw import NONE
 from tuneline.errors import ParamsError
 from tuneline.files.schemas import LABELS
@@ -133,16 +133,18 @@ _CHECKS = (
         title="Few rows resemble another row of their split, or a row of an earlier split.",
         hint="Look at the pairs. If they are the same record with small edits, split the source by record (customer, document), not by "
              "row: data.split.by. If they are filled from templates, the metric is about these templates only."),
-    Check("learnable_labels", "between", (builders.learnable_labels,), metric="label_auc",
+    Check("learnable_labels", "between", (measurement("auc_high", least="min_auc"),
+                                             measurement("auc_drop", most="max_auc_drop"),
+                                             measurement("disagreement_low", most="max_disagreement")), metric="label_auc",
         title="A cheap linear model can predict labels from texts, and few labels contradict what it is surest of.",
         hint="Look at rows and their labels: they may have been shuffled, joined by the wrong key, or given another meaning in one split; "
-             "up to the disagreement, they may be wrong at random. If they are right, words alone do not decide this task: raise "
+             "as many as disagree may be wrong. If they are right, words alone do not decide this task: raise "
              "validate.learnable_labels.max_disagreement, or lower min_auc."),
-    Check("revealing_words", "between", (at_most("revealing_words"),), metric="revealing_words",
+    Check("revealing_words", "between", (measurement("revealing_words", most="max"),), metric="revealing_words",
         title="No single word or word pair predicts a label almost alone.",
         hint="Look for the label, a template or an id that the export wrote into the text, and remove it from the source: a model learns "
              "it instead of the task, and meets texts without it later. If real texts have this word, raise validate.revealing_words.max."),
-    Check("revealing_length", "between", (at_most("revealing_length"),), metric="revealing_length",
+    Check("revealing_length", "between", (measurement("revealing_length", most="max"),), metric="revealing_length",
         title="Neither the length of a row nor a number or date in it predicts a label almost alone.",
         hint="Look at how the classes were collected: from different sources, in different months, or cut at different lengths? A model "
              "learns that instead of the task. If real texts are like this, raise validate.revealing_length.max."),
@@ -195,10 +197,10 @@ _CHECKS = (
     Check("length_drift", "raw", (builders.length_drift("train", "length_drift"),), metric="length_psi",
         title="Lengths of texts are distributed as in train.",
         hint="The split is not a random sample like train: shuffle before splitting, or look for texts of another kind."),
-    Check("vocabulary_overlap", "between", (at_least("vocabulary_overlap"),), metric="vocabulary_overlap",
+    Check("vocabulary_overlap", "between", (measurement("vocabulary_overlap", least="min"),), metric="vocabulary_overlap",
         title="Most words of the split occur in train.",
         hint="The split has other topics or another language than train: look at its source."),
-    Check("promoted_rows", "between", (at_least("promoted_rows"),), metric="promoted_rows",
+    Check("promoted_rows", "between", (measurement("promoted_rows", least="min"),), metric="promoted_rows",
         title="The split has not shrunk compared with the promoted model's data.",
         hint="Look for a source that was only fetched in part. If the change is intended, promote this data's profile."),
     Check("promoted_labels", "raw", (builders.label_drift("promoted", "promoted_labels"),), metric="promoted_label_psi",
@@ -207,7 +209,7 @@ _CHECKS = (
     Check("promoted_lengths", "raw", (builders.length_drift("promoted", "promoted_lengths"),), metric="promoted_length_psi",
         title="Lengths of texts are distributed as in the promoted model's data.",
         hint="Find out what changed in the source. If the real distribution did, promote this data's profile with the new model."),
-    Check("promoted_vocabulary", "between", (at_least("promoted_vocabulary"),), metric="promoted_vocabulary",
+    Check("promoted_vocabulary", "between", (measurement("promoted_vocabulary", least="min"),), metric="promoted_vocabulary",
         title="Texts use the words of the promoted model's data.",
         hint="Find out what changed in the source: another language, another product, another export."),
 )

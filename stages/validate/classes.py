@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,9 +17,10 @@ from tuneline.params import Params
 
 LONGEST_NAME = 100
 """Characters. A longer name is a text in the label column."""
+SHOWN = 10
+"""Classes, and rows, that are described."""
 SHOWN_CHARACTERS = 60
-SHOWN_CLASSES = 10
-MISSING_VALUES = frozenset({"nan", "null", "none", "nil", "na", "n/a", "#n/a", "<na>", "nat", "undefined", "missing"})
+MISSING_VALUES = frozenset({"nan", "null", "none", "nil", "na", "n/a", "#n/a", "<na>", "nat", "undefined"})
 """How programs write a missing value, in lower case."""
 SEPARATORS = re.compile(r"(?<=\w)[\s_\-\u2010-\u2015]+(?=\w)")
 """White space, underscores and hyphens between letters or digits: ``not_spam`` is like ``not spam``, but ``-1`` is not like ``1``."""
@@ -47,14 +48,14 @@ class Classes:
 
     @classmethod
     def of(cls, raw: Mapping[str, RawSplit], labels: LabelSchema, params: Params) -> Self | None:
-        """Count and compare the classes of all raw splits; ``None`` for a regression, or without a train split.
+        """Count and compare the classes of all raw splits; ``None`` for a regression, or without labels in train.
 
         Args:
             raw: The raw splits by name.
             labels: The label schema.
             params: All parameters. A name that ``data.label_names`` lists is meant, even if it reads like a missing value.
         """
-        if labels.names is None or "train" not in raw:
+        if labels.names is None or "train" not in raw or not raw["train"].is_labelled:
             return None
         counts = {name: _counts(split, len(labels.names)) for name, split in raw.items() if split.is_labelled}
         is_rare = counts["train"] < params.validate_.rare_classes.min_rows
@@ -79,20 +80,22 @@ class Classes:
     def notes(self, split: str, current: RawSplit) -> dict[str, list[str]]:
         """Return what the checks ``rare_classes`` and ``class_names`` found, in words."""
         counts = self.counts.get(split, np.zeros(len(self.names), np.int64))
-        named = [
-            f"class {shown(self.names[index])} ({_rows(int(counts[index]))}) {' and '.join(self.faults[index])}"
-            for index in np.flatnonzero(counts)
-            if self.faults[index]
-        ]
-        headers = current.frame["row"][current.frame["is_header"]].tolist()
-        lines = [f"row {row}: its texts are the names of the columns; a header line became a row" for row in headers]
-        notes = {"class_names": _first(named) + _first(lines)}
+        named = np.flatnonzero([bool(faults) for faults in self.faults] & (counts > 0))
+        headers = np.flatnonzero(current.frame["is_header"])
+        notes = {
+            "class_names": [
+                *_described(
+                    named, lambda index: f"class {shown(self.names[index])} ({_rows(counts[index])}) " + " and ".join(self.faults[index])
+                ),
+                *_described(headers, lambda row: f"row {row}: its texts are the names of the columns; a header line became a row"),
+            ]
+        }
         if split == "train":
-            notes["rare_classes"] = _first([self._where(index) for index in np.flatnonzero(self.is_rare & (counts > 0))])
+            notes["rare_classes"] = _described(np.flatnonzero(self.is_rare & (counts > 0)), self._where)
         return {check: found for check, found in notes.items() if found}
 
     def _where(self, index: int) -> str:
-        rows = ", ".join(f"{_rows(int(count[index]))} in {split}" for split, count in self.counts.items())
+        rows = ", ".join(f"{_rows(count[index])} in {split}" for split, count in self.counts.items())
         return f"class {shown(self.names[index])}: {rows}"
 
 
@@ -101,7 +104,7 @@ def like_other(names: Sequence[str], rows: Sequence[int]) -> dict[str, list[str]
 
     That is case, white space, underscores and hyphens, a full stop at the end, invisible characters, and letters that look alike.
     """
-    groups = defaultdict(list)
+    groups: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
     for name, count in zip(names, rows, strict=True):
         groups[name_key(name)].append((-count, len(groups), name))
     result = {}
@@ -152,11 +155,12 @@ def _invisible(character: str) -> bool:
 
 
 def _rows(count: int) -> str:
-    return f"{count:,} row{'s' * (count != 1)}"
+    return "1 row" if count == 1 else f"{count:,} rows"
 
 
-def _first(lines: list[str]) -> list[str]:
-    return [*lines[:SHOWN_CLASSES], *([f"and {len(lines) - SHOWN_CLASSES:,} more"] if len(lines) > SHOWN_CLASSES else [])]
+def _described(numbers: NDArray[np.int64], describe: Callable[[int], str]) -> list[str]:
+    more = len(numbers) - SHOWN
+    return [*map(describe, numbers[:SHOWN].tolist()), *([f"and {more:,} more"] if more > 0 else [])]
 
 
 def _valid(split: RawSplit, classes: int) -> NDArray[np.bool_]:

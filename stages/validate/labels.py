@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from stages.validate.giveaways import Giveaway, first_numbers, revealing_numbers, revealing_words
-from stages.validate.learnability import FOLDS, Learnability, learnability, log_odds
+from stages.validate.learnability import FOLDS, learnability, log_odds
 from stages.validate.raw import RawSplit
-from stages.validate.word_features import Ids, word_features
+from stages.validate.word_features import Ids, WordFeatures, word_features
 from tuneline.files.schemas import LABELS, UNLABELLED, LabelSchema
 from tuneline.params import ValidateParams
 from tuneline.params.validate import Revealing
@@ -30,6 +30,8 @@ MAX_ROWS = 20_000
 MAX_SCORES = 1_000_000
 """Rows times classes: fewer rows are read if there are many classes. Features times classes: likewise."""
 MAX_FEATURES = 50_000
+MIN_ROWS_PER_CLASS = 300
+"""Rows of train, on average, from which a disagreement is a statement on the labels: a model of fewer rows is often wrong itself."""
 SHOWN = 5
 """Words in a note."""
 
@@ -89,29 +91,23 @@ def examine_labels(
     Returns:
         The findings of each split with two labels or more.
     """
-    if "train" not in raw:
+    classes = ClassIds.of(schema, raw["train"].labels) if "train" in raw else None
+    if classes is None or len(classes.names) < 2:
         return {}
-    classes = ClassIds.of(schema, raw["train"].labels)
     samples = {name: _sample(split_file(folder, name), text_columns, classes) for name, split in raw.items() if len(split.frame)}
     samples = {name: sample for name, sample in samples.items() if len(np.unique(sample.labels)) > 1}
     if not samples:
         return {}
-    everything = Sample.concatenated(list(samples.values()))
-    split = np.repeat(np.arange(len(samples)), [len(sample.labels) for sample in samples.values()])
-    number = len(classes.names)
-    features = word_features(everything.texts, min(MAX_FEATURES, MAX_SCORES // number))
-    odds = None
-    if "train" in samples:
-        fold = np.where(split == list(samples).index("train"), 0, -1)
-        fold[fold == 0] = stratified_folds(samples["train"].labels, FOLDS, SEED)
-        odds = log_odds(features, everything.labels, fold, number)
+    labels, number = np.concatenate([sample.labels for sample in samples.values()]), len(classes.names)
+    texts = [pa.concat_arrays(columns) for columns in zip(*(sample.texts for sample in samples.values()), strict=True)]
+    features = word_features(texts, min(MAX_FEATURES, MAX_SCORES // number))
+    splits = np.repeat(list(samples), [len(sample.labels) for sample in samples.values()])
+    learnt = _learnability(features, labels, splits, number)
     findings = {}
-    for position, (name, sample) in enumerate(samples.items()):
-        words = revealing_words(features, split == position, everything.labels, number, params.revealing_words.precision)
-        lengths, notes = _revealing_numbers(raw[name], sample, classes, params.revealing_length)
-        columns = {"revealing_words": _coverage(words), "revealing_length": _coverage(lengths)}
-        if odds is not None:
-            columns |= _learnability_columns(learnability(odds[split == position], sample.labels))
+    for name, sample in samples.items():
+        words = revealing_words(features, splits == name, labels, number, params.revealing_words.precision)
+        lengths, notes = _revealing_lengths(raw[name], sample, classes, params.revealing_length)
+        columns = {"revealing_words": _coverage(words), "revealing_length": _coverage(lengths), **learnt.get(name, {})}
         findings[name] = LabelFindings(columns, {"revealing_words": _sentences(words, classes), "revealing_length": notes})
     return findings
 
@@ -128,12 +124,6 @@ class Sample:
     texts: list[pa.Array]
     labels: Ids
 
-    @classmethod
-    def concatenated(cls, samples: Sequence[Self]) -> Self:
-        """Return the rows of all samples."""
-        texts = [pa.concat_arrays(columns) for columns in zip(*(sample.texts for sample in samples), strict=True)]
-        return cls(texts, np.concatenate([sample.labels for sample in samples]))
-
 
 def _sample(path: Path, text_columns: list[str], classes: ClassIds) -> Sample:
     number = len(classes.names)
@@ -143,16 +133,26 @@ def _sample(path: Path, text_columns: list[str], classes: ClassIds) -> Sample:
     return Sample([table[name].combine_chunks() for name in text_columns], ids[ids != UNLABELLED])
 
 
-def _learnability_columns(measured: Learnability) -> dict[str, float]:
-    return {
-        "learnable_labels": measured.auc,
-        **dict(zip(("auc_low", "auc_high"), measured.auc_interval, strict=True)),
-        "disagreement": measured.disagreement,
-        **dict(zip(("disagreement_low", "disagreement_high"), measured.disagreement_interval, strict=True)),
-    }
+def _learnability(features: WordFeatures, labels: Ids, splits: NDArray[np.str_], classes: int) -> dict[str, dict[str, float]]:
+    """Return the columns about the model of the train split, by split. Rows of train are predicted by models of its other folds."""
+    is_train = splits == "train"
+    if not is_train.any():
+        return {}
+    fold = np.full(len(labels), -1)
+    fold[is_train] = stratified_folds(labels[is_train], FOLDS, SEED)
+    odds, columns = log_odds(features, labels, fold, classes), {}
+    measured = {str(split): learnability(odds[splits == split], labels[splits == split]) for split in np.unique(splits)}
+    for split, found in measured.items():
+        columns[split] = {"learnable_labels": found.auc, "auc_low": found.auc_interval.low, "auc_high": found.auc_interval.high}
+        if split != "train":
+            columns[split]["auc_drop"] = max(measured["train"].auc_interval.low - found.auc_interval.high, 0.0)
+        if is_train.sum() >= MIN_ROWS_PER_CLASS * classes:
+            low, high = found.disagreement_interval
+            columns[split] |= {"disagreement": found.disagreement, "disagreement_low": low, "disagreement_high": high}
+    return columns
 
 
-def _revealing_numbers(split: RawSplit, sample: Sample, classes: ClassIds, rule: Revealing) -> tuple[list[Giveaway], list[str]]:
+def _revealing_lengths(split: RawSplit, sample: Sample, classes: ClassIds, rule: Revealing) -> tuple[list[Giveaway], list[str]]:
     """Return labels that a number tells, and the notes on them. The position of a row is in the notes only: the model does not see it."""
     ids, number = classes.ids(split.labels), len(classes.names)
     known = ids != UNLABELLED

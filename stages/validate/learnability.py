@@ -7,7 +7,7 @@ linear model it is a strong baseline (Wang and Manning, "Baselines and bigrams: 
 Two measurements, each with its 95 % interval:
 
 - the area under the ROC curve, of each class against the others, weighted by their rows: 0.5 if labels and texts have nothing in common;
-- the disagreement: of the tenth of the rows of which the model is surest, the fraction with another label. The model chooses these rows
+- the disagreement: of the fifth of the rows of which the model is surest, the fraction with another label. The model chooses these rows
   by their texts alone. So if a fraction of all labels is wrong at random, at least this fraction is wrong among them, and the
   disagreement is an upper bound of the random label noise.
 """
@@ -23,10 +23,8 @@ from tuneline.stats import Interval, wilson_interval
 Floats = NDArray[np.float64]
 
 FOLDS = 5
-SUREST = 0.1
+SUREST = 0.2
 """Fraction of the rows whose labels are compared with what the model is surest of."""
-MIN_SUREST = 20
-"""Fewest of these rows."""
 _Z = 1.96
 """Standard errors to each end of a 95 % interval."""
 
@@ -85,9 +83,11 @@ def learnability(odds: Floats, labels: Ids) -> Learnability:
         labels: Class ids of shape ``(rows,)``, of two classes or more.
     """
     auc, error = area_under_curve(odds, labels)
-    surest = np.argsort(-odds.max(axis=1), kind="stable")[: max(MIN_SUREST, int(SUREST * len(labels)))]
+    surest = np.argsort(-odds.max(axis=1), kind="stable")[: max(1, int(SUREST * len(labels)))]
     wrong = int(np.count_nonzero(odds[surest].argmax(axis=1) != labels[surest]))
-    return Learnability(auc, Interval(auc - _Z * error, auc + _Z * error), wrong / len(surest), wilson_interval(wrong, len(surest)))
+    return Learnability(
+        auc, Interval(max(auc - _Z * error, 0.0), min(auc + _Z * error, 1.0)), wrong / len(surest), wilson_interval(wrong, len(surest))
+    )
 
 
 def area_under_curve(scores: Floats, labels: Ids) -> tuple[float, float]:

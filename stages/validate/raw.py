@@ -110,7 +110,8 @@ def _is_header(texts: Sequence[pa.Array], text_columns: Sequence[str]) -> NDArra
         pc.is_in(column, pa.array([name, f"{BOM}{name}", f'"{name}"'])).to_numpy(zero_copy_only=False)
         for column, name in zip(texts, names, strict=True)
     ]
-    return np.logical_and.reduce(columns)
+    is_header: NDArray[np.bool_] = np.logical_and.reduce(columns)
+    return is_header
 
 
 def _as_integers(column: pa.Array) -> NDArray[np.int64]:

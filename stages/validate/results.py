@@ -170,9 +170,10 @@ def _found_in_split(outcome: Outcome, rule: Rule) -> str:
     values = outcome.table.frame.iloc[0]
     if not isinstance(rule, LearnableLabels):
         return _percent(values[outcome.check]) if isinstance(rule, AtMost) else _number(values[outcome.check])
-    if outcome.arguments["column"] == "auc_high":
+    if outcome.arguments["column"] != "disagreement_low":
         low, high = f"{values['auc_low']:.3f}", f"{values['auc_high']:.3f}"
-        return f"area under the ROC curve {values['learnable_labels']:.3f} (95 % interval {low} to {high})"
+        drop = f", at least {values['auc_drop']:.3f} below train" if outcome.arguments["column"] == "auc_drop" else ""
+        return f"area under the ROC curve {values['learnable_labels']:.3f} (95 % interval {low} to {high}){drop}"
     low, high = _percent(values["disagreement_low"]), _percent(values["disagreement_high"])
     return f"{_percent(values['disagreement'])} of the surest rows have another label (95 % interval {low} to {high})"
 
@@ -182,8 +183,10 @@ def _allowed(outcome: Outcome, rule: Rule) -> str:
         limit = outcome.arguments["max_value"]
         return f"at most {_number(limit)}, or not significant (p > {rule.significance:g})"
     if isinstance(rule, LearnableLabels):
-        is_area = "min_value" in outcome.arguments
-        return f"at least {_number(rule.min_auc)}" if is_area else f"at most {_percent(rule.max_disagreement)}"
+        column = outcome.arguments["column"]
+        if column == "disagreement_low":
+            return f"at most {_percent(rule.max_disagreement)}"
+        return f"at least {_number(rule.min_auc)}" if column == "auc_high" else f"at most {_number(rule.max_auc_drop)} below train"
     if isinstance(rule, AtMost):
         return f"at most {_percent(rule.max)}"
     if isinstance(rule, AtLeast | RowCount):

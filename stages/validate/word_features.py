@@ -71,10 +71,10 @@ def word_features(columns: Sequence[pa.Array], limit: int) -> WordFeatures:
     features = np.concatenate([words[is_word] * base, shapes[has_shape] * base, (words[:-1] * base + words[1:] + 1)[within]])
     texts = np.concatenate([text[is_word], text[has_shape], text[1:][within]])
     ids, values = pd.factorize(features)
-    # Each feature once per text, then once per row.
-    once = np.unique(texts * len(values) + ids)
-    entries, counts = np.unique(once % (total * len(values)) if len(values) else once, return_counts=True)
-    rows, ids = entries // max(len(values), 1), entries % max(len(values), 1)
+    # Each feature once per text, then once per row. np.unique without counts uses hashes, which are slower than sorting.
+    of_texts, _ = np.unique(texts * len(values) + ids, return_counts=True)
+    entries, counts = np.unique(of_texts % max(total * len(values), 1), return_counts=True)
+    rows, ids = np.divmod(entries, max(len(values), 1))
     frequency = np.bincount(ids, minlength=len(values))
     kept = np.argsort(-frequency, kind="stable")[:limit]
     kept = kept[frequency[kept] > 1]

@@ -10,6 +10,8 @@ VALID = [
     "naïve café €5 “quoted”",
     "NÃO, SÃO PAULO, Â, Ã",
     "AMANHÃ FOI",
+    "DEÎŸ ÈŒU",
+    "NÃO Â»",
     "„MENÜ“ und »Tschüß«",
     "il a déménagé…”",
     "L’été, l’école “élégante” à côté",

@@ -69,8 +69,10 @@ class LearnableLabels(Rule):
 
     min_auc: Rate
     """Smallest allowed area under the ROC curve; 0.5 is that of labels that have nothing to do with the texts."""
+    max_auc_drop: Rate
+    """By how much the area may be smaller than on train."""
     max_disagreement: Rate
-    """Largest allowed fraction of other labels among the tenth of the rows of which the model is surest: a bound of random label noise."""
+    """Largest allowed fraction of other labels among the fifth of the rows of which the model is surest: a bound of random label noise."""
 
 
 class Revealing(AtMost):

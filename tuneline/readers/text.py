@@ -90,7 +90,7 @@ class Lines:
                     elif (empty := empty + 1) > EMPTY_LINES:
                         raise self._only_empty_lines()
                     if strict and (not line.isascii() or "\0" in line):
-                        self._check_bytes(line)
+                        self._check(line)
                     if len(line) == longest and not line.endswith(LINE_ENDS):
                         self._skip_rest()
                     yield line
@@ -98,11 +98,11 @@ class Lines:
             problem = f"{self.name}, after line {self.number:,}: not {self._encoding}: {error}."
             raise DataError(problem, self._encoding_hint()) from None
 
-    def _check_bytes(self, line: str) -> None:
-        if line.isascii():
-            self.problem = RowProblem(self.number, "a zero byte", UTF_16)
-            return
+    def _check(self, line: str) -> None:
+        """Note the problem of a line that is not plain ASCII, if it has one."""
         problem = self.decoding_problem(line, self.number)
+        if problem is None and "\0" in line:
+            problem = RowProblem(self.number, "a zero byte", UTF_16)
         self._has_utf8 = self._has_utf8 or problem is None
         self.problem = problem or self.problem
 

@@ -7,7 +7,7 @@ import pytest
 
 from stages.validate.checks import CHECKS, require_parameters
 from stages.validate.tables import derive_tables
-from tests.stages.validate.data import FOREIGN, WORDS, Data, sentence
+from tests.stages.validate.data import FOREIGN, WORDS, Data, sentence, words_of
 from tuneline.drift import Distribution
 from tuneline.errors import ParamsError
 from tuneline.files.schemas import LabelSchema
@@ -125,22 +125,26 @@ def near_duplicates(data: Data) -> None:
 
 
 def learnable_labels(data: Data) -> None:
-    """Shuffled labels: half of those of train, and none of the other splits, fit the texts."""
+    """Nearly all labels of train are swapped, so that those of the other splits contradict them."""
     for table in (data.raw["train"], data.tokenized["train"]):
         table["labels"] = table["labels"][1:] + table["labels"][:1]
 
 
 def revealing_words(data: Data) -> None:
-    _reveal(data, lambda label: f"{WORDS[0]} {WORDS[1]}" if label == 1 else "")
+    """One class comes with the signature of a form."""
+    table = data.raw["train"]
+    table["one"] = [
+        f"{text} {WORDS[0]} {WORDS[1]}" if label == 1 else text for text, label in zip(table["one"], table["labels"], strict=True)
+    ]
+    data.tokenize()
 
 
 def revealing_length(data: Data) -> None:
-    _reveal(data, lambda label: " ".join(WORDS[:8] if label else WORDS[8:10]))
-
-
-def _reveal(data: Data, text) -> None:
-    table = data.raw["train"]
-    table["one"] = [f"{one} {text(label)}" for one, label in zip(table["one"], table["labels"], strict=True)]
+    """One class was collected from a source of longer texts."""
+    rng = random.Random(4)
+    for table in data.raw.values():
+        for name in data.columns:
+            table[name] = [sentence(rng, words_of(label, 3), *((13, 14) if label == 1 else (8, 9))) for label in table["labels"]]
     data.tokenize()
 
 
@@ -215,7 +219,7 @@ def label_drift(data: Data) -> None:
 def length_drift(data: Data) -> None:
     rng = random.Random(2)
     for name in data.columns:
-        data.raw["test"][name] = [sentence(rng, shortest=18, longest=24) for _ in data.raw["test"][name]]
+        data.raw["test"][name] = [sentence(rng, words_of(label, 3), 18, 24) for label in data.raw["test"]["labels"]]
     data.tokenize()
 
 
@@ -223,17 +227,17 @@ def vocabulary_overlap(data: Data) -> None:
     rng = random.Random(3)
     for name in data.columns:
         data.raw["validation"][name] = [
-            f"{sentence(rng, FOREIGN, 5, 7)} {sentence(rng, WORDS, 3, 6)}" for _ in data.raw["validation"][name]
+            f"{sentence(rng, FOREIGN, 5, 7)} {sentence(rng, words_of(label, 3), 3, 6)}" for label in data.raw["validation"]["labels"]
         ]
     data.tokenize()
 
 
 VIOLATIONS = [
     columns, rows, missing_values, blank_text, control_characters, broken_encoding, mixed_encoding, length_outliers, label_set,
-    absent_classes, rare_classes, class_names, class_balance, conflicting_labels, duplicates, leakage, near_duplicates, learnable_labels,
-    revealing_words, revealing_length, row_count,
-    ids_in_vocabulary, special_tokens, max_length, column_lengths, attention_mask, token_type_ids, token_labels, empty_rows,
-    unknown_rate, truncation_rate, decoded_text, label_drift, length_drift, vocabulary_overlap,
+    absent_classes, rare_classes, class_names, class_balance, conflicting_labels, duplicates, leakage, near_duplicates,
+    learnable_labels, revealing_words, revealing_length, row_count, ids_in_vocabulary, special_tokens, max_length, column_lengths,
+    attention_mask, token_type_ids, token_labels, empty_rows, unknown_rate, truncation_rate, decoded_text, label_drift, length_drift,
+    vocabulary_overlap,
 ]  # fmt: skip
 
 

@@ -83,7 +83,20 @@ def test_columns_and_notes_of_rare_classes(data, tables):
     assert tables(data)["train"].notes["rare_classes"] == ["class 'perhaps': 1 row in train, 2 rows in test"]
 
 
-def test_regression_has_no_classes(data, tables):
+def test_only_the_first_ten_rows_are_described(data, tables):
+    data.raw["test"].update({name: [name] * 60 for name in data.columns})
+    assert tables(data)["test"].notes["class_names"][9:] == [
+        "row 9: its texts are the names of the columns; a header line became a row",
+        "and 50 more",
+    ]
+
+
+def test_train_without_labels_and_regression_have_no_classes(data, tables):
+    named = {"rare_class", "name_faults"}
+    labels = data.raw["train"]["labels"]
+    data.raw["train"]["labels"] = [-1] * 200
+    assert not named & set(tables(data)["train"].frame.columns)
+    data.raw["train"]["labels"] = labels
     data.labels = LabelSchema(None)
     data.set_params(lambda values: values["data"].update(task="regression"))
-    assert not {"rare_class", "name_faults"} & set(tables(data)["train"].frame.columns)
+    assert not named & set(tables(data)["train"].frame.columns)

@@ -16,7 +16,7 @@ from tuneline.paths import SPLITS
 
 SCRIPTS = {
     "latin": "abcdefghijklmnopqrstuvwxyz",
-    "accents": "aàâbcçdeéèêëfiîïoôœuùûüÿñ",
+    "accents": "aàâbcçdeéèêëfiîïoôuùûüñ",  # without œ and ÿ: at random places in capitals they look like mojibake
     "greek": "αβγδεζηθικλμνξοπρστυφχψω",
     "cyrillic": "абвгдежзиклмнопрстуфхцчшщыэюя",
     "hebrew": "אבגדהוזחטיכלמנסעפצקרשת",

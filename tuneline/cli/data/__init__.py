@@ -57,6 +57,9 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
         say(NEXT_STEPS)
 
 
+app.command("history")(history.command)
+
+
 @app.command("recode")
 def recode(
     file: Annotated[Path, typer.Argument(help="CSV, TSV or JSON Lines file, plain or gzip")],
@@ -69,6 +72,3 @@ def recode(
     from tuneline.cli.init.encodings import known_encoding
 
     write(file, None if encoding is None else known_encoding(encoding), mojibake, output)
-
-
-app.command("history")(history.command)
