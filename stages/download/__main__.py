@@ -1,25 +1,28 @@
 """Fetch the data of the pipeline and write its raw splits.
 
 Reads what ``data.source`` names: the embedded sample, files under ``data/source/``, or a data set of the hub.
+Applies the corrections in ``data/corrections/``: labels that people changed, rows that are left out. The source stays as it is.
 Writes ``data/raw/{train,validation,test}.parquet`` (the text columns, ``labels``, ``idx``; label names in the schema) and
-``data/raw/source.json`` (where the rows came from, down to the commit).
+``data/raw/source.json`` (where the rows came from, down to the commit, and what was corrected).
 """
 
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from stages.download.correct import Corrector
 from stages.download.raw import LabelEncoder, RawWriter
 from stages.download.slices import refuse_overlaps, resolve, source_splits
 from stages.download.source import Source, SourceColumns, open_source
 from stages.download.staging import Selection, StagedSplit, divide, stage_split
+from tuneline.corrections import Corrections
 from tuneline.errors import DataError
 from tuneline.files import replace_directory
 from tuneline.launch import check_launch
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.paths import RAW, SPLITS, split_file
-from tuneline.records.source import RawSource, SplitSource
+from tuneline.records.source import AppliedCorrections, RawSource, SplitSource
 from tuneline.stage import run_stage
 from tuneline.terminal import say
 
@@ -49,9 +52,9 @@ def download(params: Params, source: Source, folder: Path) -> dict[str, int]:
     selections = {split: Selection(parts) for split, parts in slices.items()} | division.selections
     for split in labelled_splits(params):
         refuse_unlabelled(split, selections[split], staged)
-    splits, label_names = write_splits(params, staged, selections, folder)
+    splits, label_names, corrections = write_splits(params, staged, selections, folder)
     shutil.rmtree(folder / STAGING)
-    values = {"source": params.data.source, **source.provenance(), "splits": splits, "label_names": label_names}
+    values = {"source": params.data.source, **source.provenance(), "splits": splits, "label_names": label_names, "corrections": corrections}
     if params.data.split is not None:
         values["split"] = {**params.data.split.model_dump(), "seed": params.seed, "rows_without_group": division.ungrouped}
     RawSource.model_validate(values).write(folder / "source.json")
@@ -108,22 +111,28 @@ def refuse_unlabelled(split: str, selection: Selection, staged: Mapping[str, Sta
 
 def write_splits(
     params: Params, staged: Mapping[str, StagedSplit], selections: Mapping[str, Selection], folder: Path
-) -> tuple[dict[str, SplitSource], tuple[str, ...] | None]:
+) -> tuple[dict[str, SplitSource], tuple[str, ...] | None, AppliedCorrections | None]:
     """Write the three Parquet files.
 
     Returns:
-        Origin of each split, and the class names.
+        Origin of each split, the class names, and what was corrected.
     """
     data = params.data
     regression = data.task == "regression"
     encoder = LabelEncoder.regression() if regression else LabelEncoder.classification(staged, selections["train"], data.label_names)
+    corrector = Corrector(Corrections.read(), data.text_columns, encoder.labels)
     splits: dict[str, SplitSource] = {}
     for position, split in enumerate(SPLITS):
-        writer = RawWriter(source_columns(params), encoder, data.drop_incomplete)
+        writer = RawWriter(source_columns(params), encoder, data.drop_incomplete, corrector)
         rows = writer.write(split_file(folder, split), staged, selections[split], data.max_rows, params.seed + position)
         specification = data.source_specs.get(split, data.splits.train)
         splits[split] = SplitSource(specification=specification, rows=rows, left_out=writer.left_out)
-    return splits, encoder.labels.names
+    return splits, encoder.labels.names, corrector.report()
+
+
+def applied_corrections() -> AppliedCorrections | None:
+    """Return what ``main`` has corrected."""
+    return RawSource.read(RAW / "source.json").corrections
 
 
 def main() -> dict[str, float]:
@@ -137,4 +146,4 @@ def main() -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    run_stage("download", main, libraries=("datasets", "pyarrow"))
+    run_stage("download", main, libraries=("datasets", "pyarrow"), corrections=applied_corrections)

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from stages.download.correct import Corrector
 from stages.download.source import LABEL, SourceColumns, rebatch
 from stages.download.staging import INDEX, Selection, StagedSplit
+from tuneline.corrections import dropped_file
 from tuneline.errors import DataError
 from tuneline.files.schemas import UNLABELLED, LabelSchema, raw_schema, write_batches
 from tuneline.readers.rows import listed
@@ -117,12 +119,14 @@ class RawWriter:
         columns: The columns asked for.
         encoder: Converts labels to ids.
         drop_incomplete: Leave out rows without text or label; otherwise the first one is an error.
+        corrector: Corrects the rows that are written.
         left_out: Number of rows that were left out.
     """
 
     columns: SourceColumns
     encoder: LabelEncoder
     drop_incomplete: bool
+    corrector: Corrector
     left_out: int = 0
 
     def write(self, path: Path, staged: Mapping[str, StagedSplit], selection: Selection, at_most: int | None, seed: int) -> int:
@@ -135,9 +139,12 @@ class RawWriter:
         """
         schema = raw_schema(self.columns.text_columns, self.encoder.labels)
         chosen = sample_rows(selection.rows, at_most, seed)
-        rows = write_batches(path, schema, rebatch(self._batches(selection.batches(staged), chosen, schema), schema))
+        batches = self.corrector.apply(path.stem, self._batches(selection.batches(staged), chosen, schema))
+        rows = write_batches(path, schema, rebatch(batches, schema))
         if rows == 0:
             hint = "Fill in its texts and labels, name another split in data.splits, or raise its fraction in data.split."
+            if self.corrector.left_out:
+                hint = f"{dropped_file()} leaves out {self.corrector.left_out:,} rows: remove some of its lines."
             raise DataError(f"The {path.stem} split has no complete row left.", hint)
         return rows
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from tuneline.cli.console import Console
 from tuneline.cli.init.planning import Plan
+from tuneline.corrections import dropped_file, label_file
 from tuneline.params import Params
 from tuneline.paths import SPLITS
 from tuneline.readers.rows import listed
@@ -112,10 +113,12 @@ def show_next_steps(plan: Plan, written: bool) -> None:
         written: ``params.yaml`` was changed.
     """
     changed = [*(["params.yaml"] if written else []), *map(str, plan.placement.copies)]
+    corrections = [str(path) for path in (label_file(), dropped_file()) if written and path.exists()]
+    remove = f"  git rm {' '.join(corrections)}\n                        unless these corrections are of this data\n" if corrections else ""
     Console().print(
         Text(
             f"\nWritten: {', '.join(changed) or 'nothing, all is there already'}\n"
-            "Next:\n"
+            f"Next:\n{remove}"
             "  dvc repro             run the pipeline\n"
             f"  dvc add {plan.placement.tracked}\n"
             "                        version the data with DVC\n"

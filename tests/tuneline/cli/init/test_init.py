@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from stages.download.__main__ import main as download
 from tests.params import change_params
 from tuneline.cli import app
+from tuneline.corrections import dropped_file
 from tuneline.params.data import SplitParams
 from tuneline.params.loading import load_params
 from tuneline.params_file import changed
@@ -51,11 +52,14 @@ def test_shown_numbers_of_rows_are_those_of_the_download_stage(project, tickets)
 
 
 def test_second_run_changes_nothing_and_asks_nothing(project, tickets):
-    assert init(tickets, "--force").exit_code == 0
+    dropped_file().parent.mkdir(parents=True)
+    dropped_file().touch()
+    assert "git rm data/corrections/dropped.csv" in init(tickets, "--force").output, "it is of the former data"
     params = (project / "params.yaml").read_bytes()
     done = init(tickets)
     assert done.exit_code == 0, done.output
     assert "nothing, all is there already" in done.output
+    assert "git rm" not in done.output
     assert (project / "params.yaml").read_bytes() == params
 
 
