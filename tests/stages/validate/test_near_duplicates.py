@@ -95,6 +95,8 @@ def test_copy_within_a_split_resembles_what_its_original_resembles():
 def test_rows_without_words_resemble_nothing():
     (found,) = search([("",), (" ",), ("a b c d e f",), ("a b c d e g",), ("",)])
     assert found.origin.tolist() == [NONE, NONE, NONE, 2, NONE]
+    assert [split.origin.tolist() for split in search([("",), (" ",)], [("",)])] == [[NONE, NONE], [NONE]]
+    assert find_near_duplicates([], [], REQUIRED) == []
 
 
 def test_result_does_not_depend_on_batches(monkeypatch):
