@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Averaging = Literal["binary", "macro"]
 Task = Literal["classification", "binary", "regression"]
 """``binary`` is a classification with two classes: the metrics of a classification apply to it too."""
+LEAKED_ROWS = "leaked_rows"
+"""Key in ``metrics/evaluate.json`` of the number of rows that repeat or resemble a row of an earlier split."""
 IntervalMethod = Literal["wilson", "fisher", "bootstrap", "none"]
 
 
@@ -77,6 +79,16 @@ class Metric:
     def over_tfidf(self) -> tuple[str, str]:
         """Keys there of the ends of the interval of ``model - TF-IDF baseline``, for the primary metric of a task."""
         return f"{self.name}_over_tfidf_low", f"{self.name}_over_tfidf_high"
+
+    @property
+    def without_leaks(self) -> tuple[str, str, str]:
+        """Keys there of the same metric without the leaked rows, and of the ends of its interval, for the primary metric of a task."""
+        return f"{self.name}_without_leaks", f"{self.name}_without_leaks_low", f"{self.name}_without_leaks_high"
+
+    @property
+    def from_leaks(self) -> tuple[str, str]:
+        """Keys there of the ends of the interval of what the leaked rows add to the metric."""
+        return f"{self.name}_from_leaks_low", f"{self.name}_from_leaks_high"
 
     @property
     def validated(self) -> bool:
@@ -212,9 +224,10 @@ def custom_metrics(evaluated: Iterable[str]) -> list[str]:
     Args:
         evaluated: The names in the file.
     """
-    known = {"rows"}
+    known = {"rows", LEAKED_ROWS}
     for metric in METRIC_TABLE.values():
         known |= {metric.name, str(metric.baseline), metric.tfidf, *metric.over_tfidf, f"worst_slice_{metric.name}"}
+        known |= {*metric.without_leaks, *metric.from_leaks}
     return [name for name in evaluated if name not in known and not name.endswith("_pass_rate")]
 
 

@@ -209,7 +209,7 @@ def _class_scores(
     """
     (labels, *models), counts = distinct_rows(columns)
     proportions = counts / counts.sum()
-    drawn = (generator.multinomial(counts.sum(), proportions, size=size) for size in _chunks(resamples, len(counts)))
+    drawn = (generator.multinomial(counts.sum(), proportions, size=size) for size in chunks(resamples, len(counts)))
     for block in itertools.chain([counts[None]], drawn):
         yield np.stack([score(block.astype(np.float64), labels, predictions, average) for predictions in models], axis=-1)
 
@@ -217,13 +217,13 @@ def _class_scores(
 def _number_scores(score: "RowScore", values: Floats, generator: np.random.Generator, resamples: int) -> Iterator[Floats]:
     """Yield the scores of numbers, as ``_class_scores`` does. Ranks are not computed again in each draw, which changes only ties."""
     rows = values.shape[1]
-    drawn = (generator.integers(rows, size=(size, rows)) for size in _chunks(resamples, rows))
+    drawn = (generator.integers(rows, size=(size, rows)) for size in chunks(resamples, rows))
     for index in itertools.chain([np.arange(rows)[None]], drawn):
         labels, *models = values[:, index]
         yield np.stack([score(labels, predictions) for predictions in models], axis=-1)
 
 
-def _chunks(resamples: int, width: int) -> Iterator[int]:
+def chunks(resamples: int, width: int) -> Iterator[int]:
     """Yield numbers of resamples, ``resamples`` in all, that fit into memory with ``width`` values each."""
     at_once = max(1, _VALUES_AT_A_TIME // width)
     yield from (min(at_once, resamples - start) for start in range(0, resamples, at_once))

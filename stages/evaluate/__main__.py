@@ -1,8 +1,9 @@
 """Evaluate the trained classifier on the reported split: metrics, metrics by slice, behaviour tests.
 
 Reads: ``models/classifier/``; the reported split in ``data/tokenized/`` and ``data/raw/``; the train split, for the baselines;
-``conf/behaviour/NAME.yaml``; the functions in ``project/`` that ``evaluate.metrics`` names; ``seed`` and the section ``evaluate``.
-Computes: the logits of every row, once; metrics; curves; metrics by slice; behaviour tests.
+``reports/checks/rows/``, for the metric without leaked rows; ``conf/behaviour/NAME.yaml``; the functions in ``project/`` that
+``evaluate.metrics`` names; ``seed`` and the section ``evaluate``.
+Computes: the logits of every row, once; metrics, with and without leaked rows; curves; metrics by slice; behaviour tests.
 Writes: ``reports/predictions.parquet``, ``reports/slices.json``, ``reports/behaviour.json``, ``plots/evaluation/``,
 ``metrics/evaluate.json``. A behaviour test below its ``min_pass_rate`` stops the pipeline, after all outs are written.
 """
@@ -18,6 +19,7 @@ from stages.evaluate.behaviour.cases import SplitTexts
 from stages.evaluate.behaviour.results import pass_rates, run_suite, violations_of
 from stages.evaluate.behaviour.suite import Suite, read_suite
 from stages.evaluate.files import predictions_table, read_origin, read_split, read_texts, write_plots, write_slices_plot
+from stages.evaluate.leaks import leak_metrics, leaked_rows
 from stages.evaluate.scoring import baseline_metrics, score
 from stages.evaluate.slices import Slice, label_slices, length_slices, overlap_slices, score_slices, slices_report, source_slices
 from stages.evaluate.tfidf import tfidf_metrics
@@ -30,7 +32,7 @@ from tuneline.files.schemas import LABELS, read_table, write_table
 from tuneline.metrics import primary_metric
 from tuneline.params import EvaluateParams, Params
 from tuneline.params.loading import load_params
-from tuneline.paths import CLASSIFIER, METRICS, PLOTS, PREDICTIONS, RAW, REPORTS, TOKENIZED, split_file
+from tuneline.paths import CLASSIFIER, FAILING_ROWS, METRICS, PLOTS, PREDICTIONS, RAW, REPORTS, TOKENIZED, split_file
 from tuneline.records.evaluation import Behaviour, BehaviourResult, Slices
 from tuneline.records.metrics import Metrics
 from tuneline.scores import averaging, loss_of, predictions_of, task_of
@@ -105,7 +107,8 @@ def main() -> Measurements:
     seconds = time.perf_counter() - started
     behaviour = _test_behaviour(suite, SplitTexts(texts, split.labels, split.label_schema), classifier, settings.batch_size)
     slices = slice_split(settings, split, texts, logits)
-    metrics = run(settings, split, train_labels, logits, custom) | _score_tfidf(params, split, texts, logits) | pass_rates(behaviour)
+    metrics = run(settings, split, train_labels, logits, custom) | _score_tfidf(params, split, texts, logits)
+    metrics |= _score_without_leaks(params, split, logits) | pass_rates(behaviour)
     if slices.worst is not None:
         metrics[f"worst_slice_{slices.metric}"] = slices.value(slices.worst)
     write_outs(split, logits, slices, behaviour, Metrics.of(metrics))
@@ -121,6 +124,15 @@ def _score_tfidf(params: Params, split: TokenizedSplit, texts: Sequence[Sequence
     baseline = predict_with_tfidf(read_sample(train, params.data.text_columns, schema.outputs, params.seed), texts, schema)
     average = "macro" if schema.is_regression else averaging(schema, params.evaluate.f1)
     return tfidf_metrics(split.labels, predictions_of(logits, schema), baseline, schema, average=average, seed=params.seed)
+
+
+def _score_without_leaks(params: Params, split: TokenizedSplit, logits: Logits) -> dict[str, float]:
+    if not FAILING_ROWS.exists():  # the data checks have not run here
+        return {}
+    schema = split.label_schema
+    average = "macro" if schema.is_regression else averaging(schema, params.evaluate.f1)
+    leaked = leaked_rows(FAILING_ROWS, params.evaluate.split, len(split))
+    return leak_metrics(split.labels, predictions_of(logits, schema), leaked, schema, average=average, seed=params.seed)
 
 
 def _test_behaviour(suite: Suite | None, split: SplitTexts, classifier: "Classifier", batch_size: int) -> list[BehaviourResult]:

@@ -56,6 +56,8 @@ def find_near_duplicates(words: Sequence[Sequence[EncodedWords]], keys: Sequence
         keys: Keys of the rows' texts in each split. Of rows with the same key, the first is searched: others are copies.
         similarity: Similarity from which two rows are near-duplicates.
     """
+    if not keys:
+        return []
     sizes = [len(split) for split in keys]
     split = np.repeat(np.arange(len(sizes), dtype=np.int8), sizes)
     search = Search(WordSets.of([batch for batches in words for batch in batches]), split, similarity)
@@ -98,6 +100,8 @@ class Search:
         Args:
             rows: Numbers of the rows, ascending. Each has words.
         """
+        if not len(rows):
+            return
         preview = np.concatenate([self._samples(first).astype(np.uint8) for first in range(0, PREVIEW, WIDTH)]).T.copy()
         for first in range(PREVIEW, PREVIEW + WIDTH * bands(self.required), WIDTH):
             keys = np.zeros(len(self.split), np.uint64)

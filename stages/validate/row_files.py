@@ -17,6 +17,8 @@ from stages.validate.violations import excess_of_rows, other_rows
 from tuneline.files.schemas import ROW_GROUP, failing_rows_schema, write_batches
 from tuneline.paths import split_file
 
+README = "All rows that violate a data check, one file per check. A check without such rows has no file.\n"
+"""Keeps the folder, a dependency of the stage ``evaluate``, where no row violates a check: DVC restores no empty folder."""
 RELATIONS = {
     "duplicate_of": "repeats",
     "conflict_with": "has another label than",
@@ -88,6 +90,7 @@ def write_row_files(folder: Path, outcomes: Sequence[Outcome], data: DerivedData
         data: What they were checked on.
     """
     folder.mkdir()
+    (folder / "README.md").write_text(README, encoding="utf-8")
     sizes = {split: len(split_data.frame) for split, split_data in data.raw.items()}
     text_columns = data.params.data.text_columns
     grouped: dict[str, dict[str, list[Outcome]]] = {}

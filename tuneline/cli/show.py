@@ -11,6 +11,7 @@ from rich.text import Text
 from tuneline.baseline import BaselineComparison
 from tuneline.cli.console import Console
 from tuneline.errors import StageError
+from tuneline.leaks import LeakEffect
 from tuneline.metrics import METRIC_TABLE, custom_metrics, title_of
 from tuneline.paths import BASE_RECORD
 from tuneline.records.metrics import Metrics
@@ -86,6 +87,8 @@ def show(console: Console, root: Path = Path()) -> None:
     console.print(quality_table(evaluated, compared.values if compared else {}, reported_split(lock)))
     if against_tfidf := BaselineComparison.read(evaluated):
         console.print(Text(f"{against_tfidf.sentence}\n"))
+    if leak_effect := LeakEffect.read(evaluated):
+        console.print(Text(f"{leak_effect.sentence}\n"))
     _print_facts(console, {**provenance(root, lock), **existing_paths(root)})
 
 

@@ -79,6 +79,21 @@ def test_model_is_compared_with_the_tfidf_baseline_on_the_same_rows(project):
     assert comparison.low < metrics()["accuracy"] - metrics()["tfidf_accuracy"] < comparison.high
 
 
+def test_leaked_rows_that_validate_found_are_left_out_of_a_second_metric(project):
+    evaluate.main()
+    assert "leaked_rows" not in metrics(), "the data checks have not run"
+    folder = Path("reports/checks/rows")
+    folder.mkdir(parents=True)
+    pq.write_table(
+        pa.table({"split": ["test"] * 5, "row": list(range(5)), "other_split": ["train"] * 5}), folder / "near_duplicates.parquet"
+    )
+    evaluate.main()
+    table = pq.read_table("reports/predictions.parquet").slice(5).to_pydict()
+    right = np.array(table["label"]) == np.array(table["prediction"])
+    assert metrics()["leaked_rows"] == 5
+    assert metrics()["accuracy_without_leaks"] == pytest.approx(right.mean(), abs=1e-6)
+
+
 @pytest.mark.parametrize("project", ["queues", "numbers"], indirect=True)
 def test_functions_of_the_user_are_metrics(project):
     code = "def worst(outputs, labels): return outputs.ndim + len(labels) / 100\n"

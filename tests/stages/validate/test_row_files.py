@@ -17,7 +17,7 @@ def write(tmp_path):
     def run(data: Data) -> dict[str, list[dict]]:
         derived = derive_tables(data.params, data.write(tmp_path / "data"), None)
         write_row_files(tmp_path / "rows", [result.outcome for result in check_tables(derived).results], derived)
-        return {path.stem: pq.read_table(path).to_pylist() for path in (tmp_path / "rows").iterdir()}
+        return {path.stem: pq.read_table(path).to_pylist() for path in (tmp_path / "rows").glob("*.parquet")}
 
     return run
 

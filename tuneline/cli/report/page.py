@@ -14,6 +14,7 @@ from tuneline.cli.report.headline import Headline, headline
 from tuneline.cli.report.predictions import Confusion, ModelError, Predictions, compute_confusion, largest_errors
 from tuneline.cli.report.summaries import ChecksSummary, Provenance, SlicesSummary, read_provenance
 from tuneline.files import replace_file
+from tuneline.leaks import LeakEffect
 from tuneline.metrics import METRIC_TABLE, custom_metrics, title_of
 from tuneline.page import environment
 from tuneline.paths import METRICS, PREDICTIONS, RAW, REPORTS, split_file
@@ -81,6 +82,11 @@ class Report:
     def against_tfidf(self) -> BaselineComparison | None:
         """Comparison with the TF-IDF baseline."""
         return BaselineComparison.read(self.metrics)
+
+    @property
+    def leak_effect(self) -> LeakEffect | None:
+        """The primary metric without leaked rows."""
+        return LeakEffect.read(self.metrics)
 
     @property
     def labels(self) -> Sequence[str]:

@@ -1,3 +1,4 @@
+import json
 import re
 import shutil
 from html.parser import HTMLParser
@@ -219,3 +220,16 @@ def test_latency_of_older_models_is_not_shown(project):
     assert "1.2 ms" in write_page()
     export_record({}).write(project.root / "models/onnx/export.json")
     assert "1.2 ms" not in write_page()
+
+
+def test_metric_without_leaked_rows_is_told_on_the_page_in_the_card_and_by_show(project):
+    path = project.root / "metrics/evaluate.json"
+    metrics = json.loads(path.read_text())
+    without = {"accuracy_without_leaks": 0.7, "accuracy_without_leaks_low": 0.6, "accuracy_without_leaks_high": 0.8}
+    path.write_text(json.dumps({**metrics, "leaked_rows": 9, **without, "accuracy_from_leaks_low": 0.01, "accuracy_from_leaks_high": 0.05}))
+    told = "without them: 0.700 (95 % interval 0.600 to 0.800)"
+    html = write_page()
+    assert told in html
+    assert "leaks low" not in html, "they are no metrics of the user's"
+    assert told in (project.root / "reports/model_card.md").read_text()
+    assert told in CliRunner().invoke(app, ["show"]).output
