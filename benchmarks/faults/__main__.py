@@ -95,7 +95,7 @@ class Worker:
     def __init__(self, tool: str, python: str, project: Path) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
         environment["PYTHONPATH"] = str(project.resolve()) if tool == "tuneline" else ""
-        command = [python, "-P", str(WORKERS / PROGRAMS[tool])]
+        command = [python, str(WORKERS / PROGRAMS[tool])]
         log = Path(tempfile.gettempdir()) / f"faults-{tool}-{os.getpid()}.log"
         with log.open("ab") as stderr:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment)

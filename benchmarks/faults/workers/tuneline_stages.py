@@ -8,12 +8,10 @@ import importlib
 import json
 import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(1, str(Path(__file__).parent))
 from protocol import Findings, Rows, serve
 
 STAGES = ("base", "download", "tokenize", "validate")
