@@ -44,7 +44,7 @@ def copies(edit: Edit, source: str, target: str, relabel: bool = False) -> Plant
         edit: The change of a copy.
         source: Split of the originals.
         target: Split of the copies.
-        relabel: Give the copy another label.
+        relabel: Give the copy another label; the original, which it contradicts, counts as planted, too.
     """
 
     def plant(data: Data, rate: float, generator: Random) -> Planted:
@@ -52,12 +52,13 @@ def copies(edit: Edit, source: str, target: str, relabel: bool = False) -> Plant
         names = sorted({row.label for row in rows})
         start = len(rows) // 2 if source == target else 0
         chosen = generator.sample(range(start, len(rows)), _number(rate, len(rows)))
-        originals = generator.sample(data[source][: start or None], len(chosen))
+        originals = generator.sample(range(start or len(data[source])), len(chosen))
         for number, original in zip(chosen, originals, strict=True):
-            copy = edit(original, generator, vocabulary)
+            copy = edit(data[source][original], generator, vocabulary)
             label = next(name for name in names if name != copy.label) if relabel else copy.label
             rows[number] = copy._replace(label=label)
-        return {(target, number) for number in chosen}
+        planted = {(target, number) for number in chosen}
+        return planted | {(source, number) for number in originals} if relabel else planted
 
     return plant
 
@@ -167,7 +168,7 @@ FAULTS = (
     Fault("class_invisible", "classes", renamed_class(lambda name: f"{name}\u200b"), _NAMES),
     Fault("class_nan", "classes", renamed_class(lambda _: "nan"), _NAMES),
     Fault("class_long", "classes", renamed_class(lambda _: "x" * 100_000), (0.0003,)),
-    Fault("header_row", "classes", inserted(Row(("sentence1", "sentence2"), LABEL)), _ONCE),
+    Fault("header_row", "classes", inserted(Row(("#1 String", "#2 String"), "Quality")), _ONCE),
     Fault("bom_header", "classes", inserted(Row(("sentence1", "sentence2"), "\ufeff" + LABEL)), _ONCE),
     Fault("mojibake", "encoding", edited(edits.mojibake, *SPLITS), _BROKEN),
     Fault("cp1252_rows", "encoding", edited(edits.cp1252, "train"), _BROKEN),

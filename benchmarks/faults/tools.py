@@ -63,7 +63,6 @@ FINDS: dict[str, dict[str, tuple[str, ...]]] = {
         "control": ("control characters",),
         "blank": ("visible text",),
         "lengths": ("lengths",),
-        "balance": ("largest class",),
         "label_drift": ("label divergence",),
         "length_drift": ("length divergence",),
     },

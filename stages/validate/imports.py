@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 UNUSED = ("sqlalchemy",)
-"""Optional libraries: Great Expectations can read databases where SQLAlchemy is installed, as it is for the flows. The stage reads files."""
+"""Optional libraries: with SQLAlchemy, which the flows need, Great Expectations can read databases. The stage reads files only."""
 DEFERRED = ("altair", "jsonschema", "mistune", "scipy.stats")
 """Libraries that Great Expectations imports at once and uses in few functions: they are imported when one of these is called."""
 
