@@ -35,6 +35,7 @@ def look(folder: Path, case: dict[str, Any]) -> Findings:
     issues = lab.get_issues()
     for name in lab.get_issue_summary()["issue_type"]:
         rows = np.flatnonzero(issues[f"is_{name}_issue"])
+        rows = rows[np.argsort(issues[f"{name}_score"].to_numpy()[rows], kind="stable")]  # the worst first
         if len(rows):
             findings.alarms.append(name)
             findings.rows[name] = list(zip(frame["split"].iloc[rows], frame["row"].iloc[rows].tolist(), strict=True))

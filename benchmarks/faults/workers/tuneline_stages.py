@@ -82,20 +82,19 @@ def _in_source(rows: Rows) -> Rows:
 
 
 def _review(findings: Findings) -> None:
-    """Take the rows that ``tuneline labels review --model linear`` finds."""
+    """Take the rows that ``tuneline labels review --model linear`` finds, the most doubtful first."""
     import pyarrow.parquet as pq
     from tuneline.cli.labels.review import review
 
     from tuneline.params.loading import load_params
 
     params = load_params()
-    columns = params.data.text_columns
-    suspects = {(suspect.split, tuple(suspect.texts)) for suspect in review(params, "linear", folds=5, most=10**9).suspects}
-    for split in {split for split, _ in suspects}:
+    columns, numbers = params.data.text_columns, {}
+    for split in ("train", "validation", "test"):
         raw = pq.read_table(f"data/raw/{split}.parquet").to_pydict()
-        for number, *texts in zip(raw["idx"], *(raw[name] for name in columns), strict=True):
-            if (split, tuple(texts)) in suspects:
-                findings.rows.setdefault(REVIEW, []).append((split, number))
+        numbers |= {(split, *texts): (split, number) for number, *texts in zip(raw["idx"], *(raw[name] for name in columns), strict=True)}
+    suspects = review(params, "linear", folds=5, most=10**9).suspects
+    findings.rows[REVIEW] = [numbers[suspect.split, *suspect.texts] for suspect in suspects]
     findings.alarms += [REVIEW] if suspects else []
 
 
