@@ -9,6 +9,7 @@ write ``reports/checks/passed``, which training depends on. docs/data-checks.md 
 
 from typing import TYPE_CHECKING
 
+from stages.validate.imports import fewer_imports
 from tuneline.errors import GateError
 from tuneline.files import replace_directory
 from tuneline.launch import check_launch
@@ -33,11 +34,12 @@ def main() -> dict[str, float]:
         require(split_file(RAW, split), "download")
         require(split_file(TOKENIZED, split), "tokenize")
 
-    from stages.validate.checks import require_parameters
-    from stages.validate.report import write_report  # importing Great Expectations takes seconds
-    from stages.validate.results import check_tables
-    from stages.validate.row_files import write_row_files
-    from stages.validate.tables import DataFolders, derive_tables
+    with fewer_imports():  # only now: importing Great Expectations takes seconds
+        from stages.validate.checks import require_parameters
+        from stages.validate.report import write_report
+        from stages.validate.results import check_tables
+        from stages.validate.row_files import write_row_files
+        from stages.validate.tables import DataFolders, derive_tables
 
     require_parameters(params.validate_)
     promoted = Profile.read_if_exists(REFERENCE_PROFILE, FETCH_REFERENCE)

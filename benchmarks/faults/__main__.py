@@ -1,0 +1,234 @@
+"""Plant faults in real and in generated data, and measure who finds them: the data checks of this project, or another tool.
+
+Each fault is planted at some rates, with some seeds, in a copy of MRPC (``--mrpc FOLDER`` with GLUE's ``train.tsv``, ``validation.tsv``,
+``test.tsv``; otherwise, and for what MRPC cannot show, in generated tickets). A worker then runs on the copy: the stages of this
+project, those of another checkout (``--project FOLDER``), or another tool on the same files (``--tool NAME --python PROGRAM``, with an
+environment of its own: docs/benchmarks.md). The tables show, for each fault, the fraction of the copies with an alarm of a kind that
+belongs to the fault, which fraction of the planted rows is named and which fraction of the named rows was planted (of wrong labels: among the first named, as many as were planted); and how often each
+finding gives an alarm on clean copies, which are random parts of the data, the smallest of a few hundred rows. Run in the root of the project, for example
+``python -m benchmarks.faults --faults near_renamed leakage``.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Queue
+from random import Random
+from statistics import mean
+from typing import IO, Any, cast
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.faults.planting import FAULTS, Fault, Planted
+from benchmarks.faults.rows import LABEL, Data, generate_tickets, read_mrpc, subsample, text_columns, write_files
+from benchmarks.faults.tools import FINDS
+
+WORKERS = Path(__file__).parent / "workers"
+PROGRAMS = {"tuneline": "tuneline_stages.py", **{name: f"{name}_alone.py" for name in ("cleanlab", "deepchecks", "great_expectations")}}
+CLEAN_SHARES = (0.15, 0.5, 0.9)
+RANKED = "wrong_labels"
+"""The kind of fault whose rows people look at in order, the most doubtful first: as many of them count as rows were planted."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A copy of a data set, with a fault or without.
+
+    Attributes:
+        name: Name of the fault, ``clean`` without one.
+        kind: Kind of the fault.
+        data: Name of the data set.
+        rate: Rate of the fault; the share of the rows of a clean copy.
+        seed: Random seed.
+        rows: The rows.
+        planted: The planted rows.
+        classes: Classes of the clean data.
+    """
+
+    name: str
+    kind: str
+    data: str
+    rate: float
+    seed: int
+    rows: Data
+    planted: Planted
+    classes: tuple[str, ...]
+
+
+def cases(sources: dict[str, Data], faults: Sequence[Fault], clean: bool, seeds: int) -> Iterator[Case]:
+    """Yield all copies, one at a time."""
+    classes = {name: tuple(sorted({row.label for row in data["train"]})) for name, data in sources.items()}
+    for name, data in sources.items() if clean else ():
+        for share in CLEAN_SHARES:
+            for seed in range(seeds):
+                yield Case("clean", "clean", name, share, seed, subsample(data, share, generator(share, seed)), set(), classes[name])
+    for fault in faults:
+        name = fault.data if fault.data in sources else "tickets"
+        for rate in fault.rates:
+            for seed in range(seeds):
+                rows = {split: list(split_rows) for split, split_rows in sources[name].items()}
+                planted = fault.plant(rows, rate, generator(fault.name, rate, seed))
+                yield Case(fault.name, fault.kind, name, rate, seed, rows, planted, classes[name])
+
+
+def generator(*seed: object) -> Random:
+    """Return a random generator."""
+    return Random(" ".join(map(str, seed)))  # noqa: S311 - no secrets
+
+
+class Worker:
+    """A process that answers one case after the other.
+
+    Args:
+        tool: Name of the tool.
+        python: Its interpreter.
+        project: The checkout whose stages run.
+    """
+
+    def __init__(self, tool: str, python: str, project: Path) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+        environment["PYTHONPATH"] = str(project.resolve()) if tool == "tuneline" else ""
+        command = [python, str(WORKERS / PROGRAMS[tool])]
+        log = Path(tempfile.gettempdir()) / f"faults-{tool}-{os.getpid()}.log"
+        with log.open("ab") as stderr:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment)
+        self.requests, self.answers, self.log = cast("IO[str]", process.stdin), cast("IO[str]", process.stdout), log
+
+    def answer(self, case: Case) -> dict[str, Any]:
+        """Write the case and return the worker's findings."""
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place) / "case"
+            texts = text_columns(case.data)
+            write_files(case.rows, texts, folder)
+            description = {"texts": texts, "label": LABEL, "classes": case.classes, "kind": case.kind}
+            (folder / "case.json").write_text(json.dumps(description), encoding="utf-8")
+            print(folder, file=self.requests, flush=True)
+            line = self.answers.readline()
+        if not line:
+            raise SystemExit(f"the worker ended; see {self.log}")
+        findings: dict[str, Any] = json.loads(line)
+        return findings
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a tool makes of one case.
+
+    Attributes:
+        case: The case, without its rows.
+        alarm: True if the user is told of the fault.
+        stopped: The message with which the tool stopped, if it did.
+        alarms: All its alarms.
+        named: Fraction of the planted rows that it names; ``None`` where no rows were planted.
+        precision: Fraction of the rows that it names that were planted; ``None`` likewise, or if it names none.
+        seconds: Wall time.
+    """
+
+    case: Case
+    alarm: bool
+    stopped: str | None
+    alarms: tuple[str, ...]
+    named: float | None
+    precision: float | None
+    seconds: float
+
+    @classmethod
+    def of(cls, case: Case, findings: dict[str, Any], finds: Sequence[str]) -> "Score":
+        """Score findings; ``finds`` are those that count for the fault."""
+        ranked = [(split, row) for name in finds for split, row in findings["rows"].get(name, ())]
+        rows = set(ranked[: len(case.planted)] if case.kind == RANKED else ranked)
+        hits = len(rows & case.planted)
+        return cls(
+            case=case,
+            alarm=findings["stopped"] is not None or bool(set(finds) & set(findings["alarms"])),
+            stopped=findings["stopped"],
+            alarms=tuple(findings["alarms"]),
+            named=hits / len(case.planted) if case.planted else None,
+            precision=hits / len(rows) if case.planted and rows else None,
+            seconds=findings["seconds"],
+        )
+
+
+def measure(options: argparse.Namespace) -> list[Score]:
+    """Run the workers on all cases."""
+    sources = {"tickets": generate_tickets()}
+    if options.mrpc:
+        sources = {"mrpc": read_mrpc(options.mrpc), **sources}
+    chosen = [fault for fault in FAULTS if fault.name in options.faults]
+    workers: Queue[Worker] = Queue()
+    for _ in range(options.jobs):
+        workers.put(Worker(options.tool, options.python, options.project))
+
+    def score(case: Case) -> Score:
+        worker = workers.get()
+        findings = worker.answer(case)
+        workers.put(worker)
+        return Score.of(case, findings, FINDS[options.tool].get(case.kind, ()))
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        return list(pool.map(score, cases(sources, chosen, "clean" in options.faults, options.seeds)))
+
+
+def show(scores: Sequence[Score], title: str) -> None:
+    """Print one row per fault and rate, and the alarms on clean copies."""
+    groups: dict[tuple[str, str, float], list[Score]] = defaultdict(list)
+    for score in scores:
+        groups[score.case.name, score.case.data, score.case.rate].append(score)
+    table = Table("fault", "data", "rate", "alarm", "rows named", "precision", "other alarms", "s", title=title, title_justify="left")
+    for (name, data, rate), group in groups.items():
+        if name != "clean":
+            others = Counter(alarm for score in group for alarm in score.alarms if not score.alarm)
+            stops = sum(score.stopped is not None for score in group)
+            table.add_row(
+                name,
+                data,
+                f"{rate:.2%}",
+                f"{sum(score.alarm for score in group)}/{len(group)}" + (f" ({stops} stop)" if stops else ""),
+                _mean([score.named for score in group]),
+                _mean([score.precision for score in group]),
+                ", ".join(others),
+                f"{mean(score.seconds for score in group):.1f}",
+            )
+    console = Console(width=140)
+    console.print(table)
+    clean = [score for score in scores if score.case.name == "clean"]
+    if clean:
+        alarms = Counter((score.case.data, alarm) for score in clean for alarm in (*score.alarms, *(["stopped"] if score.stopped else [])))
+        totals = Counter(score.case.data for score in clean)
+        console.print("clean copies:", ", ".join(f"{number} of {data}" for data, number in totals.items()))
+        console.print("false alarms:", ", ".join(f"{name} on {data} {n}/{totals[data]}" for (data, name), n in alarms.items()) or "none")
+
+
+def _mean(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{mean(known):.2f}" if known else ""
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = ["clean", *(fault.name for fault in FAULTS)]
+    parser.add_argument("--faults", nargs="+", choices=names, default=names, metavar="FAULT", help=", ".join(names))
+    parser.add_argument("--mrpc", type=Path)
+    parser.add_argument("--tool", choices=PROGRAMS, default="tuneline")
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--project", type=Path, default=Path())
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="also write every score to this file")
+    options = parser.parse_args()
+    scores = measure(options)
+    show(scores, options.tool if options.tool != "tuneline" else f"checks of {options.project.resolve().name}")
+
+
+if __name__ == "__main__":
+    main()

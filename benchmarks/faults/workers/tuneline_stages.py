@@ -1,0 +1,104 @@
+"""Runs the stages of a checkout of this project on each case: base, download, tokenize, validate, in one process.
+
+Run with the root of the checkout as the only entry of PYTHONPATH. Its stages are called as ``python -m stages.NAME`` calls them, in a
+folder with its parameters. For rows it takes ``reports/checks/rows/``; a checkout without it has only the rows in ``checks.json``.
+"""
+
+import importlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from protocol import Findings, Rows, serve
+
+STAGES = ("base", "download", "tokenize", "validate")
+KEPT = ("conf", "project", "dvc.yaml")
+CHECKOUT = Path(os.environ["PYTHONPATH"])
+REVIEW = "labels review"
+
+
+def look(folder: Path, case: dict[str, Any]) -> Findings:
+    """Run the stages on one case and read their outs."""
+    from tuneline.errors import StageError
+
+    _new_project(folder, case)
+    findings = Findings()
+    for stage in STAGES:
+        try:
+            importlib.import_module(f"stages.{stage}.__main__").main()
+        except StageError as error:
+            findings.stopped = f"{stage}: {error}"[:500]
+            break
+    if Path("reports/checks/checks.json").exists():
+        _read_checks(findings)
+    if case["kind"] == "wrong_labels" and (CHECKOUT / "tuneline/cli/labels/review.py").exists():
+        _review(findings)
+    return findings
+
+
+def _new_project(folder: Path, case: dict[str, Any]) -> None:
+    """Make the working folder a project whose data is the case."""
+    from ruamel.yaml import YAML
+
+    for path in Path().iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for name in KEPT:
+        source = CHECKOUT / name
+        shutil.copytree(source, name) if source.is_dir() else shutil.copy(source, name)
+    shutil.copytree(folder, "data/source/case")
+    yaml = YAML(typ="safe", pure=True)
+    params = yaml.load(CHECKOUT / "params.yaml")
+    params["data"] |= {"source": "files", "path": "case", "text_columns": case["texts"], "label_column": case["label"]}
+    params["tokenize"]["vocab_size"] = 1_000
+    params["evaluate"]["behaviour"] = None
+    with Path("params.yaml").open("w", encoding="utf-8") as file:
+        yaml.dump(params, file)
+
+
+def _read_checks(findings: Findings) -> None:
+    entries = json.loads(Path("reports/checks/checks.json").read_text(encoding="utf-8"))["checks"]
+    if findings.stopped and findings.stopped.startswith("validate:"):
+        findings.stopped = None  # the failed checks say it
+    findings.alarms = sorted({entry["check"] for entry in entries if entry["status"] != "passed"})
+    for entry in entries:
+        named = [(entry["split"], row["number"]) for row in entry["worst"] if entry["table"] in ("raw", "tokenized")]
+        findings.rows.setdefault(entry["check"], []).extend(_in_source(named))
+    import pyarrow.parquet as pq
+
+    for path in Path("reports/checks/rows").glob("*.parquet"):
+        table = pq.read_table(path, columns=["split", "row"]).to_pydict()
+        findings.rows[path.stem] = _in_source(list(zip(table["split"], table["row"], strict=True)))
+
+
+def _in_source(rows: Rows) -> Rows:
+    """Return the numbers that rows of ``data/raw`` have in their files."""
+    import pyarrow.parquet as pq
+
+    numbers = {split: pq.read_table(f"data/raw/{split}.parquet", columns=["idx"])["idx"].to_pylist() for split in {row[0] for row in rows}}
+    return [(split, numbers[split][row]) for split, row in rows]
+
+
+def _review(findings: Findings) -> None:
+    """Take the rows that ``tuneline labels review --model linear`` finds, the most doubtful first."""
+    import pyarrow.parquet as pq
+
+    from tuneline.cli.labels.review import review
+    from tuneline.params.loading import load_params
+
+    params = load_params()
+    columns, numbers = params.data.text_columns, {}
+    for split in ("train", "validation", "test"):
+        raw = pq.read_table(f"data/raw/{split}.parquet").to_pydict()
+        numbers |= {(split, *texts): (split, number) for number, *texts in zip(raw["idx"], *(raw[name] for name in columns), strict=True)}
+    suspects = review(params, "linear", folds=5, most=10**9).suspects
+    findings.rows[REVIEW] = [numbers[suspect.split, *suspect.texts] for suspect in suspects]
+    findings.alarms += [REVIEW] if suspects else []
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        os.chdir(place)
+        serve(look)
