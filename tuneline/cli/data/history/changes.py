@@ -138,8 +138,9 @@ def rebinned(distribution: Distribution, edges: Sequence[float]) -> Counts:
     """Return the rows in other bins; rows within a bin are taken as evenly spread."""
     below = np.cumsum(distribution.counts)[:-1]
     total = sum(distribution.counts)
-    cumulative = np.interp(edges, distribution.edges, below, left=0, right=total)
-    return np.diff(np.rint(cumulative), prepend=0, append=total).astype(np.int64)
+    cumulative = np.rint(np.interp(edges, distribution.edges, below, left=0, right=total)).astype(np.int64)
+    counts: Counts = np.diff(cumulative, prepend=0, append=total)
+    return counts
 
 
 def missing_words(words: WordCounts | None, other: WordCounts | None) -> list[str]:
