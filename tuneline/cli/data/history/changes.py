@@ -25,7 +25,6 @@ class Change:
 
     Attributes:
         version: The version.
-        before: The version before it; ``None`` for the first one.
         rows: Rows by split.
         rows_before: Rows by split of the version before.
         classes: Fraction of the rows of train by class; empty for a regression.
@@ -39,7 +38,6 @@ class Change:
     """
 
     version: Version
-    before: Version | None
     rows: Mapping[str, int]
     rows_before: Mapping[str, int]
     classes: Mapping[str, float] = field(default_factory=dict)
@@ -85,7 +83,6 @@ def changes_between(version: Version, before: Version | None) -> Change:
     is_known = current is not None and former is not None
     return Change(
         version,
-        before,
         rows,
         rows_before,
         classes={name: count / max(total, 1) for name, count in counts.items()},
