@@ -109,5 +109,5 @@ def unreadable(page: Path, folder: Path, *options: str) -> dict[str, list[str]]:
     outer = folder / "measure.html"
     outer.write_text(MEASURE.replace("WIDTHS", json.dumps(WIDTHS)).replace("PAGE", json.dumps(page.as_uri())))
     dom, _ = visit(outer, folder / "profile", *options)
-    found: dict[str, list[str]] = json.loads(unescape(re.search(r'data-findings="([^"]*)"', dom)[1]))
-    return found
+    (found,) = re.findall(r'data-findings="([^"]*)"', dom)
+    return dict(json.loads(unescape(found)))

@@ -29,7 +29,7 @@ class Spread:
     @classmethod
     def of(cls, distributions: Mapping[str, Distribution], *, logarithmic: bool) -> "Spread":
         """Describe the distributions, by split."""
-        drawn = Histograms.of(dict(distributions), logarithmic=logarithmic)
+        drawn = Histograms.of(distributions, logarithmic=logarithmic)
         return cls(drawn, {split: _middle(distributions[split]) for split in drawn.shapes})
 
 

@@ -81,3 +81,13 @@ def test_merged_bins_keep_all_rows(counts):
 def test_label_distribution_has_a_bin_for_each_class():
     assert Distribution.of_classes(np.array([0, 2, 2, 1]), 3) == Distribution((0.0, 1.0), (1, 1, 2))
     assert Distribution.of_classes(np.array([0, 0]), 1) == Distribution((), (2,))
+
+
+@pytest.mark.parametrize("level", [0.05, 0.25, 0.5, 0.95])
+def test_quantile_is_that_of_the_numbers(level):
+    values = np.random.default_rng(0).integers(0, 1000, 5000)
+    assert Distribution.of_numbers(values).quantile(level) == np.quantile(values, level, method="inverted_cdf")
+
+
+def test_quantile_beyond_the_last_edge_is_that_edge():
+    assert Distribution((1.0, 2.0), (1, 1, 8)).quantile(0.5) == 2

@@ -4,7 +4,7 @@ Drawn here and not with matplotlib, whose import alone would cost the stage ``va
 because text that belongs to the page has the same size on a phone as on a desk.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -40,11 +40,11 @@ class Histograms:
         ticks: Labels of the axis.
     """
 
-    shapes: dict[str, str]
-    ticks: list[Tick]
+    shapes: Mapping[str, str]
+    ticks: Sequence[Tick]
 
     @classmethod
-    def of(cls, distributions: dict[str, Distribution], *, logarithmic: bool) -> "Histograms":
+    def of(cls, distributions: Mapping[str, Distribution], *, logarithmic: bool) -> "Histograms":
         """Draw distributions that were binned at percentiles, between their lowest and their highest edge.
 
         Args:
@@ -132,9 +132,9 @@ class Lines:
 
     title: str
     unit: str
-    series: dict[str, Sequence[float | None]]
+    series: Mapping[str, Sequence[float | None]]
     x_ticks: Sequence[str]
-    marks: dict[str, float]
+    marks: Mapping[str, float]
     top: float = 0.0
 
     @cached_property

@@ -25,7 +25,6 @@ class Change:
 
     Attributes:
         version: The version.
-        before: The version before it; ``None`` for the first one.
         rows: Rows by split.
         rows_before: Rows by split of the version before.
         classes: Fraction of the rows of train by class; empty for a regression.
@@ -39,7 +38,6 @@ class Change:
     """
 
     version: Version
-    before: Version | None
     rows: Mapping[str, int]
     rows_before: Mapping[str, int]
     classes: Mapping[str, float] = field(default_factory=dict)
@@ -85,7 +83,6 @@ def changes_between(version: Version, before: Version | None) -> Change:
     is_known = current is not None and former is not None
     return Change(
         version,
-        before,
         rows,
         rows_before,
         classes={name: count / max(total, 1) for name, count in counts.items()},
@@ -138,8 +135,9 @@ def rebinned(distribution: Distribution, edges: Sequence[float]) -> Counts:
     """Return the rows in other bins; rows within a bin are taken as evenly spread."""
     below = np.cumsum(distribution.counts)[:-1]
     total = sum(distribution.counts)
-    cumulative = np.interp(edges, distribution.edges, below, left=0, right=total)
-    return np.diff(np.rint(cumulative), prepend=0, append=total).astype(np.int64)
+    cumulative = np.rint(np.interp(edges, distribution.edges, below, left=0, right=total)).astype(np.int64)
+    counts: Counts = np.diff(cumulative, prepend=0, append=total)
+    return counts
 
 
 def missing_words(words: WordCounts | None, other: WordCounts | None) -> list[str]:

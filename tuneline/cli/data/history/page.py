@@ -1,6 +1,7 @@
 """The page of the versions of the data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from tuneline.cli.data.history.changes import LARGE, Change, is_large
@@ -8,6 +9,7 @@ from tuneline.page import environment
 from tuneline.page.plots import Lines, number
 from tuneline.paths import SPLITS
 
+Value = Callable[[Change], float | None]
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_CLASSES = 12
 """Classes that are drawn, the most frequent of the newest version."""
@@ -37,33 +39,42 @@ def plots(changes: Sequence[Change]) -> list[Lines]:
     """Draw what changed over the versions, the oldest first."""
     ends = [changes[0].version.title, changes[-1].version.title][: len(changes)]
 
-    def draw(title: str, unit: str, *, marks: dict[str, float] | None = None, **series: Callable[[Change], float | None]) -> Lines:
-        values = {name.replace("_", " "): [value(change) for change in changes] for name, value in series.items()}
-        return Lines(title, unit, values, ends, marks or {})
+    def draw(title: str, unit: str, series: Mapping[str, Value], marks: Mapping[str, float] | None = None) -> Lines:
+        return Lines(title, unit, {name: [value(change) for change in changes] for name, value in series.items()}, ends, marks or {})
 
-    def length(level: float) -> Callable[[Change], float | None]:
-        return lambda change: change.characters.quantile(level) if change.characters else None
-
-    rows = {split: (lambda change, split=split: change.rows.get(split)) for split in SPLITS}
     drawn = [
-        draw("Rows", "by split", **rows),
-        draw("Length", "characters of a row of train", median=length(0.5), longest_20th=length(0.95), shortest_20th=length(0.05)),
+        draw("Rows", "by split", {split: partial(_rows, split) for split in SPLITS}),
+        draw(
+            "Length",
+            "characters of a row of train",
+            {name: partial(_length, level) for name, level in (("median", 0.5), ("longest 20th", 0.95), ("shortest 20th", 0.05))},
+        ),
         draw(
             "Drift",
             "population stability index of train against the version before",
-            marks={f"large: {LARGE}": LARGE},
-            labels=lambda change: change.labels.value if change.labels else None,
-            lengths=lambda change: change.lengths.value if change.lengths else None,
+            {
+                "labels": lambda change: change.labels.value if change.labels else None,
+                "lengths": lambda change: change.lengths.value if change.lengths else None,
+            },
+            {f"large: {LARGE}": LARGE},
         ),
-        draw("Different words", "in train", words=lambda change: change.version.words.different if change.version.words else None),
+        draw("Different words", "in train", {"words": lambda change: change.version.words.different if change.version.words else None}),
         draw(
             "New common words",
             "percent of the 500 most common words of train that were not common before",
-            words=lambda change: None if change.new_common is None else 100 * change.new_common,
+            {"words": lambda change: None if change.new_common is None else 100 * change.new_common},
         ),
-        draw("Failed checks", "errors and warnings", checks=lambda change: change.failures),
+        draw("Failed checks", "errors and warnings", {"checks": lambda change: change.failures}),
     ]
     return [plot for plot in drawn if plot.drawn]
+
+
+def _rows(split: str, change: Change) -> float | None:
+    return change.rows.get(split)
+
+
+def _length(level: float, change: Change) -> float | None:
+    return change.characters.quantile(level) if change.characters else None
 
 
 def class_lines(changes: Sequence[Change]) -> list[Lines]:
