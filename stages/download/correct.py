@@ -102,9 +102,10 @@ class Corrector:
         """Print what was applied and what was not, and return it; ``None`` without corrections."""
         if not self._labels.num_rows and not self._dropped.num_rows:
             return None
-        say(f"download: {self.relabelled:,} labels corrected, {self.left_out:,} rows left out, as data/corrections says.")
+        labels = f"{self.relabelled:,} label{'s' * (self.relabelled != 1)} corrected"
+        say(f"download: {labels}, {self.left_out:,} row{'s' * (self.left_out != 1)} left out, as data/corrections says.")
         stale, done = self._differs & ~self._applied, self._found & ~self._applied & ~self._differs
-        lost = "The source may have lost these rows, or changed their texts."
+        lost = "The source has lost these rows or changed their texts, or data.max_rows, data.as_of or data.last_days leaves them out."
         _warn(label_file(), ~self._found, "match no row of this data", lost)
         _warn(label_file(), stale, "are not applied", "Their rows have another label now than the one that was corrected.")
         _warn(label_file(), done, "are not needed", "The source has these labels by now: remove the lines.")

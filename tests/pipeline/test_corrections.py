@@ -40,7 +40,7 @@ def test_leaked_rows_are_dropped_and_a_label_is_corrected(tmp_path):
     assert failed.returncode != 0
 
     assert (
-        "leakage: 4 of 300 of train rows to drop."
+        "leakage: 4 of 300 rows of train to drop."
         in project.run("tuneline", "data", "drop", "--check", "leakage", "--from", "train").stdout
     )
     done = project.run("dvc", "repro", "--quiet", "validate")
@@ -54,8 +54,8 @@ def test_leaked_rows_are_dropped_and_a_label_is_corrected(tmp_path):
     first[header.index("correct")] = "ham" if first[header.index("label")] == "spam" else "spam"
     with review.open("w", newline="", encoding="utf-8-sig") as file:
         csv.writer(file).writerows([header, first, *rest])
-    assert "labels.csv: 1 labels corrected" in project.run("tuneline", "labels", "apply", str(review)).stdout
-    assert "1 labels corrected, 4 rows left out" in project.run("dvc", "repro", "--quiet", "download").stdout
+    assert "labels.csv: 1 label corrected" in project.run("tuneline", "labels", "apply", str(review)).stdout
+    assert "1 label corrected, 4 rows left out" in project.run("dvc", "repro", "--quiet", "download").stdout
 
     project.run("git", "stash", "push", "--quiet", "--include-untracked", "--", "data/corrections")
     assert "0 labels corrected, 4 rows left out" in project.run("dvc", "repro", "--quiet", "--force", "--single-item", "download").stdout

@@ -69,7 +69,7 @@ def test_provenance_counts_the_corrections(download, capsys):
     assert counts == {"labels": 1, "dropped": 1, "unmatched": 2, "stale": 2}
     assert digests["labels.csv"] == hashlib.sha256(label_file().read_bytes()).hexdigest()
     output = capsys.readouterr().out
-    assert "download: 1 labels corrected, 1 rows left out" in output
+    assert "download: 1 label corrected, 1 row left out" in output
     assert "1 of 5 corrections match no row of this data (data/corrections/labels.csv, line " in output
     assert "2 of 5 corrections are not applied" in output
     assert "1 of 5 corrections are not needed" in output

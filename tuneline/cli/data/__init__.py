@@ -42,9 +42,9 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
     choices = []
     for one in dict.fromkeys(check):
         choices.append(choice := choose(one, params, from_split))
-        counts = [f"{number:,} of {rows_of_split(split):,} of {split}" for split, number in choice.rows.items()]
+        counts = [f"{number:,} of {rows_of_split(split):,} rows of {split}" for split, number in choice.rows.items()]
         left = f"; {choice.left:,} more are not in {from_split}" if choice.left else ""
-        say(f"{one}: {', '.join(counts) or 'no'} rows to drop{left}.")
+        say(f"{one}: {', '.join(counts) or 'no rows'} to drop{left}.")
         refuse_empty_splits(choice)
     with locked():
         present = Corrections.read()
@@ -52,7 +52,8 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
         if not dry_run:
             Corrections(present.labels, dropped).write()
     new = dropped.num_rows - present.dropped.num_rows
-    say(f"{dropped_file()}: {new:,} new lines, {dropped.num_rows:,} in all{' if this were no dry run' if dry_run else ''}.")
+    lines = f"{new:,} new line{'s' * (new != 1)}, {dropped.num_rows:,} in all"
+    say(f"{dropped_file()}: {lines}{' if this were no dry run' if dry_run else ''}.")
     if any(choice.rows for choice in choices) and not dry_run:
         say(NEXT_STEPS)
 

@@ -113,7 +113,8 @@ def check_corrections(root: Path) -> CheckResult:
     except DataError as invalid:
         return error(invalid.problem, invalid.hint)
     if changed := _run(root, "git", "status", "--porcelain", "--", f"{CORRECTIONS}/*.csv").stdout.split():
-        return warning(f"{changed[-1]} is not committed: only this checkout trains on the corrected data", f"git add {CORRECTIONS}")
+        problem = f"{changed[-1]} is not committed: only this checkout trains on the corrected data"
+        return warning(problem, f"git add {CORRECTIONS}, and commit")
     return ok(f"{CORRECTIONS}: {corrections.labels.num_rows:,} labels, {corrections.dropped.num_rows:,} dropped rows")
 
 

@@ -118,7 +118,8 @@ def apply(file: Review, dry_run: DryRun = False) -> None:
         applied = apply_review(file, filled, data, present.labels)
         if not dry_run:
             Corrections(applied.corrections, present.dropped).write()
-    counts = f"{applied.new:,} labels corrected, {applied.present:,} were already, {applied.confirmed:,} are right as they are"
+    new = f"{applied.new:,} label{'s' * (applied.new != 1)} corrected"
+    counts = f"{new}, {applied.present:,} were already, {applied.confirmed:,} are right as they are"
     say(f"{label_file()}: {counts}{'; a dry run writes nothing' if dry_run else ''}.")
     if applied.new and not dry_run:
         say(NEXT_STEPS)

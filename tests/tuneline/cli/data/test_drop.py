@@ -64,7 +64,7 @@ def test_leaked_rows_are_dropped_from_the_earlier_split(run):
     done = run("--check", "leakage", "--from", "train")
     assert done.exit_code == 0, done.output
     assert dropped() == {(text, "train", "all", "leakage") for text in ("two", "Three", "three")}
-    assert "leakage: 3 of 9 of train rows to drop; 1 more are not in train." in done.output
+    assert "leakage: 3 of 9 rows of train to drop; 1 more are not in train." in done.output
     assert "dropped.csv: 3 new lines, 3 in all." in done.output
     assert "dvc repro" in done.output
     content = DROPPED.read_bytes()

@@ -106,7 +106,7 @@ def test_second_correction_of_a_row_replaces_the_first(run):
     splits = {"train": TRAIN, "validation": TEST, "test": [("broken", 0)]}
     write_raw({**splits, "validation": [("broken", 0)]})
     second = review(("broken", "billing", "returns"))
-    assert "1 labels corrected" in run(second).output
+    assert "1 label corrected" in run(second).output
     assert corrected() == {"broken": ("parcel", "returns")}
     assert "0 labels corrected, 1 were already" in run(second).output
     write_raw({**splits, "validation": [("broken", 2)], "test": [("broken", 2)]})
