@@ -25,8 +25,6 @@ CONTENT = 1_000
 """Characters of a row that are kept for the report about it."""
 EMPTY_LINES = 1_000_000
 """Empty lines in a row that are skipped. A small gzip file can have billions of them, which would take hours."""
-EMPTY_LINE = 100
-"""Characters of a line of white space that counts as an empty line. Longer ones end the file sooner by its size."""
 
 
 class Lines:
@@ -85,7 +83,7 @@ class Lines:
                     self.number += 1
                     if len(self.content) < CONTENT:
                         self.content += line
-                    if len(line) > EMPTY_LINE or not line.isspace():
+                    if not line.isspace():
                         empty = 0
                     elif (empty := empty + 1) > EMPTY_LINES:
                         raise self._only_empty_lines()
