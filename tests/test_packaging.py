@@ -90,6 +90,8 @@ def write_wheel(path: Path, name: str, code: str = "") -> None:
         wheel.writestr(f"{name}-1.0.dist-info/RECORD", "")
 
 
+OTHER_ENVIRONMENTS = ROOT / "benchmarks/faults/workers"
+"""Programs that run other tools in environments of their own (docs/benchmarks.md)."""
 OWN = {"flows", "stages", "tuneline", "project", "tests", "benchmarks", "toy"}
 
 
@@ -102,7 +104,7 @@ def test_every_imported_distribution_is_a_direct_dependency(packages, extras):
     declared = {normal(Requirement(entry).name) for entry in listed}
     installed = packages_distributions()
     undeclared = {}
-    for path in (path for package in packages for path in (ROOT / package).rglob("*.py")):
+    for path in (path for package in packages for path in (ROOT / package).rglob("*.py") if path.parent != OTHER_ENVIRONMENTS):
         for module in {name.partition(".")[0] for name in imports(path)} - OWN - sys.stdlib_module_names:
             if not declared & {normal(name) for name in installed.get(module, [module])}:
                 undeclared.setdefault(module, str(path.relative_to(ROOT)))

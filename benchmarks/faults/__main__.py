@@ -4,8 +4,9 @@ Each fault is planted at some rates, with some seeds, in a copy of MRPC (``--mrp
 ``test.tsv``; otherwise, and for what MRPC cannot show, in generated tickets). A worker then runs on the copy: the stages of this
 project, those of another checkout (``--project FOLDER``), or another tool on the same files (``--tool NAME --python PROGRAM``, with an
 environment of its own: docs/benchmarks.md). The tables show, for each fault, the fraction of the copies with an alarm of a kind that
-belongs to the fault, which fraction of the planted rows is named and which fraction of the named rows was planted (of wrong labels: among the first named, as many as were planted); and how often each
-finding gives an alarm on clean copies, which are random parts of the data, the smallest of a few hundred rows. Run in the root of the project, for example
+belongs to the fault, which fraction of the planted rows is named and which fraction of the named rows was planted; and how often each
+finding gives an alarm on clean copies, which are random parts of the data, the smallest of a few hundred rows. Of wrong labels, the most
+doubtful rows count, as many as were planted. Run in the root of the project, for example
 ``python -m benchmarks.faults --faults near_renamed leakage``.
 """
 
@@ -96,7 +97,8 @@ class Worker:
 
     def __init__(self, tool: str, python: str, project: Path) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-        environment["PYTHONPATH"] = str(project.resolve()) if tool == "tuneline" else ""
+        path = os.pathsep.join(filter(None, (str(project.resolve()), os.environ.get("PYTHONPATH"))))
+        environment["PYTHONPATH"] = path if tool == "tuneline" else ""
         command = [python, str(WORKERS / PROGRAMS[tool])]
         log = Path(tempfile.gettempdir()) / f"faults-{tool}-{os.getpid()}.log"
         with log.open("ab") as stderr:

@@ -17,6 +17,7 @@ SMALLEST = {
     "checks": ("--rows", "2000"),
     "contention": (*TINY_MODEL, "--steps", "20", "--rounds", "1"),
     "durability": ("--rounds", "1"),
+    "faults": ("--faults", "class_dot", "--seeds", "1", "--jobs", "1"),
     "inference": (*TINY_MODEL, "--scale", "0.05"),
     "predict": (*TINY_MODEL, "--rows", "200", "--rounds", "1"),
     "tokenize": ("--rows", "1000", "--rounds", "1"),

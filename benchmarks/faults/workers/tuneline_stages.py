@@ -1,6 +1,6 @@
 """Runs the stages of a checkout of this project on each case: base, download, tokenize, validate, in one process.
 
-Run with the root of the checkout as the only entry of PYTHONPATH. Its stages are called as ``python -m stages.NAME`` calls them, in a
+Run with the root of the checkout as the first entry of PYTHONPATH. Its stages are called as ``python -m stages.NAME`` calls them, in a
 folder with its parameters. For rows it takes ``reports/checks/rows/``; a checkout without it has only the rows in ``checks.json``.
 """
 
@@ -16,7 +16,7 @@ from protocol import Findings, Rows, serve
 
 STAGES = ("base", "download", "tokenize", "validate")
 KEPT = ("conf", "project", "dvc.yaml")
-CHECKOUT = Path(os.environ["PYTHONPATH"])
+CHECKOUT = Path(os.environ["PYTHONPATH"].split(os.pathsep)[0])
 REVIEW = "labels review"
 
 
