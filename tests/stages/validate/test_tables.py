@@ -8,6 +8,7 @@ from stages.validate.raw import read_raw
 from stages.validate.results import check_tables
 from stages.validate.tables import between_frame, derive_tables, described, schema_frame
 from tuneline.files.schemas import LabelSchema, raw_schema, tokenized_schema
+from tuneline.paths import SPLITS
 
 
 def test_split_with_wrong_columns_is_not_checked_further(data, check):
@@ -38,8 +39,8 @@ def test_different_label_names_between_splits_fail(data, tmp_path):
 
 def test_each_split_has_a_table_of_each_kind(data, tmp_path):
     tables = derive_tables(data.params, data.write(tmp_path / "data"), None).tables
-    kinds = {split: {table.kind for table in tables if table.split == split} for split in ("train", "validation", "test")}
-    assert kinds == dict.fromkeys(("train", "validation", "test"), {"columns", "raw", "tokenized", "between"})
+    kinds = {split: {table.kind for table in tables if table.split == split} for split in SPLITS}
+    assert kinds == {split: {"columns", "raw", "tokenized", "between"} for split in kinds}
 
 
 def test_split_is_compared_with_train_and_with_the_promoted_data(data, tmp_path):
