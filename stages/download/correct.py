@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -119,11 +120,11 @@ class Corrector:
         )
 
 
-def label_values(names: pa.ChunkedArray, labels: LabelSchema) -> NDArray[np.generic]:
+def label_values(names: pa.ChunkedArray, labels: LabelSchema) -> NDArray[Any]:
     """Return labels as ``data/raw`` has them: class ids, -2 for what is no class; or numbers, NaN for what is none."""
     if labels.names is not None:
-        ids = pc.index_in(names, value_set=pa.array(labels.names, pa.string()))
-        return pc.fill_null(ids, -2).to_numpy().astype(np.int64)
+        ids: Ids = pc.fill_null(pc.index_in(names, value_set=pa.array(labels.names, pa.string())), -2).to_numpy().astype(np.int64)
+        return ids
     return np.array([_number(name) for name in names.to_pylist()], dtype=np.float32)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,8 +40,8 @@ class FailingRows:
         self.has_pairs = "other_row" in pq.read_schema(path).names
         self._stored = failing_rows_schema(texts, self.has_pairs).names[2 : 2 + len(texts)]
         table = read_table(path, ["split", "row", *(["other_split", "other_row"] if self.has_pairs else [])])
-        self.split, self.row, *others = (np.asarray(column.to_pylist()) for column in table.columns)
-        self.other_split, self.other_row = others or (np.empty(0, str), np.empty(0, np.int64))
+        columns: list[NDArray[Any]] = [np.asarray(column.to_pylist()) for column in table.columns]
+        self.split, self.row, self.other_split, self.other_row = (*columns, np.empty(0, str), np.empty(0, np.int64))[:4]
         keys = np.array([key for texts_of_batch in self.texts() for key in row_keys(texts_of_batch).to_pylist()], dtype=object)
         for split in SPLITS:
             here = self.split == split

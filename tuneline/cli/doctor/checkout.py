@@ -111,7 +111,7 @@ def check_corrections(root: Path) -> CheckResult:
     try:
         corrections = Corrections.read(root / CORRECTIONS)
     except DataError as invalid:
-        return error(invalid.problem, invalid.hint)
+        return error(invalid.problem, invalid.hint or f"git diff {CORRECTIONS}")
     if changed := _run(root, "git", "status", "--porcelain", "--", f"{CORRECTIONS}/*.csv").stdout.split():
         problem = f"{changed[-1]} is not committed: only this checkout trains on the corrected data"
         return warning(problem, f"git add {CORRECTIONS}, and commit")

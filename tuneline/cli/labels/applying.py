@@ -98,7 +98,8 @@ def apply_review(path: Path, filled: Sequence[FilledRow], data: DataParams, pres
 
 def find_rows(keys: set[str], texts: Sequence[str], schema: LabelSchema) -> dict[str, PresentRow]:
     """Return the rows of ``data/raw`` with these hashes."""
-    wanted, found = pa.array(sorted(keys), pa.string()), {}
+    wanted = pa.array(sorted(keys), pa.string())
+    found: dict[str, PresentRow] = {}
     for split in SPLITS:
         for batch in read_batches(split_file(RAW, split), [*texts, LABELS]):
             hashes = row_keys([batch[name] for name in texts])
