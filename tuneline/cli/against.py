@@ -20,6 +20,7 @@ from tuneline.metrics import metrics_for
 from tuneline.paths import PREDICTIONS, RAW, split_file
 from tuneline.repo import Lock, cached_out, git, lock_at, read_lock
 from tuneline.scores import averaging, task_of
+from tuneline.stage import require
 from tuneline.stats import Difference, mcnemar_p_value, paired_difference
 
 Rows = dict[tuple[str, int], int]
@@ -103,7 +104,8 @@ def compare_with(root: Path, revision: str) -> Comparison:
     if not git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"):
         raise StageError(f"--against {revision}: git does not know this commit.", "Run git fetch, or name another commit.")
     lock, other = read_lock(root), lock_at(root, revision)
-    now = Predicted.read(*(root / path for path in _paths(lock)), lock)
+    predictions, raw = (root / path for path in _paths(lock))
+    now = Predicted.read(require(predictions, made_by="evaluate"), require(raw, made_by="download"), lock)
     cached = [cached_out(root, other, path.as_posix()) for path in _paths(other)]
     if None in cached:
         hint = f"Run `dvc fetch --rev {revision} {PREDICTIONS} {RAW}`, if a DVC remote has them."
