@@ -106,11 +106,11 @@ def compare_with(root: Path, revision: str) -> Comparison:
     lock, other = read_lock(root), lock_at(root, revision)
     predictions, raw = (root / path for path in _paths(lock))
     now = Predicted.read(require(predictions, made_by="evaluate"), require(raw, made_by="download"), lock)
-    cached = [cached_out(root, other, path.as_posix()) for path in _paths(other)]
-    if None in cached:
+    there, raw_there = (cached_out(root, other, path.as_posix()) for path in _paths(other))
+    if there is None or raw_there is None:
         hint = f"Run `dvc fetch --rev {revision} {PREDICTIONS} {RAW}`, if a DVC remote has them."
         raise StageError(f"--against {revision}: DVC's cache does not have the predictions and the data of this commit.", hint)
-    return compare(now, Predicted.read(*(path for path in cached if path), other), lock.params())
+    return compare(now, Predicted.read(there, raw_there, other), lock.params())
 
 
 def _paths(lock: Lock) -> tuple[Path, Path]:
