@@ -20,6 +20,7 @@ from tuneline.metrics import metrics_for
 from tuneline.paths import PREDICTIONS, RAW, split_file
 from tuneline.repo import Lock, cached_out, git, lock_at, read_lock
 from tuneline.scores import averaging, task_of
+from tuneline.stage import require
 from tuneline.stats import Difference, mcnemar_p_value, paired_difference
 
 Rows = dict[tuple[str, int], int]
@@ -103,12 +104,13 @@ def compare_with(root: Path, revision: str) -> Comparison:
     if not git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"):
         raise StageError(f"--against {revision}: git does not know this commit.", "Run git fetch, or name another commit.")
     lock, other = read_lock(root), lock_at(root, revision)
-    now = Predicted.read(*(root / path for path in _paths(lock)), lock)
-    cached = [cached_out(root, other, path.as_posix()) for path in _paths(other)]
-    if None in cached:
+    predictions, raw = (root / path for path in _paths(lock))
+    now = Predicted.read(require(predictions, made_by="evaluate"), require(raw, made_by="download"), lock)
+    there, raw_there = (cached_out(root, other, path.as_posix()) for path in _paths(other))
+    if there is None or raw_there is None:
         hint = f"Run `dvc fetch --rev {revision} {PREDICTIONS} {RAW}`, if a DVC remote has them."
         raise StageError(f"--against {revision}: DVC's cache does not have the predictions and the data of this commit.", hint)
-    return compare(now, Predicted.read(*(path for path in cached if path), other), lock.params())
+    return compare(now, Predicted.read(there, raw_there, other), lock.params())
 
 
 def _paths(lock: Lock) -> tuple[Path, Path]:

@@ -62,6 +62,8 @@ def test_retrained_model_is_compared_with_the_one_before_the_corrections(project
     assert (
         f"Run `dvc fetch --rev {before} reports/predictions.parquet data/raw`" in runner.invoke(app, ["show", "--against", before]).output
     )
+    (project.root / "reports/predictions.parquet").unlink()
+    assert "run `dvc repro evaluate`" in runner.invoke(app, ["show", "--against", before]).output
 
 
 def test_numbers_are_compared_without_a_test_of_classes(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from tuneline.terminal import say
 app = typer.Typer(help="Choose texts to label, and labels to correct.", no_args_is_help=True)
 
 OutputOption = Annotated[Path, typer.Option("--output", "-o", help="CSV file to write")]
-Rows = Annotated[int, typer.Option(min=1, help="Texts to label, at most")]
+Rows = Annotated[int, typer.Option(min=1, help="Rows of the file, at most")]
 Id = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Column of the scored files with an id, to copy")]
 Scored = Annotated[Path, typer.Option(help="Folder of the scored files: scoring.outbox of conf/flows.yaml")]
 Last = Annotated[int, typer.Option(min=1, help="Number of scored rows to choose from, the latest files first")]

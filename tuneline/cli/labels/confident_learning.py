@@ -21,7 +21,7 @@ def class_thresholds(labels: Labels, probabilities: Probabilities) -> NDArray[np
     classes = probabilities.shape[1]
     rows = np.bincount(labels, minlength=classes)
     sums = np.bincount(labels, weights=probabilities[np.arange(len(labels)), labels], minlength=classes)
-    return np.divide(sums, rows, out=np.full(classes, np.inf), where=rows > 0)
+    return np.asarray(np.divide(sums, rows, out=np.full(classes, np.inf), where=rows > 0))
 
 
 def confident_joint(labels: Labels, probabilities: Probabilities) -> NDArray[np.int64]:
@@ -57,7 +57,7 @@ def estimated_joint(labels: Labels, probabilities: Probabilities) -> NDArray[np.
     rows = np.bincount(labels, minlength=len(counts))
     unknown = counts.sum(axis=1) == 0  # no row with the label is confidently of any class: take the labels as they are
     counts[unknown, unknown] = 1.0
-    return counts / counts.sum(axis=1, keepdims=True) * rows[:, None]
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True) * rows[:, None])
 
 
 def likely_errors(labels: Labels, probabilities: Probabilities) -> NDArray[np.int64]:
@@ -78,4 +78,4 @@ def likely_errors(labels: Labels, probabilities: Probabilities) -> NDArray[np.in
     number = round(float(joint.sum() - np.trace(joint)))
     self_confidence = probabilities[np.arange(len(labels)), labels]
     order = np.argsort(self_confidence, kind="stable")
-    return order[(self_confidence < probabilities.max(axis=1))[order]][:number]
+    return np.asarray(order[(self_confidence < probabilities.max(axis=1))[order]][:number])

@@ -38,7 +38,8 @@ def similar_rows(rows: LabelledRows, chosen: Rows) -> list[list[tuple[float, int
 
 
 def _words(texts: pa.Table) -> Sequence[Sequence[str]]:
-    return words([normalized(column.combine_chunks()) for column in texts.columns]).to_pylist()
+    rows: list[list[str]] = words([normalized(column.combine_chunks()) for column in texts.columns]).to_pylist()
+    return rows
 
 
 def _word_pairs(row: Sequence[str]) -> list[str]:

@@ -23,7 +23,7 @@ from tuneline.cli.labels.labelled_rows import Folds, LabelledRows, Rows
 from tuneline.errors import DataError, StageError
 from tuneline.files import replace_file
 from tuneline.files.schemas import LABELS, read_table, write_table
-from tuneline.params_file import changed
+from tuneline.params_file import Changes, changed
 from tuneline.paths import (
     BASE,
     BASE_RECORD,
@@ -45,7 +45,7 @@ from tuneline.terminal import say
 FOLDS = REPORTS / "labels" / "folds"
 LINKED = (Path("conf"), PROJECT, BASE, TOKENIZER)
 """What the stages read and no fold changes."""
-CHANGES = {"evaluate.split": "test", "evaluate.metrics": None, "evaluate.behaviour": None, "run.trackers": []}
+CHANGES: Changes = {"evaluate.split": "test", "evaluate.metrics": None, "evaluate.behaviour": None, "run.trackers": []}
 """Parameters of a fold's project: the rows that are held out are its test split."""
 PARENT = "TUNELINE_PARENT"
 """Environment variable with the process that a training must not outlive (stages/train/launch.py)."""

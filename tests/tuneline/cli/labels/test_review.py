@@ -162,7 +162,7 @@ def test_interrupted_folds_are_not_trained_again():
     assert "Fold 2 of 2 is incomplete: the same command resumes it" in printed
     again = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "Fold 1 of 2:" not in again.stdout
-    assert "Fold 2 of 2: 64 rows to train on" in again.stdout
+    assert "Fold 2 of 2: 63 rows to train on, 7 to validate, 70 to predict" in again.stdout
     assert "of 140 labels are doubtful" in again.stdout
     assert not [path for path in Path("reports/labels/folds").glob("*/*") if path.is_dir()], "only the logits are kept"
     third = subprocess.run([*command, "--force"], capture_output=True, text=True, check=True)
