@@ -53,6 +53,7 @@ def test_columns_and_notes_of_questionable_names(data, tables):
     column = data.params.data.label_column
     data.labels = LabelSchema(("nan", LONG, column))
     data.raw["test"]["one"][7], data.raw["test"]["two"][7] = "one", "\ufeffTwo"
+    data.raw["test"]["one"][8] = "one"  # the other text of the row is none
     found = tables(data)
     assert found["train"].frame["name_faults"].tolist() == [1] * 200
     assert found["train"].notes["class_names"] == [
