@@ -119,7 +119,8 @@ def _ranks(values: Floats) -> Floats:
 
 def _count(ids: Ids, labels: Ids, size: int, classes: int) -> Floats:
     """Return how often each id occurs with each label, of shape ``(size, classes)``."""
-    return np.bincount(ids * classes + labels, minlength=size * classes).reshape(size, classes).astype(np.float64)
+    counts: Floats = np.bincount(ids * classes + labels, minlength=size * classes).reshape(size, classes).astype(np.float64)
+    return counts
 
 
 def _log_frequencies(counts: Floats) -> Floats:

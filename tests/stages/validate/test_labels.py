@@ -71,6 +71,8 @@ def test_labels_that_mean_something_else_in_another_split_are_seen(examine, tick
     train = {name: values[:1500] for name, values in texts.items()}, labels[:1500]
     test = {name: values[1500:] for name, values in texts.items()}
     found = examine({"train": train, "validation": (test, labels[1500:]), "test": (test, (labels[1500:] + 1) % 5)}, TICKETS)
+    right = examine({"train": train, "validation": (test, labels[1500:]), "test": (test, labels[1500:])}, TICKETS)
+    assert found["train"].columns == right["train"].columns
     assert found["train"].columns["auc_low"] > found["validation"].columns["auc_low"] - 0.1 > 0.6
     assert found["test"].columns["auc_high"] < 0.5
     assert (found["validation"].columns["auc_drop"] < 0.1, found["test"].columns["auc_drop"] > 0.3) == (True, True)
