@@ -68,7 +68,7 @@ class WordSets:
 
     def similarity_to(self, row: int) -> Similarities:
         """Return the similarity of all rows to one row that has words; float32 of shape ``(rows,)``."""
-        common = (self.matrix @ self.matrix[[row]].toarray()[0]).astype(np.float32)
+        common: Similarities = self.matrix @ self.matrix[[row]].toarray()[0]
         return common / (self.totals + self.totals[row] - common)
 
 
