@@ -1,5 +1,6 @@
 import random
 from collections.abc import Callable, Sequence
+from difflib import SequenceMatcher
 
 import numpy as np
 import pyarrow as pa
@@ -145,9 +146,15 @@ def test_bands_miss_few_near_duplicates(similarity):
     assert bands(similarity) < 100
 
 
+def shares_sentence(row: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Return True if a sentence is in both rows, or one that differs in a tenth of its letters, whatever the order of its words."""
+    one, two = ([" ".join(sorted(text.split())) for text in texts] for texts in (row, other))
+    return bool({*one} & {*two}) or any(SequenceMatcher(None, a, b, autojunk=False).ratio() >= 0.9 for a in one for b in two)
+
+
 @pytest.mark.real_data
 def test_mrpc_has_hardly_a_false_pair(shared):
-    """Nearly all near-duplicates share one of their two sentences word for word: the corpus has many pairs of one story."""
+    """Nearly all near-duplicates share one of their two sentences, most of them word for word: many pairs are about one story."""
     splits = []
     for split in SPLITS:
         lines = (shared / "data/mrpc" / f"{split}.tsv").read_text(encoding="utf-8-sig").splitlines()[1:]
@@ -155,6 +162,6 @@ def test_mrpc_has_hardly_a_false_pair(shared):
     rows = [row for split in splits for row in split]
     origin = np.concatenate([found.origin for found in search(*splits)])
     named = np.flatnonzero(origin != NONE)
-    unlike = [row for row in named if not set(rows[row]) & set(rows[origin[row]])]
+    unlike = [row for row in named if not shares_sentence(rows[row], rows[origin[row]])]
     assert 0.08 < len(named) / len(rows) < 0.12
-    assert len(unlike) / len(rows) < 0.012
+    assert len(unlike) / len(rows) < 0.01
