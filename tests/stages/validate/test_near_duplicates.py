@@ -113,14 +113,15 @@ def test_result_does_not_depend_on_batches(monkeypatch):
 
 
 def test_two_rows_have_the_same_samples_as_often_as_they_are_similar():
+    """Half of the words are frequent and kept: with equal weights, the rows of a pair would be more similar."""
     rng = random.Random(5)
-    texts = [sentence(rng, LEXICON[:300], 20, 30) for _ in range(50)]
-    changed = [replaced(rng, text, 0.3, LEXICON[:300]) for text in texts]
-    sets = WordSets.of([EncodedWords.of(words([pa.array(texts + changed)]))])
+    frequent = [sentence(rng, LEXICON[:20], 12, 12) for _ in range(50)]
+    texts, changed = ([f"{text} {sentence(rng, LEXICON[20:], 9, 9)}" for text in frequent] for _ in range(2))
+    sets = WordSets.of([EncodedWords.of(words([pa.array([*texts, *changed])]))])
     sampler = Search(sets, np.zeros(100, np.int8), REQUIRED)
     samples = np.concatenate([sampler._samples(first) for first in range(0, 400, WIDTH)])
     expected = sets.similarity(np.arange(50), np.arange(50, 100))
-    assert (samples[:, :50] == samples[:, 50:]).mean() == pytest.approx(expected.mean(), abs=0.015)
+    assert (samples[:, :50] == samples[:, 50:]).mean() == pytest.approx(expected.mean(), abs=0.05)
 
 
 def test_candidates_have_the_same_key_and_are_of_earlier_rows():
