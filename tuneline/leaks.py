@@ -49,7 +49,9 @@ class LeakEffect:
         for metric in (primary_metric("classification"), primary_metric("regression")):
             keys = (metric.name, *metric.without_leaks, *metric.from_leaks)
             if all(key in evaluated for key in keys):
-                return cls(metric, *(evaluated[key] for key in keys), int(evaluated[LEAKED_ROWS]), int(evaluated["rows"]))
+                every, without, low, high, gain_low, gain_high = (evaluated[key] for key in keys)
+                counts = int(evaluated[LEAKED_ROWS]), int(evaluated["rows"])
+                return cls(metric, every, without, low, high, gain_low, gain_high, *counts)
         return None
 
     @property

@@ -68,8 +68,9 @@ class WordSets:
 
     def similarity_to(self, row: int) -> Similarities:
         """Return the similarity of all rows to one row that has words; float32 of shape ``(rows,)``."""
-        common = (self.matrix @ self.matrix[[row]].toarray()[0]).astype(np.float32)
-        return common / (self.totals + self.totals[row] - common)
+        common: Similarities = self.matrix @ self.matrix[[row]].toarray()[0]
+        similarities: Similarities = common / (self.totals + self.totals[row] - common)
+        return similarities
 
 
 def _summed(matrix: "csr_matrix") -> Similarities:

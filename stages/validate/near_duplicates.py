@@ -132,8 +132,8 @@ class Search:
         left, right = left[is_open], right[is_open]
         least, similarities, kept = _least_common(self.required), [np.empty(0, np.float32)], [np.empty(0, np.int64)]
         for start in range(0, len(left), PAIRS_AT_A_TIME):
-            pairs = slice(start, start + PAIRS_AT_A_TIME)
-            common = np.count_nonzero(preview[left[pairs]] == preview[right[pairs]], axis=1)
+            some = slice(start, start + PAIRS_AT_A_TIME)
+            common = np.count_nonzero(preview[left[some]] == preview[right[some]], axis=1)
             close = start + np.flatnonzero(common >= least)
             similarity = self.sets.similarity(left[close], right[close])
             similarities.append(similarity[similarity >= self.required])

@@ -1,5 +1,6 @@
 import random
 from collections.abc import Callable, Sequence
+from difflib import SequenceMatcher
 
 import numpy as np
 import pyarrow as pa
@@ -112,14 +113,15 @@ def test_result_does_not_depend_on_batches(monkeypatch):
 
 
 def test_two_rows_have_the_same_samples_as_often_as_they_are_similar():
+    """Half of the words are frequent and kept: with equal weights, the rows of a pair would be more similar."""
     rng = random.Random(5)
-    texts = [sentence(rng, LEXICON[:300], 20, 30) for _ in range(50)]
-    changed = [replaced(rng, text, 0.3, LEXICON[:300]) for text in texts]
-    sets = WordSets.of([EncodedWords.of(words([pa.array(texts + changed)]))])
+    frequent = [sentence(rng, LEXICON[:20], 12, 12) for _ in range(50)]
+    texts, changed = ([f"{text} {sentence(rng, LEXICON[20:], 9, 9)}" for text in frequent] for _ in range(2))
+    sets = WordSets.of([EncodedWords.of(words([pa.array([*texts, *changed])]))])
     sampler = Search(sets, np.zeros(100, np.int8), REQUIRED)
     samples = np.concatenate([sampler._samples(first) for first in range(0, 400, WIDTH)])
     expected = sets.similarity(np.arange(50), np.arange(50, 100))
-    assert (samples[:, :50] == samples[:, 50:]).mean() == pytest.approx(expected.mean(), abs=0.015)
+    assert (samples[:, :50] == samples[:, 50:]).mean() == pytest.approx(expected.mean(), abs=0.05)
 
 
 def test_candidates_have_the_same_key_and_are_of_earlier_rows():
@@ -145,9 +147,15 @@ def test_bands_miss_few_near_duplicates(similarity):
     assert bands(similarity) < 100
 
 
+def shares_sentence(row: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Return True if a sentence is in both rows, or one that differs in a tenth of its letters, whatever the order of its words."""
+    one, two = ([" ".join(sorted(text.split())) for text in texts] for texts in (row, other))
+    return bool({*one} & {*two}) or any(SequenceMatcher(None, a, b, autojunk=False).ratio() >= 0.9 for a in one for b in two)
+
+
 @pytest.mark.real_data
 def test_mrpc_has_hardly_a_false_pair(shared):
-    """Nearly all near-duplicates share one of their two sentences word for word: the corpus has many pairs of one story."""
+    """Nearly all near-duplicates share one of their two sentences, most of them word for word: many pairs are about one story."""
     splits = []
     for split in SPLITS:
         lines = (shared / "data/mrpc" / f"{split}.tsv").read_text(encoding="utf-8-sig").splitlines()[1:]
@@ -155,6 +163,6 @@ def test_mrpc_has_hardly_a_false_pair(shared):
     rows = [row for split in splits for row in split]
     origin = np.concatenate([found.origin for found in search(*splits)])
     named = np.flatnonzero(origin != NONE)
-    unlike = [row for row in named if not set(rows[row]) & set(rows[origin[row]])]
+    unlike = [row for row in named if not shares_sentence(rows[row], rows[origin[row]])]
     assert 0.08 < len(named) / len(rows) < 0.12
-    assert len(unlike) / len(rows) < 0.012
+    assert len(unlike) / len(rows) < 0.01

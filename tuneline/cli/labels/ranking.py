@@ -93,7 +93,8 @@ def _count_new(rows: EncodedWords, known: Words | None) -> NDArray[np.int64]:
     """Return the number of words of each row that are not common in training, shape ``(rows,)``."""
     is_new = ~np.isin(rows.keys, known.word_keys) if known else np.zeros(len(rows.keys), bool)
     before = np.r_[0, np.cumsum(is_new[rows.indices])]
-    return np.diff(before[np.r_[0, np.cumsum(rows.lengths)]])
+    counts: NDArray[np.int64] = np.diff(before[np.r_[0, np.cumsum(rows.lengths)]])
+    return counts
 
 
 def _distinct(order: NDArray[np.int64], sets: WordSets, most: int, similarity: float) -> list[int]:
