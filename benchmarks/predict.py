@@ -32,6 +32,7 @@ from tuneline.cli.predict.model import DeployedModel
 from tuneline.cli.predict.streaming import StreamOptions, predict_rows, windows
 from tuneline.cli.predict.writing import Output, open_writer
 from tuneline.inputs import Input, InputColumns, Row, open_rows
+from tuneline.readers.bad_rows import STOP, BadRows
 from tuneline.readers.delimited import Dialect
 
 WORDS = [f"{stem}{ending}" for stem in ("parcel", "invoice", "refund", "order", "carrier", "login") for ending in ("", "s", "ed", "ing")]
@@ -85,7 +86,7 @@ def command(model: DeployedModel, path: Path, clock: Clock) -> float:
     source = Input(path, "jsonl", Dialect(",", literal=False))
     output, columns = Output(path.with_suffix(".out"), "jsonl"), OutputColumns(model.labels, ())
     with open_rows(source, InputColumns(model.text_columns, ())) as rows, open_writer(output, columns) as writer:
-        predict_rows(model, rows, writer, StreamOptions(BATCH, WINDOW, "stop"))
+        predict_rows(model, rows, writer, StreamOptions(BATCH, WINDOW, STOP), BadRows("rows", "row", STOP))
     return clock() - started
 
 

@@ -14,7 +14,7 @@ from flows.runs.processes import Programs
 from flows.runs.repository import BusyError, Repository, locked
 from flows.scoring.archive import Archive, Selection, archived_files
 from flows.scoring.deployed import fetch_model
-from flows.scoring.inbox import Outbox, new_files
+from flows.scoring.inbox import Outbox, new_files, not_files
 from flows.scoring.results import Results
 from flows.scoring.score_files import report_drift, score_files
 from flows.server.worker import end_with_worker
@@ -64,6 +64,8 @@ def _score(registry: Registry, stage: str, scoring: Scoring, lock: int, again: S
     archive = Archive(repository.root, scoring.archive)
     problems = archive.complete(inbox, outbox)
     waiting = new_files(inbox, outbox, scoring.settle_seconds)
+    for problem in not_files(inbox):
+        get_run_logger().warning("Not scored: %s.", visible(problem))
     for message in registry.fetch_if_possible():
         get_run_logger().warning(message)
     version = registry.in_stage(stage)

@@ -8,6 +8,8 @@ PROJECT = Path("project")
 """Python files of the user: losses and metrics that parameters name."""
 
 SOURCE = Path("data/source")
+CORRECTIONS = Path("data/corrections")
+"""Labels that people changed and rows that are left out, in git. The stage ``download`` applies them."""
 REFERENCE_PROFILE = Path("data/reference/profile.json")
 RAW = Path("data/raw")
 TOKENIZED = Path("data/tokenized")
@@ -29,8 +31,12 @@ METRICS = Path("metrics")
 PLOTS = Path("plots")
 REPORTS = Path("reports")
 CHECKS = REPORTS / "checks"
+FAILING_ROWS = CHECKS / "rows"
+"""All rows that violate a data check: one Parquet file per check."""
 COMPARISON = REPORTS / "compare"
 PREDICTIONS = REPORTS / "predictions.parquet"
+DOWNLOAD = REPORTS / "download"
+"""What stage ``download`` left out: ``skipped.parquet``."""
 TIMING = REPORTS / "timing"
 PROVENANCE = REPORTS / "provenance"
 

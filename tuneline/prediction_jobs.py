@@ -23,6 +23,7 @@ class JobOptions:
         folder: Folder of the predictions.
         keep: Columns that are copied into the output.
         bad_rows: What to do about a row that cannot be predicted.
+        max_bad_share: Largest fraction of such rows in a file.
         max_cell_characters: Longest cell of an input.
         max_row_group_mb: Largest row group of a Parquet file, decoded.
         max_unpacked_mb: Largest input after unpacking and decoding.
@@ -32,6 +33,7 @@ class JobOptions:
     folder: str
     keep: Sequence[str]
     bad_rows: Literal["stop", "skip"]
+    max_bad_share: float
     max_cell_characters: int
     max_row_group_mb: int
     max_unpacked_mb: int

@@ -16,6 +16,7 @@ from tuneline.files.disk_errors import explain_disk_errors
 from tuneline.paths import TIMING
 from tuneline.records.metrics import Metrics
 from tuneline.records.provenance import DevicesUsed, provenance_file, stage_provenance
+from tuneline.records.source import AppliedCorrections
 from tuneline.terminal import say, say_exception
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # tokenizers reads it at import
@@ -28,6 +29,7 @@ def run_stage(
     main: Callable[[], Measurements | None],
     libraries: Sequence[str] = (),
     devices: Callable[[], DevicesUsed] | None = None,
+    corrections: Callable[[], AppliedCorrections | None] | None = None,
 ) -> NoReturn:
     """Run a stage and exit the process: status 0 after success, 1 after a ``StageError``, 130 after an interrupt.
 
@@ -36,6 +38,7 @@ def run_stage(
         main: Does the stage's work. It may return measurements (such as rows per second), which are added to the timing.
         libraries: For a stage whose provenance is an out: names of the libraries that its other outs depend on.
         devices: For the same: returns the devices that ``main`` has trained on.
+        corrections: For the same: returns the corrections of the data that ``main`` has applied.
     """
     sys.excepthook = say_exception
     started = time.perf_counter()
@@ -44,8 +47,8 @@ def run_stage(
             measurements = main()
             writes_records = int(os.environ.get("RANK", "0")) == 0  # of a distributed stage; under mpirun, accelerate sets it in main
             if libraries and writes_records:
-                used = devices() if devices else None
-                stage_provenance(name, libraries, devices=used).write(provenance_file(name))
+                used, applied = devices() if devices else None, corrections() if corrections else None
+                stage_provenance(name, libraries, devices=used, corrections=applied).write(provenance_file(name))
             if writes_records:
                 write_timing(name, time.perf_counter() - started, measurements or {})
     except StageError as error:

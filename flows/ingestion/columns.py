@@ -8,6 +8,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from tuneline.params.data import DataParams
+from tuneline.readers.bad_rows import STOP, BadRowPolicy
 
 POSITION = "position"
 """Column of a staged row with its line or row number."""
@@ -27,7 +28,7 @@ class RowColumns:
         regression: Labels are numbers.
         by: ``data.split.by``, if the data is divided by it.
         key: ``ingest.key``.
-        drop_incomplete: Rows without text or label are left out instead of being an error.
+        policy: What to do about bad rows: ``data.bad_rows``.
     """
 
     texts: tuple[str, ...]
@@ -35,13 +36,14 @@ class RowColumns:
     regression: bool = False
     by: str | None = None
     key: str | None = None
-    drop_incomplete: bool = False
+    policy: BadRowPolicy = STOP
 
     @classmethod
     def of(cls, data: DataParams, key: str | None) -> Self:
         """Return the columns that the parameters of the pipeline name."""
         by = data.split.by if data.split else None
-        return cls(tuple(data.text_columns), data.label_column, data.task == "regression", by, key, data.drop_incomplete)
+        policy = BadRowPolicy(data.bad_rows, data.max_bad_share)
+        return cls(tuple(data.text_columns), data.label_column, data.task == "regression", by, key, policy)
 
     @property
     def others(self) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ class Staged:
     statuses: NDArray[np.int8]
     unmatched: int
     incomplete: int
+    bad: int
     conflicting: tuple[str, ...]
 
 
@@ -147,10 +148,10 @@ class Harvester:
                     self._log(f"{source.name}: {rows:,} rows of {delivery.read.name} read")
         statuses = self._selection.classify(RowHashes.joined(hashes))
         conflicts = np.concatenate([np.zeros(0, np.int64), *positions])[statuses == RowStatus.CONFLICT][:PLACES]
-        places = tuple(f"{delivery.read.name}, {file.unit} {position:,}" for position in conflicts.tolist())
+        places = tuple(f"{delivery.read.name}, {file.bad.unit} {position:,}" for position in conflicts.tolist())
         for place in places:
             self._log(f"{source.name}: {place} is left out: the data has this row with another label.")
-        return Staged(delivery, target, statuses, unmatched, file.incomplete, places)
+        return Staged(delivery, target, statuses, unmatched, file.incomplete, file.bad.count, places)
 
     def _with_texts(self, file: LabelledFile, source: IngestSource) -> Iterator[tuple[pa.Table, int]]:
         """Yield rows with their texts, and the number of rows whose text is unknown: late labels are joined with what was scored."""
@@ -191,6 +192,7 @@ class Harvester:
             conflicts=counts[RowStatus.CONFLICT],
             held_out=counts[RowStatus.HELD_OUT],
             incomplete=sum(one.incomplete for one in staged),
+            bad=sum(one.bad for one in staged),
             unmatched=unmatched,
             conflicting=[place for one in staged for place in one.conflicting][:PLACES],
             watermark=watermark,

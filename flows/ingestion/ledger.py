@@ -41,7 +41,9 @@ class Ingested(Record):
     held_out: int = 0
     """Rows that are in validation or test; left out."""
     incomplete: int = 0
-    """Rows without text or label; left out."""
+    """Rows without a label; left out."""
+    bad: int = 0
+    """Rows that cannot be read or have no text (``data.bad_rows: skip``); left out."""
     unmatched: int = 0
     """Late labels whose text was not found; read again by the next run."""
     conflicting: Sequence[str] = ()
@@ -55,7 +57,7 @@ class Ingested(Record):
     def counts(self) -> str:
         """The counts that are not zero, in words."""
         counts = {"duplicate": self.duplicates, "conflicting": self.conflicts, "held out": self.held_out}
-        counts |= {"incomplete": self.incomplete, "unmatched": self.unmatched}
+        counts |= {"incomplete": self.incomplete, "bad": self.bad, "unmatched": self.unmatched}
         return ", ".join([f"{self.added:,} new", *(f"{count:,} {name}" for name, count in counts.items() if count)])
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from tuneline.readers.special_files import not_a_file
 from tuneline.records.scored import FileRecord, ScoredRecord, scored_record
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
@@ -178,6 +179,12 @@ def data_files(inbox: Path) -> list[Incoming]:
     """List the files of an inbox, in no order."""
     paths = inbox.iterdir() if inbox.is_dir() else ()
     return [found for path in paths if is_data(path.name) and (found := Incoming.find(path))]
+
+
+def not_files(inbox: Path) -> list[str]:
+    """Describe what has the name of a data file in an inbox, but is none: a folder, a pipe, a link to nowhere."""
+    paths = sorted(inbox.iterdir()) if inbox.is_dir() else ()
+    return [f"{path.name} {problem}" for path in paths if is_data(path.name) and (problem := not_a_file(path))]
 
 
 def _settled(files: Sequence[Incoming], seconds: float) -> list[Incoming]:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from flows.settings.section import Seconds, Section
+from tuneline.readers.bad_rows import MAX_SHARE
 from tuneline.readers.limits import DEFAULT_LIMITS, MB
 
 
@@ -54,7 +55,8 @@ class Scoring(Section):
         outbox: Folder of scored files, relative to the repository.
         archive: Folder into which an input is moved when its result is complete; ``None``: it stays in the inbox.
         keep: Columns of the input that are copied to the output.
-        bad_rows: ``stop`` refuses a file with a row that cannot be read; ``skip`` leaves the row out.
+        bad_rows: ``stop`` refuses a file with a row that cannot be read or has no text; ``skip`` leaves the row out.
+        max_bad_share: Largest fraction of the rows of a file that may be left out; a file with more is refused.
         settle_seconds: Seconds since its last change before a file is scored.
         limits: Sizes beyond which a file is refused.
         drift: Limits of drift.
@@ -65,6 +67,7 @@ class Scoring(Section):
     archive: Path | None = Path("data/archive")
     keep: list[str] = []
     bad_rows: Literal["stop", "skip"] = "stop"
+    max_bad_share: Annotated[float, Field(ge=0, le=1)] = MAX_SHARE
     settle_seconds: Seconds = 10
     limits: SizeLimits = SizeLimits()
     drift: DriftLimits = DriftLimits()

@@ -1,38 +1,49 @@
 """Fetch the data of the pipeline and write its raw splits.
 
 Reads what ``data.source`` names: the embedded sample, files under ``data/source/``, or a data set of the hub.
-Writes ``data/raw/{train,validation,test}.parquet`` (the text columns, ``labels``, ``idx``; label names in the schema) and
-``data/raw/source.json`` (where the rows came from, down to the commit).
+Applies the corrections in ``data/corrections/``: labels that people changed, rows that are left out. The source stays as it is.
+Writes ``data/raw/{train,validation,test}.parquet`` (the text columns, ``labels``, ``idx``; label names in the schema),
+``data/raw/source.json`` (where the rows came from, down to the commit, and what was corrected), ``reports/download/skipped.parquet`` (bad
+rows that were left out) and ``metrics/download.json``.
 """
 
 import shutil
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
+from stages.download.correct import Corrector
+from stages.download.incomplete import check_rows
 from stages.download.raw import LabelEncoder, RawWriter
+from stages.download.skipped import SkippedRows, open_skipped
 from stages.download.slices import refuse_overlaps, resolve, source_splits
 from stages.download.source import Source, SourceColumns, open_source
 from stages.download.staging import Selection, StagedSplit, divide, stage_split
+from tuneline.corrections import Corrections
 from tuneline.errors import DataError
 from tuneline.files import replace_directory
 from tuneline.launch import check_launch
 from tuneline.params import Params
 from tuneline.params.loading import load_params
-from tuneline.paths import RAW, SPLITS, split_file
-from tuneline.records.source import RawSource, SplitSource
+from tuneline.paths import DOWNLOAD, METRICS, RAW, SPLITS, split_file
+from tuneline.readers.bad_rows import BadRowPolicy
+from tuneline.records.metrics import Metrics
+from tuneline.records.source import AppliedCorrections, RawSource, SplitSource
 from tuneline.stage import run_stage
-from tuneline.terminal import say
+from tuneline.terminal import progress, say
 
 STAGING = "staging"
+SKIPPED = DOWNLOAD / "skipped.parquet"
 
 
-def download(params: Params, source: Source, folder: Path) -> dict[str, int]:
+def download(params: Params, source: Source, folder: Path, skipped: SkippedRows) -> dict[str, int]:
     """Read every required split of the source once, and write the splits of the pipeline.
 
     Args:
         params: All parameters.
         source: The source of the rows.
         folder: An empty folder, for three Parquet files and ``source.json``.
+        skipped: Gets the rows that are left out.
 
     Returns:
         Rows per split.
@@ -40,18 +51,19 @@ def download(params: Params, source: Source, folder: Path) -> dict[str, int]:
     Raises:
         DataError: The data cannot be used.
     """
-    specs = params.data.source_specs
-    staged = read_splits(params, source, specs, folder / STAGING)
+    specs, corrections = params.data.source_specs, Corrections.read()
+    staged = read_splits(params, source, specs, folder / STAGING, skipped)
     sizes = {name: split.rows for name, split in staged.items()}
     slices = {split: resolve(split, spec, sizes) for split, spec in specs.items()}
     refuse_overlaps(slices)
-    division = divide(params, slices["train"], staged)
+    with progress("download: dividing the rows by data.split"):
+        division = divide(params, slices["train"], staged)
     selections = {split: Selection(parts) for split, parts in slices.items()} | division.selections
     for split in labelled_splits(params):
         refuse_unlabelled(split, selections[split], staged)
-    splits, label_names = write_splits(params, staged, selections, folder)
+    splits, label_names, applied = write_splits(params, staged, selections, corrections, folder)
     shutil.rmtree(folder / STAGING)
-    values = {"source": params.data.source, **source.provenance(), "splits": splits, "label_names": label_names}
+    values = {"source": params.data.source, **source.provenance(), "splits": splits, "label_names": label_names, "corrections": applied}
     if params.data.split is not None:
         values["split"] = {**params.data.split.model_dump(), "seed": params.seed, "rows_without_group": division.ungrouped}
     RawSource.model_validate(values).write(folder / "source.json")
@@ -63,7 +75,7 @@ def labelled_splits(params: Params) -> list[str]:
     return [split for split in SPLITS if split != "test" or params.evaluate.split == "test"]
 
 
-def read_splits(params: Params, source: Source, specs: Mapping[str, str], staging: Path) -> dict[str, StagedSplit]:
+def read_splits(params: Params, source: Source, specs: Mapping[str, str], staging: Path, skipped: SkippedRows) -> dict[str, StagedSplit]:
     """Read each split of the source that a specification names into ``staging``."""
     sources = {split: source_splits(split, spec) for split, spec in specs.items()}
     labelled = {name for split in labelled_splits(params) for name in sources.get(split, sources["train"])}
@@ -71,10 +83,12 @@ def read_splits(params: Params, source: Source, specs: Mapping[str, str], stagin
     staged: dict[str, StagedSplit] = {}
     for name in dict.fromkeys(name for names in sources.values() for name in names):
         columns = source_columns(params, label_optional=name not in labelled, grouped=name in sources["train"])
-        staged[name] = stage_split(
-            source.read(name, columns), columns, staging / f"{len(staged)}.parquet", params.data.files.max_row_group_mb
-        )
-        say(f"download: {staged[name].name}: {staged[name].rows:,} rows")
+        path, most, before = staging / f"{len(staged)}.parquet", params.data.files.max_row_group_mb, skipped.count
+        staged[name] = stage_split(source.read(name, columns), columns, path, most, partial(skipped.add, name))
+        check_rows(staged[name], columns)
+        count = skipped.count - before
+        bad = f", {count:,} bad row{'s' * (count > 1)} left out: {SKIPPED}" if count else ""
+        say(f"download: {staged[name].name}: {staged[name].rows:,} rows{bad}")
     return staged
 
 
@@ -89,7 +103,8 @@ def source_columns(params: Params, label_optional: bool = False, grouped: bool =
     data = params.data
     group = data.split.by if data.split is not None and grouped else None
     regression = data.task == "regression"
-    return SourceColumns(tuple(data.text_columns), data.label_column, regression, label_optional, data.drop_incomplete, group)
+    policy = BadRowPolicy(data.bad_rows, data.max_bad_share)
+    return SourceColumns(tuple(data.text_columns), data.label_column, regression, label_optional, group, policy)
 
 
 def refuse_unlabelled(split: str, selection: Selection, staged: Mapping[str, StagedSplit]) -> None:
@@ -107,34 +122,43 @@ def refuse_unlabelled(split: str, selection: Selection, staged: Mapping[str, Sta
 
 
 def write_splits(
-    params: Params, staged: Mapping[str, StagedSplit], selections: Mapping[str, Selection], folder: Path
-) -> tuple[dict[str, SplitSource], tuple[str, ...] | None]:
+    params: Params, staged: Mapping[str, StagedSplit], selections: Mapping[str, Selection], corrections: Corrections, folder: Path
+) -> tuple[dict[str, SplitSource], tuple[str, ...] | None, AppliedCorrections | None]:
     """Write the three Parquet files.
 
     Returns:
-        Origin of each split, and the class names.
+        Origin of each split, the class names, and what was corrected.
     """
     data = params.data
     regression = data.task == "regression"
     encoder = LabelEncoder.regression() if regression else LabelEncoder.classification(staged, selections["train"], data.label_names)
+    corrector = Corrector(corrections, data.text_columns, encoder.labels)
     splits: dict[str, SplitSource] = {}
     for position, split in enumerate(SPLITS):
-        writer = RawWriter(source_columns(params), encoder, data.drop_incomplete)
+        writer = RawWriter(source_columns(params), encoder, corrector)
         rows = writer.write(split_file(folder, split), staged, selections[split], data.max_rows, params.seed + position)
         specification = data.source_specs.get(split, data.splits.train)
         splits[split] = SplitSource(specification=specification, rows=rows, left_out=writer.left_out)
-    return splits, encoder.labels.names
+    return splits, encoder.labels.names, corrector.report()
+
+
+def applied_corrections() -> AppliedCorrections | None:
+    """Return what ``main`` has corrected."""
+    return RawSource.read(RAW / "source.json").corrections
 
 
 def main() -> dict[str, float]:
     """Run the stage on ``params.yaml``."""
     params = load_params()
     check_launch(params.train)
-    with replace_directory(RAW) as folder:
-        rows = download(params, open_source(params.data, params.seed), folder)
+    metrics = METRICS / "download.json"
+    metrics.unlink(missing_ok=True)
+    with open_skipped(SKIPPED) as skipped, replace_directory(RAW) as folder:
+        rows = download(params, open_source(params.data, params.seed), folder, skipped)
+    Metrics.of({**{f"{split}_rows": count for split, count in rows.items()}, "bad_rows": skipped.count}).write(metrics)
     say("download: " + ", ".join(f"{split} {count:,}" for split, count in rows.items()) + " rows")
     return {"rows": sum(rows.values())}
 
 
 if __name__ == "__main__":
-    run_stage("download", main, libraries=("datasets", "pyarrow"))
+    run_stage("download", main, libraries=("datasets", "pyarrow"), corrections=applied_corrections)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from stages.download.source import LABEL, SourceColumns
-from stages.download.values import Where, class_names, group_values, is_text, label_values
+from stages.download.bad_values import BadValues
+from stages.download.source import LABEL, SourceColumns, SourceFile
+from stages.download.values import class_names, group_values, is_text, label_values
 from tuneline.errors import DataError
 from tuneline.files.schemas import ROW_GROUP
+from tuneline.readers.bad_rows import BadRows
 from tuneline.readers.limits import Limits
 from tuneline.readers.parquet import open_parquet
 
@@ -20,12 +22,12 @@ class ColumnConverter:
     """Converts Arrow batches to batches of ``SourceColumns.schema``.
 
     Attributes:
-        name: The file or data set, for messages.
+        bad: The bad rows of the file or data set.
         columns: The columns to read.
         names: Class names by id, where the source declares them.
     """
 
-    name: str
+    bad: BadRows
     columns: SourceColumns
     names: tuple[str, ...] | None
 
@@ -33,7 +35,7 @@ class ColumnConverter:
         """Convert batch by batch; ``position`` is the row number, from 1.
 
         Raises:
-            DataError: A column cannot be used as text or label; while reading.
+            DataError: A column cannot be used as text or label, or a row cannot and bad rows are an error; while reading.
         """
         first = 1
         for batch in batches:
@@ -41,44 +43,41 @@ class ColumnConverter:
             first += batch.num_rows
 
     def _batch(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
-        has_label = self.columns.check(batch.schema.names, self.name)
+        has_label = self.columns.check(batch.schema.names, self.bad.name)
+        positions = range(first, first + batch.num_rows)
+        bad = BadValues(self.bad, positions, {name: batch[name] for name in self.columns.names(has_label)})
         texts = [self._text(batch[column], column) for column in self.columns.text_columns]
-        groups = [group_values(batch[column], self._where(column, first)) for column in self.columns.grouped]
+        groups = [group_values(batch[column], bad.place(column)) for column in self.columns.grouped]
         labels = pa.nulls(batch.num_rows, self.columns.schema.field(LABEL).type)
         if has_label:
-            labels = self._labels(batch[self.columns.label_column], first)
-        positions = pa.array(range(first, first + batch.num_rows), pa.int64())
-        return pa.record_batch([*texts, *groups, labels, positions], schema=self.columns.schema)
+            labels = self._labels(batch[self.columns.label_column], bad)
+        values = [*texts, *groups, labels, pa.array(positions, pa.int64())]
+        return bad.without(pa.record_batch(values, schema=self.columns.schema))
 
     def _text(self, values: pa.Array, column: str) -> pa.Array:
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
         if not is_text(values.type) and not pa.types.is_null(values.type):
-            raise DataError(f"{self.name}: column {column!r} holds {values.type}, not text.", "Name another in data.text_columns.")
+            raise DataError(f"{self.bad.name}: column {column!r} holds {values.type}, not text.", "Name another in data.text_columns.")
         return values.cast(pa.string())
 
-    def _where(self, column: str, first: int) -> Where:
-        return lambda row: f"{self.name}, row {first + row:,}, column {column!r}"
-
-    def _labels(self, values: pa.Array, first: int) -> pa.Array:
-        where = self._where(self.columns.label_column, first)
+    def _labels(self, values: pa.Array, bad: BadValues) -> pa.Array:
+        column = self.columns.label_column
         if self.names is not None and pa.types.is_integer(values.type) and not self.columns.regression:
-            return class_names(values, self.names, where)
-        return label_values(values, self.columns.regression, where)
+            return class_names(values, self.names, bad, column)
+        return label_values(values, self.columns.regression, bad, column)
 
 
-def read_parquet(path: Path, columns: SourceColumns, limits: Limits) -> tuple[Iterator[pa.RecordBatch], tuple[str, ...] | None]:
-    """Read a Parquet file in batches of ``columns.schema``.
-
-    Returns:
-        The batches, and the class names that the datasets library stored in the file's schema, if any.
+def read_parquet(path: Path, columns: SourceColumns, limits: Limits) -> SourceFile:
+    """Open a Parquet file, with the class names that the datasets library stored in its schema, if any.
 
     Raises:
         DataError: It is not a Parquet file, or a damaged one; here or while reading.
     """
     with open_parquet(path, limits=limits) as file:
         names = _declared_names(file.schema, columns.label_column)
-    return ColumnConverter(str(path), columns, names).convert(_batches(path, columns, limits)), names
+    bad = columns.bad_rows(str(path), "row")
+    return SourceFile(bad, ColumnConverter(bad, columns, names).convert(_batches(path, columns, limits)), names)
 
 
 def _batches(path: Path, columns: SourceColumns, limits: Limits) -> Iterator[pa.RecordBatch]:

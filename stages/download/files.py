@@ -1,12 +1,14 @@
 """Files under ``data/source/`` as a source: one per split, named after it, a folder of batches, or both."""
 
+import dataclasses
+import os
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from stages.download.bad_values import BadRowError, BadValues
 from stages.download.columnar import read_parquet
 from stages.download.slices import source_splits
 from stages.download.source import GROUP, LABEL, POSITION, SourceColumns, SourceFile, SourceSplit, batches_of
@@ -14,11 +16,13 @@ from stages.download.values import JsonLabels, group_values, json_group, label_v
 from tuneline.errors import DataError
 from tuneline.params.data import DataParams
 from tuneline.paths import SOURCE
+from tuneline.readers.bad_rows import BadRows
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.jsonl import read_jsonl
 from tuneline.readers.limits import Limits
 from tuneline.readers.rows import RowProblem, listed, text_problem
 from tuneline.readers.source_files import choose_files, find_files
+from tuneline.readers.special_files import not_a_file
 from tuneline.readers.text import open_text
 
 
@@ -52,13 +56,13 @@ class Files:
     def _open(self, path: Path, columns: SourceColumns) -> SourceFile:
         kind, params = Path(path.name.removesuffix(".gz")).suffix, self.params
         if kind == ".parquet":
-            batches, names = read_parquet(path, columns, self.limits)
-            return SourceFile(str(path), "row", self._counted(path, batches), names)
-        if kind == ".jsonl":
-            return SourceFile(str(path), "line", self._counted(path, json_batches(path, params.encoding, columns, self.limits)))
-        dialect = Dialect.default(kind == ".tsv", params.delimiter, params.quoting, params.columns)
-        batches = delimited_batches(path, params.encoding, dialect, columns, self.limits)
-        return SourceFile(str(path), "line", self._counted(path, batches))
+            file = read_parquet(path, columns, self.limits)
+        elif kind == ".jsonl":
+            file = read_json(path, params.encoding, columns, self.limits)
+        else:
+            dialect = Dialect.default(kind == ".tsv", params.delimiter, params.quoting, params.columns)
+            file = read_delimited(path, params.encoding, dialect, columns, self.limits)
+        return dataclasses.replace(file, batches=self._counted(path, file.batches))
 
     def _counted(self, path: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -86,32 +90,38 @@ def _folder(path: str | None) -> Path:
             f"Put the files under {SOURCE}/: DVC tracks that folder and reruns the stage when a file in it changes.",
         )
     if not folder.is_dir():
+        if os.path.lexists(folder) and (problem := not_a_file(folder)):
+            raise DataError(f"data.path: {folder} {problem}; a folder is expected.", "Move it away, or name another folder.")
         present = sorted(entry.name for entry in SOURCE.iterdir() if entry.is_dir()) if SOURCE.is_dir() else []
         hint = f"It can be: {listed(present)}." if present else f"{SOURCE}/ has no folders; set data.path to null to read {SOURCE}/ itself."
         raise DataError(f"data.path: {folder} is not a folder.", hint)
     return folder
 
 
-def delimited_batches(path: Path, encoding: str, dialect: Dialect, columns: SourceColumns, limits: Limits) -> Iterator[pa.RecordBatch]:
-    """Read a CSV or TSV file in batches of ``columns.schema``; ``position`` is the line on which a row starts.
+def read_delimited(path: Path, encoding: str, dialect: Dialect, columns: SourceColumns, limits: Limits) -> SourceFile:
+    """Open a CSV or TSV file; ``position`` is the line on which a row starts.
 
     Raises:
-        DataError: The file or one of its rows cannot be read; while reading.
+        DataError: The file cannot be read, or one of its rows cannot and bad rows are an error; while reading.
     """
+    bad = columns.bad_rows(str(path), "line")
+    return SourceFile(bad, _delimited_batches(_delimited_rows(path, encoding, dialect, columns, limits, bad=bad), columns, bad))
 
-    def where(positions: list[int], column: str, row: int) -> str:
-        return f"{path}, line {positions[row]:,}, column {column!r}"
 
+def _delimited_batches(rows: Iterator[tuple[Any, ...]], columns: SourceColumns, bad: BadRows) -> Iterator[pa.RecordBatch]:
     as_text = columns.schema.set(columns.schema.get_field_index(LABEL), pa.field(LABEL, pa.string()))
-    for batch in batches_of(_delimited_rows(path, encoding, dialect, columns, limits), as_text):
-        place = partial(where, batch[POSITION].to_pylist())
+    for batch in batches_of(rows, as_text):
         texts = batch.columns[: len(columns.text_columns)]
-        groups = [group_values(batch[GROUP], partial(place, column)) for column in columns.grouped]
-        labels = label_values(batch[LABEL], columns.regression, partial(place, columns.label_column))
-        yield pa.record_batch([*texts, *groups, labels, batch[POSITION]], schema=columns.schema)
+        read = {**dict(zip(columns.text_columns, texts, strict=True)), columns.label_column: batch[LABEL]}
+        values = BadValues(bad, batch[POSITION], read)
+        groups = [group_values(batch[GROUP], values.place(column)) for column in columns.grouped]
+        labels = label_values(batch[LABEL], columns.regression, values, columns.label_column)
+        yield values.without(pa.record_batch([*texts, *groups, labels, batch[POSITION]], schema=columns.schema))
 
 
-def _delimited_rows(path: Path, encoding: str, dialect: Dialect, columns: SourceColumns, limits: Limits) -> Iterator[tuple[Any, ...]]:
+def _delimited_rows(
+    path: Path, encoding: str, dialect: Dialect, columns: SourceColumns, limits: Limits, *, bad: BadRows
+) -> Iterator[tuple[Any, ...]]:
     with open_text(path, encoding, limits=limits) as lines:
         reader = DelimitedReader(lines, dialect)
         has_label = columns.check(reader.names, str(path), reader.hint)
@@ -119,35 +129,51 @@ def _delimited_rows(path: Path, encoding: str, dialect: Dialect, columns: Source
         label = reader.names.index(columns.label_column) if has_label else None
         for line, fields in reader:
             if isinstance(fields, RowProblem):
-                raise _error(path, fields)
-            yield (*[fields[cell] for cell in cells], None if label is None else fields[label], line)
+                bad.add(fields)
+            else:
+                yield (*[fields[cell] for cell in cells], None if label is None else fields[label], line)
 
 
-def json_batches(path: Path, encoding: str, columns: SourceColumns, limits: Limits) -> Iterator[pa.RecordBatch]:
-    """Read a JSON Lines file in batches of ``columns.schema``; ``position`` is the line.
+def read_json(path: Path, encoding: str, columns: SourceColumns, limits: Limits) -> SourceFile:
+    """Open a JSON Lines file; ``position`` is the line.
 
     Raises:
-        DataError: The file or one of its rows cannot be read; while reading.
+        DataError: The file cannot be read, or one of its rows cannot and bad rows are an error; while reading.
     """
-    return batches_of(_json_rows(path, encoding, columns, limits), columns.schema)
+    bad = columns.bad_rows(str(path), "line")
+    return SourceFile(bad, batches_of(_json_rows(path, encoding, columns, limits, bad), columns.schema))
 
 
-def _json_rows(path: Path, encoding: str, columns: SourceColumns, limits: Limits) -> Iterator[tuple[Any, ...]]:
-    labels = JsonLabels(str(path), columns.label_column, columns.regression)
+def _json_rows(path: Path, encoding: str, columns: SourceColumns, limits: Limits, bad: BadRows) -> Iterator[tuple[Any, ...]]:
+    labels = JsonLabels(columns.label_column, columns.regression)
     keys = _RequiredKeys(path, columns)
     with open_text(path, encoding, limits=limits) as lines:
         for line, record in read_jsonl(lines):
-            if isinstance(record, RowProblem):
-                raise _error(path, record)
-            where = f"{path}, line {line:,}"
-            keys.check(record, where)
-            texts = [record.get(name) for name in columns.text_columns]
-            for name, text in zip(columns.text_columns, texts, strict=True):
-                if text is not None and (problem := text_problem(text, name)):
-                    raise DataError(f"{where}: {problem}.", "Put text in quotes, correct the escape sequence, or name another column.")
-            groups = [json_group(record.get(name), f"{where}, column {name!r}") for name in columns.grouped]
-            yield (*texts, *groups, labels.convert(record.get(columns.label_column), line), line)
+            try:
+                yield _json_row(line, record, columns, labels, keys)
+            except BadRowError as error:
+                bad.add(dataclasses.replace(error.problem, content=lines.content))
     keys.check_end()
+
+
+def _json_row(
+    line: int, record: dict[str, Any] | RowProblem, columns: SourceColumns, labels: JsonLabels, keys: "_RequiredKeys"
+) -> tuple[Any, ...]:
+    """Return the values of a row.
+
+    Raises:
+        BadRowError: It cannot be used.
+        DataError: It has not all the keys that it needs.
+    """
+    if isinstance(record, RowProblem):
+        raise BadRowError(record)
+    keys.check(record, line)
+    texts = [record.get(name) for name in columns.text_columns]
+    for name, text in zip(columns.text_columns, texts, strict=True):
+        if text is not None and (problem := text_problem(text, name)):
+            raise BadRowError(RowProblem(line, problem, "Put text in quotes, correct the escape sequence, or name another column."))
+    groups = [json_group(record.get(name), line, name) for name in columns.grouped]
+    return (*texts, *groups, labels.convert(record.get(columns.label_column), line), line)
 
 
 class _RequiredKeys:
@@ -157,13 +183,13 @@ class _RequiredKeys:
         self.path = path
         self.columns = columns
         texts_and_label = {*columns.text_columns, *([] if columns.label_optional else [columns.label_column])}
-        self.everywhere = set() if columns.incomplete else texts_and_label
+        self.everywhere = set() if columns.policy.action == "skip" else texts_and_label
         self.unseen = texts_and_label | set(columns.grouped)
         self.present: dict[str, None] = {}
 
-    def check(self, record: dict[str, Any], where: str) -> None:
+    def check(self, record: dict[str, Any], line: int) -> None:
         if not self.everywhere <= record.keys():
-            self.columns.check(list(record), where)
+            self.columns.check(list(record), f"{self.path}, line {line:,}")
         if self.unseen:
             self.unseen -= record.keys()
             self.present |= dict.fromkeys(record)
@@ -171,7 +197,3 @@ class _RequiredKeys:
     def check_end(self) -> None:
         if self.unseen and self.present:
             self.columns.check(list(self.present), str(self.path))
-
-
-def _error(path: Path, problem: RowProblem) -> DataError:
-    return DataError(f"{path}, line {problem.line:,}: {problem.message}.", problem.hint)

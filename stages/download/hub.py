@@ -64,8 +64,8 @@ class Hub:
         feature = data.features.get(columns.label_column)
         classes = tuple(feature.names) if hasattr(feature, "names") else None
         tables = data.select_columns(names).with_format("arrow").iter(batch_size=ROW_GROUP)
-        converted = ColumnConverter(name, columns, classes).convert(_batches(tables))
-        return SourceSplit.of(SourceFile(name, "row", converted, classes))
+        bad = columns.bad_rows(name, "row")
+        return SourceSplit.of(SourceFile(bad, ColumnConverter(bad, columns, classes).convert(_batches(tables)), classes))
 
     def provenance(self) -> dict[str, Any]:
         """Return the data set and the commit that was read."""

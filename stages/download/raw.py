@@ -10,11 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from stages.download.correct import Corrector
 from stages.download.source import LABEL, SourceColumns, rebatch
 from stages.download.staging import INDEX, Selection, StagedSplit
+from tuneline.corrections import dropped_file
 from tuneline.errors import DataError
 from tuneline.files.schemas import UNLABELLED, LabelSchema, raw_schema, write_batches
 from tuneline.readers.rows import listed
+from tuneline.terminal import Progress, progress
 
 MANY = 1_000
 """More distinct labels than this, and in more than half of the rows, mean that the wrong column was named."""
@@ -116,37 +119,41 @@ class RawWriter:
     Attributes:
         columns: The columns asked for.
         encoder: Converts labels to ids.
-        drop_incomplete: Leave out rows without text or label; otherwise the first one is an error.
-        left_out: Number of rows that were left out.
+        corrector: Corrects the rows that are written.
+        left_out: Number of rows without text or label, which were left out.
     """
 
     columns: SourceColumns
     encoder: LabelEncoder
-    drop_incomplete: bool
+    corrector: Corrector
     left_out: int = 0
 
     def write(self, path: Path, staged: Mapping[str, StagedSplit], selection: Selection, at_most: int | None, seed: int) -> int:
         """Write the rows of a split and return their number.
 
-        Every row is checked, also those that are not drawn: a run on few rows finds the same errors as a run on all.
+        Every label is checked, also of rows that are not drawn: a run on few rows finds the same errors as a run on all.
 
         Raises:
-            DataError: A row has no text, no label or an unknown label; or no row is left.
+            DataError: A label is unknown, or no row is left.
         """
         schema = raw_schema(self.columns.text_columns, self.encoder.labels)
         chosen = sample_rows(selection.rows, at_most, seed)
-        rows = write_batches(path, schema, rebatch(self._batches(selection.batches(staged), chosen, schema), schema))
+        with progress(f"download: writing {path.stem}", selection.rows) as step:
+            batches = self._batches(selection.batches(staged), chosen, schema, step)
+            rows = write_batches(path, schema, rebatch(self.corrector.apply(path.stem, batches), schema))
         if rows == 0:
             hint = "Fill in its texts and labels, name another split in data.splits, or raise its fraction in data.split."
+            if self.corrector.left_out:
+                hint = f"{dropped_file()} leaves out {self.corrector.left_out:,} rows: remove some of its lines."
             raise DataError(f"The {path.stem} split has no complete row left.", hint)
         return rows
 
     def _batches(
-        self, batches: Iterator[tuple[StagedSplit, pa.RecordBatch]], chosen: NDArray[np.int64], schema: pa.Schema
+        self, batches: Iterator[tuple[StagedSplit, pa.RecordBatch]], chosen: NDArray[np.int64], schema: pa.Schema, step: Progress
     ) -> Iterator[pa.RecordBatch]:
         first = 0
         for staged, batch in batches:
-            complete = self._complete(batch, staged)
+            complete: NDArray[np.bool_] = staged.complete(batch).to_numpy(zero_copy_only=False)
             raw = self._raw(batch, staged, schema)
             start, stop = np.searchsorted(chosen, (first, first + batch.num_rows))
             keep = np.zeros(batch.num_rows, dtype=bool)
@@ -154,11 +161,12 @@ class RawWriter:
             self.left_out += int((keep & ~complete).sum())
             yield raw.filter(pa.array(keep & complete))
             first += batch.num_rows
+            step.advance(batch.num_rows)
 
     def _raw(self, batch: pa.RecordBatch, staged: StagedSplit, schema: pa.Schema) -> pa.RecordBatch:
         ids = self.encoder.ids(batch, staged.labelled)
         if staged.labelled and not self.encoder.labels.is_regression:
-            self._refuse(batch, staged, pc.equal(ids, UNLABELLED))
+            self._refuse(batch, staged, pc.and_(staged.complete(batch), pc.equal(ids, UNLABELLED)))
         return pa.record_batch([*batch.columns[: len(self.columns.text_columns)], ids, batch[INDEX]], schema=schema)
 
     def _refuse(self, batch: pa.RecordBatch, staged: StagedSplit, unknown: pa.BooleanArray) -> None:
@@ -166,24 +174,3 @@ class RawWriter:
         if row >= 0:
             where = f"{staged.place(batch, row)}, column {self.columns.label_column!r}"
             raise unknown_label(where, batch[LABEL][row].as_py(), self.encoder)
-
-    def _complete(self, batch: pa.RecordBatch, staged: StagedSplit) -> NDArray[np.bool_]:
-        """Return a mask of the rows with text and, in a split with labels, a label. One text of a pair may be empty, but not null."""
-        complete = np.ones(batch.num_rows, dtype=bool)
-        blank = np.ones(batch.num_rows, dtype=bool)
-        for position, column in enumerate(self.columns.text_columns):
-            text = batch[f"text_{position}"]
-            complete &= self._mask(batch, staged, pc.is_valid(text), f"column {column!r}: no text (null)")
-            blank &= pc.equal(pc.utf8_trim_whitespace(pc.fill_null(text, "")), "").to_numpy(zero_copy_only=False)
-        columns = " and ".join(repr(column) for column in self.columns.text_columns)
-        complete &= self._mask(batch, staged, pa.array(~blank), f"column {columns}: no text, or only white space")
-        if staged.labelled:
-            complete &= self._mask(batch, staged, pc.is_valid(batch[LABEL]), f"column {self.columns.label_column!r}: no label")
-        return complete
-
-    def _mask(self, batch: pa.RecordBatch, staged: StagedSplit, valid: pa.BooleanArray, message: str) -> NDArray[np.bool_]:
-        rows: NDArray[np.bool_] = valid.to_numpy(zero_copy_only=False)
-        if not self.drop_incomplete and not rows.all():
-            hint = "Fill it in, or set data.drop_incomplete to true to leave out such rows."
-            raise DataError(f"{staged.place(batch, int(rows.argmin()))}, {message}.", hint)
-        return rows

@@ -53,7 +53,7 @@ class Sample:
         if columns.regression:
             raise DataError("data.task: the sample's labels are classes, not numbers.", "Set data.task to classification.")
         batches = batches_of(self._rows(split, columns), columns.schema)
-        return SourceSplit.of(SourceFile(f"sample, split {split}", "row", batches, QUEUES))
+        return SourceSplit.of(SourceFile(columns.bad_rows(f"sample, split {split}", "row"), batches, QUEUES))
 
     def _rows(self, split: str, columns: SourceColumns) -> Iterator[tuple[Any, ...]]:
         start, stop = self.ranges[split]

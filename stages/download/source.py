@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from tuneline.files.schemas import ROW_GROUP
 from tuneline.params import DataParams
+from tuneline.readers.bad_rows import STOP, BadRowPolicy, BadRows
 from tuneline.readers.rows import check_columns
 
 LABEL = "label"
@@ -26,21 +27,25 @@ class SourceColumns:
         label_column: Its name.
         regression: Labels are numbers; otherwise they are class names.
         label_optional: The split may have no label column.
-        incomplete: A row of a JSON Lines file may lack the key of a text or label (``data.drop_incomplete``).
         group_column: ``data.split.by``, in the split of the source that is divided.
+        policy: What to do about bad rows.
     """
 
     text_columns: tuple[str, ...]
     label_column: str
     regression: bool = False
     label_optional: bool = False
-    incomplete: bool = False
     group_column: str | None = None
+    policy: BadRowPolicy = STOP
 
     @property
     def grouped(self) -> list[str]:
         """The group column, if any."""
         return [] if self.group_column is None else [self.group_column]
+
+    def bad_rows(self, name: str, unit: str) -> BadRows:
+        """Return the counter of the bad rows of a file."""
+        return BadRows(name, unit, self.policy)
 
     def names(self, has_label: bool) -> list[str]:
         """Return the text columns, the group column if any, and the label column where the source has it; each once."""
@@ -84,14 +89,13 @@ class SourceFile:
     """One file of a split, or a whole split where it is no file; to be read once.
 
     Attributes:
-        name: Its path, or its data set and split, for messages.
-        unit: What ``position`` counts, from 1: ``line`` in a text file, ``row`` elsewhere.
+        bad: Its path, or its data set and split, for messages; what ``position`` counts, from 1: ``line`` in a text file, ``row``
+            elsewhere; and the bad rows that reading the batches meets.
         batches: Batches of ``SourceColumns.schema``. Iterating may raise a ``DataError``.
         label_names: Class names in the order of their ids, where the source declares them.
     """
 
-    name: str
-    unit: str
+    bad: BadRows
     batches: Iterator[pa.RecordBatch]
     label_names: tuple[str, ...] | None = None
 
@@ -111,7 +115,7 @@ class SourceSplit:
     @classmethod
     def of(cls, file: SourceFile) -> Self:
         """Return a split of one file."""
-        return cls(file.name, [file])
+        return cls(file.bad.name, [file])
 
 
 class Source(Protocol):

@@ -20,7 +20,7 @@ from stages.evaluate.behaviour.suite import Suite, read_suite
 from stages.evaluate.files import predictions_table, read_origin, read_split, read_texts, write_plots, write_slices_plot
 from stages.evaluate.scoring import baseline_metrics, score
 from stages.evaluate.slices import Slice, label_slices, length_slices, overlap_slices, score_slices, slices_report, source_slices
-from stages.evaluate.tfidf import predict_with_tfidf, read_sample, tfidf_metrics
+from stages.evaluate.tfidf import tfidf_metrics
 from tuneline.batches import TokenizedSplit
 from tuneline.curves import calibration, calibration_error, probabilities, ranking_metrics
 from tuneline.custom_metrics import CustomMetric, load_metric
@@ -35,6 +35,7 @@ from tuneline.records.evaluation import Behaviour, BehaviourResult, Slices
 from tuneline.records.metrics import Metrics
 from tuneline.scores import averaging, loss_of, predictions_of, task_of
 from tuneline.stage import Measurements, require, run_stage
+from tuneline.tfidf import predict_with_tfidf, read_sample
 
 if TYPE_CHECKING:
     from stages.evaluate.classifier import Classifier

@@ -1,131 +1,13 @@
-"""The TF-IDF baseline: words and word pairs with logistic regression, or ridge regression for numbers (scikit-learn).
+"""Metrics of the TF-IDF baseline, and the model compared with it."""
 
-It trains on the train split in seconds. Rows, characters and features are limited, so that time and memory are bounded for any data.
-"""
+from typing import Any
 
-import warnings
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.files.schemas import LABELS, LabelSchema
+from tuneline.files.schemas import LabelSchema
 from tuneline.metrics import Averaging, metrics_for, primary_metric
 from tuneline.scores import compute_metric, task_of
 from tuneline.stats import paired_difference
-
-if TYPE_CHECKING:
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-MAX_ROWS = 50_000
-"""Rows of the train split, drawn with the seed."""
-MAX_SCORES = 10_000_000
-"""Rows times classes: fewer rows are used if there are many classes."""
-MAX_CHARACTERS = 10_000_000
-"""Characters of these rows together: fewer rows are used if they are long."""
-MAX_TEXT = 2_000
-"""Characters read of each text; the model reads no more than ``tokenize.max_length`` tokens either."""
-MAX_FEATURES = 50_000
-"""Most frequent words and word pairs."""
-MAX_WEIGHTS = 2_000_000
-"""Weights of the linear model: fewer features are used if there are many classes."""
-ROWS_AT_A_TIME = 10_000
-INVERSE_REGULARIZATION = 10.0
-"""``C`` of the logistic regression. 1, scikit-learn's default, gives 0.820 on the tickets, and 0.730 on MRPC."""
-MAX_ITERATIONS = 100
-UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-"""Characters of scripts without spaces between words (Thai, Lao, Burmese, Khmer, Japanese, Chinese): each counts as a word."""
-WORD = rf"(?u)[{UNSPACED}]|[^\W{UNSPACED}]+"
-
-
-def read_sample(path: Path, text_columns: Sequence[str], outputs: int, seed: int) -> pa.Table:
-    """Read rows of a raw split, drawn with the seed, within the limits above.
-
-    Args:
-        path: The raw split. It is read in batches, so a large one needs no more memory.
-        text_columns: Its text columns, which are cut off after ``MAX_TEXT`` characters.
-        outputs: Number of classes; 1 for a regression.
-        seed: Seed of the draw.
-
-    Returns:
-        The text columns and the labels, in the order of the file.
-    """
-    file = pq.ParquetFile(path)
-    total, generator = file.metadata.num_rows, np.random.default_rng(seed)
-    drawn = np.sort(generator.choice(total, min(total, MAX_ROWS, MAX_SCORES // outputs), replace=False))
-    columns = [*text_columns, LABELS]
-    parts, start = [], 0
-    for batch in file.iter_batches(columns=columns):
-        inside = drawn[np.searchsorted(drawn, start) : np.searchsorted(drawn, start + len(batch))] - start
-        taken = batch.take(pa.array(inside))
-        texts = [pc.utf8_slice_codeunits(taken[name], 0, MAX_TEXT) for name in text_columns]
-        parts.append(pa.record_batch([*texts, taken[LABELS]], columns))
-        start += len(batch)
-    return _within_characters(pa.Table.from_batches(parts), text_columns, generator)
-
-
-def _within_characters(rows: pa.Table, text_columns: Sequence[str], generator: np.random.Generator) -> pa.Table:
-    lengths = sum(pc.utf8_length(rows[name]).to_numpy() for name in text_columns)
-    order = generator.permutation(len(rows))
-    kept = order[np.cumsum(lengths[order]) <= MAX_CHARACTERS]
-    return rows.take(np.sort(kept))
-
-
-def predict_with_tfidf(train: pa.Table, texts: Sequence[Sequence[str]], labels: LabelSchema) -> NDArray[Any]:
-    """Train the baseline and predict texts.
-
-    Args:
-        train: Texts and labels, as ``read_sample`` returns them.
-        texts: Texts to predict, one list for each column.
-        labels: Label schema.
-
-    Returns:
-        Class ids or numbers, shape ``(rows,)``: always the same one if the train rows have one label, or no word in common.
-    """
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression, Ridge
-
-    columns = [train[name].to_pylist() for name in train.column_names if name != LABELS]
-    answers = train[LABELS].to_numpy()
-    vectorizer = _fit_vectorizer([text for column in columns for text in column], labels.outputs)
-    if vectorizer is None or np.ptp(answers) == 0:
-        constant = answers.mean() if labels.is_regression else np.bincount(answers).argmax()
-        return np.full(len(texts[0]), constant, dtype=answers.dtype)
-    model = Ridge(solver="sparse_cg") if labels.is_regression else LogisticRegression(C=INVERSE_REGULARIZATION, max_iter=MAX_ITERATIONS)
-    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
-        model.fit(_features(vectorizer, columns), answers)
-    chunks = [[column[start : start + ROWS_AT_A_TIME] for column in texts] for start in range(0, len(texts[0]), ROWS_AT_A_TIME)]
-    predictions = [model.predict(_features(vectorizer, [[text[:MAX_TEXT] for text in column] for column in chunk])) for chunk in chunks]
-    return np.concatenate(predictions).astype(answers.dtype)
-
-
-def _fit_vectorizer(texts: Sequence[str], outputs: int) -> "TfidfVectorizer | None":
-    """Return the words and word pairs that at least two texts have; ``None`` if there are none."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    features = min(MAX_FEATURES, MAX_WEIGHTS // outputs)
-    vectorizer = TfidfVectorizer(ngram_range=(1, 2), token_pattern=WORD, sublinear_tf=True, min_df=2, max_features=features)
-    try:
-        return vectorizer.fit(texts)
-    except ValueError:  # "empty vocabulary", "no terms remain" and "min_df": scikit-learn has no type for them
-        return None
-
-
-def _features(vectorizer: "TfidfVectorizer", columns: Sequence[Sequence[str]]) -> Any:
-    """Return a sparse matrix of shape ``(rows, features)``.
-
-    Features of a pair of texts are the product and the absolute difference of their vectors: what they share, and where they differ. On
-    MRPC this gives an accuracy of 0.760, and one vector of both texts 0.706; on the generated tickets both give 0.874.
-    """
-    from scipy import sparse
-
-    first, *others = [vectorizer.transform(column) for column in columns]
-    return sparse.hstack([part for other in others for part in (first.multiply(other), abs(first - other))], "csr") if others else first
 
 
 def tfidf_metrics(

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from tqdm import tqdm
 
 from stages.tokenize.rows import RawSplit
 from tuneline.architectures import has_token_type_ids, token_limit
@@ -27,6 +26,7 @@ from tuneline.paths import BASE_TOKENIZER, METRICS, RAW, SPLITS, TOKENIZED, TOKE
 from tuneline.records.metrics import Metrics
 from tuneline.records.source import BaseSource
 from tuneline.stage import Measurements, require, run_stage
+from tuneline.terminal import Progress, progress
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -92,14 +92,14 @@ def tokenize_split(encoder: "Encoder", source: RawSplit, target: Path) -> None:
 
     schema = tokenized_schema(encoder.token_type_ids, source.labels)
     rows = source.batches([*source.text_columns, LABELS])
-    with tqdm(total=source.rows, desc=source.path.stem, unit="row", disable=None) as bar:
-        write_batches(target, schema, _with_progress(encode_rows(encoder, rows, source.text_columns, schema), bar))
+    with progress(f"tokenize: {source.path.stem}", source.rows) as step:
+        write_batches(target, schema, _counted(encode_rows(encoder, rows, source.text_columns, schema), step))
 
 
-def _with_progress(batches: Iterator[pa.RecordBatch], bar: "tqdm[None]") -> Iterator[pa.RecordBatch]:
+def _counted(batches: Iterator[pa.RecordBatch], step: Progress) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield batch
-        bar.update(batch.num_rows)
+        step.advance(batch.num_rows)
 
 
 def main() -> Measurements:

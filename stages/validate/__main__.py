@@ -2,9 +2,9 @@
 
 Reads ``data/raw``, ``data/tokenized`` and, if it exists, ``data/reference/profile.json``, the profile of the promoted model's data.
 Derives scalar columns from the splits and checks them with Great Expectations. Writes ``reports/checks/`` (``index.html`` for people,
-``checks.json`` for machines, ``profile.json`` for the next promotion) and ``metrics/validate.json``. If a check of severity ``error``
-fails, or any check crashes, the stage ends with exit code 1 after the report is written, and does not write ``reports/checks/passed``,
-which training depends on. docs/data-checks.md explains every check.
+``checks.json`` for machines, ``profile.json`` for the next promotion, ``rows/`` with all violating rows) and ``metrics/validate.json``.
+If a check of severity ``error`` fails, or any check crashes, the stage ends with exit code 1 after the report is written, and does not
+write ``reports/checks/passed``, which training depends on. docs/data-checks.md explains every check.
 """
 
 from typing import TYPE_CHECKING
@@ -14,11 +14,11 @@ from tuneline.errors import GateError
 from tuneline.files import replace_directory
 from tuneline.launch import check_launch
 from tuneline.params.loading import load_params
-from tuneline.paths import CHECKS, METRICS, RAW, REFERENCE_PROFILE, SPLITS, TOKENIZED, split_file
+from tuneline.paths import CHECKS, FAILING_ROWS, METRICS, RAW, REFERENCE_PROFILE, SPLITS, TOKENIZED, split_file
 from tuneline.records.metrics import Metrics
 from tuneline.records.profile import Profile
 from tuneline.stage import require, run_stage
-from tuneline.terminal import say
+from tuneline.terminal import progress, say
 
 if TYPE_CHECKING:
     from stages.validate.results import CheckResults
@@ -38,15 +38,21 @@ def main() -> dict[str, float]:
         from stages.validate.checks import require_parameters
         from stages.validate.report import write_report
         from stages.validate.results import check_tables
+        from stages.validate.row_files import write_row_files
         from stages.validate.tables import DataFolders, derive_tables
 
     require_parameters(params.validate_)
     promoted = Profile.read_if_exists(REFERENCE_PROFILE, FETCH_REFERENCE)
     metrics = METRICS / "validate.json"
     metrics.unlink(missing_ok=True)
-    results = check_tables(derive_tables(params, DataFolders(RAW, TOKENIZED), promoted))
-    with replace_directory(CHECKS) as folder:
-        write_report(folder, results)
+    with progress("validate") as step:
+        data = derive_tables(params, DataFolders(RAW, TOKENIZED), promoted)
+        step.detail = "checks"
+        results = check_tables(data)
+        step.detail = "report"
+        with replace_directory(CHECKS) as folder:
+            write_row_files(folder / FAILING_ROWS.name, [result.outcome for result in results.results], data)
+            write_report(folder, results)
     stop_on_errors(results)
     Metrics.of({**results.metrics, "warnings": len(results.warnings)}).write(metrics)
     return {"expectations": len(results.results), "warnings": len(results.warnings)}

@@ -16,6 +16,7 @@ from stages.validate.rows import Rows, read_batches
 from tuneline.files.schemas import LABELS, UNLABELLED, LabelSchema
 from tuneline.params import ValidateParams
 from tuneline.paths import split_file
+from tuneline.terminal import phase
 from tuneline.text import (
     BROKEN_ENCODING,
     CONTROL_CHARACTERS,
@@ -62,6 +63,7 @@ class RawSplit:
 
 def read_raw(path: Path, text_columns: Sequence[str]) -> RawSplit:
     """Read one file of ``data/raw/`` in batches of rows."""
+    phase(f"texts of {path.stem}")
     frames, keys, unordered, vocabulary = [], [], [], VocabularyCounts.empty()
     for batch in read_batches(path):
         texts = [normalized(pc.fill_null(batch[name], "")) for name in text_columns]

@@ -9,7 +9,7 @@ from great_expectations.core.expectation_validation_result import ExpectationSui
 from stages.validate.checks import CHECKS, Check
 from stages.validate.runner import Outcome, read_outcomes, run_suites
 from stages.validate.tables import DerivedData
-from stages.validate.violations import Excerpts, worst_violations
+from stages.validate.violations import Excerpts, printable, worst_violations
 from tuneline.params import ValidateParams
 from tuneline.params.validate import AtLeast, AtMost, Drift, RowCount, Rule
 from tuneline.paths import SPLITS
@@ -28,6 +28,7 @@ class CheckResult:
         found: The measurement, in words.
         allowed: The limit, in words.
         worst: Rows that violate the check, the worst first.
+        notes: What the check found beside its measurement, one line each, without invisible characters.
     """
 
     outcome: Outcome
@@ -36,6 +37,7 @@ class CheckResult:
     found: str
     allowed: str
     worst: tuple[Violation, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def check(self) -> Check:
@@ -69,6 +71,7 @@ class CheckResult:
             observed=outcome.observed,
             expectation={"type": outcome.type, **outcome.arguments},
             worst=self.worst,
+            notes=self.notes,
             hint=self.check.hint if self.status != "passed" else None,
         )
 
@@ -133,7 +136,8 @@ def _result(outcome: Outcome, params: ValidateParams, excerpts: Excerpts) -> Che
     status: Status = "crashed" if outcome.crashed else "passed" if outcome.passed else "failed"
     has_rows = outcome.rows is not None or "total" in outcome.arguments
     worst = tuple(worst_violations(outcome, excerpts)) if status == "failed" and has_rows else ()
-    return CheckResult(outcome, rule.severity, status, _found(outcome, rule), _allowed(outcome, rule), worst)
+    notes = tuple(printable(note) for note in outcome.table.notes.get(outcome.check, ()))
+    return CheckResult(outcome, rule.severity, status, _found(outcome, rule), _allowed(outcome, rule), worst, notes)
 
 
 def _found(outcome: Outcome, rule: Rule) -> str:

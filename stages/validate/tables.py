@@ -2,7 +2,7 @@
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from tuneline.files.schemas import LabelSchema, raw_schema, read_labels, tokeniz
 from tuneline.params import Params
 from tuneline.paths import SPLITS, TOKENIZER, split_file
 from tuneline.records.profile import Profile, SplitProfile
+from tuneline.terminal import phase
 from tuneline.text import VocabularyCounts
 
 
@@ -51,12 +52,14 @@ class Table:
         split: Name of the split.
         frame: The columns. ``row`` numbers the rows; in ``raw`` and ``tokenized`` these are the rows of the split.
         expectations: The expectations; ``expectation.meta["check"]`` is the key of the check.
+        notes: What a check found beside its measurement, as plain text, one line each, by key of the check. Shown even if it passes.
     """
 
     kind: TableKind
     split: str
     frame: pd.DataFrame
     expectations: Sequence[Expectation]
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -125,6 +128,7 @@ def _train_labels(params: Params, train: Path) -> LabelSchema:
 
 
 def _raw_table(data: DerivedData, split: str) -> Table:
+    phase(f"copies of the rows of {split}")
     params, current, labels = data.params, data.raw[split], data.labels
     may_be_unlabelled = split not in ("train", params.evaluate.split)
     copies = copy_columns(
@@ -150,6 +154,7 @@ def _raw_table(data: DerivedData, split: str) -> Table:
 
 
 def _tokenized_table(data: DerivedData, split: str, vocabulary: Vocabulary) -> Table:
+    phase(f"tokens of {split}")
     params, folders, current = data.params, data.folders, data.raw.get(split)
     path, raw_path = split_file(folders.tokenized, split), split_file(folders.raw, split)
     frame = tokenized_columns(path, vocabulary)

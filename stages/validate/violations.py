@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stages.validate.raw import RawSplit
-from stages.validate.rows import take_rows
+from stages.validate.rows import Rows, take_rows
 from stages.validate.runner import Outcome
 from stages.validate.tables import Table
 from tuneline.paths import split_file
@@ -21,6 +21,10 @@ MAX_ROWS = 5
 """Violating rows that are reported per expectation."""
 MAX_CHARACTERS = 120
 """Characters of an excerpt."""
+WITHIN = {"duplicate_of", "conflict_with"}
+"""Columns with a row of the same split that a row repeats."""
+ACROSS = {"leak_of", "near_duplicate_of"}
+"""Columns with a row that a row repeats, numbered through all splits."""
 UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\uffff\U00010000-\U0010ffff]|[\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
@@ -44,21 +48,11 @@ class Excerpts:
 
     def repeated_row(self, outcome: Outcome, position: int) -> str | None:
         """Return the location and the texts of the row that a row of the table repeats; ``None`` for other checks."""
-        column = outcome.arguments.get("column")
-        if column not in ("duplicate_of", "conflict_with", "leak_of", "near_duplicate_of"):
+        others = other_rows(outcome, np.array([position]), self._rows)
+        if others is None:
             return None
-        split, row = outcome.table.split, int(outcome.table.frame[column].iloc[position])
-        if column in ("leak_of", "near_duplicate_of"):
-            split, row = self._locate(row)
+        split, row = str(others[0][0]), int(others[1][0])
         return f"{split}, row {row}: " + " | ".join(self._read(split, row).values())
-
-    def _locate(self, row: int) -> tuple[str, int]:
-        """Return the split, and the row in it, of a row numbered through all splits."""
-        for split, rows in self._rows.items():
-            if row < rows:
-                return split, row
-            row -= rows
-        raise IndexError(f"row {row} is beyond the last split")
 
     def _read(self, split: str, row: int) -> dict[str, str]:
         if split not in self._rows:
@@ -67,12 +61,36 @@ class Excerpts:
         return {name: excerpt(text) for name, text in rows[0].items()} if rows else {}
 
 
+def other_rows(outcome: Outcome, positions: Rows, sizes: Mapping[str, int]) -> tuple[NDArray[np.str_], Rows] | None:
+    """Return the rows that rows of a table repeat: their splits and their numbers, each of shape ``(positions,)``.
+
+    Args:
+        outcome: Result of an expectation; ``None`` is returned for one that compares no rows.
+        positions: Positions in the table of rows that violate it.
+        sizes: Number of rows of each raw split, in the order of their numbering.
+    """
+    column = outcome.arguments.get("column")
+    if column not in WITHIN | ACROSS:
+        return None
+    rows = outcome.table.frame[column].to_numpy()[positions].astype(np.int64)
+    if column in WITHIN:
+        return np.full(len(rows), outcome.table.split), rows
+    stops = np.cumsum(list(sizes.values()))
+    split = np.searchsorted(stops, rows, side="right")
+    return np.array(list(sizes))[split], rows - np.append(0, stops)[split]
+
+
 def excerpt(text: str | None) -> str:
-    """Return the start of a text on one line, with invisible characters and changes of writing direction escaped."""
+    """Return the start of a text, printable."""
     if text is None:
         return "(missing)"
     cut = text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "…"
-    return UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", cut)
+    return printable(cut)
+
+
+def printable(text: str) -> str:
+    """Return a text on one line, with invisible characters and changes of writing direction escaped."""
+    return UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def worst_violations(outcome: Outcome, excerpts: Excerpts) -> Iterator[Violation]:

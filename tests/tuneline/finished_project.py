@@ -77,12 +77,14 @@ class FinishedProject:
         self.lock(seed)
         return self
 
-    def data(self) -> None:
+    def data(self, relabelled: int = 0) -> None:
+        """Write the raw split. The first rows have another label if they are ``relabelled``."""
         generator = np.random.default_rng(0)
         outputs = self.label_schema.outputs
         self.labels = (
             generator.integers(0, outputs, self.rows) if self.label_schema.names else generator.normal(size=self.rows).astype(np.float32)
         )
+        self.labels[:relabelled] = (self.labels[:relabelled] + 1) % outputs
         columns = {name: [f"{HOSTILE} {name} {row}" for row in range(self.rows)] for name in self.params["data.text_columns"]}
         schema = raw_schema(self.params["data.text_columns"], self.label_schema)
         table = pa.table({**columns, "labels": self.labels, "idx": np.arange(self.rows)}, schema=schema)
@@ -197,7 +199,7 @@ class FinishedProject:
         """Write ``dvc.lock``, and the outs to DVC's cache."""
         predictions = self.root / "reports/predictions.parquet"
         outs = [
-            {"path": "data/raw", "md5": self._md5(self.root / "data/raw/test.parquet") + ".dir"},
+            {"path": "data/raw", "md5": self.cache_folder(self.root / "data/raw")},
             {"path": "models/classifier", "md5": f"{seed:032x}.dir"},
             {"path": "reports/predictions.parquet", "md5": self.cache(predictions)},
             {"path": "plots/evaluation", "md5": self.cache_folder(self.root / "plots/evaluation")},

@@ -1,11 +1,16 @@
+import os
+import pty
 import subprocess
 import sys
+import time
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuneline.terminal import OBEYED, say, visible
+from tuneline import terminal
+from tuneline.terminal import OBEYED, phase, progress, say, visible
 
 CLEAR_SCREEN, TITLE, REVERSED = "\x1b[2J", "\x1b]0;title\x07", "\u202etxt.exe"
 
@@ -56,3 +61,42 @@ run_stage("download", main)
     assert done.returncode == 1
     assert r"\x1b[2J\u202etxt.exe.csv, row 3: no label." in done.stderr
     assert not OBEYED.search(done.stderr)
+
+
+def test_long_step_is_told_in_a_line_now_and_then_and_a_short_one_never(capsys, monkeypatch):
+    with progress("validate"):
+        pass
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(terminal, "QUIET_SECONDS", 0.02)
+    monkeypatch.setattr(terminal, "LINE_SECONDS", 0.02)
+    with progress("download: \x1b[2Ja.csv", 400) as step, progress("within"):
+        step.advance(100)
+        phase("near-duplicates of test")
+        said, deadline = "", time.monotonic() + 5
+        while said.count("\n") < 2 and time.monotonic() < deadline:
+            said += capsys.readouterr().err
+    assert said.splitlines()[1] == r"download: \x1b[2Ja.csv: near-duplicates of test, 25%, 100 rows, 0 s"
+    phase("after the end")
+
+
+def test_long_step_is_a_bar_on_a_terminal_that_leaves_standard_output_alone(tmp_path):
+    """Standard output is a file here, and the bar is gone at the end."""
+    code = (
+        "import time; from tuneline import terminal\n"
+        "terminal.QUIET_SECONDS = terminal.REFRESH_SECONDS = 0.05\n"
+        "with terminal.progress('tokenize: train', 200) as step:\n"
+        "    step.advance(100); time.sleep(0.6); terminal.say('a result')"
+    )
+    reader, writer = pty.openpty()
+    with (tmp_path / "out").open("w") as out:
+        subprocess.run([sys.executable, "-c", code], stdout=out, stderr=writer, check=True, env={**os.environ, "COLUMNS": "100"})
+    os.close(writer)
+    shown = b""
+    with suppress(OSError):  # the end of a terminal
+        while piece := os.read(reader, 1 << 16):
+            shown += piece
+    os.close(reader)
+    assert "tokenize: train: 50%, 100 rows" in shown.decode()
+    assert "━" in shown.decode()
+    assert shown.endswith(b"\x1b[2K") or b"\x1b[2K" in shown[-40:]
+    assert (tmp_path / "out").read_text() == "a result\n"

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from tuneline.cli import doctor, explain, init, labels, predict, report, show
+from tuneline.cli import data, doctor, explain, init, labels, predict, report, show
 from tuneline.errors import StageError
 from tuneline.files.disk_errors import explain_disk_errors
 from tuneline.terminal import say
@@ -86,6 +86,7 @@ def tuneline() -> None:
 app.command("init")(init.command)
 app.command("explain")(explain.command)
 app.command("predict")(predict.command)
+app.add_typer(data.app, name="data")
 app.add_typer(labels.app, name="labels")
 app.command("show")(show.command)
 app.command("report")(report.command)

@@ -50,11 +50,18 @@ Try next:
   tuneline predict FILE                       the model at work"""
 
 Folder = Annotated[Path | None, typer.Argument(help="A folder of exported models; the project unless given")]
+Against = Annotated[
+    str | None,
+    typer.Option("--against", metavar="REV", help="Compare with the model of another commit on the rows of both, by the present labels"),
+]
 
 
-def command(folder: Folder = None) -> None:
+def command(folder: Folder = None, against: Against = None) -> None:
     """Show the latest result of the pipeline: its metrics, its commit, and where its files are."""
     console = Console(soft_wrap=True)
+    if against is not None:
+        show_against(console, against, folder)
+        return
     if folder is not None:
         show_export(console, folder)
         return
@@ -80,6 +87,24 @@ def show(console: Console, root: Path = Path()) -> None:
     if against_tfidf := BaselineComparison.read(evaluated):
         console.print(Text(f"{against_tfidf.sentence}\n"))
     _print_facts(console, {**provenance(root, lock), **existing_paths(root)})
+
+
+def show_against(console: Console, revision: str, folder: Path | None) -> None:
+    """Print the metrics of this model and of that of another commit on the rows of both, with the intervals of the differences.
+
+    Raises:
+        StageError: They cannot be compared.
+    """
+    from tuneline.cli.against import compare_with, comparison_table, describe  # without --against, `show` starts faster
+
+    if folder is not None:
+        raise StageError("--against compares the model of this project, not a folder of models.", "Leave the folder out.")
+    path = Path(EVALUATED)
+    if not path.exists():
+        raise StageError(f"{path} is missing: the pipeline has not run here yet.", "Run `make run` or `dvc repro`.")
+    comparison = compare_with(Path(), revision)
+    console.print(comparison_table(comparison, revision))
+    console.print(Text(describe(comparison, revision)))
 
 
 def machine_note(root: Path) -> str | None:

@@ -88,6 +88,19 @@ def tokenized_schema(token_type_ids: bool, labels: LabelSchema) -> pa.Schema:
     return _with_features([*fields, pa.field(LABELS, labels.type)], labels)
 
 
+def failing_rows_schema(text_columns: Sequence[str], pairs: bool) -> pa.Schema:
+    """Return the schema of ``reports/checks/rows/*.parquet``: ``split``, ``row``, the text columns, ``reason``.
+
+    Args:
+        text_columns: A text column with the name of another column gets an underscore.
+        pairs: The check compares rows: ``other_split`` and ``other_row`` follow, the row that a row repeats.
+    """
+    own = {"split": pa.string(), "row": pa.int64()}
+    more = {"reason": pa.string(), "other_split": pa.string(), "other_row": pa.int64()}
+    texts = [(f"{name}_" if name in own | more else name, pa.string()) for name in text_columns]
+    return pa.schema([*own.items(), *texts, *list(more.items())[: 3 if pairs else 1]])
+
+
 def _with_features(fields: list[pa.Field], labels: LabelSchema) -> pa.Schema:
     features = {field.name: _feature(field, labels) for field in fields}
     return pa.schema(fields, metadata={_FEATURES: json.dumps({"info": {"features": features}}).encode()})

@@ -127,8 +127,11 @@ class DataParams(Section):
     """``classification``: labels are classes. ``regression``: labels are numbers to predict."""
     max_rows: Annotated[int, Field(ge=1)] | None
     """Maximal number of rows of each split, sampled with ``seed``. ``null``: all rows."""
-    drop_incomplete: bool
-    """Drop rows without text or without a label, and report their number. ``false``: such a row is an error."""
+    bad_rows: Literal["stop", "skip"]
+    """What to do about a row that cannot be read, or has no text or no label. ``stop``: it is an error. ``skip``: it is left out, counted
+    in ``metrics/download.json`` and listed in ``reports/download/skipped.parquet``."""
+    max_bad_share: Annotated[float, Field(ge=0, le=1)]
+    """skip: largest fraction of the rows of a file that may be bad. A file with more is an error."""
     as_of: Annotated[str | None, BeforeValidator(_iso_date)]
     """files: a date in quotes, ``"2026-11-21"``; batches of later days are not read, so that a training of that day can be repeated.
     ``null``: all batches."""

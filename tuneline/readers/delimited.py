@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from tuneline.errors import DataError
@@ -78,6 +78,7 @@ class DelimitedReader:
             DataError: The file cannot be read any further.
         """
         lines, width = self._lines, len(self.names)
+        lines.content = ""
         # A row with which another file begins is a problem of strict reading only. The first character tells most rows from it.
         starts = {BOM, *(case[:1] for name in self.names for case in (name.lower(), name.upper()))} if lines.strict else set()
         line = lines.number + 1
@@ -87,11 +88,13 @@ class DelimitedReader:
                     if lines.problem is None and len(fields) == width and fields[0][:1] not in starts:
                         yield line, fields
                     elif fields or lines.problem is not None:
-                        yield line, self._checked(line, fields)
+                        yield line, self._whole(line, self._checked(line, fields))
                     line = lines.number + 1
+                    lines.content = ""
             except csv.Error as error:
-                yield line, lines.take_problem() or self._unreadable(line, str(error))
+                yield line, self._whole(line, lines.take_problem() or self._unreadable(line, str(error)))
                 line = lines.number + 1
+                lines.content = ""
             else:
                 return
 
@@ -102,6 +105,12 @@ class DelimitedReader:
         if self._lines.strict and (problem := self._joint(line, fields)):
             return problem
         return fields if len(fields) == len(self.names) else self._ragged(line, fields)
+
+    def _whole(self, line: int, row: list[str] | RowProblem) -> list[str] | RowProblem:
+        """Return the row; its problem, if it has one, with all the lines that it takes: a quote that is never closed takes many."""
+        if isinstance(row, list):
+            return row
+        return replace(row, content=self._lines.content, lines=max(1, self._lines.number - line + 1))
 
     def _read_header(self) -> list[str]:
         lines = self._lines

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from tuneline.readers.rows import RowProblem
@@ -15,12 +16,18 @@ def read_jsonl(lines: Lines) -> Iterator[tuple[int, dict[str, Any] | RowProblem]
         DataError: The file cannot be read any further.
     """
     for line in lines:
+        record: dict[str, Any] | RowProblem = {}
         if lines.problem is not None:
-            yield lines.number, lines.take_problem() or {}
+            record = lines.take_problem() or {}
         elif not line.isspace():
             record = _parse(line, lines.number)
-            too_long = None if len(line) <= lines.limits.cell or isinstance(record, RowProblem) else _too_long(record, lines)
-            yield lines.number, too_long or record
+            if len(line) > lines.limits.cell and not isinstance(record, RowProblem):
+                record = _too_long(record, lines) or record
+        else:
+            lines.content = ""
+            continue
+        yield lines.number, replace(record, content=lines.content) if isinstance(record, RowProblem) else record
+        lines.content = ""
 
 
 def _too_long(record: dict[str, Any], lines: Lines) -> RowProblem | None:

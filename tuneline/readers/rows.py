@@ -19,14 +19,33 @@ class RowProblem:
     """A row that cannot be read.
 
     Attributes:
-        line: Line number in the file, from 1.
+        line: Line number in the file, from 1; row number where rows are not lines.
         message: What is wrong, without the place and without a full stop.
         hint: What to do about it.
+        column: The column or columns, as messages name them; empty for the whole row.
+        content: The row as it is in the file, or the start of it.
+        lines: Number of lines.
     """
 
     line: int
     message: str
     hint: str
+    column: str = ""
+    content: str = ""
+    lines: int = 1
+
+    def place(self, unit: str) -> str:
+        """Return where the row is in its file.
+
+        Args:
+            unit: What ``line`` counts.
+        """
+        return f"{unit} {self.line:,}" + (f", column {self.column}" if self.column else "")
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, with the column."""
+        return f"column {self.column}: {self.message}" if self.column else self.message
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ of a split are those of its file, then those of its batches in the order of thei
 """
 
 import datetime
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,9 +13,11 @@ from pathlib import Path
 
 from tuneline.errors import DataError
 from tuneline.readers.rows import ENDINGS, listed
+from tuneline.readers.special_files import not_a_file
 
 _DATED = re.compile(r"(\d{4}-\d\d-\d\d)(?!\d)")
 Day = datetime.date
+_MOVE = "Move it away, or put a dot in front of its name."
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,13 @@ def find_files(folder: Path, split: str) -> SplitFiles:
     """Find the files of a split.
 
     Raises:
-        DataError: There is none, more than one file is named after the split, or its folder has something that is not a batch.
+        DataError: There is none, more than one file is named after the split, what is named after it is no file, or its folder has
+            something that is not a batch.
     """
-    found = [path for ending in ENDINGS if (path := folder / f"{split}{ending}").is_file()]
+    found = [path for ending in ENDINGS if os.path.lexists(path := folder / f"{split}{ending}")]
+    for path in found:
+        if problem := not_a_file(path):
+            raise DataError(f"{path} {problem}.", f"Rename it: batches are in a folder {split}/." if path.is_dir() else _MOVE)
     if len(found) > 1:
         raise DataError(f"{folder}: split {split!r} has {len(found)} files: {listed(path.name for path in found)}.", "Keep one.")
     files = SplitFiles(found[0] if found else None, tuple(_batches(folder / split)))
@@ -51,14 +58,17 @@ def find_files(folder: Path, split: str) -> SplitFiles:
 
 
 def _batches(folder: Path) -> Iterator[Path]:
+    if os.path.lexists(folder) and not folder.is_dir() and (problem := not_a_file(folder)):
+        raise DataError(f"{folder}, named like a folder of batches, {problem}.", _MOVE)
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if path.suffix == ".dvc" and not (data := path.with_suffix("")).exists():
             raise DataError(f"{data} is missing, but {path.name} names it.", "Get it with `dvc checkout` or `dvc pull`.")
         if path.suffix == ".dvc" or path.name.startswith("."):
             continue
-        if not path.is_file() or not path.name.endswith(ENDINGS):
-            hint = "Move it away, or put a dot in front of its name."
-            raise DataError(f"{path} is in a folder of batches, but it is not a file that ends in {', '.join(ENDINGS)}.", hint)
+        if problem := not_a_file(path):
+            raise DataError(f"{path}, in a folder of batches, {problem}.", _MOVE)
+        if not path.name.endswith(ENDINGS):
+            raise DataError(f"{path} is in a folder of batches, but it is not a file that ends in {', '.join(ENDINGS)}.", _MOVE)
         yield path
 
 

@@ -16,6 +16,13 @@ LINE_ENDS = ("\n", "\r")
 LONGEST_LINE = 1 << 24
 """Characters. Without a limit, a file that is one endless line would be read into memory whole. Longer cells allow longer lines."""
 
+CONTENT = 1_000
+"""Characters of a row that are kept for the report about it."""
+EMPTY_LINES = 1_000_000
+"""Empty lines in a row that are skipped. A small gzip file can have billions of them, which would take hours."""
+EMPTY_LINE = 100
+"""Characters of a line of white space that counts as an empty line. Longer ones end the file sooner by its size."""
+
 
 class Lines:
     """The lines of a text, with their line ends. Iterate once.
@@ -27,6 +34,7 @@ class Lines:
         strict: As in ``open_text``.
         number: How many lines were read so far.
         problem: The latest line that is too long or not text; the reader of rows takes it with ``take_problem``.
+        content: Start of the lines that were read since the reader of rows last emptied it: the row that it is reading.
         size: Bytes of the file on disk; ``None`` where unknown.
         position: Returns how many of these bytes were read.
     """
@@ -50,6 +58,7 @@ class Lines:
         self.strict = strict
         self.number = 0
         self.problem: RowProblem | None = None
+        self.content = ""
         self.size = size
         self.position = position
         self._text = text
@@ -63,10 +72,17 @@ class Lines:
             DataError: The file cannot be read any further.
         """
         readline, strict, longest = self._text.readline, self.strict, self._longest
+        empty = 0
         try:
             with explained(self.name):
                 while line := readline(longest):
                     self.number += 1
+                    if len(self.content) < CONTENT:
+                        self.content += line
+                    if len(line) > EMPTY_LINE or not line.isspace():
+                        empty = 0
+                    elif (empty := empty + 1) > EMPTY_LINES:
+                        raise self._only_empty_lines()
                     if strict and not line.isascii():
                         self.problem = self.decoding_problem(line, self.number) or self.problem
                     if len(line) == longest and not line.endswith(LINE_ENDS):
@@ -75,6 +91,11 @@ class Lines:
         except UnicodeError as error:  # from encodings such as utf-16, whose decoders cannot skip bad bytes
             problem = f"{self.name}, after line {self.number:,}: not {self._encoding}: {error}."
             raise DataError(problem, self._encoding_hint()) from None
+
+    def _only_empty_lines(self) -> DataError:
+        first = self.number - EMPTY_LINES
+        problem = f"{self.name}, line {first:,}: more than {EMPTY_LINES:,} empty lines follow each other."
+        return DataError(problem, "Check where the file comes from. If it is as it should be, remove the empty lines.")
 
     def take_problem(self) -> RowProblem | None:
         """Return the problem of the lines since the last call, if any."""

@@ -48,6 +48,8 @@ class CheckEntry(Record):
     """Type and arguments of the expectation of Great Expectations."""
     worst: Sequence[Violation]
     """Rows that violate the check, the worst first."""
+    notes: Sequence[str] = ()
+    """What the check found beside its measurement, as plain text, one line each; of passed checks, too."""
     hint: str | None
     """How to fix it; ``None`` if the check passed."""
 

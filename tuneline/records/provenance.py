@@ -16,6 +16,7 @@ from tuneline.errors import StageError
 from tuneline.params.loading import read_yaml
 from tuneline.paths import PARAMS, PROVENANCE
 from tuneline.records.record import OMITTED, Record
+from tuneline.records.source import AppliedCorrections
 
 ROOT = Path(__file__).parents[2]
 """Root of the project that this code is part of."""
@@ -51,9 +52,17 @@ class StageProvenance(Record):
     """Versions of the libraries that its outs depend on, without build tags such as ``+cpu``."""
     devices: DevicesUsed | None = OMITTED
     """Devices of ``train``."""
+    corrections: AppliedCorrections | None = OMITTED
+    """Corrections of the data by ``download``, if there are any."""
 
 
-def stage_provenance(stage: str, libraries: Sequence[str], root: Path = ROOT, devices: DevicesUsed | None = None) -> StageProvenance:
+def stage_provenance(
+    stage: str,
+    libraries: Sequence[str],
+    root: Path = ROOT,
+    devices: DevicesUsed | None = None,
+    corrections: AppliedCorrections | None = None,
+) -> StageProvenance:
     """Return the provenance of a stage, with the parameters of the current folder.
 
     Args:
@@ -61,6 +70,7 @@ def stage_provenance(stage: str, libraries: Sequence[str], root: Path = ROOT, de
         libraries: Names of the libraries whose versions are recorded.
         root: Folder with ``dvc.yaml`` and the code.
         devices: Devices of a training.
+        corrections: Corrections of the data.
 
     Raises:
         StageError: ``dvc.yaml`` lists a parameter or a file of code that does not exist.
@@ -71,6 +81,7 @@ def stage_provenance(stage: str, libraries: Sequence[str], root: Path = ROOT, de
         code=code_hash(root, [dep for dep in block["deps"] if Path(dep).parts[0] in CODE]),
         libraries={name: importlib.metadata.version(name).partition("+")[0] for name in libraries},
         devices=devices,
+        corrections=corrections,
     )
 
 

@@ -31,6 +31,21 @@ class Splitting(Record):
     """Rows without a value in the column ``by``; each of them is a group of its own."""
 
 
+class AppliedCorrections(Record):
+    """What ``data/corrections/`` changed in the rows of the source."""
+
+    labels: int
+    """Rows that got another label."""
+    dropped: int
+    """Rows that were left out."""
+    unmatched: int
+    """Corrections that match no row."""
+    stale: int
+    """Label corrections that were not applied, because the row has another label now than the one that was corrected."""
+    sha256: Mapping[str, str]
+    """SHA-256 of each file of corrections, by name."""
+
+
 class RawSource(Record):
     """Origin of the raw splits. Each kind of source has keys of its own."""
 
@@ -60,6 +75,7 @@ class RawSource(Record):
     label_names: Sequence[str] | None
     """Class names in the order of their ids; ``None`` for a regression."""
     split: Splitting | None = OMITTED
+    corrections: AppliedCorrections | None = OMITTED
 
     @property
     def facts(self) -> Mapping[str, Any]:

@@ -103,10 +103,18 @@ def test_rows_that_nobody_has_labelled_yet_are_left_out(desk):
     assert entry.counts == "1 new, 2 incomplete"
 
 
-def test_incomplete_rows_are_left_out_where_the_parameters_say_so(desk):
-    desk.put("data/labelled/a.csv", "text,label\ngood row,billing\nno label,\n  ,billing\n")
-    (entry,) = desk.harvest(drop_incomplete=True).entries
-    assert entry.counts == "1 new, 2 incomplete"
+def test_bad_rows_are_left_out_up_to_the_share_that_the_parameters_allow(desk):
+    desk.put("data/source/train.csv", "text,label\nbroken\nmy parcel is late,delivery\nthe invoice is wrong,billing\n")
+    desk.put("data/labelled/a.csv", "text,label\ngood row,billing\nno label,\n  ,billing\nbroken\n")
+    desk.put(
+        "data/labelled/b.jsonl", '{"text": "late", "label": "delivery"}\n{"text": 5, "label": "delivery"}\n{"text": "x", "label": []}\n'
+    )
+    harvest = desk.harvest(bad_rows="skip", max_bad_share=0.5)
+    assert harvest.entries[0].counts == "1 new, 1 incomplete, 2 bad"
+    assert harvest.problems == [
+        "labels: b.jsonl: 2 of 3 rows are bad (66.67%), more than 0.5 (data.max_bad_share).\n  line 2: column 'text' is 5, not text\n"
+        "  line 3, column 'label': a list or an object\n  Correct them; if they may be left out, raise data.max_bad_share."
+    ]
 
 
 def test_file_that_changed_a_moment_ago_waits(desk):

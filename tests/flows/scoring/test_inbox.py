@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.scoring.inbox import Incoming, Outbox, is_data, new_files
+from flows.scoring.inbox import Incoming, Outbox, is_data, new_files, not_files
 from tests.flows.scoring.results import mark_scored
 
 LONG = ["ä" * 120 + ending for ending in ("1.csv", "2.csv", "2.csv.gz")]
@@ -127,6 +127,12 @@ def test_what_is_no_file_or_out_of_reach_is_not_scored(tmp_path, outbox):
     (tmp_path / "in" / "itself.csv").symlink_to("itself.csv")
     os.mkfifo(tmp_path / "in" / "pipe.csv")
     assert names(tmp_path, outbox) == []
+    assert not_files(tmp_path / "in") == [
+        "folder.csv is a folder, not a file",
+        "gone.csv is a link to nowhere.csv, which does not exist",
+        "itself.csv is a link that leads to itself",
+        "pipe.csv is a named pipe, not a file",
+    ]
 
 
 def test_preparing_removes_what_a_killed_run_left(outbox):

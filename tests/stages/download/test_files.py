@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stages.download.files import delimited_batches, json_batches
+from stages.download.files import read_delimited, read_json
 from stages.download.source import SourceColumns
 from tests.stages.download.made import GOOD, TRAIN
 from tuneline.files.schemas import LabelSchema
@@ -151,7 +151,7 @@ def test_a_test_split_without_labels_will_do_while_validation_is_reported(name: 
 
 def test_incomplete_rows_are_left_out_and_counted_on_demand(download, project):
     train = "text,label\nfree,spam\n,ham\nsee you,\nlunch,ham\n \t,\n"
-    tables = download({**GOOD, "train.csv": train}, {"drop_incomplete": True})
+    tables = download({**GOOD, "train.csv": train}, {"bad_rows": "skip", "max_bad_share": 1.0})
     assert tables["train"]["text"].to_pylist() == ["free", "lunch"]
     assert tables["train"]["idx"].to_pylist() == [0, 3]
     assert json.loads((project / "data/raw/source.json").read_text())["splits"]["train"] == {"from": "train", "rows": 2, "left_out": 3}
@@ -171,7 +171,7 @@ def test_whatever_a_csv_writer_quotes_is_read_back(rows: list[tuple[str, str]], 
     path = tmp_path / "train.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator=end, quoting=csv.QUOTE_ALL).writerows([("text", "label"), *rows])
-    batches = delimited_batches(path, "utf-8", Dialect(",", literal=False), SourceColumns(("text",), "label"), DEFAULT_LIMITS)
+    batches = read_delimited(path, "utf-8", Dialect(",", literal=False), SourceColumns(("text",), "label"), DEFAULT_LIMITS).batches
     read = pa.Table.from_batches(batches)
     assert list(zip(read["text_0"].to_pylist(), read["label"].to_pylist(), strict=True)) == rows
 
@@ -185,7 +185,7 @@ def test_whatever_a_json_writer_escapes_is_read_back(rows: list[tuple[str, int]]
     path = tmp_path / "train.jsonl"
     lines = [json.dumps({"text": text, "label": label}, ensure_ascii=ascii_) for text, label in rows]
     path.write_text("\n".join(lines), encoding="utf-8", newline="")
-    read = pa.Table.from_batches(json_batches(path, "utf-8", SourceColumns(("text",), "label"), DEFAULT_LIMITS))
+    read = pa.Table.from_batches(read_json(path, "utf-8", SourceColumns(("text",), "label"), DEFAULT_LIMITS).batches)
     assert list(zip(read["text_0"].to_pylist(), map(int, read["label"].to_pylist()), strict=True)) == rows
 
 

@@ -85,7 +85,7 @@ CASES: dict[str, dict[str, Any]] = {
     "sliced": {"data": {"path": "someone/reviews", "splits": {"train": "train[:80%]", "validation": "train[80%:]", "test": "validation"}}},
     "one of two configurations": {"data": {"path": "someone/two", "name": "second", "splits": ONE_SPLIT}},
     "divided": {"data": {"path": "someone/two", "name": "first", "split": {"validation": 0.3, "test": 0.3}}},
-    "gaps left out": {"data": {"path": "someone/gaps", "splits": ONE_SPLIT, "drop_incomplete": True}},
+    "gaps left out": {"data": {"path": "someone/gaps", "splits": ONE_SPLIT, "bad_rows": "skip", "max_bad_share": 1.0}},
     "plain numbers for classes": {"data": {"path": "someone/lines", "splits": ONE_SPLIT, "label_names": ["no", "yes"]}},
     "numbers to predict": {"data": {"path": "someone/scores", "splits": ONE_SPLIT, "task": "regression"}},
     "names in another order": {"data": {"path": "someone/two", "name": "first", "splits": ONE_SPLIT, "label_names": ["good", "bad"]}},

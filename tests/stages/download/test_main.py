@@ -165,7 +165,11 @@ def test_what_a_killed_run_left_is_swept_away(project: Path):
 
 def test_sample_and_files_import_nothing_heavy():
     """Seconds of start-up, which quick stages do not need."""
-    code = "import sys, stages.download.__main__, stages.download.sample, stages.download.files; print(*sys.modules)"
+    code = (
+        "import sys, stages.download.__main__, stages.download.sample, stages.download.files\n"
+        "from stages.download.slices import resolve, source_splits\n"
+        "print(source_splits('train', 'part.1'), resolve('train', 'part.1', {'part.1': 3}), *sys.modules)"
+    )
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)})
     assert not {"torch", "transformers", "datasets", "pandas"} & set(modules.stdout.split())
 

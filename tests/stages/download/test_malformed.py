@@ -1,9 +1,11 @@
 """Every kind of bad input ends with one clear error, and leaves what was there before as it was."""
 
 import gzip
+import os
+import stat
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -240,6 +242,11 @@ TABLE: dict[str, Bad] = {
         "train.csv.gz",
         files={"max_unpacked_mb": 1},
     ),
+    "a gzip file of newlines without end": train(
+        gzip.compress(TRAIN.encode() + b"\n" * 1_100_000, 1),
+        "data/source/train.csv.gz, line 6: more than 1,000,000 empty lines follow each other.",
+        "train.csv.gz",
+    ),
     "a Parquet file that unpacks without end": train(
         gzip.compress(bytes(2 << 20)),
         "data/source/train.parquet.gz: it unpacks to more than 1 MB (data.files.max_unpacked_mb).",
@@ -324,6 +331,31 @@ def test_bad_input_is_named_with_its_place_and_nothing_is_written(bad: Bad, proj
     assert bad.says in str(raised.value)
     assert raised.value.hint or "error" in raised.value.problem  # problems of parameters list all errors
     assert_untouched()
+
+
+def test_what_is_named_like_a_split_and_is_no_file_is_named_as_what_it_is(project: Path):
+    """Nothing is opened: a pipe would be waited for."""
+    write_source(Path("data/source"), GOOD)
+    write_params({})
+    train = Path("data/source/train.csv")
+    train.unlink()
+    kinds: dict[str, tuple[Callable[[], object], str]] = {
+        "folder": (train.mkdir, "is a folder, not a file.\n  Rename it: batches are in a folder train/."),
+        "pipe": (lambda: os.mkfifo(train), "is a named pipe, not a file."),
+        "dangling": (lambda: train.symlink_to("gone.csv"), "is a link to gone.csv, which does not exist."),
+        "loop": (lambda: train.symlink_to("train.csv"), "is a link that leads to itself."),
+        "socket": (lambda: os.mknod(train, stat.S_IFSOCK), "is a socket, not a file."),
+        "device": (lambda: train.symlink_to("/dev/zero"), "is a character device, not a file."),
+    }
+    for make, says in kinds.values():
+        make()
+        with pytest.raises(StageError) as raised:
+            main()
+        assert f"{train} {says}" in str(raised.value)
+        train.rmdir() if train.is_dir() else train.unlink()
+    os.mkfifo("data/source/train")
+    with pytest.raises(StageError, match="data/source/train, named like a folder of batches, is a named pipe"):
+        main()
 
 
 @pytest.mark.parametrize("case", ["a row too long", "a gzip file that is cut off", "one split for two", "one class name"])

@@ -106,14 +106,14 @@ def test_regression_is_divided_by_the_number_of_rows(download):
 
 def test_unlabelled_rows_are_left_out_of_every_split(download, project):
     rows = CSV.replace("ham,1\n", ",1\n").replace("ham,30\n", ",30\n")
-    tables = download({"all.csv": rows}, {**ALL, "drop_incomplete": True})
+    tables = download({"all.csv": rows}, {**ALL, "bad_rows": "skip", "max_bad_share": 1.0})
     left_out = [split["left_out"] for split in json.loads((project / "data/raw/source.json").read_text())["splits"].values()]
     assert sum(left_out) == 400 - sum(sizes(tables).values()) > 0
 
 
 def test_json_row_without_the_key_of_its_label_is_left_out_on_demand(download):
     rows = JSONL + '{"text": "no label here"}\n'
-    tables = download({"all.jsonl": rows}, {**ALL, "drop_incomplete": True})
+    tables = download({"all.jsonl": rows}, {**ALL, "bad_rows": "skip", "max_bad_share": 1.0})
     assert sum(sizes(tables).values()) == 400
     with pytest.raises(StageError, match=r"all.jsonl, line 401: no column 'label'"):
         download({"all.jsonl": rows}, ALL)
@@ -121,7 +121,7 @@ def test_json_row_without_the_key_of_its_label_is_left_out_on_demand(download):
 
 def test_key_that_no_json_row_has_is_refused_where_rows_may_be_incomplete(download):
     with pytest.raises(StageError, match=r"no column 'labl' \(data.label_column\); the nearest is 'label'"):
-        download({"all.jsonl": JSONL}, {**ALL, "drop_incomplete": True, "label_column": "labl"})
+        download({"all.jsonl": JSONL}, {**ALL, "bad_rows": "skip", "max_bad_share": 1.0, "label_column": "labl"})
 
 
 @pytest.mark.parametrize("name", ["all.csv", "all.jsonl", "all.parquet"])

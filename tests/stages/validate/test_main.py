@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
@@ -68,6 +69,7 @@ def test_bad_data_exits_with_1_after_writing_the_report(leaking_project, capsys)
     assert exit_info.value.code == 1
     assert not json.loads((leaking_project / "reports/checks/checks.json").read_text())["passed"]
     assert "leakage, validation" in (leaking_project / "reports/checks/index.html").read_text(encoding="utf-8")
+    assert pq.read_metadata("reports/checks/rows/leakage.parquet").num_rows == 60
     output = capsys.readouterr()
     assert "leakage, validation: 60 of 60 rows (100 %); allowed: at most 2 %." in output.err
     assert "reports/checks/index.html" in output.err

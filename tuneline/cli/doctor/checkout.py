@@ -1,4 +1,4 @@
-"""Checks of the checkout: git, parameters, launch configuration, source data, partial files, DVC status."""
+"""Checks of the checkout: git, parameters, launch configuration, source data and its corrections, partial files, DVC status."""
 
 import json
 import os
@@ -12,12 +12,13 @@ from pathlib import Path
 from rich.filesize import decimal
 
 from tuneline.cli.doctor import CheckResult, error, ok, warning
-from tuneline.errors import ParamsError
+from tuneline.errors import DataError, ParamsError
 from tuneline.launch import launch_file
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
-from tuneline.paths import BASE, BASE_RECORD, PARAMS, SITE_CACHE, SOURCE
+from tuneline.paths import BASE, BASE_RECORD, CORRECTIONS, PARAMS, SITE_CACHE, SOURCE
+from tuneline.readers.special_files import not_a_file
 from tuneline.records.source import BaseSource
 
 OUTPUT_FOLDERS = ("data", "models", "metrics", "plots", "reports", "checkpoints")
@@ -40,13 +41,17 @@ def check_checkout(root: Path) -> Iterator[CheckResult]:
         yield check_launch_file(root, params)
         yield check_source(root, params)
         yield check_base_model(root, params)
+    yield check_corrections(root)
     yield check_partial_files(root)
     if not (root / ".dvc").is_dir():
         yield error("the folder .dvc is missing", "git checkout .dvc, or dvc init")
         return
     yield check_partial_copies(root)
     yield check_site_cache(root)
-    yield check_pipeline(root)
+    special = check_special_files(root)
+    yield special
+    if special.level == "ok":
+        yield check_pipeline(root)
 
 
 def check_git(root: Path) -> Iterator[CheckResult]:
@@ -95,6 +100,31 @@ def check_source(root: Path, params: Params) -> CheckResult:
     if not missing:
         return ok(f"data.source: files in {folder}")
     return error(f"{folder} has no file for {' and '.join(missing)}", "tuneline init FILE.csv; if DVC tracks the files: dvc pull")
+
+
+def check_corrections(root: Path) -> CheckResult:
+    """Check that the corrections of the data are there, can be read, and are committed."""
+    from tuneline.corrections import Corrections
+
+    if not (root / CORRECTIONS).is_dir():
+        return error(f"{CORRECTIONS}/ is missing, and the stage download depends on it", f"git checkout {CORRECTIONS}")
+    try:
+        corrections = Corrections.read(root / CORRECTIONS)
+    except DataError as invalid:
+        return error(invalid.problem, invalid.hint)
+    if changed := _run(root, "git", "status", "--porcelain", "--", f"{CORRECTIONS}/*.csv").stdout.split():
+        problem = f"{changed[-1]} is not committed: only this checkout trains on the corrected data"
+        return warning(problem, f"git add {CORRECTIONS}, and commit")
+    return ok(f"{CORRECTIONS}: {corrections.labels.num_rows:,} labels, {corrections.dropped.num_rows:,} dropped rows")
+
+
+def check_special_files(root: Path) -> CheckResult:
+    """Check that ``data/source`` has only files and folders: DVC hashes all that is there, and waits for a pipe without end."""
+    for path in sorted((root / SOURCE).rglob("*")):
+        if not path.is_dir() and (problem := not_a_file(path)):
+            name = path.relative_to(root)
+            return error(f"{name} {problem}: DVC cannot hash it, and waits for a pipe without end", f"rm '{name}'")
+    return ok(f"{SOURCE}: only files and folders")
 
 
 def check_base_model(root: Path, params: Params) -> CheckResult:

@@ -53,7 +53,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
     params = load_params()
     split, files_params = params.data.split or SplitParams(), params.data.files
     limits = Limits.of(files_params.max_cell_characters, files_params.max_row_group_mb, files_params.max_unpacked_mb)
-    choices = planning.UserChoices(tuple(text or ()), label, task, header, encoding, by, name, params.seed, split, limits)
+    choices = planning.UserChoices(
+        tuple(text or ()), label, task, header, encoding, by, name, params.seed, split, limits, params.data.max_bad_share
+    )
     with Console().status("Reading ..."):
         opened = None if checkpoint is None else checkpoints.open_checkpoint(checkpoint, revision)
         plan = planning.plan(files, choices)

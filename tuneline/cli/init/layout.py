@@ -12,6 +12,7 @@ from tuneline.cli.init.encodings import detect_encoding, known_encoding
 from tuneline.errors import DataError
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.limits import DEFAULT_LIMITS, Limits
+from tuneline.readers.special_files import not_a_file
 from tuneline.readers.text import open_text
 
 Kind = Literal["delimited", "jsonl", "parquet"]
@@ -92,15 +93,13 @@ def detect_layout(path: Path, encoding: str | None = None, limits: Limits = DEFA
     Raises:
         DataError: The file is missing, empty, too large, or in a format that the pipeline does not read.
     """
-    if path.is_dir():
-        raise DataError(f"{path} is a folder.", "Name the files in it, one per split.")
+    if problem := not_a_file(path):
+        raise DataError(f"{path} {problem}.", "Name the files in it, one per split." if path.is_dir() else "Check the path; name a file.")
     compressed = path.suffix.lower() == ".gz"
     suffix = (path.with_suffix("") if compressed else path).suffix.lower()
     if suffix not in KINDS:
         known = ", ".join(KINDS)
         raise DataError(f"{path}: unknown suffix {suffix!r}.", HINTS.get(suffix, f"Known: {known}; also .gz."))
-    if not path.is_file():
-        raise DataError(f"{path} does not exist.", "Check the path.")
     layout = Layout(KINDS[suffix], compressed)
     if layout.kind == "parquet":
         return layout

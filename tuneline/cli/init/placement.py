@@ -81,7 +81,7 @@ def files_in(paths: Sequence[Path]) -> Sequence[Path]:
     """
     if len(paths) != 1 or not paths[0].is_dir():
         return paths
-    known = [path for path in sorted(paths[0].iterdir()) if path.is_file() and _known(path)]
+    known = [path for path in sorted(paths[0].iterdir()) if _known(path) and not path.is_dir()]
     if not known:
         raise DataError(f"{paths[0]} has no file with one of the suffixes {', '.join(KINDS)}.", "Name a file, or another folder.")
     return known

@@ -1,15 +1,14 @@
 """The plan of ``tuneline init``: everything that it will write, known before anything is written."""
 
 import itertools
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-
 from tuneline.cli.init.columns import Decision, Task, decide
+from tuneline.cli.init.counting import LeftOut, count_classes
 from tuneline.cli.init.encodings import WESTERN
 from tuneline.cli.init.layout import Layout, detect_layout
 from tuneline.cli.init.placement import Placement, by_split, files_in, place
@@ -18,18 +17,19 @@ from tuneline.cli.init.rows import Row, RowFile, Sample, open_rows
 from tuneline.errors import DataError
 from tuneline.params.data import SplitParams
 from tuneline.paths import SPLITS
+from tuneline.readers.bad_rows import MAX_SHARE, BadRowPolicy
 from tuneline.readers.limits import DEFAULT_LIMITS, Limits
 from tuneline.readers.rows import check_columns
-from tuneline.splitting import assign_splits, hashes, row_hashes
 
 PREVIEW_ROWS = 5
-BATCH = 10_000
-"""Rows that are hashed at a time."""
 
 
 @dataclass(frozen=True)
 class UserChoices:
-    """What the user chose on the command line, and the current ``seed``, ``data.split`` and limits of ``params.yaml``."""
+    """What the user chose on the command line, and the current ``seed``, ``data.split`` and limits of ``params.yaml``.
+
+    Rows that cannot be read are left out, up to ``data.max_bad_share``.
+    """
 
     text: tuple[str, ...] = ()
     label: str | None = None
@@ -41,6 +41,7 @@ class UserChoices:
     seed: int = 42
     split: SplitParams = field(default_factory=SplitParams)
     limits: Limits = DEFAULT_LIMITS
+    max_bad_share: float = MAX_SHARE
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class Plan:
         sample: A random sample of its rows.
         columns, first: Columns and first rows of the train file.
         classes: Rows per class of each split; one class ``""`` in a regression.
-        incomplete: Number of rows without text or label.
+        left_out: The rows that will be left out.
+        max_bad_share: The limit of their fraction: the current one, or a higher one if many rows have no text or label.
         notes: Messages for the user.
     """
 
@@ -69,7 +71,8 @@ class Plan:
     columns: Sequence[str]
     first: Sequence[Row]
     classes: Mapping[str, Counter[str]]
-    incomplete: int
+    left_out: LeftOut
+    max_bad_share: float
     notes: list[str]
 
 
@@ -80,7 +83,9 @@ def plan(paths: Sequence[Path], choices: UserChoices) -> Plan:
         DataError: The files cannot be used, or the user has to choose something; the hint names the option.
     """
     files = by_split(files_in(paths))
-    sources = {split: open_rows(path, layout, choices.limits) for split, (path, layout) in with_layouts(files, choices).items()}
+    policy = BadRowPolicy("skip", choices.max_bad_share)
+    layouts = with_layouts(files, choices)
+    sources = {split: open_rows(path, layout, choices.limits, policy) for split, (path, layout) in layouts.items()}
     train = sources["train"]
     sample = Sample()
     profiles = profile(train.columns, sample.watch(train.rows()))
@@ -92,14 +97,15 @@ def plan(paths: Sequence[Path], choices: UserChoices) -> Plan:
     placement = place({split: file.path for split, file in labelled.items()}, list(files.values()), train.layout, choices.name)
     notes += batch_notes([placement.folder / placement.specs[split] for split in labelled])
     split = plan_split([name for name in SPLITS if name not in labelled], train, choices)
-    classes, incomplete = count_classes(labelled, decision, split, choices.seed)
+    classes, left_out = count_classes(labelled, decision, split, choices.seed)
     if not classes["train"]:
         text = " and ".join(map(repr, decision.text_columns))
         raise DataError(
             f"{train.path}: no row has a text in {text} and a label in {decision.label_column!r}.", "Name others: --text, --label"
         )
     first = list(itertools.islice(train.rows(), PREVIEW_ROWS))
-    return Plan(train.layout, placement, decision, split, profiles, sample.rows, train.columns, first, classes, incomplete, notes)
+    most = max(choices.max_bad_share, math.ceil(left_out.share * 100) / 100)
+    return Plan(train.layout, placement, decision, split, profiles, sample.rows, train.columns, first, classes, left_out, most, notes)
 
 
 def with_layouts(files: Mapping[str, Path], choices: UserChoices) -> dict[str, tuple[Path, Layout]]:
@@ -169,55 +175,3 @@ def plan_split(without_file: Sequence[str], train: RowFile, choices: UserChoices
     fractions = {name: (getattr(now, name) or getattr(usual, name)) if name in without_file else 0.0 for name in ("validation", "test")}
     by = choices.by or (now.by if now.by in train.columns else None)
     return SplitParams(**fractions, by=by, stratify=now.stratify)
-
-
-def count_classes(
-    files: Mapping[str, RowFile], decision: Decision, split: SplitParams | None, seed: int
-) -> tuple[dict[str, Counter[str]], int]:
-    """Return the complete rows per class of each split, as the stage ``download`` will divide them, and the number of the others."""
-    classes: dict[str, Counter[str]] = {name: Counter() for name in SPLITS}
-    incomplete = 0
-    for name, file in files.items():
-        rows, strata, labels = [], [], []
-        for texts, group, label in _batches(file, decision, split.by if split and name == "train" else None):
-            labels += _labels(texts, label, decision.task == "regression")
-            rows.append(row_hashes(texts, group, seed))
-            strata.append(hashes(label) if decision.task == "classification" else np.zeros(len(label), np.uint64))
-        parts = np.full(len(labels), SPLITS.index(name))
-        if split is not None and name == "train":
-            parts = assign_splits(np.concatenate(rows), np.concatenate(strata), split)
-        for value, part in zip(labels, parts.tolist(), strict=True):
-            if value is not None:
-                classes[SPLITS[part]][value] += 1
-        incomplete += labels.count(None)
-    return classes, incomplete
-
-
-def _batches(
-    file: RowFile, decision: Decision, by: str | None
-) -> Iterator[tuple[list[pa.StringArray], pa.StringArray | None, pa.StringArray]]:
-    """Yield the text columns, the groups if any, and the labels, without white space around groups and labels."""
-    check_columns(file.columns, dict.fromkeys(decision.text_columns, "--text") | {decision.label_column: "--label"}, str(file.path))
-    texts = [file.columns.index(name) for name in decision.text_columns]
-    label, group = file.columns.index(decision.label_column), file.columns.index(by) if by else None
-    source = file.rows()
-    while rows := list(itertools.islice(source, BATCH)):
-        cells = list(zip(*rows, strict=True))
-        yield (
-            [pa.array(cells[text], pa.string()) for text in texts],
-            None if group is None else _stripped(cells[group]),
-            _stripped(cells[label]),
-        )
-
-
-def _stripped(cells: Sequence[str | None]) -> pa.StringArray:
-    return pa.array([(cell or "").strip() or None for cell in cells], pa.string())
-
-
-def _labels(texts: list[pa.StringArray], labels: pa.StringArray, regression: bool) -> list[str | None]:
-    """Return the class of each row, ``""`` in a regression; ``None`` for a row without text or label."""
-    columns = zip(*(column.to_pylist() for column in texts), strict=True)
-    return [
-        None if label is None or None in text or not any(part.strip() for part in text) else "" if regression else label
-        for text, label in zip(columns, labels.to_pylist(), strict=True)
-    ]

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from tuneline.cli.console import Console
 from tuneline.cli.init.planning import Plan
+from tuneline.corrections import dropped_file, label_file
 from tuneline.params import Params
 from tuneline.paths import SPLITS
 from tuneline.readers.rows import listed
@@ -79,8 +80,11 @@ def split_notes(plan: Plan) -> list[str]:
         taken = " and ".join(f"{name} ({getattr(plan.split, name):.0%})" for name in SPLITS[1:] if getattr(plan.split, name))
         kept = f"all rows of a {plan.split.by!r} are" if plan.split.by else "equal texts are"
         notes.append(f"{taken} taken from {plan.placement.file('train').name} by the stage download (data.split); {kept} in one split.")
-    if plan.incomplete:
-        notes.append(f"{plan.incomplete:,} rows without text or label are left out (data.drop_incomplete).")
+    if plan.left_out.incomplete:
+        notes.append(f"{plan.left_out.incomplete:,} rows without text or label are left out (data.bad_rows).")
+    if plan.left_out.unreadable:
+        shown = "\n    ".join(plan.left_out.first)
+        notes.append(f"{plan.left_out.unreadable:,} rows that cannot be read are left out (data.bad_rows):\n    {shown}")
     return notes
 
 
@@ -112,10 +116,12 @@ def show_next_steps(plan: Plan, written: bool) -> None:
         written: ``params.yaml`` was changed.
     """
     changed = [*(["params.yaml"] if written else []), *map(str, plan.placement.copies)]
+    corrections = [str(path) for path in (label_file(), dropped_file()) if written and path.exists()]
+    remove = f"  git rm {' '.join(corrections)}\n                        unless these corrections are of this data\n" if corrections else ""
     Console().print(
         Text(
             f"\nWritten: {', '.join(changed) or 'nothing, all is there already'}\n"
-            "Next:\n"
+            f"Next:\n{remove}"
             "  dvc repro             run the pipeline\n"
             f"  dvc add {plan.placement.tracked}\n"
             "                        version the data with DVC\n"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from tuneline.cli.init.layout import Layout
-from tuneline.errors import DataError
+from tuneline.readers.bad_rows import STOP, BadRowPolicy, BadRows
 from tuneline.readers.delimited import DelimitedReader
 from tuneline.readers.jsonl import read_jsonl
 from tuneline.readers.limits import DEFAULT_LIMITS, Limits
@@ -39,22 +39,34 @@ class RowFile:
         columns: Column names: those of the header, ``column_1`` and so on without one; the keys of all JSON objects, in the order
             of their first occurrence; the names in a Parquet schema.
         limits: Largest sizes that are read.
+        policy: What to do about rows that cannot be read.
     """
 
     path: Path
     layout: Layout
     columns: list[str]
     limits: Limits = DEFAULT_LIMITS
+    policy: BadRowPolicy = STOP
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self, bad: BadRows | None = None) -> Iterator[Row]:
         """Read the file from the first row to the last.
 
+        Args:
+            bad: Gets the rows that cannot be read.
+
         Raises:
-            DataError: The file or one of its rows cannot be read, by the rules of the stage ``download``.
+            DataError: The file cannot be read, by the rules of the stage ``download``, or too many of its rows cannot.
         """
+        bad = bad or BadRows(str(self.path), "line", self.policy)
         if self.layout.kind == "delimited":
-            return _delimited_rows(self)
-        return _json_rows(self) if self.layout.kind == "jsonl" else _parquet_rows(self)
+            rows = _delimited_rows(self, bad)
+        else:
+            rows = _json_rows(self, bad) if self.layout.kind == "jsonl" else _parquet_rows(self)
+        number = 0
+        for row in rows:
+            yield row
+            number += 1
+        bad.check(number)
 
 
 class Sample:
@@ -82,19 +94,20 @@ class Sample:
             yield row
 
 
-def open_rows(path: Path, layout: Layout, limits: Limits = DEFAULT_LIMITS) -> RowFile:
+def open_rows(path: Path, layout: Layout, limits: Limits = DEFAULT_LIMITS, policy: BadRowPolicy = STOP) -> RowFile:
     """Open a source file.
 
     Raises:
         DataError: The file cannot be read.
     """
     if layout.kind == "delimited":
-        return RowFile(path, layout, _delimited_columns(path, layout, limits), limits)
+        return RowFile(path, layout, _delimited_columns(path, layout, limits), limits, policy)
     if layout.kind == "jsonl":
-        return RowFile(path, layout, list(dict.fromkeys(key for value in _objects(path, layout, limits) for key in value)), limits)
+        objects = _objects(path, layout, limits, BadRows(str(path), "line", policy))
+        return RowFile(path, layout, list(dict.fromkeys(key for value in objects for key in value)), limits, policy)
     with open_parquet(path, SOURCES, limits) as file:
         check_columns(file.schema.names, dict.fromkeys(file.schema.names, "Parquet"), str(path))
-        return RowFile(path, layout, list(file.schema.names), limits)
+        return RowFile(path, layout, list(file.schema.names), limits, policy)
 
 
 def _delimited_columns(path: Path, layout: Layout, limits: Limits) -> list[str]:
@@ -105,21 +118,20 @@ def _delimited_columns(path: Path, layout: Layout, limits: Limits) -> list[str]:
         return [f"column_{position}" for position in range(1, width + 1)]
 
 
-def _delimited_rows(file: RowFile) -> Iterator[Row]:
+def _delimited_rows(file: RowFile, bad: BadRows) -> Iterator[Row]:
     with open_text(file.path, file.layout.encoding, SOURCES, file.limits) as lines:
-        for _, cells in DelimitedReader(lines, file.layout.dialect(None if file.layout.header else file.columns)):
-            yield tuple(_checked(file.path, cells))
+        reader = DelimitedReader(lines, file.layout.dialect(None if file.layout.header else file.columns))
+        yield from (tuple(cells) for cells in _readable(reader, bad))
 
 
-def _json_rows(file: RowFile) -> Iterator[Row]:
-    for value in _objects(file.path, file.layout, file.limits):
+def _json_rows(file: RowFile, bad: BadRows) -> Iterator[Row]:
+    for value in _objects(file.path, file.layout, file.limits, bad):
         yield tuple(as_text(value.get(name)) for name in file.columns)
 
 
-def _objects(path: Path, layout: Layout, limits: Limits) -> Iterator[dict[str, Any]]:
+def _objects(path: Path, layout: Layout, limits: Limits, bad: BadRows) -> Iterator[dict[str, Any]]:
     with open_text(path, layout.encoding, SOURCES, limits) as lines:
-        for _, record in read_jsonl(lines):
-            yield _checked(path, record)
+        yield from _readable(read_jsonl(lines), bad)
 
 
 def _parquet_rows(file: RowFile) -> Iterator[Row]:
@@ -130,10 +142,12 @@ def _parquet_rows(file: RowFile) -> Iterator[Row]:
             yield from zip(*(cells.get(name) or itertools.repeat(NESTED, batch.num_rows) for name in file.columns), strict=True)
 
 
-def _checked(path: Path, record: Record | RowProblem) -> Record:
-    if isinstance(record, RowProblem):
-        raise DataError(f"{path}, line {record.line:,}: {record.message}.", "Correct the line, or remove it.")
-    return record
+def _readable(records: Iterable[tuple[int, Record | RowProblem]], bad: BadRows) -> Iterator[Record]:
+    for _, record in records:
+        if isinstance(record, RowProblem):
+            bad.add(record)
+        else:
+            yield record
 
 
 def as_text(value: Any) -> str | None:

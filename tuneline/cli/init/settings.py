@@ -21,7 +21,7 @@ def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
     task: Task = "regression" if regression else "classification"
     suitable = {metric.name for metric in metrics_for(task) if metric.validated}
     delimited = layout.kind == "delimited"
-    drop_incomplete = {"data.drop_incomplete": True} if plan.incomplete else {}
+    bad_rows = {"data.bad_rows": "skip", "data.max_bad_share": plan.max_bad_share} if plan.left_out.share else {}
     of_other_data = {} if current else {"data.label_names": None, "data.as_of": None, "data.last_days": None, "evaluate.behaviour": None}
     return {
         "data.source": "files",
@@ -37,7 +37,7 @@ def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
         "data.files.quoting": layout.quoting if delimited and layout.quoting != usual["quoting"] else None,
         "data.files.columns": list(plan.columns) if delimited and not layout.header else None,
         "data.files.encoding": "utf-8" if layout.kind == "parquet" else layout.encoding.removesuffix("-sig"),
-        **drop_incomplete,
+        **bad_rows,
         **of_other_data,
         "train.metric": metric if metric in suitable else primary_metric(task).name,
     }

@@ -1,26 +1,30 @@
-"""``tuneline labels``: which of the scored texts people should label next."""
+"""``tuneline labels``: which texts people should label next, and which labels are probably wrong."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from tuneline.errors import StageError
 from tuneline.terminal import say
 
-app = typer.Typer(help="Choose scored texts for people to label.", no_args_is_help=True)
+app = typer.Typer(help="Choose texts to label, and labels to correct.", no_args_is_help=True)
 
 OutputOption = Annotated[Path, typer.Option("--output", "-o", help="CSV file to write")]
 Rows = Annotated[int, typer.Option(min=1, help="Texts to label, at most")]
 Id = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Column of the scored files with an id, to copy")]
 Scored = Annotated[Path, typer.Option(help="Folder of the scored files: scoring.outbox of conf/flows.yaml")]
 Last = Annotated[int, typer.Option(min=1, help="Number of scored rows to choose from, the latest files first")]
+Model = Annotated[Literal["linear", "train"], typer.Option(help="linear: TF-IDF. train: the pipeline's model too, trained once per fold")]
+Folds = Annotated[int, typer.Option(min=2, max=100, help="Number of folds: each row is predicted by a model trained without its fold")]
+Review = Annotated[Path, typer.Argument(help="The file of `tuneline labels review`, with its column `correct` filled in")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the file; write nothing")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that has labels")]
 
 
 @app.callback()
 def labels() -> None:
-    """Choose scored texts for people to label."""
+    """Choose texts to label, and labels to correct."""
 
 
 @app.command("queue")
@@ -46,7 +50,7 @@ def queue(  # noqa: PLR0917 - typer calls it by name
     data = params.data
     if id_column in (*data.text_columns, data.label_column):
         raise StageError(f"--id: {id_column!r} is a text column or the label column.", "Name a column with ids, or leave it out.")
-    check_replaced(output, data, force)
+    check_replaced(output, data, force, data.label_column, "Put it into the drop folder of flow ingest")
     candidates = collect(Path(), scored, data.text_columns, id_column, last_rows)
     for problem in candidates.problems:
         say(f"left out: {problem}", error=True)
@@ -61,3 +65,61 @@ def queue(  # noqa: PLR0917 - typer calls it by name
     chosen = rank(candidates.rows, labelled, words, rows, params.validate_.near_duplicates.similarity)
     write_queue(output, data, id_column, chosen)
     say(f"{len(chosen):,} of {len(candidates.rows):,} scored rows to label: {output}. Fill in the column {data.label_column!r}.")
+
+
+@app.command("review")
+def review(
+    output: OutputOption = Path("reports/labels/review.csv"),
+    model: Model = "linear",
+    folds: Folds = 5,
+    rows: Rows = 1_000,
+    force: Force = False,
+) -> None:
+    """Write a CSV file of the labels that are probably wrong, the most doubtful first, with the labels that models propose.
+
+    Each row is predicted by a model that was trained without it. People fill in the column `correct` where another label is right; then
+    `tuneline labels apply` keeps the corrections.
+    """
+    from tuneline.cli.labels.queue_file import check_replaced
+    from tuneline.cli.labels.review import review as find
+    from tuneline.cli.labels.review_file import CORRECT, column_names, write_review
+    from tuneline.params.loading import load_params
+
+    params = load_params()
+    correct = column_names(params.data.text_columns)[CORRECT]
+    check_replaced(output, params.data, force, correct, f"Run `tuneline labels apply {output}`")
+    found = find(params, model, folds, rows)
+    metric = "Pearson's r" if params.data.task == "regression" else "accuracy"
+    say(f"{found.doubtful:,} of {found.rows:,} labels are doubtful; {metric} of the out-of-fold predictions: {found.agreement:.3f}.")
+    if model == "linear":
+        say("A linear model is a quick look. --model train asks the model of the pipeline, too, which is trained once per fold.")
+    if found.suspects:
+        write_review(output, params.data, found.suspects)
+        say(f"The {len(found.suspects):,} most doubtful: {output}. Fill in the column {correct!r} where another label is right, then run:")
+        say(f"  tuneline labels apply {output}")
+
+
+@app.command("apply")
+def apply(file: Review, dry_run: DryRun = False) -> None:
+    """Keep the corrections of a review in data/corrections/labels.csv, which the next `dvc repro` applies. The source is not changed."""
+    from tuneline.cli.labels.applying import apply_review
+    from tuneline.cli.labels.filled_review import read_filled
+    from tuneline.corrections import NEXT_STEPS, Corrections, label_file, locked
+    from tuneline.params.loading import load_params
+    from tuneline.paths import RAW, SPLITS, split_file
+    from tuneline.stage import require
+
+    data = load_params().data
+    for split in SPLITS:
+        require(split_file(RAW, split), "download")
+    filled = read_filled(file, data)
+    with locked():
+        present = Corrections.read()
+        applied = apply_review(file, filled, data, present.labels)
+        if not dry_run:
+            Corrections(applied.corrections, present.dropped).write()
+    new = f"{applied.new:,} label{'s' * (applied.new != 1)} corrected"
+    counts = f"{new}, {applied.present:,} were already, {applied.confirmed:,} are right as they are"
+    say(f"{label_file()}: {counts}{'; a dry run writes nothing' if dry_run else ''}.")
+    if applied.new and not dry_run:
+        say(NEXT_STEPS)

@@ -17,11 +17,20 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a cell that a spreadsheet may execute."""
 
 
-def check_replaced(path: Path, data: DataParams, force: bool) -> None:
-    """Check that no labels of a person are replaced.
+def check_replaced(
+    path: Path, data: DataParams, force: bool, column: str | None = None, use: str = "Put it into the drop folder of flow ingest"
+) -> None:
+    """Check that nothing is replaced that a person has filled in.
+
+    Args:
+        path: The file that will be written.
+        data: The section ``data``.
+        force: Replace it all the same.
+        column: The column that people fill in.
+        use: What to do with a file that they have filled in.
 
     Raises:
-        StageError: The file has some.
+        StageError: They have filled in some rows, or it is another file.
     """
     if path.is_dir():
         raise StageError(f"--output: {path} is a folder.", "Name a file in it.")
@@ -30,13 +39,12 @@ def check_replaced(path: Path, data: DataParams, force: bool) -> None:
     csv.field_size_limit(LONGEST_FIELD)
     try:
         with path.open(encoding=ENCODING, errors="replace", newline="") as file:
-            filled = sum(bool((row[data.label_column] or "").strip()) for row in csv.DictReader(file, delimiter=delimiter(data)))
+            filled = sum(bool((row[column] or "").strip()) for row in csv.DictReader(file, delimiter=delimiter(data)))
     except (csv.Error, KeyError):
         hint = "Name another file with --output, or add --force."
-        raise StageError(f"{path} is no queue: it has no column {data.label_column!r}.", hint) from None
+        raise StageError(f"{path} is another file: it has no column {column!r}.", hint) from None
     if filled:
-        hint = "Put it into the drop folder of flow ingest, name another file with --output, or add --force."
-        raise StageError(f"{path} has {filled:,} labels, which would be lost.", hint)
+        raise StageError(f"{path} has {filled:,} labels, which would be lost.", f"{use}, name another file with --output, or add --force.")
 
 
 def delimiter(data: DataParams) -> str:

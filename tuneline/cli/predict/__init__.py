@@ -10,12 +10,13 @@ import typer
 
 from tuneline.cli.predict.targets import check_target, descriptor
 from tuneline.errors import DataError, InputError, StageError, UnreadableError
+from tuneline.readers.bad_rows import MAX_SHARE, Action, BadRowPolicy
 from tuneline.readers.limits import DEFAULT_LIMITS, MB, Limits
 from tuneline.readers.rows import Kind
+from tuneline.readers.special_files import not_a_file
 from tuneline.terminal import say
 
-BadRows = Literal["stop", "skip"]
-"""What to do about a row that cannot be predicted."""
+BAD_ROW_OPTIONS = "--bad-rows skip", "--max-bad-share"
 BATCH_SIZE, WINDOW = 32, 4096
 """Default rows per forward pass, and rows in memory."""
 
@@ -27,7 +28,8 @@ InputKind = Annotated[Kind | None, typer.Option("--input-format", help="Format o
 OutputKind = Annotated[Kind | None, typer.Option("--output-format", help="Format of the output; default: by its suffix")]
 Text = Annotated[list[str] | None, typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair. Default: as in training")]
 Keep = Annotated[list[str] | None, typer.Option("--keep", metavar="COLUMN", help="Column to copy into the output; may be repeated")]
-BadRowsOption = Annotated[BadRows, typer.Option(help="What to do about a row that cannot be read")]
+BadRows = Annotated[Action, typer.Option(help="A row that cannot be read or has no text. stop: an error; skip: it is left out")]
+MaxBadShare = Annotated[float, typer.Option(min=0, max=1, help="skip: largest fraction of the rows; with more, FILE is refused")]
 Delimiter = Annotated[str | None, typer.Option(help="Delimiter of CSV and TSV: one character")]
 Quoting = Annotated[
     Literal["standard", "literal"] | None,
@@ -58,7 +60,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
     output_format: OutputKind = None,
     text: Text = None,
     keep: Keep = None,
-    bad_rows: BadRowsOption = "stop",
+    bad_rows: BadRows = "stop",
+    max_bad_share: MaxBadShare = MAX_SHARE,
     delimiter: Delimiter = None,
     quoting: Quoting = None,
     columns: ColumnNames = None,
@@ -93,7 +96,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
     limits = Limits.of(max_cell_characters, max_row_group_mb, max_unpacked_mb)
     given = Input(source, kind, dialect, encoding, limits)
     with refusing():
-        predict_file(deployed, given, used, written, StreamOptions(batch_size, window, bad_rows))
+        predict_file(
+            deployed, given, used, written, StreamOptions(batch_size, window, BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS))
+        )
 
 
 @contextmanager
@@ -111,12 +116,10 @@ def check(file: Path, output: Path, delimiter: str | None, encoding: str) -> Non
     """Check paths and options before anything is loaded.
 
     Raises:
-        StageError: The file is missing or is also the output, or an option is invalid.
+        StageError: The file is missing, is none, or is also the output, or an option is invalid.
     """
-    if str(file) != "-" and file.is_dir():
-        raise StageError(f"{file} is a folder.", "Name a file in it.")
-    if str(file) != "-" and not file.exists():
-        raise StageError(f"{file} does not exist.", "Check the path.")
+    if str(file) != "-":
+        check_input(file)
     check_target(output)
     if str(file) != "-" and output.exists() and not output.is_char_device() and output.samefile(file):
         raise StageError(f"--output: {output} is also the input, which would be overwritten.", "Name another file.")
@@ -128,6 +131,20 @@ def check(file: Path, output: Path, delimiter: str | None, encoding: str) -> Non
         raise StageError(
             f"--encoding: {encoding!r} is not an encoding that Python knows.", "utf-8, cp1252 and latin-1 are common."
         ) from None
+
+
+def check_input(file: Path) -> None:
+    """Check what the input is, before it is opened. A named pipe is waited for until a program writes to it, so it is named.
+
+    Raises:
+        StageError: It is not a file, a pipe or standard input.
+    """
+    if descriptor(file) is not None:
+        return
+    if file.is_fifo():
+        say(f"{file} is a named pipe: reading what another program writes to it.", error=True)
+    elif problem := not_a_file(file):
+        raise StageError(f"{file} {problem}.", "Name a file in it." if file.is_dir() else "Check the path; - is standard input.")
 
 
 def text_columns(named: list[str] | None, trained: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from tuneline.cli.predict import BATCH_SIZE, SATURATION_WARNING, WINDOW, refusin
 from tuneline.errors import StageError
 from tuneline.files.disk_errors import explain_disk_errors
 from tuneline.prediction_jobs import BEGINS, ENDS, JobOptions
+from tuneline.readers.bad_rows import BadRowPolicy
 from tuneline.readers.limits import Limits
 from tuneline.terminal import say, say_exception
 
@@ -61,7 +62,8 @@ def predict(model: "DeployedModel", path: Path, output: Path, options: JobOption
         with explain_disk_errors(), refusing():
             kind = kind_of(path, "the suffix")
             source = Input(path, kind, Dialect.default(kind == "tsv", None, None, None), limits=limits)
-            predict_file(model, source, columns, Output(output, "parquet"), StreamOptions(BATCH_SIZE, WINDOW, options.bad_rows))
+            policy = BadRowPolicy(options.bad_rows, options.max_bad_share, "scoring.bad_rows: skip", "scoring.max_bad_share")
+            predict_file(model, source, columns, Output(output, "parquet"), StreamOptions(BATCH_SIZE, WINDOW, policy))
     except StageError as error:
         say(f"tuneline predict: {error}", error=True)
         return error.status

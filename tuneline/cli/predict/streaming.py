@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 import typer
 
-from tuneline.cli.predict import BadRows
 from tuneline.cli.predict.formats import OutputColumns, Writer
 from tuneline.cli.predict.model import DeployedModel
 from tuneline.cli.predict.writing import Output, open_writer
-from tuneline.errors import DataError
 from tuneline.inputs import BadRow, Input, InputColumns, InputRows, Row, open_rows
-from tuneline.terminal import say, visible
+from tuneline.readers.bad_rows import BadRowPolicy, BadRows
+from tuneline.terminal import progress, say
 
 WINDOW_CHARACTERS = 1 << 22
 """Characters from which a window has no more rows, however few it has: a tokenizer takes about 60 bytes of memory for each."""
@@ -29,20 +28,12 @@ class StreamOptions:
     Attributes:
         batch_size: Rows per forward pass.
         window: Rows in memory, at most.
-        bad_rows: ``stop`` at the first, or ``skip`` them.
+        bad_rows: What to do about rows that cannot be predicted.
     """
 
     batch_size: int
     window: int
-    bad_rows: BadRows
-
-
-@dataclass
-class RowCounts:
-    """Numbers of rows processed so far."""
-
-    predicted: int = 0
-    skipped: int = 0
+    bad_rows: BadRowPolicy
 
 
 def predict_file(model: DeployedModel, source: Input, columns: InputColumns, output: Output, options: StreamOptions) -> None:
@@ -54,17 +45,18 @@ def predict_file(model: DeployedModel, source: Input, columns: InputColumns, out
     started = time.perf_counter()
     try:
         with open_rows(source, columns) as rows, open_writer(output, OutputColumns(model.labels, columns.kept)) as writer:
-            counts = predict_rows(model, rows, writer, options)
+            bad = BadRows("standard input" if source.path is None else str(source.path), rows.unit, options.bad_rows)
+            predicted = predict_rows(model, rows, writer, options, bad)
     except BrokenPipeError:  # the reader of standard output stopped, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     seconds = time.perf_counter() - started
-    skipped = f", {counts.skipped:,} skipped" if counts.skipped else ""
-    say(f"{counts.predicted:,} rows{skipped} in {seconds:.1f} s, {counts.predicted / seconds:,.0f} rows/s", error=True)
+    skipped = f", {bad.count:,} skipped" if bad.count else ""
+    say(f"{predicted:,} rows{skipped} in {seconds:.1f} s, {predicted / seconds:,.0f} rows/s", error=True)
 
 
-def predict_rows(model: DeployedModel, source: InputRows, writer: Writer, options: StreamOptions) -> RowCounts:
-    """Predict every row, in order.
+def predict_rows(model: DeployedModel, source: InputRows, writer: Writer, options: StreamOptions, bad: BadRows) -> int:
+    """Predict every row, in order, and return their number.
 
     Rows of a window are sorted by length, so that batches carry little padding, and put back in order. The first windows are
     small, so that the first predictions appear at once.
@@ -74,18 +66,21 @@ def predict_rows(model: DeployedModel, source: InputRows, writer: Writer, option
         source: The rows.
         writer: Writer of the output.
         options: How rows are processed.
+        bad: The rows that are left out.
 
     Raises:
-        DataError: There is a bad row, and the options say to stop at it.
+        DataError: There is a bad row, and the options say to stop at it; or there are too many.
     """
-    counts = RowCounts()
-    with _ProgressBar(source) as progress:
-        for rows in windows(good_rows(source, options.bad_rows, counts, progress), options.batch_size, options.window):
+    predicted, position = 0, source.position
+    with progress(f"predict: {bad.name}", source.total, unit="" if position else "rows") as step:
+        for rows in windows(good_rows(source, bad), options.batch_size, options.window):
             outputs = model.predict([row.texts for row in rows], options.batch_size)
             writer.put(rows, outputs)
-            counts.predicted += len(rows)
-            progress.advance(rows[-1].number)
-    return counts
+            predicted += len(rows)
+            step.done = position() if position else rows[-1].number
+            step.detail = f"{predicted:,} rows" if position else ""
+    bad.check(predicted)
+    return predicted
 
 
 def windows(rows: Iterator[Row], first: int, most: int) -> Iterator[list[Row]]:
@@ -101,52 +96,25 @@ def windows(rows: Iterator[Row], first: int, most: int) -> Iterator[list[Row]]:
         yield waiting
 
 
-def good_rows(source: InputRows, bad_rows: BadRows, counts: RowCounts, progress: "_ProgressBar") -> Iterator[Row]:
+def good_rows(source: InputRows, bad: BadRows) -> Iterator[Row]:
     """Yield the good rows; stop at a bad row, or report and count it.
 
     Raises:
-        DataError: There is a bad row, and ``bad_rows`` is ``stop``.
+        DataError: There is a bad row, and that is an error; or there are too many.
     """
+    reported = 0
     for row in source.rows:
         if isinstance(row, Row):
             yield row
             continue
-        message = f"{place(row, source)}: {row.problem.message}"
-        if bad_rows == "stop":
-            raise DataError(f"{message}.", f"{row.problem.hint} To leave out such rows: --bad-rows skip.")
-        counts.skipped += 1
-        if counts.skipped <= REPORTED:
-            progress.write(f"skipped {message}")
-        if counts.skipped == REPORTED:
-            progress.write("(further bad rows are counted, but not reported)")
+        bad.add(row.problem, place(row, source))
+        reported += 1
+        if reported <= REPORTED:
+            say(f"skipped {place(row, source)}: {row.problem.message}", error=True)
+        if reported == REPORTED:
+            say("(further bad rows are counted, but not reported)", error=True)
 
 
 def place(row: BadRow, source: InputRows) -> str:
     """Return where a bad row is, for a message."""
     return f"row {row.number}" if source.unit == "row" else f"row {row.number} (line {row.problem.line})"
-
-
-class _ProgressBar:
-    """A progress bar on standard error, if that is a terminal."""
-
-    def __init__(self, source: InputRows) -> None:
-        from tqdm import tqdm
-
-        self._position = source.position
-        bytes_ = {"unit": "B", "unit_scale": True, "unit_divisor": 1024}
-        self._bar = tqdm(total=source.total, disable=None, **(bytes_ if self._position else {"unit": " rows"}))
-
-    def __enter__(self) -> "_ProgressBar":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.close()
-
-    def advance(self, row: int) -> None:
-        """Show that all rows up to this number are predicted."""
-        self._bar.set_postfix_str(f"{row:,} rows", refresh=False)
-        self._bar.update((self._position() if self._position else row) - self._bar.n)
-
-    def write(self, message: str) -> None:
-        """Write a line above the bar."""
-        self._bar.write(visible(message), file=sys.stderr)

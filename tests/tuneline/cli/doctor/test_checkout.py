@@ -1,3 +1,4 @@
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,21 @@ def test_missing_launch_configuration_is_an_error_with_the_available_ones(checko
     result = checks.check_launch_file(checkout, params)
     assert result.level == "error"
     assert "other" in result.hint
+
+
+def test_corrections_are_there_valid_and_committed(checkout):
+    assert checks.check_corrections(checkout).level == "ok"
+    dropped = checkout / "data/corrections/dropped.csv"
+    dropped.write_text(f"key,split,rows,reason\n{'a' * 32},train,all,leakage\n")
+    result = checks.check_corrections(checkout)
+    assert (result.level, result.message[:46]) == ("warning", "data/corrections/dropped.csv is not committed:")
+    subprocess.run(["git", "add", "."], cwd=checkout, check=True)
+    subprocess.run(["git", "commit", "--quiet", "-m", "Drop"], cwd=checkout, check=True)
+    assert checks.check_corrections(checkout).message == "data/corrections: 0 labels, 1 dropped rows"
+    dropped.write_text("<<<<<<< HEAD\n" + dropped.read_text())
+    assert checks.check_corrections(checkout).level == "error"
+    shutil.rmtree(checkout / "data/corrections")
+    assert checks.check_corrections(checkout).hint == "git checkout data/corrections"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from stages.download.__main__ import main as download
 from tests.params import change_params
 from tuneline.cli import app
+from tuneline.corrections import dropped_file
 from tuneline.params.data import SplitParams
 from tuneline.params.loading import load_params
 from tuneline.params_file import changed
@@ -36,7 +37,7 @@ def test_one_file_gives_parameters_that_divide_it_and_a_copy(project, tickets):
     assert done.exit_code == 0, done.output
     data = load_params().data
     assert (data.source, data.path, data.text_columns, data.label_column) == ("files", "tickets", ["text"], "label")
-    assert (data.splits.train, data.split, data.drop_incomplete) == ("all", SplitParams(), False)
+    assert (data.splits.train, data.split, data.bad_rows) == ("all", SplitParams(), "stop")
     assert contents(project / "data/source") == {"tickets/all.csv": tickets.read_bytes()}
 
 
@@ -46,16 +47,19 @@ def test_shown_numbers_of_rows_are_those_of_the_download_stage(project, tickets)
     shown = {split: int(re.search(rf"{split} +(\d+) rows", output)[1]) for split in ("train", "validation", "test")}
     assert shown == {split: len(rows) for split, rows in downloaded().items()}
     assert sum(shown.values()) == 40
-    assert "7 rows without text or label are left out (data.drop_incomplete)" in output
+    assert "7 rows without text or label are left out (data.bad_rows)" in output
     assert load_params().data.split.by == "text"
 
 
 def test_second_run_changes_nothing_and_asks_nothing(project, tickets):
-    assert init(tickets, "--force").exit_code == 0
+    dropped_file().parent.mkdir(parents=True)
+    dropped_file().touch()
+    assert "git rm data/corrections/dropped.csv" in init(tickets, "--force").output, "it is of the former data"
     params = (project / "params.yaml").read_bytes()
     done = init(tickets)
     assert done.exit_code == 0, done.output
     assert "nothing, all is there already" in done.output
+    assert "git rm" not in done.output
     assert (project / "params.yaml").read_bytes() == params
 
 

@@ -118,7 +118,7 @@ def test_labels_of_a_person_are_not_replaced(run, tmp_path):
     assert "queue.csv has 1 labels, which would be lost" in done.output
     assert queue()[[row["text"] for row in queue()].index("one")]["queue"] == "parcel"
     path.write_bytes(path.read_bytes().replace(b",", b";"))
-    assert "is no queue" in run().output, "saved by a spreadsheet with another delimiter"
+    assert "is another file: it has no column 'queue'" in run().output, "saved by a spreadsheet with another delimiter"
     assert "is a text column or the label column" in run("--id", "text").output
     assert run("--force").exit_code == 0
     assert run("-o", "more/x.csv").exit_code == 0

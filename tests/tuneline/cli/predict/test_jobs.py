@@ -23,7 +23,14 @@ def run(tmp_path, monkeypatch, capfd):
     """Predicts files, and returns the output lines, standard error among them."""
 
     def run(model, *paths) -> list[str]:
-        options = {"model": str(model), "folder": str(tmp_path / "out"), "keep": ["subject"], "bad_rows": "stop", **LIMITS}
+        options = {
+            "model": str(model),
+            "folder": str(tmp_path / "out"),
+            "keep": ["subject"],
+            "bad_rows": "stop",
+            "max_bad_share": 0.01,
+            **LIMITS,
+        }
         monkeypatch.setattr(sys, "argv", ["jobs", json.dumps(options), *map(str, paths)])
         monkeypatch.setattr(sys, "stderr", sys.stdout)
         jobs.main()

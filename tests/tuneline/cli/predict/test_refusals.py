@@ -1,8 +1,11 @@
 """What ``tuneline predict`` refuses: rows, files, options and models."""
 
 import gzip
+import os
 import re
 import shutil
+import stat
+import threading
 
 import onnx
 import pyarrow as pa
@@ -50,7 +53,7 @@ def test_bad_row_stops_with_its_line_or_is_skipped(predict, tmp_path, kind, cont
     assert stopped.exit_code == InputError.status
     assert re.search(message, stopped.stderr), stopped.stderr
     assert [path.name for path in tmp_path.iterdir()] == [f"in.{kind}"], "nothing half-written is left"
-    skipped = predict(f"in.{kind}", "-o", "out.jsonl", "--bad-rows", "skip")
+    skipped = predict(f"in.{kind}", "-o", "out.jsonl", "--bad-rows", "skip", "--max-bad-share", "0.34")
     assert skipped.exit_code == 0, skipped.stderr
     assert re.search(f"skipped {message}", skipped.stderr)
     assert [line["row"] for line in lines_of((tmp_path / "out.jsonl").read_text())] == [1, 3]
@@ -60,14 +63,52 @@ def test_bad_row_stops_with_its_line_or_is_skipped(predict, tmp_path, kind, cont
 def test_null_in_parquet_is_a_bad_row(predict, tmp_path):
     pq.write_table(pa.table({"subject": ["a", None, "c"], "body": ["d", "e", "f"]}), tmp_path / "in.parquet")
     assert "row 2: column 'subject' is null, not text" in predict("in.parquet").stderr
-    assert [line["row"] for line in lines_of(predict("in.parquet", "--bad-rows", "skip").stdout)] == [1, 3]
+    assert [line["row"] for line in lines_of(predict("in.parquet", "--bad-rows", "skip", "--max-bad-share", "0.34").stdout)] == [1, 3]
 
 
 def test_only_the_first_bad_rows_are_reported(predict, tmp_path):
     (tmp_path / "in.csv").write_text("subject,body\n" + "bad\n" * 1000 + "a,b\n")
-    result = predict("in.csv", "--bad-rows", "skip")
+    result = predict("in.csv", "--bad-rows", "skip", "--max-bad-share", "1")
     assert "1 rows, 1,000 skipped" in result.stderr
     assert len(result.stderr.splitlines()) < 30
+
+
+def test_file_with_too_many_bad_rows_is_refused_as_a_whole(predict, tmp_path):
+    (tmp_path / "in.csv").write_text("subject,body\n" + "a,b\n" * 98 + "bad\n,\n")
+    (tmp_path / "out.csv").write_text("of an earlier run\n")
+    result = predict("in.csv", "-o", "out.csv", "--bad-rows", "skip")
+    assert result.exit_code == InputError.status
+    assert "in.csv: 2 of 100 rows are bad (2.00%), more than 0.01 (--max-bad-share).\n  row 99 (line 100): 1 column, but 2" in result.stderr
+    assert (tmp_path / "out.csv").read_text() == "of an earlier run\n"
+    assert predict("in.csv", "-o", "out.csv", "--bad-rows", "skip", "--max-bad-share", "0.02").exit_code == 0
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 99
+
+
+def test_endless_file_of_bad_rows_is_not_read_to_its_end(predict, tmp_path):
+    with gzip.open(tmp_path / "in.jsonl.gz", "wt", compresslevel=1) as file:
+        file.write(PAIR + "x\n" * 300_000)
+    result = predict("in.jsonl.gz", "--bad-rows", "skip")
+    assert "100,000 of the first 100,001 rows are bad" in result.stderr
+
+
+def test_input_that_is_no_file_is_named_as_what_it_is(predict, tmp_path):
+    (tmp_path / "loop.csv").symlink_to("loop.csv")
+    (tmp_path / "gone.csv").symlink_to("nowhere.csv")
+    os.mknod(tmp_path / "socket.csv", stat.S_IFSOCK)
+    messages = {
+        "loop.csv": "is a link that leads to itself",
+        "gone.csv": "is a link to nowhere.csv",
+        "socket.csv": "is a socket, not a file",
+    }
+    for name, message in messages.items():
+        assert f"{name} {message}" in predict(name).stderr
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    writer = threading.Thread(target=(tmp_path / "pipe.jsonl").write_text, args=[PAIR])
+    writer.start()
+    result = predict("pipe.jsonl")
+    writer.join()
+    assert "pipe.jsonl is a named pipe: reading what another program writes to it." in result.stderr
+    assert len(lines_of(result.stdout)) == 1
 
 
 def cut_off(content):

@@ -2,20 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuneline.cli.predict.streaming import REPORTED, WINDOW_CHARACTERS, RowCounts, good_rows, windows
+from tuneline.cli.predict import BAD_ROW_OPTIONS
+from tuneline.cli.predict.streaming import REPORTED, WINDOW_CHARACTERS, good_rows, windows
 from tuneline.errors import DataError
 from tuneline.inputs import BadRow, InputRows, Row
+from tuneline.readers.bad_rows import BadRowPolicy, BadRows
 from tuneline.readers.rows import RowProblem
-
-
-class RecordedMessages:
-    """Keeps the messages that a progress bar would show."""
-
-    def __init__(self):
-        self.lines = []
-
-    def write(self, line):
-        self.lines.append(line)
 
 
 def rows_of(texts):
@@ -48,14 +40,15 @@ def every_second_row_bad(count):
 
 
 def test_first_bad_row_stops():
-    with pytest.raises(DataError, match=r"row 1 \(line 1\): broken\.\n  Correct it\. .*--bad-rows skip"):
-        list(good_rows(every_second_row_bad(4), "stop", RowCounts(), RecordedMessages()))
+    with pytest.raises(DataError, match=r"in.csv, row 1 \(line 1\): broken\.\n  Correct it\. .*--bad-rows skip"):
+        list(good_rows(every_second_row_bad(4), BadRows("in.csv", "line", BadRowPolicy("stop", 1.0, *BAD_ROW_OPTIONS))))
 
 
-def test_skipped_rows_are_counted_and_the_first_ones_reported():
-    messages, counts = RecordedMessages(), RowCounts()
-    rows = list(good_rows(every_second_row_bad(100), "skip", counts, messages))
+def test_skipped_rows_are_counted_and_the_first_ones_reported(capsys):
+    bad = BadRows("in.csv", "line", BadRowPolicy("skip"))
+    rows = list(good_rows(every_second_row_bad(100), bad))
     assert [row.number for row in rows] == list(range(2, 101, 2))
-    assert counts.skipped == 50
-    assert len(messages.lines) == REPORTED + 1
-    assert messages.lines[0] == "skipped row 1 (line 1): broken"
+    assert bad.count == 50
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == REPORTED + 1
+    assert lines[0] == "skipped row 1 (line 1): broken"

@@ -1,0 +1,101 @@
+"""``data.bad_rows: skip``: bad rows are left out within ``data.max_bad_share``, counted, and listed with their place and content."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from stages.download.__main__ import main
+from tests.stages.download.made import GOOD, write_params, write_source
+from tuneline.errors import DataError
+
+SKIP = {"bad_rows": "skip", "max_bad_share": 0.5}
+QUESTIONS = [f"{number}\twhat is {number}\twhich number is {number}\t{number % 2}" for number in range(300)]
+
+
+def skipped() -> list[dict[str, Any]]:
+    return pq.read_table("reports/download/skipped.parquet").to_pylist()
+
+
+def test_one_broken_line_of_a_tsv_need_not_be_mended(download, capsys):
+    """As in QQP, whose train file has one row of four columns instead of six."""
+    lines = ["id\tquestion1\tquestion2\tis_duplicate", *QUESTIONS]
+    lines[17:17] = ["16a\tthe tab is mis\tsing"]
+    data = {"text_columns": ["question1", "question2"], "label_column": "is_duplicate"}
+    data |= {"splits": {"train": "train[:200]", "validation": "train[200:250]", "test": "train[250:]"}}
+    with pytest.raises(
+        DataError, match=r"train.tsv, line 18: 3 columns, but 4 in the header.\n  .* To leave out such rows: data.bad_rows: skip"
+    ):
+        download({"train.tsv": "\n".join(lines)}, data)
+    tables = download({}, {**data, "bad_rows": "skip"})
+    assert {name: table.num_rows for name, table in tables.items()} == {"train": 200, "validation": 50, "test": 50}
+    assert json.loads(Path("metrics/download.json").read_text()) == {
+        "bad_rows": 1,
+        "test_rows": 50,
+        "train_rows": 200,
+        "validation_rows": 50,
+    }
+    reason, content = "3 columns, but 4 in the header", "16a\tthe tab is mis\tsing"
+    assert skipped() == [{"split": "train", "file": "data/source/train.tsv", "line": 18, "reason": reason, "content": content}]
+    assert "300 rows, 1 bad row left out: reports/download/skipped.parquet" in capsys.readouterr().out
+
+
+def test_file_with_too_many_bad_rows_is_an_error_that_lists_all_of_them(project):
+    write_source(Path("data/source"), {**GOOD, "validation.csv": "text,label\na,ham\n" + "well, well,spam\n" * 7 + ",ham\nb,\n"})
+    write_params({**SKIP, "max_bad_share": 0.8})
+    with pytest.raises(DataError) as raised:
+        main()
+    assert str(raised.value).splitlines() == [
+        "data/source/validation.csv: 9 of 10 rows are bad (90.00%), more than 0.8 (data.max_bad_share).",
+        *[f"  line {line}: 3 columns, but 2 in the header" for line in range(3, 8)],
+        "  and 4 more",
+        "  Correct them; if they may be left out, raise data.max_bad_share.",
+    ]
+    assert [row["line"] for row in skipped()] == list(range(3, 12))
+    assert not Path("data/raw").exists()
+    assert not Path("metrics/download.json").exists()
+
+
+def test_every_kind_of_bad_row_is_left_out_with_its_reason(download):
+    objects = [
+        {"text": "see you", "label": "ham"},
+        {"text": 7, "label": "ham"},
+        {"text": "a", "label": ["ham"]},
+        {"text": "b", "label": 3},
+        {"text": None, "label": "ham"},
+        {"text": "c"},
+        {"text": "you won", "label": "spam"},
+    ]
+    lines = [*(json.dumps(value) for value in objects), "{'text'", *(json.dumps(objects[0]) for _ in range(9))]
+    quoted = 'text,label\nwin,spam\n"never closed,ham\n' + "no lunch,ham\n" * 3
+    tables = download(
+        {"train.jsonl": "\n".join(lines), "validation.csv": GOOD["validation.csv"], "test.csv": quoted}, {**SKIP, "max_bad_share": 0.8}
+    )
+    assert {name: table.num_rows for name, table in tables.items()} == {"train": 11, "validation": 2, "test": 1}
+    reasons = {row["line"]: row["reason"] for row in skipped() if row["split"] == "train"}
+    assert reasons == {
+        2: "column 'text' is 7, not text",
+        3: "column 'label': a label is text or a number, not a list",
+        4: "column 'label': label 3 is a number, but the label in line 1 is text",
+        5: "column 'text': no text (null)",
+        6: "column 'label': no label",
+        8: "not JSON: Expecting property name enclosed in double quotes at character 2",
+    }
+    *_, label, swallowed = skipped()
+    assert (label["line"], label["content"]) == (6, '{"text": "c", "label": null}')
+    assert (swallowed["line"], swallowed["content"]) == (3, '"never closed,ham\nno lunch,ham\nno lunch,ham\nno lunch,ham')
+    assert json.loads(Path("metrics/download.json").read_text())["bad_rows"] == 6 + 4, "nobody knows how many rows a lost quote has taken"
+
+
+def test_invalid_labels_of_a_regression_and_of_parquet_are_bad_rows(download):
+    scores = {"train.csv": "text,label\na,1\nb,high\nc,1e99\nd,2\ne,3\n", "validation.csv": "text,label\na,1\n"}
+    parquet = [{"text": "a", "label": 1.0}, {"text": "b", "label": float("inf")}]
+    tables = download({**scores, "test.parquet": parquet}, {**SKIP, "task": "regression"})
+    assert tables["train"]["labels"].to_pylist() == [1, 2, 3]
+    assert [(row["file"], row["line"], row["content"]) for row in skipped()] == [
+        ("data/source/train.csv", 3, '{"text": "b", "label": "high"}'),
+        ("data/source/train.csv", 4, '{"text": "c", "label": "1e99"}'),
+        ("data/source/test.parquet", 2, '{"text": "b", "label": Infinity}'),
+    ]

@@ -1,0 +1,143 @@
+"""``tuneline data drop``: rows that violate a check, to data/corrections/dropped.csv."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.params import write_params
+from tuneline.cli import app
+from tuneline.corrections import Corrections, row_keys
+from tuneline.files.schemas import LabelSchema, failing_rows_schema, raw_schema, write_table
+from tuneline.paths import CHECKS, FAILING_ROWS, RAW, SPLITS, split_file
+
+DATA = {"source": "files", "text_columns": ["text"], "label_column": "label"}
+DROPPED = Path("data/corrections/dropped.csv")
+TRAIN = ["one", "two", "Three", "three", "four", "one", "ONE", "five", "one"]
+VALIDATION = ["two", "six", "seven"]
+TEST = ["three", "eight", "six", "nine"]
+LEAKS = [("validation", 0, "train", 1), ("test", 0, "train", 2), ("test", 2, "validation", 1)]
+COPIES = [("train", 3, "train", 2), ("train", 5, "train", 0), ("train", 6, "train", 0), ("train", 8, "train", 0)]
+TEXTS = dict(zip(SPLITS, (TRAIN, VALIDATION, TEST), strict=True))
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch) -> Callable[..., Result]:
+    """Run the command in a project with data that was checked."""
+    monkeypatch.chdir(tmp_path)
+    write_params(tmp_path, data=DATA)
+    RAW.mkdir(parents=True)
+    for split, texts in TEXTS.items():
+        columns = {"text": texts, "labels": [0] * len(texts), "idx": list(range(len(texts)))}
+        write_table(pa.table(columns, schema=raw_schema(["text"], LabelSchema(("a", "b")))), split_file(RAW, split))
+    FAILING_ROWS.mkdir(parents=True)
+    (CHECKS / "checks.json").write_text("{}")
+    write_rows("leakage", LEAKS)
+    write_rows("duplicates", COPIES)
+    write_rows("control_characters", [("validation", 2), ("test", 3)])
+
+    def run(*words: object) -> Result:
+        return CliRunner().invoke(app, ["data", "drop", *map(str, words)])
+
+    return run
+
+
+def write_rows(check: str, rows: Sequence[tuple]) -> None:
+    """Write the rows of a check as stage ``validate`` does: split, row, and the row that they repeat."""
+    schema = failing_rows_schema(["text"], pairs=len(rows[0]) == 4)
+    whole = [(split, row, TEXTS[split][row], "", *other) for split, row, *other in rows]
+    write_table(
+        pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in whole], schema), FAILING_ROWS / f"{check}.parquet"
+    )
+
+
+def dropped() -> set[tuple[str, ...]]:
+    """Return text, split, rows and reason of each line of the file."""
+    texts = {row_keys([pa.array([text])])[0].as_py(): text for texts in TEXTS.values() for text in texts}
+    return {(texts[one["key"]], one["split"], one["rows"], one["reason"]) for one in Corrections.read().dropped.to_pylist()}
+
+
+def test_leaked_rows_are_dropped_from_the_earlier_split(run):
+    """The check names the first row that a row repeats; all rows of train that it repeats must go."""
+    done = run("--check", "leakage", "--from", "train")
+    assert done.exit_code == 0, done.output
+    assert dropped() == {(text, "train", "all", "leakage") for text in ("two", "Three", "three")}
+    assert "leakage: 3 of 9 rows of train to drop; 1 more are not in train." in done.output
+    assert "dropped.csv: 3 new lines, 3 in all." in done.output
+    assert "dvc repro" in done.output
+    content = DROPPED.read_bytes()
+    again = run("--check", "leakage", "--from", "train")
+    assert "0 new lines, 3 in all." in again.output
+    assert DROPPED.read_bytes() == content
+
+
+def test_leaked_rows_are_dropped_from_the_later_split_if_asked(run):
+    run("--check", "leakage", "--from", "validation")
+    assert dropped() == {("two", "validation", "all", "leakage"), ("six", "validation", "all", "leakage")}
+
+
+def test_later_copies_are_dropped_and_the_first_stays(run):
+    assert run("--check", "duplicates").exit_code == 0
+    assert dropped() == {
+        ("one", "train", "later", "duplicates"),
+        ("ONE", "train", "all", "duplicates"),
+        ("three", "train", "all", "duplicates"),
+    }
+
+
+def test_row_that_is_wrong_by_itself_is_dropped_from_every_split(run):
+    assert run("--check", "control_characters", "--check", "duplicates").exit_code == 0
+    assert {line for line in dropped() if line[3] == "control_characters"} == {
+        ("seven", "", "all", "control_characters"),
+        ("nine", "", "all", "control_characters"),
+    }
+    assert len(dropped()) == 5
+    run("--check", "control_characters", "--from", "test")
+    assert len(dropped()) == 5, "it is dropped from every split already"
+
+
+def test_dry_run_writes_nothing(run):
+    done = run("--check", "leakage", "--from", "train", "--dry-run")
+    assert "3 new lines, 3 in all if this were no dry run." in done.output
+    assert not DROPPED.exists()
+
+
+def test_check_without_violating_rows_drops_none(run):
+    done = run("--check", "blank_text")
+    assert done.exit_code == 0
+    assert "blank_text: no rows to drop." in done.output
+    assert not DROPPED.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--check", "leakage"], "leakage is about rows in two splits, and --from is missing.\n  Add --from train"),
+        (["--check", "leekage"], "--check: 'leekage' is not a data check; the nearest is 'leakage'"),
+    ],
+)
+def test_mistake_is_explained(words, message, run):
+    done = run(*words)
+    assert done.exit_code == 1
+    assert message in done.output
+    assert not DROPPED.exists()
+
+
+def test_rows_of_other_data_are_refused(run):
+    columns = {"text": TRAIN[1:], "labels": [0] * 8, "idx": list(range(8))}
+    write_table(pa.table(columns, schema=raw_schema(["text"], LabelSchema(("a", "b")))), split_file(RAW, "train"))
+    done = run("--check", "duplicates")
+    assert "duplicates.parquet has rows of other data than data/raw/train.parquet.\n  Run `dvc repro validate`" in done.output
+    (CHECKS / "checks.json").unlink()
+    assert "reports/checks/ is missing" not in done.output
+    assert "run `dvc repro validate`" in run("--check", "duplicates").output
+
+
+def test_split_is_never_emptied(run):
+    write_rows("near_duplicates", [("test", row, "validation", row % 3) for row in range(4)])
+    done = run("--check", "near_duplicates", "--from", "test")
+    assert done.exit_code == 1
+    assert "No row of test would be left; nothing was written." in done.output
+    assert not DROPPED.exists()

@@ -1,0 +1,168 @@
+"""``tuneline labels apply``: the corrections of a filled-in review, to data/corrections/labels.csv."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.params import write_params
+from tuneline.cli import app
+from tuneline.cli.labels.review_file import Suspect, write_review
+from tuneline.corrections import Corrections, label_file, row_keys
+from tuneline.files.schemas import LabelSchema, raw_schema, write_table
+from tuneline.params.loading import load_params
+from tuneline.paths import RAW, SPLITS, split_file
+
+NAMES = ("billing", "parcel", "returns")
+TRAIN = [("my invoice is wrong", 0), ("where is it?", 0), ("=late again\nand again", 2), ("refund", 2), ("refund", 0)]
+TEST = [("broken", 1), ("where is it?", 0)]
+Rows = list[tuple[str, str | float]]
+
+
+def write_raw(splits: dict[str, list[tuple]], names: tuple[str, ...] | None = NAMES) -> None:
+    RAW.mkdir(parents=True, exist_ok=True)
+    for split, rows in splits.items():
+        texts, labels = zip(*rows, strict=True)
+        columns = {"text": texts, "labels": labels, "idx": range(len(rows))}
+        write_table(
+            pa.table({name: list(values) for name, values in columns.items()}, raw_schema(["text"], LabelSchema(names))),
+            split_file(RAW, split),
+        )
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch) -> Callable[..., Result]:
+    """Run the command in a project with data."""
+    monkeypatch.chdir(tmp_path)
+    write_params(tmp_path, data={"source": "files", "text_columns": ["text"], "label_column": "queue"})
+    write_raw({"train": TRAIN, "validation": TEST, "test": TEST})
+
+    def run(*words: object) -> Result:
+        return CliRunner().invoke(app, ["labels", "apply", *map(str, words)])
+
+    return run
+
+
+def key(text: str) -> str:
+    return row_keys([pa.array([text])])[0].as_py()
+
+
+def review(*rows: tuple[str, str, str], delimiter: str = ",", **changed: dict[str, str]) -> Path:
+    """Write a review of texts and their labels, and fill in the right ones."""
+    path = Path("review.csv")
+    suspects = [Suspect(key(text), "train", (text,), label, "", 0.9, "") for text, label, _ in rows]
+    write_review(path, load_params().data, suspects)
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        filled = list(csv.DictReader(file))
+    for row, (*_, correct) in zip(filled, rows, strict=True):
+        row |= {"correct": correct, **changed}
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(filled[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(filled)
+    return path
+
+
+def corrected() -> dict[str, tuple[str, str]]:
+    """Return the label before and after of each corrected text."""
+    texts = {key(text): text for text, _ in [*TRAIN, *TEST]}
+    return {texts[one["key"]]: (one["before"], one["after"]) for one in Corrections.read().labels.to_pylist()}
+
+
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_filled_in_rows_become_corrections_once(run, delimiter):
+    path = review(
+        ("my invoice is wrong", "billing", "returns"),
+        ("where is it?", "billing", " parcel "),
+        ("=late again\nand again", "returns", "parcel"),
+        ("broken", "parcel", "parcel"),
+        ("refund", "returns", ""),
+        delimiter=delimiter,
+    )
+    assert "a dry run writes nothing" in run(path, "--dry-run").output
+    assert not label_file().exists()
+    done = run(path)
+    assert done.exit_code == 0, done.output
+    assert "labels.csv: 3 labels corrected, 0 were already, 1 are right as they are." in done.output
+    assert corrected() == {
+        "my invoice is wrong": ("billing", "returns"),
+        "where is it?": ("billing", "parcel"),
+        "=late again\nand again": ("returns", "parcel"),
+    }
+    content = label_file().read_bytes()
+    assert b"invoice" not in content, "no text of the data gets into git"
+    assert "0 labels corrected, 3 were already" in run(path).output
+    write_raw({"train": [("my invoice is wrong", 2), ("where is it?", 1), ("=late again\nand again", 1), ("broken", 1)]})  # dvc repro
+    assert "0 labels corrected, 3 were already" in run(path).output
+    assert label_file().read_bytes() == content
+
+
+def test_second_correction_of_a_row_replaces_the_first(run):
+    """The label before is that of the source, which the first correction has not changed."""
+    run(review(("broken", "parcel", "billing")))
+    splits = {"train": TRAIN, "validation": TEST, "test": [("broken", 0)]}
+    write_raw({**splits, "validation": [("broken", 0)]})
+    second = review(("broken", "billing", "returns"))
+    assert "1 label corrected" in run(second).output
+    assert corrected() == {"broken": ("parcel", "returns")}
+    assert "0 labels corrected, 1 were already" in run(second).output
+    write_raw({**splits, "validation": [("broken", 2)], "test": [("broken", 2)]})
+    assert run(review(("broken", "returns", "parcel"))).exit_code == 0
+    assert not label_file().exists(), "the label of the source is right"
+
+
+@pytest.mark.parametrize(
+    ("rows", "changed", "message"),
+    [
+        ([("broken", "parcel", "biling")], {}, "column 'correct': 'biling' is not one of 'billing', 'parcel', 'returns'; the nearest is"),
+        ([("broken", "parcel", "billing")], {"key": "1.2E+30"}, "column 'key': '1.2E+30' is no row of data/raw. It may have changed in a"),
+        (
+            [("broken", "parcel", "billing")],
+            {"key": key("refund")},
+            "column 'text': 'broken' is not the text of this key. Sort all columns",
+        ),
+        ([("broken", "returns", "billing")], {}, "column 'label': 'returns', but 'parcel' in data/raw. Write the review again."),
+        (
+            [("refund", "returns", "billing"), ("broken", "parcel", "billing"), ("refund", "returns", "parcel")],
+            {},
+            "line 4, column 'correct': 'parcel', but 'billing' in line 2, for the same texts. Decide.",
+        ),
+        ([("broken", "parcel", "")], {}, "no row has anything in column 'correct'"),
+    ],
+    ids=["unknown class", "changed key", "other row", "stale label", "two corrections", "nothing filled in"],
+)
+def test_mistake_is_named_by_line_and_column(rows, changed, message, run):
+    path = review(*rows, **changed)
+    done = run(path)
+    assert done.exit_code == 65
+    assert message in done.output
+    assert "review.csv" in done.output
+    assert not label_file().exists()
+
+
+def test_pending_correction_is_not_contradicted(run):
+    run(review(("broken", "parcel", "billing")))
+    done = run(review(("broken", "parcel", "returns")))
+    assert done.exit_code == 65
+    assert "column 'correct': 'returns', but data/corrections/labels.csv has 'billing'. Run `dvc repro`, and review again." in done.output
+    assert corrected() == {"broken": ("parcel", "billing")}
+
+
+def test_other_file_is_refused_with_its_columns(run):
+    Path("other.csv").write_text("text,queue\nbroken,parcel\n")
+    done = run("other.csv")
+    assert done.exit_code == 65
+    assert "other.csv: no column 'key' (of `tuneline labels review`)" in done.output
+
+
+def test_numbers_are_corrected(run, tmp_path):
+    data = {"source": "files", "text_columns": ["text"], "label_column": "queue", "task": "regression"}
+    write_params(tmp_path, data=data, train={"metric": "pearson"}, evaluate={"metrics": []})
+    write_raw({split: [("good", 0.1), ("bad", 2.5)] for split in SPLITS}, None)
+    assert run(review(("good", "0.10000000149011612", "4,5"))).exit_code == 65
+    done = run(review(("good", "0.10000000149011612", "4.50"), ("bad", "2.5", "2.5")))
+    assert done.exit_code == 0, done.output
+    assert [(one["before"], one["after"]) for one in Corrections.read().labels.to_pylist()] == [("0.1", "4.5")]

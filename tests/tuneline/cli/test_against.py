@@ -1,0 +1,74 @@
+"""``tuneline show --against``: two models on the rows of both, by the present labels."""
+
+import re
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tests.tuneline.finished_project import FinishedProject
+from tuneline.cli import app
+from tuneline.cli.against import Predicted, compare
+from tuneline.errors import DataError
+from tuneline.files.schemas import LabelSchema
+
+runner = CliRunner(env={"COLUMNS": "200"})
+
+
+def predicted(texts: str, labels: str, predictions: str, names: str = "abc") -> Predicted:
+    """Return predictions: one letter for each row's text, label and prediction."""
+    rows = {(text, texts[:row].count(text)): row for row, text in enumerate(texts)}
+    ids = [np.array([names.index(one) for one in values]) for values in (labels, predictions)]
+    return Predicted(rows, *ids, LabelSchema(tuple(names)))
+
+
+def test_rows_are_joined_by_their_texts_and_scored_by_the_present_labels():
+    now = predicted("pqrss", labels="abcaa", predictions="abcab")
+    then = predicted("sxrqp", labels="dabba", predictions="dacbb", names="dcba")
+    found = compare(now, then, {})
+    assert found.rows == 4, "p, q, r and the first s"
+    assert found.left_out == (1, 1)
+    assert found.relabelled == 2, "r was b, and s was d"
+    assert (found.differences["Accuracy"].first, found.differences["Accuracy"].second) == (1.0, 0.5), (
+        "p was wrong; s was d, which is no class"
+    )
+    assert found.discordant == (2, 0)
+
+
+def test_models_without_a_common_row_or_task_are_refused():
+    now = predicted("p", "a", "a")
+    with pytest.raises(DataError, match="no row in common"):
+        compare(now, predicted("q", "a", "a"), {})
+    with pytest.raises(DataError, match="the other numbers"):
+        compare(now, Predicted({("p", 0): 0}, np.zeros(1), np.zeros(1), LabelSchema(None)), {})
+
+
+def test_retrained_model_is_compared_with_the_one_before_the_corrections(project):
+    before = project.git("rev-parse", "--short", "HEAD")
+    project.rows -= 20
+    project.data(relabelled=6)
+    project.evaluate(skill=8.0, seed=2)
+    project.lock(seed=2)
+    done = runner.invoke(app, ["show", "--against", before])
+    assert done.exit_code == 0, done.output
+    assert re.search(rf"now +┃ {before} +┃ difference", done.output)
+    assert "On 100 rows of both" in done.output
+    assert "Clearly better (McNemar's test: p = " in done.output
+    assert f"6 of these rows had another label at {before}" in done.output
+    assert f"Left out: 0 rows that only this model predicted, and 20 that only that of {before} did." in done.output
+    assert "git does not know this commit" in runner.invoke(app, ["show", "--against", "nosuch"]).output
+    assert "Leave the folder out" in runner.invoke(app, ["show", "--against", before, "models/onnx"]).output
+    (project.root / ".dvc/cache").rename(project.root / ".dvc/gone")
+    assert (
+        f"Run `dvc fetch --rev {before} reports/predictions.parquet data/raw`" in runner.invoke(app, ["show", "--against", before]).output
+    )
+
+
+def test_numbers_are_compared_without_a_test_of_classes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project = FinishedProject(tmp_path, names=None).run_pipeline(skill=1.0)
+    project.commit()
+    project.evaluate(skill=3.0, seed=2)
+    output = runner.invoke(app, ["show", "--against", "HEAD"]).output
+    assert re.search(r"Pearson's r +│ +0\.\d+", output)
+    assert "Clearly better.\n" in output

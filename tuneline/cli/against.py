@@ -1,0 +1,175 @@
+"""``tuneline show --against REV``: this model and that of another commit, on the rows that both predicted, by the labels as they are now.
+
+Labels that were corrected, and rows that were added or dropped, so make neither model better or worse.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from tuneline.corrections import row_keys
+from tuneline.errors import DataError, StageError
+from tuneline.files.schemas import LabelSchema, read_table
+from tuneline.metrics import metrics_for
+from tuneline.paths import PREDICTIONS, RAW, split_file
+from tuneline.repo import Lock, cached_out, git, lock_at, read_lock
+from tuneline.scores import averaging, task_of
+from tuneline.stats import Difference, mcnemar_p_value, paired_difference
+
+Rows = dict[tuple[str, int], int]
+"""Row numbers by the hash of the texts, and how often these texts came before."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What the model of a commit predicted for its reported split.
+
+    Attributes:
+        rows: The rows.
+        labels: Class ids or numbers, shape ``(rows,)``.
+        predictions: Same shape.
+        schema: Label schema.
+    """
+
+    rows: Rows
+    labels: NDArray[Any]
+    predictions: NDArray[Any]
+    schema: LabelSchema
+
+    @classmethod
+    def read(cls, predictions: Path, raw: Path, lock: Lock) -> Self:
+        """Read the predictions, and the texts of the same rows.
+
+        Args:
+            predictions: ``reports/predictions.parquet``.
+            raw: The raw split.
+            lock: The ``dvc.lock`` of the commit.
+
+        Raises:
+            DataError: The files are of different runs.
+        """
+        table = read_table(predictions, ["label", "prediction"])
+        texts = read_table(raw, lock.params()["data.text_columns"])
+        if len(texts) != len(table):
+            raise DataError(f"{predictions} has {len(table):,} rows, and {raw} has {len(texts):,}.", "Run `dvc repro evaluate`.")
+        keys = row_keys([column.combine_chunks() for column in texts.columns]).to_pylist()
+        rows = {key: row for row, key in enumerate(_numbered(keys))}
+        return cls(rows, table["label"].to_numpy(), table["prediction"].to_numpy(), LabelSchema.of(table.schema, "label"))
+
+
+def _numbered(keys: list[str]) -> Iterator[tuple[str, int]]:
+    """Yield each key with the number of equal ones before it."""
+    before: Counter[str] = Counter()
+    for key in keys:
+        yield key, before[key]
+        before[key] += 1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two models on the same rows.
+
+    Attributes:
+        differences: Each metric of the present model and of the other one, with the interval of the difference, by title.
+        rows: Number of rows that both predicted.
+        left_out: Number of rows that only the present model predicted, and that only the other one did.
+        relabelled: Number of rows whose label was another when the other model was scored.
+        discordant: Rows that only the present model predicts correctly, and that only the other one does; ``None`` for a regression.
+    """
+
+    differences: dict[str, Difference]
+    rows: int
+    left_out: tuple[int, int]
+    relabelled: int
+    discordant: tuple[int, int] | None
+
+
+def compare_with(root: Path, revision: str) -> Comparison:
+    """Compare the predictions of the working tree with those of another commit, which must be in DVC's cache.
+
+    Args:
+        root: Root of the project.
+        revision: Any git name of a commit.
+
+    Raises:
+        StageError: There is no such commit, its files are not in the cache, or the two have no row in common.
+    """
+    if not git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"):
+        raise StageError(f"--against {revision}: git does not know this commit.", "Run git fetch, or name another commit.")
+    lock, other = read_lock(root), lock_at(root, revision)
+    now = Predicted.read(*(root / path for path in _paths(lock)), lock)
+    cached = [cached_out(root, other, path.as_posix()) for path in _paths(other)]
+    if None in cached:
+        hint = f"Run `dvc fetch --rev {revision} {PREDICTIONS} {RAW}`, if a DVC remote has them."
+        raise StageError(f"--against {revision}: DVC's cache does not have the predictions and the data of this commit.", hint)
+    return compare(now, Predicted.read(*(path for path in cached if path), other), lock.params())
+
+
+def _paths(lock: Lock) -> tuple[Path, Path]:
+    return PREDICTIONS, split_file(RAW, str(lock.params().get("evaluate.split", "test")))
+
+
+def compare(now: Predicted, then: Predicted, params: dict[str, Any]) -> Comparison:
+    """Score both models on the rows in common, by the labels of ``now``.
+
+    Raises:
+        DataError: There are none, or one predicts classes and the other numbers.
+    """
+    if now.schema.is_regression != then.schema.is_regression:
+        raise DataError("One of the two models predicts classes, and the other numbers.", "Name another commit.")
+    common = [key for key in now.rows if key in then.rows]
+    if not common:
+        raise DataError("The two models have predicted no row in common.", "Name a commit that reported on the same texts.")
+    ours, theirs = (np.array([side.rows[key] for key in common]) for side in (now, then))
+    labels, first = now.labels[ours], now.predictions[ours]
+    second, before = (_translated(values[theirs], then.schema, now.schema) for values in (then.predictions, then.labels))
+    average = "macro" if now.schema.is_regression else averaging(now.schema, params.get("evaluate.f1"))
+    differences = {
+        metric.title: paired_difference(metric, labels, first, second, average=average, seed=int(params.get("seed") or 0))
+        for metric in metrics_for(task_of(now.schema))
+        if metric.resampled
+    }
+    right, other_right = first == labels, second == labels
+    discordant = None if now.schema.is_regression else (int((right & ~other_right).sum()), int((other_right & ~right).sum()))
+    left_out = len(now.rows) - len(common), len(then.rows) - len(common)
+    return Comparison(differences, len(common), left_out, int((before != labels).sum()), discordant)
+
+
+def _translated(values: NDArray[Any], theirs: LabelSchema, ours: LabelSchema) -> NDArray[Any]:
+    """Translate class ids by class name. A class that the present data does not have becomes -1, which is no label."""
+    if ours.names is None or theirs.names is None:
+        return values
+    ids = np.array([ours.names.index(name) if name in ours.names else -1 for name in theirs.names], dtype=np.int64)
+    return np.asarray(ids[values])
+
+
+def comparison_table(comparison: Comparison, revision: str) -> Table:
+    """Return one row for each metric: of the present model, of the other one, and the difference with its interval."""
+    table = Table("", "now", revision, "difference", "95 % interval", title=f"On {comparison.rows:,} rows of both", title_justify="left")
+    for title, one in comparison.differences.items():
+        table.add_row(title, f"{one.first:.4f}", f"{one.second:.4f}", f"{one.value:+.4f}", f"{one.low:+.4f} to {one.high:+.4f}")
+    return table
+
+
+def describe(comparison: Comparison, revision: str) -> str:
+    """Return what the table does not say: if the difference is chance, and which rows and labels differ."""
+    primary = next(iter(comparison.differences.values()))
+    lines = ["clearly better" if primary.low > 0 else "clearly worse" if primary.high < 0 else "no clear difference"]
+    if comparison.discordant is not None:
+        first, second = comparison.discordant
+        p_value = mcnemar_p_value(first, second)
+        lines[0] += (
+            f" (McNemar's test: p = {p_value:.2g}; only this model is right on {first:,} rows, only that of {revision} on {second:,})"
+        )
+    if comparison.relabelled:
+        lines.append(f"{comparison.relabelled:,} of these rows had another label at {revision}; both models are scored by the present ones")
+    if any(comparison.left_out):
+        here, there = comparison.left_out
+        lines.append(f"Left out: {here:,} rows that only this model predicted, and {there:,} that only that of {revision} did")
+    return "\n".join(f"{line[0].upper()}{line[1:]}." for line in lines)

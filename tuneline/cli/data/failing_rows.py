@@ -1,0 +1,106 @@
+"""The rows that violate a check: ``reports/checks/rows/CHECK.parquet``, and the hashes of rows of ``data/raw``."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tuneline.corrections import row_keys
+from tuneline.errors import StageError
+from tuneline.files.schemas import ROW_GROUP, failing_rows_schema, read_table
+from tuneline.params import Params
+from tuneline.paths import CHECKS, FAILING_ROWS, RAW, SPLITS, split_file
+from tuneline.readers.rows import nearest
+from tuneline.text import Keys, normalized, text_keys, unordered_row_keys
+
+Rows = NDArray[np.int64]
+HashedRows = NDArray[np.object_]
+
+
+class FailingRows:
+    """The rows that violate a check. Texts are read in batches.
+
+    Attributes:
+        has_pairs: True if the check compares rows.
+        split, row, other_split, other_row: As in the file, each of shape ``(rows,)``; the last two are empty without pairs.
+    """
+
+    def __init__(self, path: Path, texts: Sequence[str]) -> None:
+        """Read the file.
+
+        Raises:
+            StageError: Its rows are of other data than ``data/raw``.
+        """
+        self._path = path
+        self.has_pairs = "other_row" in pq.read_schema(path).names
+        self._stored = failing_rows_schema(texts, self.has_pairs).names[2 : 2 + len(texts)]
+        table = read_table(path, ["split", "row", *(["other_split", "other_row"] if self.has_pairs else [])])
+        self.split, self.row, *others = (np.asarray(column.to_pylist()) for column in table.columns)
+        self.other_split, self.other_row = others or (np.empty(0, str), np.empty(0, np.int64))
+        keys = np.array([key for texts_of_batch in self.texts() for key in row_keys(texts_of_batch).to_pylist()], dtype=object)
+        for split in SPLITS:
+            here = self.split == split
+            if not np.array_equal(keys[here], keys_of_rows(split, self.row[here], texts)):
+                problem = f"{path} has rows of other data than {split_file(RAW, split)}."
+                raise StageError(problem, "Run `dvc repro validate`, then this command again.")
+
+    @classmethod
+    def of(cls, check: str, params: Params) -> "FailingRows | None":
+        """Return the rows that violate a check; ``None`` if there are none.
+
+        Raises:
+            StageError: There is no such check, or it has not run on this data.
+        """
+        known = list(dict(params.validate_))
+        if check not in known:
+            raise StageError(f"--check: {check!r} is not a data check{nearest(check, known)}.", "docs/data-checks.md lists them.")
+        if not (CHECKS / "checks.json").exists():
+            raise StageError(f"{CHECKS}/ is missing.", "The stage 'validate' writes it: run `dvc repro validate`.")
+        path = FAILING_ROWS / f"{check}.parquet"
+        return cls(path, params.data.text_columns) if path.exists() else None
+
+    def texts(self) -> Iterator[list[pa.Array]]:
+        """Yield batches of texts, one array per text column."""
+        with pq.ParquetFile(self._path) as file:
+            for batch in file.iter_batches(ROW_GROUP, columns=self._stored):
+                yield [batch[name] for name in self._stored]
+
+    def equal_rows(self, split: str, texts: Sequence[str]) -> Rows:
+        """Return all rows of a split with the texts of a violating row of another split, compared as in the check ``leakage``."""
+        wanted = np.concatenate([normalized_keys(batch) for batch in self.texts()])[self.split != split]
+        found, first = [np.empty(0, np.int64)], 0
+        with pq.ParquetFile(split_file(RAW, split)) as file:
+            for batch in file.iter_batches(ROW_GROUP, columns=list(texts)):
+                found.append(first + np.flatnonzero(np.isin(normalized_keys([batch[name] for name in texts]), wanted)))
+                first += batch.num_rows
+        return np.concatenate(found)
+
+
+def normalized_keys(texts: Sequence[pa.Array]) -> Keys:
+    """Return hashes of rows in which case, white space and the order of a pair make no difference."""
+    return unordered_row_keys([text_keys(normalized(pc.fill_null(column, ""))) for column in texts])
+
+
+def keys_of_rows(split: str, rows: Rows, texts: Sequence[str]) -> HashedRows:
+    """Return the hashes of rows of a raw split, as ``row_keys`` does; an empty string for a row that is not there.
+
+    Args:
+        split: Name of the split.
+        rows: Numbers of the rows, ascending.
+        texts: The text columns.
+    """
+    keys: HashedRows = np.full(len(rows), "", dtype=object)
+    first = 0
+    with pq.ParquetFile(split_file(RAW, split)) as file:
+        for group in range(file.num_row_groups):
+            stop = first + file.metadata.row_group(group).num_rows
+            chosen = slice(*np.searchsorted(rows, (first, stop)))
+            if len(numbers := rows[chosen]):
+                table = file.read_row_group(group, columns=list(texts)).take(pa.array(numbers - first))
+                keys[chosen] = row_keys([table[name] for name in texts]).to_pylist()
+            first = stop
+    return keys
