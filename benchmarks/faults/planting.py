@@ -63,8 +63,8 @@ def copies(edit: Edit, source: str, target: str, relabel: bool = False) -> Plant
     return plant
 
 
-def edited(edit: Edit, *splits: str) -> Planter:
-    """Edit random rows of some splits."""
+def edited(edit: Edit, *splits: str, named: bool = True) -> Planter:
+    """Edit random rows of some splits; ``named`` if a finding should name them, and not only the split."""
 
     def plant(data: Data, rate: float, generator: Random) -> Planted:
         vocabulary, planted = words_of(data), set()
@@ -72,7 +72,7 @@ def edited(edit: Edit, *splits: str) -> Planter:
             for number in generator.sample(range(len(data[split])), _number(rate, len(data[split]))):
                 data[split][number] = edit(data[split][number], generator, vocabulary)
                 planted.add((split, number))
-        return planted
+        return planted if named else set()
 
     return plant
 
@@ -178,8 +178,8 @@ FAULTS = (
     Fault("merged_texts", "lengths", edited(edits.merged, "train"), (0.002, 0.02)),
     Fault("imbalance", "balance", thinned(*SPLITS), (0.9, 0.98)),
     Fault("label_drift", "label_drift", thinned("test"), (0.5, 0.9)),
-    Fault("length_drift", "length_drift", edited(edits.shortened, "test"), (0.2, 0.5)),
-    Fault("language_drift", "words", edited(edits.other_language, "test"), (0.1, 0.5)),
+    Fault("length_drift", "length_drift", edited(edits.shortened, "test", named=False), (0.2, 0.5)),
+    Fault("language_drift", "words", edited(edits.other_language, "test", named=False), (0.1, 0.5)),
     Fault("shuffled_labels", "learnable", moved_labels, (0.3, 1.0), "tickets"),
     Fault("revealing_word", "revealing", revealing(lambda text: f"{text} Ref4711"), (0.3, 1.0)),
     Fault("revealing_template", "revealing", revealing(lambda text: f"Form B of the service desk: {text}"), (0.3, 1.0), "tickets"),
