@@ -165,16 +165,17 @@ class Pipeline:
         lock = lock_at(repository.root, commit)
         folder = cached_folder(repository.root, lock, path)
         files = {"": cached_out(repository.root, lock, path)} if folder is None else folder
-        for cached in filter(None, files.values()):
-            if not is_intact(cached):
-                raise DataError(f"{what}: DVC's cache is damaged.", f"`rm {cached}`: DVC then takes the file from the remote.")
-        if None in files.values():
+        cached = {name: file for name, file in files.items() if file is not None}
+        for file in cached.values():
+            if not is_intact(file):
+                raise DataError(f"{what}: DVC's cache is damaged.", f"`rm {file}`: DVC then takes the file from the remote.")
+        if len(cached) < len(files):
             return False
         with replace_file(out) if folder is None else replace_directory(out) as partial:
-            for name, cached in files.items():
+            for name, file in cached.items():
                 target = partial / name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(str(cached), target)
+                shutil.copyfile(file, target)
         return True
 
     def graph(self) -> Graph:

@@ -125,7 +125,7 @@ def _count(ids: Ids, labels: Ids, size: int, classes: int) -> Floats:
 
 def _log_frequencies(counts: Floats) -> Floats:
     """Return the log-probability of each feature in each class, with one added to each count; 0 for a feature without any."""
-    frequencies = np.log((counts + 1) / (counts + 1).sum(axis=0))
+    frequencies: Floats = np.log((counts + 1) / (counts + 1).sum(axis=0))
     frequencies[counts.sum(axis=1) == 0] = 0
     return frequencies
 
