@@ -32,6 +32,7 @@ RUN_CASES = """
 import json, sys
 from pathlib import Path
 from stages.download.__main__ import download
+from stages.download.skipped import open_skipped
 from tuneline.errors import StageError
 from tuneline.params.loading import parse_params
 from stages.download.source import open_source
@@ -41,7 +42,8 @@ for name, values in json.loads(Path("cases.json").read_text()).items():
         params = parse_params(values)
         folder = Path("out", name)
         folder.mkdir(parents=True)
-        said[name] = download(params, open_source(params.data, params.seed), folder)
+        with open_skipped(Path("skipped", name + ".parquet")) as skipped:
+            said[name] = download(params, open_source(params.data, params.seed), folder, skipped)
     except StageError as error:
         said[name] = str(error)
 Path("said.json").write_text(json.dumps(said))
