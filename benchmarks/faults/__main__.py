@@ -19,7 +19,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import Queue
 from random import Random
@@ -126,7 +126,10 @@ class Score:
     """What a tool makes of one case.
 
     Attributes:
-        case: The case, without its rows.
+        fault: Name of the fault, ``clean`` without one.
+        data: Name of the data set.
+        rate: Rate of the fault; the share of the rows of a clean copy.
+        seed: Random seed.
         alarm: True if the user is told of the fault.
         stopped: The message with which the tool stopped, if it did.
         alarms: All its alarms.
@@ -135,7 +138,10 @@ class Score:
         seconds: Wall time.
     """
 
-    case: Case
+    fault: str
+    data: str
+    rate: float
+    seed: int
     alarm: bool
     stopped: str | None
     alarms: tuple[str, ...]
@@ -150,7 +156,10 @@ class Score:
         rows = set(ranked[: len(case.planted)] if case.kind == RANKED else ranked)
         hits = len(rows & case.planted)
         return cls(
-            case=case,
+            fault=case.name,
+            data=case.data,
+            rate=case.rate,
+            seed=case.seed,
             alarm=findings["stopped"] is not None or bool(set(finds) & set(findings["alarms"])),
             stopped=findings["stopped"],
             alarms=tuple(findings["alarms"]),
@@ -184,7 +193,7 @@ def show(scores: Sequence[Score], title: str) -> None:
     """Print one row per fault and rate, and the alarms on clean copies."""
     groups: dict[tuple[str, str, float], list[Score]] = defaultdict(list)
     for score in scores:
-        groups[score.case.name, score.case.data, score.case.rate].append(score)
+        groups[score.fault, score.data, score.rate].append(score)
     table = Table("fault", "data", "rate", "alarm", "rows named", "precision", "other alarms", "s", title=title, title_justify="left")
     for (name, data, rate), group in groups.items():
         if name != "clean":
@@ -202,10 +211,10 @@ def show(scores: Sequence[Score], title: str) -> None:
             )
     console = Console(width=140)
     console.print(table)
-    clean = [score for score in scores if score.case.name == "clean"]
+    clean = [score for score in scores if score.fault == "clean"]
     if clean:
-        alarms = Counter((score.case.data, alarm) for score in clean for alarm in (*score.alarms, *(["stopped"] if score.stopped else [])))
-        totals = Counter(score.case.data for score in clean)
+        alarms = Counter((score.data, alarm) for score in clean for alarm in (*score.alarms, *(["stopped"] if score.stopped else [])))
+        totals = Counter(score.data for score in clean)
         console.print("clean copies:", ", ".join(f"{number} of {data}" for data, number in totals.items()))
         console.print("false alarms:", ", ".join(f"{name} on {data} {n}/{totals[data]}" for (data, name), n in alarms.items()) or "none")
 
@@ -229,6 +238,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write every score to this file")
     options = parser.parse_args()
     scores = measure(options)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(score) for score in scores], indent=1), encoding="utf-8")
     show(scores, options.tool if options.tool != "tuneline" else f"checks of {options.project.resolve().name}")
 
 

@@ -9,10 +9,20 @@ from typing import Any
 import pandas as pd
 from deepchecks.nlp import TextData
 from deepchecks.nlp import checks as nlp
+from deepchecks.nlp.utils import text_properties
 from protocol import Findings, read_frames, serve
 
-PROPERTIES = ["Text Length", "Average Word Length", "Max Word Length", "% Special Characters", "% Punctuation"]
-"""Properties of a text that need no other library or download."""
+PROPERTIES = {
+    "Text Length": text_properties.text_length,
+    "Average Word Length": text_properties.average_word_length,
+    "Max Word Length": text_properties.max_word_length,
+    "% Special Characters": text_properties.percentage_special_characters,
+    "% Punctuation": text_properties.percentage_punctuation,
+}
+"""Properties of a text that need no model. ``calculate_builtin_properties`` always loads fastText's model of languages."""
+
+EXACT = {"n_samples": 10**9, "remove_stopwords": False}
+"""Compares all texts with their stop words: for each text, deepchecks would download the list of NLTK."""
 
 
 def look(folder: Path, case: dict[str, Any]) -> Findings:
@@ -30,8 +40,8 @@ def look(folder: Path, case: dict[str, Any]) -> Findings:
 
 def _integrity() -> dict[str, Any]:
     return {
-        "text duplicates": nlp.TextDuplicates(n_samples=10**9).add_condition_ratio_less_or_equal(),
-        "conflicting labels": nlp.ConflictingLabels(n_samples=10**9).add_condition_ratio_of_conflicting_labels_less_or_equal(),
+        "text duplicates": nlp.TextDuplicates(**EXACT).add_condition_ratio_less_or_equal(),
+        "conflicting labels": nlp.ConflictingLabels(**EXACT).add_condition_ratio_of_conflicting_labels_less_or_equal(),
         "special characters": nlp.SpecialCharacters(n_samples=10**9).add_condition_samples_ratio_w_special_characters_less_or_equal(),
         "property outliers": nlp.TextPropertyOutliers(n_samples=10**9).add_condition_outlier_ratio_less_or_equal(),
         "property label correlation": nlp.PropertyLabelCorrelation(n_samples=10**9).add_condition_property_pps_less_than(),
@@ -40,7 +50,7 @@ def _integrity() -> dict[str, Any]:
 
 def _against_train() -> dict[str, Any]:
     return {
-        "train-test mix": nlp.TrainTestSamplesMix(n_samples=10**9).add_condition_duplicates_ratio_less_or_equal(),
+        "train-test mix": nlp.TrainTestSamplesMix(**EXACT).add_condition_duplicates_ratio_less_or_equal(),
         "label drift": nlp.LabelDrift().add_condition_drift_score_less_than(),
         "property drift": nlp.PropertyDrift().add_condition_drift_score_less_than(),
     }
@@ -49,7 +59,8 @@ def _against_train() -> dict[str, Any]:
 def _text_data(frame: Any, case: dict[str, Any], split: str) -> TextData:
     texts = frame[case["texts"]].agg("\n".join, axis=1).tolist()
     data = TextData(raw_text=texts, label=frame[case["label"]].tolist(), task_type="text_classification", name=split)
-    data.calculate_builtin_properties(include_properties=PROPERTIES, batch_size=1_000)
+    properties = {name: list(map(measure, texts)) for name, measure in PROPERTIES.items()}
+    data.set_properties(pd.DataFrame(properties), categorical_properties=[])
     return data
 
 
