@@ -210,7 +210,8 @@ def show(scores: Sequence[Score], title: str) -> None:
                 f"{mean(score.seconds for score in group):.1f}",
             )
     console = Console(width=140)
-    console.print(table)
+    if table.row_count:
+        console.print(table)
     clean = [score for score in scores if score.fault == "clean"]
     if clean:
         alarms = Counter((score.data, alarm) for score in clean for alarm in (*score.alarms, *(["stopped"] if score.stopped else [])))

@@ -12,7 +12,7 @@ FINDS: dict[str, dict[str, tuple[str, ...]]] = {
         "encoding": ("broken_encoding", "mixed_encoding"),
         "control": ("control_characters",),
         "blank": ("blank_text", "empty_rows"),
-        "lengths": ("length_outliers", "truncation_rate"),
+        "lengths": ("length_outliers",),
         "balance": ("class_balance",),
         "label_drift": ("label_drift",),
         "length_drift": ("length_drift",),
