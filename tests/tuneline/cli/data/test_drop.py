@@ -136,6 +136,9 @@ def test_rows_of_other_data_are_refused(run):
     assert done.exit_code == 1
     assert "reports/checks/ is about other data than data/raw/train.parquet.\n  Run `dvc repro validate`" in done.output
     assert not DROPPED.exists()
+    write_params(Path(), data=DATA | {"text_columns": ["body"]})
+    assert "has the text columns ['text'], and data.text_columns is ['body']" in run("--check", "leakage", "--from", "train").output
+    write_params(Path(), data=DATA)
     (CHECKS / "checks.json").unlink()
     assert "checks.json is missing" in run("--check", "leakage", "--from", "train").output
 

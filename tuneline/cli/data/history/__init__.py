@@ -10,7 +10,7 @@ from tuneline.terminal import progress, say
 PAGE = Path("reports/data-history.html")
 FETCH = "dvc fetch --all-commits reports/checks"
 
-Last = Annotated[int, typer.Option(min=1, help="Versions to show, the newest first")]
+Last = Annotated[int, typer.Option(min=1, help="Number of versions to show, the newest first")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="HTML file to write")]
 
 
