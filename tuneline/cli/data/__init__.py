@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from tuneline.cli.data import history
-from tuneline.terminal import say
+from tuneline.terminal import progress, say
 
 app = typer.Typer(help="Act on what the data checks found, and see how the data changed.", no_args_is_help=True)
 
@@ -33,7 +33,7 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
     from tuneline.cli.data.dropping import added, choose, refuse_empty_splits, rows_of_split
     from tuneline.corrections import NEXT_STEPS, Corrections, dropped_file, locked
     from tuneline.params.loading import load_params
-    from tuneline.paths import RAW, SPLITS, split_file
+    from tuneline.paths import FAILING_ROWS, RAW, SPLITS, split_file
     from tuneline.stage import require
 
     params = load_params()
@@ -41,10 +41,12 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
         require(split_file(RAW, split), "download")
     choices = []
     for one in dict.fromkeys(check):
-        choices.append(choice := choose(one, params, from_split))
+        with progress(f"data drop: {one}"):
+            choices.append(choice := choose(one, params, from_split))
         counts = [f"{number:,} of {rows_of_split(split):,} rows of {split}" for split, number in choice.rows.items()]
         left = f"; {choice.left:,} more are not in {from_split}" if choice.left else ""
-        say(f"{one}: {', '.join(counts) or 'no rows'} to drop{left}.")
+        none = "" if counts or left else f": {FAILING_ROWS}/ has no file of it"
+        say(f"{one}: {', '.join(counts) or 'no rows'} to drop{none}{left}.")
         refuse_empty_splits(choice)
     with locked():
         present = Corrections.read()
