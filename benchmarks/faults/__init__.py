@@ -1,0 +1,1 @@
+"""Faults that are planted in data, and what finds them (``benchmarks.faults``)."""
