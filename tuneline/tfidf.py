@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.files.schemas import LABELS, LabelSchema
+from tuneline.terminal import phase
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -40,7 +41,7 @@ UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf
 WORD = rf"(?u)[{UNSPACED}]|[^\W{UNSPACED}]+"
 
 
-def read_sample(path: Path, text_columns: Sequence[str], outputs: int, seed: int, *, max_rows: int = MAX_ROWS) -> pa.Table:
+def read_sample(path: Path, text_columns: Sequence[str], outputs: int, seed: int, *, max_rows: int | None = None) -> pa.Table:
     """Read rows of a raw split, drawn with the seed, within the limits above.
 
     Args:
@@ -48,14 +49,14 @@ def read_sample(path: Path, text_columns: Sequence[str], outputs: int, seed: int
         text_columns: Its text columns, which are cut off after ``MAX_TEXT`` characters.
         outputs: Number of classes; 1 for a regression.
         seed: Seed of the draw.
-        max_rows: Most rows.
+        max_rows: Most rows; ``None`` for ``MAX_ROWS``.
 
     Returns:
         The text columns and the labels, in the order of the file. A missing text is empty.
     """
     file = pq.ParquetFile(path)
     total, generator = file.metadata.num_rows, np.random.default_rng(seed)
-    drawn = np.sort(generator.choice(total, min(total, max_rows, MAX_SCORES // outputs), replace=False))
+    drawn = np.sort(generator.choice(total, min(total, max_rows or MAX_ROWS, MAX_SCORES // outputs), replace=False))
     columns = [*text_columns, LABELS]
     parts, start = [], 0
     for batch in file.iter_batches(columns=columns):
@@ -119,7 +120,9 @@ def out_of_fold(texts: Sequence[Sequence[str]], labels: NDArray[np.integer], out
     features = None if vectorizer is None else _features(vectorizer, columns)
     fold = stratified_folds(labels, folds, seed)
     probabilities = np.zeros((len(labels), outputs))
-    for held_out in (fold == number for number in range(folds)):
+    for number in range(folds):
+        phase(f"fold {number + 1} of {folds}")
+        held_out = fold == number
         known = labels[~held_out]
         if features is None or not len(known) or np.ptp(known) == 0:
             probabilities[held_out] = np.bincount(known, minlength=outputs) / max(len(known), 1)

@@ -1,1 +1,1 @@
-"""Faults that are planted in data, and who finds them: ``python -m benchmarks.faults``."""
+"""Faults that are planted in data, and what finds them (``benchmarks.faults``)."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from stages.download.correct import Corrector
+from stages.download.correct import Corrector, remove_classes
 from stages.download.incomplete import check_rows
 from stages.download.raw import LabelEncoder, RawWriter
 from stages.download.skipped import SkippedRows, open_skipped
@@ -27,6 +27,7 @@ from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.paths import DOWNLOAD, METRICS, RAW, SPLITS, split_file
 from tuneline.readers.bad_rows import BadRowPolicy
+from tuneline.readers.rows import listed
 from tuneline.records.metrics import Metrics
 from tuneline.records.source import AppliedCorrections, RawSource, SplitSource
 from tuneline.stage import run_stage
@@ -139,7 +140,11 @@ def write_splits(
         rows = writer.write(split_file(folder, split), staged, selections[split], data.max_rows, params.seed + position)
         specification = data.source_specs.get(split, data.splits.train)
         splits[split] = SplitSource(specification=specification, rows=rows, left_out=writer.left_out)
-    return splits, encoder.labels.names, corrector.report()
+    applied, labels = corrector.report(), encoder.labels
+    if labels.names is not None and data.label_names is None and (empty := corrector.emptied_classes()):
+        say(f"download: the corrections leave no row of {listed(labels.names[label] for label in empty)}: no class any more.")
+        labels = remove_classes(folder, labels, empty)
+    return splits, labels.names, applied
 
 
 def applied_corrections() -> AppliedCorrections | None:

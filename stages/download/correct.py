@@ -1,16 +1,19 @@
 """Applies ``data/corrections/`` to the rows that are written: after the division into splits, so that no other row changes its split."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.corrections import KEY, LATER, Corrections, dropped_file, label_file, row_keys
-from tuneline.files.schemas import LABELS, LabelSchema
+from tuneline.files import replace_file
+from tuneline.files.schemas import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, raw_schema, write_batches
+from tuneline.paths import SPLITS, split_file
 from tuneline.records.provenance import file_hash
 from tuneline.records.source import AppliedCorrections
 from tuneline.terminal import say
@@ -60,6 +63,9 @@ class Corrector:
         self._found, self._applied, self._differs = np.zeros((3, self._labels.num_rows), dtype=bool)
         self._matched = np.zeros(self._dropped.num_rows, dtype=bool)
         self.relabelled = self.left_out = 0
+        self._has_classes = labels.names is not None
+        self._taken: set[int] = set()  # labels that rows had before they were corrected or left out
+        self._present: set[int] = set()  # labels of the rows that are written
 
     def apply(self, split: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the corrected rows of a split, given those of ``data/raw``."""
@@ -68,8 +74,13 @@ class Corrector:
             return
         for batch in batches:
             keys = np.array(row_keys([batch[name] for name in self._texts]).to_pylist(), dtype="S32")
-            kept = self._keep(split, keys)
-            yield self._relabel(batch, keys).filter(pa.array(kept))
+            kept = pa.array(self._keep(split, keys))
+            corrected = self._relabel(batch, keys)
+            if self._has_classes:
+                taken = pc.or_(pc.not_equal(batch[LABELS], corrected[LABELS]), pc.invert(kept))
+                self._taken.update(pc.unique(batch[LABELS].filter(taken)).to_pylist())
+                self._present.update(pc.unique(corrected[LABELS].filter(kept)).to_pylist())
+            yield corrected.filter(kept)
 
     def _relabel(self, batch: pa.RecordBatch, keys: NDArray[np.bytes_]) -> pa.RecordBatch:
         rows, entries = self._by_label.find(keys)
@@ -99,6 +110,11 @@ class Corrector:
         self.left_out += int((~kept).sum())
         return kept
 
+    def emptied_classes(self) -> list[int]:
+        """Return the ids of the classes that had rows and have none now; none if fewer than two others are left."""
+        empty = sorted(self._taken - self._present - {UNLABELLED})
+        return empty if len(self._present - {UNLABELLED}) > 1 else []
+
     def report(self) -> AppliedCorrections | None:
         """Print what was applied and what was not, and return it; ``None`` without corrections."""
         if not self._labels.num_rows and not self._dropped.num_rows:
@@ -118,6 +134,32 @@ class Corrector:
             stale=int(stale.sum()),
             sha256={path.name: file_hash(path) for path in (label_file(), dropped_file()) if path.exists()},
         )
+
+
+def remove_classes(folder: Path, labels: LabelSchema, empty: Collection[int]) -> LabelSchema:
+    """Take classes without rows out of the raw splits: the other ones get new ids.
+
+    Args:
+        folder: The raw splits.
+        labels: Their label schema.
+        empty: Ids of the classes.
+
+    Returns:
+        The label schema with the other classes.
+    """
+    kept = [label for label in range(labels.outputs) if label not in empty]
+    fewer = LabelSchema(tuple((labels.names or ())[label] for label in kept))
+    for split in SPLITS:
+        path = split_file(folder, split)
+        with replace_file(path) as partial, pq.ParquetFile(path) as file:
+            schema = raw_schema(file.schema_arrow.names[:-2], fewer)
+            write_batches(partial, schema, (_renumbered(batch, kept, schema) for batch in file.iter_batches(ROW_GROUP)))
+    return fewer
+
+
+def _renumbered(batch: pa.RecordBatch, kept: Sequence[int], schema: pa.Schema) -> pa.RecordBatch:
+    ids = pc.fill_null(pc.index_in(batch[LABELS], value_set=pa.array(kept, pa.int64())), UNLABELLED).cast(pa.int64())
+    return batch.set_column(batch.schema.get_field_index(LABELS), LABELS, ids).cast(schema)
 
 
 def label_values(names: pa.ChunkedArray, labels: LabelSchema) -> NDArray[Any]:

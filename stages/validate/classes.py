@@ -69,16 +69,20 @@ class Classes:
         ]
         return cls(labels.names, counts, is_rare, faults)
 
-    def columns(self, split: str, current: RawSplit) -> dict[str, NDArray[np.int8]]:
-        """Return columns of shape ``(rows,)``: ``rare_class``, of train, is 1 or 0; ``name_faults`` counts what is wrong with the name."""
+    def columns(self, split: str, current: RawSplit) -> dict[str, NDArray[Any]]:
+        """Return columns of shape ``(rows,)``.
+
+        ``class`` is the name in quotes; ``rare_class``, of train, is 1 or 0; ``name_faults`` counts what is wrong with the name.
+        """
         faults = _by_row(np.array([len(faults) for faults in self.faults], np.int8), current)
         columns = {"name_faults": faults + current.frame["is_header"].to_numpy(np.int8)}
+        columns["class"] = np.array([*map(shown, self.names), "none"], dtype=object)[_ids(current, len(self.names))]
         if split == "train":
             columns["rare_class"] = _by_row(self.is_rare.astype(np.int8), current)
         return columns
 
     def notes(self, split: str, current: RawSplit) -> dict[str, list[str]]:
-        """Return what the checks ``rare_classes`` and ``class_names`` found, in words."""
+        """Return what the checks ``rare_classes``, ``absent_classes`` and ``class_names`` found, in words."""
         counts = self.counts.get(split, np.zeros(len(self.names), np.int64))
         named = np.flatnonzero([bool(faults) for faults in self.faults] & (counts > 0))
         headers = np.flatnonzero(current.frame["is_header"])
@@ -92,6 +96,7 @@ class Classes:
         }
         if split == "train":
             notes["rare_classes"] = _described(np.flatnonzero(self.is_rare & (counts > 0)), self._where)
+            notes["absent_classes"] = _described(np.flatnonzero(counts == 0), self._where)
         return {check: found for check, found in notes.items() if found}
 
     def _where(self, index: int) -> str:
@@ -174,4 +179,9 @@ def _counts(split: RawSplit, classes: int) -> NDArray[np.int64]:
 
 def _by_row(values: NDArray[Any], split: RawSplit) -> NDArray[Any]:
     """Return the value of each row's class; 0 for a label that is no class."""
-    return np.append(values, values.dtype.type(0))[np.where(_valid(split, len(values)), split.labels, len(values))]
+    return np.append(values, values.dtype.type(0))[_ids(split, len(values))]
+
+
+def _ids(split: RawSplit, classes: int) -> NDArray[np.int64]:
+    """Return the class of each row; the number of classes for a label that is none."""
+    return np.where(_valid(split, classes), split.labels, classes).astype(np.int64)

@@ -1,6 +1,6 @@
 """Results of all checks: their status, their measurements in words, violating rows, and metrics."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,10 @@ from stages.validate.tables import DerivedData
 from stages.validate.violations import Excerpts, printable, worst_violations
 from tuneline.params import ValidateParams
 from tuneline.params.validate import AtLeast, AtMost, Drift, LearnableLabels, RowCount, Rule
-from tuneline.paths import SPLITS
+from tuneline.paths import SPLITS, split_file
 from tuneline.records.checks import CheckEntry, Checks, Severity, Status, Violation
 from tuneline.records.profile import Profile
+from tuneline.records.provenance import file_hash
 from tuneline.records.words import WordCounts
 
 
@@ -88,6 +89,7 @@ class CheckResults:
         suites: Results of Great Expectations, one per table.
         profile: Profile of the data.
         words: Words of train; ``None`` if it could not be read.
+        raw_sha256: SHA-256 of the raw files, by split.
     """
 
     results: Sequence[CheckResult]
@@ -95,6 +97,7 @@ class CheckResults:
     suites: Sequence[ExpectationSuiteValidationResult]
     profile: Profile
     words: WordCounts | None
+    raw_sha256: Mapping[str, str]
 
     @property
     def errors(self) -> list[CheckResult]:
@@ -120,6 +123,7 @@ class CheckResults:
             warnings=len(self.warnings),
             metrics=self.metrics,
             not_run=self.not_run,
+            raw_sha256=self.raw_sha256,
             checks=[result.entry() for result in self.results],
         )
 
@@ -138,6 +142,7 @@ def check_tables(data: DerivedData) -> CheckResults:
         suites,
         Profile(version=1, labels=data.labels.names, splits=data.profiles),
         count_words(data.raw["train"]) if "train" in data.raw else None,
+        {split: file_hash(split_file(data.folders.raw, split)) for split in SPLITS},
     )
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from stages.validate.rows import Rows
 from stages.validate.runner import Outcome
 from stages.validate.tables import DerivedData
-from stages.validate.violations import excess_of_rows, other_rows
+from stages.validate.violations import checked_columns, excess_of_rows, other_rows
 from tuneline.files.schemas import ROW_GROUP, failing_rows_schema, write_batches
 from tuneline.paths import split_file
 
@@ -139,9 +139,9 @@ def _failing(outcome: Outcome, sizes: Mapping[str, int]) -> FailingRows:
             similarity = pa.array(np.round(frame["similarity"].to_numpy()[positions], 3)).cast(pa.string())
             reason = _joined(reason, pa.scalar("with similarity"), similarity)
         return FailingRows(outcome.table.split, rows, {"reason": reason, "other_split": splits, "other_row": numbers})
-    names = [arguments[key] for key in ("column", "column_A", "column_B", "total") if key in arguments]
+    names = checked_columns(outcome)
     limits = [f"{word} {arguments[key]:g}" for word, key in LIMITS.items() if arguments.get(key) is not None]
-    required = [pa.scalar(f"({', '.join(limits)})")] if limits and "total" not in arguments else []
+    required = [pa.scalar(f"({', '.join(limits)})")] if limits and arguments.get("column") in names else []
     return FailingRows(outcome.table.split, rows, {"reason": _joined(*(part for name in names for part in shown(name)), *required)})
 
 

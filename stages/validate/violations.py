@@ -25,6 +25,8 @@ WITHIN = {"duplicate_of", "conflict_with"}
 """Columns with a row of the same split that a row repeats."""
 ACROSS = {"leak_of", "near_duplicate_of"}
 """Columns with a row that a row repeats, numbered through all splits."""
+BY_CLASS = {"rare_class", "name_faults"}
+"""Columns that say something about the class of a row."""
 UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\uffff\U00010000-\U0010ffff]|[\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
@@ -130,14 +132,21 @@ def excess_of_rows(frame: pd.DataFrame, arguments: Mapping[str, Any]) -> NDArray
     return excess
 
 
+def checked_columns(outcome: Outcome) -> list[str]:
+    """Return the columns that show why a row violates an expectation."""
+    if outcome.arguments.get("column") in BY_CLASS:
+        return ["class"]
+    return [outcome.arguments[key] for key in ("column", "column_A", "column_B", "total") if key in outcome.arguments]
+
+
 def _shown_columns(outcome: Outcome) -> list[str]:
-    names = [outcome.arguments[key] for key in ("column", "column_A", "column_B", "total") if key in outcome.arguments]
+    names = checked_columns(outcome)
     return [*names, "similarity"] if "near_duplicate_of" in names else [name for name in names if not name.endswith("_of")]
 
 
 def _json_value(value: Any) -> Any:
     """Return a value that strict JSON can hold: Python numbers, NaN and infinity as strings, and texts without HTML escapes."""
     if isinstance(value, str):
-        return html.unescape(value)
+        return printable(html.unescape(value))
     plain = value.item() if isinstance(value, np.generic) else value
     return str(plain) if isinstance(plain, float) and not np.isfinite(plain) else plain

@@ -130,10 +130,10 @@ def test_train_promotes_better_rejects_worse_and_rolls_back(run, served, toy):
     assert registry.in_stage("production").name == "v0.1.0"
 
 
-@pytest.mark.parametrize("nights", [2, pytest.param(30, marks=pytest.mark.slow)])
-def test_nights_without_news_have_one_branch_and_one_decision(run, served, toy, nights):
+@pytest.mark.slow
+def test_thirty_nights_without_news_have_one_branch_and_one_decision(run, served, toy):
     run()
-    first, *others = [run(task="weak") for _ in range(nights)]
+    first, *others = [run(task="weak") for _ in range(30)]
     assert (first.state.name, {night.state.name for night in others}) == ("Completed", {"NothingNew"})
     assert len(branches(toy)) == 2
     assert "gate" in served.tasks(first.id)
@@ -170,7 +170,7 @@ def test_push_without_a_dvc_remote_fails_before_any_stage(run, served):
     assert served.tasks(flow_run.id) == {}
 
 
-@pytest.fixture(params=["a folder", "HTTP with a password"])
+@pytest.fixture(params=["a folder", pytest.param("HTTP with a password", marks=pytest.mark.slow)])
 def shelf(request, toy, tmp_path):
     """A DVC remote of the repository; calling it makes it known to a clone as well."""
     with contextlib.ExitStack() as stack:

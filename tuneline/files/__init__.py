@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tuneline.errors import DiskError
 from tuneline.files.disk_errors import cannot_write, full_disk, full_disk_error
 
 LONGEST_NAME = 255
@@ -30,8 +31,10 @@ def replace_file(target: Path) -> Iterator[Path]:
     """Yield an empty file to write to, which replaces ``target`` when the block ends without an error and is deleted otherwise.
 
     Raises:
-        DiskError: The disk is full, or the folder cannot be created or written.
+        DiskError: The disk is full, the folder cannot be created or written, or ``target`` is a folder.
     """
+    if target.is_dir():
+        raise DiskError(f"{target} is a folder.", "Name a file in it.")
     with _partial(target, lambda path: path.touch(exist_ok=False)) as partial:
         yield partial
         _sync(partial)

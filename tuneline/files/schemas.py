@@ -81,6 +81,18 @@ def raw_schema(text_columns: Sequence[str], labels: LabelSchema) -> pa.Schema:
     return _with_features(fields, labels)
 
 
+def check_text_columns(path: Path, text_columns: Sequence[str]) -> None:
+    """Check that a raw file has the text columns that params.yaml names by now.
+
+    Raises:
+        DataError: It has others.
+    """
+    present = pq.read_schema(path).names[:-2]
+    if present != list(text_columns):
+        problem = f"{path} has the text columns {present}, and data.text_columns is {list(text_columns)}."
+        raise DataError(problem, "Run `dvc repro`, or correct data.text_columns.")
+
+
 def tokenized_schema(token_type_ids: bool, labels: LabelSchema) -> pa.Schema:
     """Return the schema of ``data/tokenized/*.parquet``: one unpadded list per row for each model input, and ``labels``."""
     columns = ["input_ids", "attention_mask", *(["token_type_ids"] if token_type_ids else [])]

@@ -74,5 +74,7 @@ class Checks(Record):
     """Measurements as in ``metrics/validate.json``, with all digits."""
     not_run: Sequence[str]
     """Keys of checks that do not apply to this data."""
+    raw_sha256: Mapping[str, str] = {}
+    """SHA-256 of the checked files of ``data/raw``, by split: other files have other rows. Empty in older records."""
     checks: Sequence[CheckEntry]
     """In the order of params.yaml, then of the splits."""

@@ -12,6 +12,7 @@ from stages.download.__main__ import applied_corrections, main
 from tests.stages.download.made import GOOD, write_params
 from tuneline.corrections import DROPPED_SCHEMA, LABEL_SCHEMA, Corrections, label_file, row_keys
 from tuneline.errors import DataError
+from tuneline.files.schemas import LabelSchema
 
 ROWS = [(f"text number {row}", f"{'abc'[row % 3]}") for row in range(300)]
 CSV = "text,label\n" + "".join(f"{text},{label}\n" for text, label in ROWS)
@@ -109,6 +110,22 @@ def test_sample_is_corrected(project):
     after = pq.read_table("data/raw/train.parquet")
     assert after["labels"][0].as_py() == (first["labels"] - 1) % len(names)
     assert after.slice(1).equals(before.slice(2))
+
+
+@pytest.mark.parametrize("by", ["label", "drop"])
+def test_class_whose_rows_were_all_corrected_is_no_class_any_more(by, download, capsys):
+    """A misspelled class would otherwise stop the pipeline: no row of train has it."""
+    train = "text,label\none,spam\ntwo,Spam\nthree,ham\nfour,Spam\n"
+    if by == "label":
+        correct([(key(text), "train", "Spam", "spam") for text in ("two", "four")])
+    else:
+        correct(dropped=[(key(text), "", "all", "class_names") for text in ("two", "four")])
+    tables = download({**GOOD, "train.csv": train})
+    assert {LabelSchema.of(table.schema).names for table in tables.values()} == {("ham", "spam")}
+    assert json.loads(Path("data/raw/source.json").read_text())["label_names"] == ["ham", "spam"]
+    assert tables["train"]["labels"].to_pylist() == ([1, 1, 0, 1] if by == "label" else [1, 0])
+    assert pairs(tables)["test"] == {"win": 1, "no lunch": 0}
+    assert "the corrections leave no row of 'Spam': no class any more" in capsys.readouterr().out
 
 
 def test_split_that_corrections_empty_names_them(download):

@@ -82,6 +82,8 @@ def test_columns_and_notes_of_rare_classes(data, tables):
 
     data.raw["validation"]["labels"] = [-1] * 60  # published without labels: no class is missing in it
     assert tables(data)["train"].notes["rare_classes"] == ["class 'perhaps': 1 row in train, 2 rows in test"]
+    data.raw["train"]["labels"] = [min(label, 1) for label in data.raw["train"]["labels"]]
+    assert tables(data)["train"].notes["absent_classes"] == ["class 'perhaps': 0 rows in train, 2 rows in test"]
 
 
 def test_only_the_first_ten_rows_are_described(data, tables):

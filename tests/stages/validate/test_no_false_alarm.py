@@ -72,7 +72,7 @@ def _text(rng: random.Random, words: list[str], shape) -> str:
 
 
 # Checking a data set takes a second, so a failing example is not shrunk, which would take minutes.
-@settings(max_examples=8, deadline=None, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=6, deadline=None, derandomize=True, phases=[Phase.generate])
 @given(kind=KINDS)
 def test_generated_valid_data_passes(kind, tmp_path_factory):
     data = generate(kind)

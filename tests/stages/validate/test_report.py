@@ -14,7 +14,9 @@ from tests.stages.validate.data import Data, good_data
 from tuneline.drift import Distribution
 from tuneline.files.schemas import LabelSchema
 from tuneline.params import Params
+from tuneline.paths import SPLITS
 from tuneline.records.profile import Profile, SplitProfile, Words
+from tuneline.records.provenance import file_hash
 
 MARKUP = "<script>alert('x')</script><img src=x onerror=alert(1)> & \u202egnp.exe"
 
@@ -173,6 +175,7 @@ def test_checks_json_is_strict_json(folder):
     assert (failed["check"], failed["split"], failed["failing"], failed["rows"]) == ("control_characters", "train", 1, 200)
     assert failed["worst"][0]["number"] == 3
     assert failed["hint"]
+    assert values["raw_sha256"] == {split: file_hash(folder.parent / f"data/raw/{split}.parquet") for split in SPLITS}
 
 
 def test_wrong_columns_are_escaped(tmp_path):

@@ -8,6 +8,7 @@ from stages.validate.results import check_tables
 from stages.validate.row_files import write_row_files
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data
+from tuneline.files.schemas import LabelSchema
 
 
 @pytest.fixture
@@ -42,6 +43,7 @@ def test_all_violating_rows_are_written_with_texts_and_reasons(data, write, monk
         data.raw["train"]["two"][row] += "\x07" * (row - 19)
     data.raw["train"]["row"][51], data.raw["train"]["two"][52] = None, "  "
     data.raw["train"]["row"][3] = "ban [SEP] [SEP] den"
+    data.labels = LabelSchema(("no", "yes", "No"))
     data.tokenize()
     first = data.tokenized["train"]["input_ids"][3][0] = data.tokenized["train"]["input_ids"][4][1]
     rows = write(data)
@@ -62,4 +64,5 @@ def test_all_violating_rows_are_written_with_texts_and_reasons(data, write, monk
     assert [(row["row"], row["two"]) for row in rows["blank_text"]] == [(52, "  ")]
     several = [(row["row"], row["reason"]) for row in rows["special_tokens"]]
     assert several == [(3, f"first id {first}; special tokens 4 (at least 3, at most 3)")], "two expectations of one check"
+    assert {(row["split"], row["reason"]) for row in rows["class_names"]} == {(split, "class 'No'") for split in data.raw}
     assert "label_set" not in rows, "a check without violating rows has no file"

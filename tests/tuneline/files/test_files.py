@@ -153,6 +153,9 @@ def test_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(DiskError, match=r"file/out.json cannot be written: File exists.\n  `ls -ld .*/file`"):
         write_json(tmp_path / "file" / "out.json", {})
+    with pytest.raises(DiskError, match="is a folder"):
+        write_json(tmp_path, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from tuneline.cli.data import history
-from tuneline.terminal import say
+from tuneline.terminal import progress, say
 
 app = typer.Typer(help="Act on what the data checks found, and see how the data changed.", no_args_is_help=True)
 
@@ -15,6 +15,11 @@ From = Annotated[
     Literal["train", "validation", "test"] | None, typer.Option("--from", help="Drop rows of this split only; of a pair, the row in it")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be dropped; write nothing")]
+
+TextFile = Annotated[Path, typer.Argument(metavar="FILE", help="CSV, TSV or JSON Lines, plain or .gz")]
+Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="Of the lines that are not UTF-8; default: detected")]
+Mojibake = Annotated[bool, typer.Option("--mojibake", help="Also convert lines such as 'CafÃ©' for 'Café'")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="File to write; default: only show the lines")]
 
 
 @app.callback()
@@ -32,19 +37,22 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
 
     from tuneline.cli.data.dropping import added, choose, refuse_empty_splits, rows_of_split
     from tuneline.corrections import NEXT_STEPS, Corrections, dropped_file, locked
+    from tuneline.files.schemas import check_text_columns
     from tuneline.params.loading import load_params
-    from tuneline.paths import RAW, SPLITS, split_file
+    from tuneline.paths import FAILING_ROWS, RAW, SPLITS, split_file
     from tuneline.stage import require
 
     params = load_params()
     for split in SPLITS:
-        require(split_file(RAW, split), "download")
+        check_text_columns(require(split_file(RAW, split), "download"), params.data.text_columns)
     choices = []
     for one in dict.fromkeys(check):
-        choices.append(choice := choose(one, params, from_split))
+        with progress(f"data drop: {one}"):
+            choices.append(choice := choose(one, params, from_split))
         counts = [f"{number:,} of {rows_of_split(split):,} rows of {split}" for split, number in choice.rows.items()]
         left = f"; {choice.left:,} more are not in {from_split}" if choice.left else ""
-        say(f"{one}: {', '.join(counts) or 'no rows'} to drop{left}.")
+        none = "" if counts or left else f": {FAILING_ROWS}/ has no file of it"
+        say(f"{one}: {', '.join(counts) or 'no rows'} to drop{none}{left}.")
         refuse_empty_splits(choice)
     with locked():
         present = Corrections.read()
@@ -62,12 +70,7 @@ app.command("history")(history.command)
 
 
 @app.command("recode")
-def recode(
-    file: Annotated[Path, typer.Argument(help="CSV, TSV or JSON Lines file, plain or gzip")],
-    encoding: Annotated[str | None, typer.Option("--encoding", help="Encoding of the lines that are not UTF-8; else guessed")] = None,
-    mojibake: Annotated[bool, typer.Option("--mojibake", help="Convert also lines such as 'CafÃ©'")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; without it, lines are only shown")] = None,
-) -> None:
+def recode(file: TextFile, encoding: Encoding = None, mojibake: Mojibake = False, output: Output = None) -> None:
     """Show the lines of a text file that are not UTF-8, and write a copy in which they are."""
     from tuneline.cli.data.recode import recode as write
     from tuneline.cli.init.encodings import known_encoding

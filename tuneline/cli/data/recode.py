@@ -12,8 +12,9 @@ from tuneline.files import replace_file
 from tuneline.mojibake import correction, repaired
 from tuneline.readers.encodings import is_encoded, probable_encoding
 from tuneline.readers.packed import explained, open_bytes
+from tuneline.readers.special_files import not_a_file
 from tuneline.readers.text import UTF_16
-from tuneline.terminal import say
+from tuneline.terminal import progress, say
 
 SHOWN_LINES = 10
 SHOWN_CHARACTERS = 20
@@ -49,13 +50,12 @@ class Lines:
             DataError: The file cannot be read.
         """
         found = cls()
-        with explained(str(path)), open_bytes(path) as (content, _):
-            for line in content:
-                found.total += 1
-                if b"\0" in line:
-                    raise DataError(f"{path}, line {found.total:,}: a zero byte.", UTF_16)
-                if not line.isascii():
-                    found._add(line, mojibake)
+        for number, line in _lines(path):
+            found.total = number
+            if b"\0" in line:
+                raise DataError(f"{path}, line {number:,}: a zero byte.", UTF_16)
+            if not line.isascii():
+                found._add(line, mojibake)
         return found
 
     def _add(self, line: bytes, mojibake: bool) -> None:
@@ -87,6 +87,8 @@ def recode(path: Path, encoding: str | None, mojibake: bool, output: Path | None
     """
     if ".parquet" in path.suffixes:
         raise StageError(f"{path}: texts in Parquet files are always UTF-8.", "Correct mojibake in the program that writes it.")
+    if problem := not_a_file(path):  # it is read twice, so a pipe will not do
+        raise StageError(f"{path} {problem}.", "Name a file.")
     if output is not None and output.exists():
         raise StageError(f"{output} exists.", "Name another file in --output; the source is never changed.")
     found = Lines.read(path, mojibake)
@@ -108,8 +110,9 @@ def recode(path: Path, encoding: str | None, mojibake: bool, output: Path | None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    with explained(str(path)), open_bytes(path) as (content, _):
-        yield from enumerate(content, 1)
+    with explained(str(path)), open_bytes(path) as (content, _), progress(f"data recode: {path}", unit="lines") as step:
+        for step.done, line in enumerate(content, 1):
+            yield step.done, line
 
 
 def _converted(path: Path, number: int, line: bytes, encoding: str, mojibake: bool) -> bytes:
@@ -123,7 +126,8 @@ def _decoded(path: Path, number: int, line: bytes, encoding: str) -> str:
         return repaired(line.decode(encoding))  # a line can have characters of both encodings
     except UnicodeDecodeError as error:
         hint = "Name another in --encoding, or correct this line by hand."
-        raise DataError(f"{path}, line {number:,}: neither utf-8 nor {encoding}: byte 0x{line[error.start]:02x}.", hint) from None
+        known = "not utf-8" if encoding == "utf-8" else f"neither utf-8 nor {encoding}"
+        raise DataError(f"{path}, line {number:,}: {known}: byte 0x{line[error.start]:02x}.", hint) from None
 
 
 def _change(path: Path, number: int, line: bytes, encoding: str) -> str:

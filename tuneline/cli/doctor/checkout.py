@@ -122,8 +122,8 @@ def check_special_files(root: Path) -> CheckResult:
     """Check that ``data/source`` has only files and folders: DVC hashes all that is there, and waits for a pipe without end."""
     for path in sorted((root / SOURCE).rglob("*")):
         if not path.is_dir() and (problem := not_a_file(path)):
-            name = path.relative_to(root)
-            return error(f"{name} {problem}: DVC cannot hash it, and waits for a pipe without end", f"rm '{name}'")
+            name, effect = path.relative_to(root), "waits for it without end" if path.is_fifo() else "cannot hash it"
+            return error(f"{name} {problem}: DVC {effect}", f"rm '{name}'")
     return ok(f"{SOURCE}: only files and folders")
 
 

@@ -17,7 +17,7 @@ Scored = Annotated[Path, typer.Option(help="Folder of the scored files: scoring.
 Last = Annotated[int, typer.Option(min=1, help="Number of scored rows to choose from, the latest files first")]
 Model = Annotated[Literal["linear", "train"], typer.Option(help="linear: TF-IDF. train: the pipeline's model too, trained once per fold")]
 Folds = Annotated[int, typer.Option(min=2, max=100, help="Number of folds: each row is predicted by a model trained without its fold")]
-Review = Annotated[Path, typer.Argument(help="The file of `tuneline labels review`, with its column `correct` filled in")]
+Review = Annotated[Path, typer.Argument(metavar="FILE", help="That of `tuneline labels review`, with its column `correct` filled in")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the file; write nothing")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that has labels")]
 
@@ -105,13 +105,14 @@ def apply(file: Review, dry_run: DryRun = False) -> None:
     from tuneline.cli.labels.applying import apply_review
     from tuneline.cli.labels.filled_review import read_filled
     from tuneline.corrections import NEXT_STEPS, Corrections, label_file, locked
+    from tuneline.files.schemas import check_text_columns
     from tuneline.params.loading import load_params
     from tuneline.paths import RAW, SPLITS, split_file
     from tuneline.stage import require
 
     data = load_params().data
     for split in SPLITS:
-        require(split_file(RAW, split), "download")
+        check_text_columns(require(split_file(RAW, split), "download"), data.text_columns)
     filled = read_filled(file, data)
     with locked():
         present = Corrections.read()

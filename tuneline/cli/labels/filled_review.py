@@ -10,7 +10,7 @@ from tuneline.errors import DataError, InputError
 from tuneline.params import DataParams
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.limits import Limits
-from tuneline.readers.rows import RowProblem, check_columns
+from tuneline.readers.rows import PARAMETERS, RowProblem, check_columns
 from tuneline.readers.text import open_text
 
 
@@ -45,7 +45,8 @@ def read_filled(path: Path, data: DataParams) -> list[FilledRow]:
     try:
         filled = _read(path, data, names)
     except DataError as error:
-        raise InputError(error.problem, error.hint) from None
+        is_encoded = PARAMETERS.encoding in (error.hint or "")  # a setting of the source, not of this file
+        raise InputError(error.problem, 'Save it as "CSV UTF-8".' if is_encoded else error.hint) from None
     if not filled:
         raise InputError(f"{path}: no row has anything in column {names[CORRECT]!r}.", "Fill it in where another label is right.")
     return filled

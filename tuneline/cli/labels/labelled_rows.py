@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tuneline.errors import DataError
-from tuneline.files.schemas import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, read_labels, read_table
+from tuneline.files.schemas import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, check_text_columns, read_labels, read_table
 from tuneline.params import DataParams
 from tuneline.paths import RAW, SPLITS, split_file
 from tuneline.stage import require
@@ -51,6 +51,7 @@ class LabelledRows:
             path = require(split_file(RAW, split), made_by="download")
             if read_labels(path) != schema:
                 raise DataError(f"{path} has other classes than {split_file(RAW, 'train')}.", "Run `dvc repro download`.")
+            check_text_columns(path, data.text_columns)
             table = read_table(path, [*data.text_columns, LABELS])
             values = table[LABELS].to_numpy()
             unlabelled = values == UNLABELLED

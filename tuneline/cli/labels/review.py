@@ -19,6 +19,7 @@ from tuneline.metrics import primary_metric
 from tuneline.params import Params
 from tuneline.paths import SPLITS
 from tuneline.scores import compute_metric, task_of
+from tuneline.terminal import progress
 
 Model = Literal["linear", "train"]
 LARGE_RESIDUAL = 3.0
@@ -77,16 +78,18 @@ def _predict(rows: LabelledRows, model: Model, folds: int, seed: int) -> NDArray
 def _predict_linearly(rows: LabelledRows, folds: int, seed: int) -> NDArray[np.float64]:
     from tuneline.tfidf import out_of_fold, predict_with_tfidf
 
-    if not rows.schema.is_regression:
-        return out_of_fold(rows.columns(), rows.labels, rows.schema.outputs, folds=folds, seed=seed)
-    division, table = Folds.of(rows, folds), rows.texts.append_column(LABELS, pa.array(rows.labels))
-    predicted = np.empty((len(rows), 1))
-    for fold in range(folds):
-        held_out = division.held_out(fold)
-        known = np.concatenate(division.others(fold))
-        texts = [column.to_pylist() for column in rows.texts.take(pa.array(held_out)).columns]
-        predicted[held_out, 0] = predict_with_tfidf(table.take(pa.array(known)), texts, rows.schema)
-    return predicted
+    with progress("labels review: linear model") as step:
+        if not rows.schema.is_regression:
+            return out_of_fold(rows.columns(), rows.labels, rows.schema.outputs, folds=folds, seed=seed)
+        division, table = Folds.of(rows, folds), rows.texts.append_column(LABELS, pa.array(rows.labels))
+        predicted = np.empty((len(rows), 1))
+        for fold in range(folds):
+            step.detail = f"fold {fold + 1} of {folds}"
+            held_out = division.held_out(fold)
+            known = np.concatenate(division.others(fold))
+            texts = [column.to_pylist() for column in rows.texts.take(pa.array(held_out)).columns]
+            predicted[held_out, 0] = predict_with_tfidf(table.take(pa.array(known)), texts, rows.schema)
+        return predicted
 
 
 def _review_classes(rows: LabelledRows, probability: NDArray[np.float64], most: int) -> Review:
@@ -115,7 +118,8 @@ def _agreement(rows: LabelledRows, predicted: NDArray[Any]) -> float:
 def _suspects(rows: LabelledRows, chosen: Rows, proposed: Sequence[str], confidence: NDArray[np.float64]) -> list[Suspect]:
     texts = rows.texts.take(pa.array(chosen)).combine_chunks()
     keys = row_keys([column.combine_chunks() for column in texts.columns]).to_pylist()
-    similar = [_describe(rows, others) for others in similar_rows(rows, chosen)]
+    with progress("labels review: similar rows"):
+        similar = [_describe(rows, others) for others in similar_rows(rows, chosen)]
     own = zip(*(column.to_pylist() for column in texts.columns), strict=True)
     return [
         Suspect(key, SPLITS[rows.splits[row]], text, _label(rows, row), *rest)

@@ -12,6 +12,8 @@ from tuneline.cli import app
 from tuneline.corrections import Corrections, row_keys
 from tuneline.files.schemas import LabelSchema, failing_rows_schema, raw_schema, write_table
 from tuneline.paths import CHECKS, FAILING_ROWS, RAW, SPLITS, split_file
+from tuneline.records.checks import Checks
+from tuneline.records.provenance import file_hash
 
 DATA = {"source": "files", "text_columns": ["text"], "label_column": "label"}
 DROPPED = Path("data/corrections/dropped.csv")
@@ -33,7 +35,8 @@ def run(tmp_path, monkeypatch) -> Callable[..., Result]:
         columns = {"text": texts, "labels": [0] * len(texts), "idx": list(range(len(texts)))}
         write_table(pa.table(columns, schema=raw_schema(["text"], LabelSchema(("a", "b")))), split_file(RAW, split))
     FAILING_ROWS.mkdir(parents=True)
-    (CHECKS / "checks.json").write_text("{}")
+    hashes = {split: file_hash(split_file(RAW, split)) for split in SPLITS}
+    Checks(passed=True, errors=0, warnings=0, metrics={}, not_run=[], raw_sha256=hashes, checks=[]).write(CHECKS / "checks.json")
     write_rows("leakage", LEAKS)
     write_rows("duplicates", COPIES)
     write_rows("control_characters", [("validation", 2), ("test", 3)])
@@ -107,7 +110,7 @@ def test_dry_run_writes_nothing(run):
 def test_check_without_violating_rows_drops_none(run):
     done = run("--check", "blank_text")
     assert done.exit_code == 0
-    assert "blank_text: no rows to drop." in done.output
+    assert "blank_text: no rows to drop: reports/checks/rows/ has no file of it." in done.output
     assert not DROPPED.exists()
 
 
@@ -126,13 +129,18 @@ def test_mistake_is_explained(words, message, run):
 
 
 def test_rows_of_other_data_are_refused(run):
+    """Rows of test are leaked; those of train, which would be dropped, have other numbers by now."""
     columns = {"text": TRAIN[1:], "labels": [0] * 8, "idx": list(range(8))}
     write_table(pa.table(columns, schema=raw_schema(["text"], LabelSchema(("a", "b")))), split_file(RAW, "train"))
-    done = run("--check", "duplicates")
-    assert "duplicates.parquet has rows of other data than data/raw/train.parquet.\n  Run `dvc repro validate`" in done.output
+    done = run("--check", "leakage", "--from", "train")
+    assert done.exit_code == 1
+    assert "reports/checks/ is about other data than data/raw/train.parquet.\n  Run `dvc repro validate`" in done.output
+    assert not DROPPED.exists()
+    write_params(Path(), data=DATA | {"text_columns": ["body"]})
+    assert "has the text columns ['text'], and data.text_columns is ['body']" in run("--check", "leakage", "--from", "train").output
+    write_params(Path(), data=DATA)
     (CHECKS / "checks.json").unlink()
-    assert "reports/checks/ is missing" not in done.output
-    assert "run `dvc repro validate`" in run("--check", "duplicates").output
+    assert "checks.json is missing" in run("--check", "leakage", "--from", "train").output
 
 
 def test_split_is_never_emptied(run):

@@ -1,5 +1,6 @@
 # ruff: noqa: RUF001 (odd characters are what these tests are about)
 import gzip
+import os
 
 import pytest
 from typer.testing import CliRunner
@@ -58,6 +59,7 @@ def test_line_of_two_encodings_is_converted_whole(recode, tmp_path):
 def test_what_cannot_be_converted_is_refused_and_leaves_no_file(recode, tmp_path):
     (tmp_path / "wide.csv").write_bytes(GOOD.encode() + GOOD.encode("utf-16"))
     (tmp_path / "kept.csv").write_text("kept")
+    os.mkfifo(tmp_path / "pipe")
     refused = {
         ("train.csv", "--encoding", "shift_jis", "-o", "c.csv"): "train.csv, line 4: neither utf-8 nor shift_jis: byte 0xe9",
         ("train.csv", "--encoding", "cp1", "-o", "c.csv"): "Python has no such encoding",
@@ -65,7 +67,9 @@ def test_what_cannot_be_converted_is_refused_and_leaves_no_file(recode, tmp_path
         ("train.csv", "-o", "train.csv"): "the source is never changed",
         ("wide.csv", "-o", "c.csv"): "wide.csv, line 4: a zero byte.",
         ("train.parquet",): "always UTF-8",
-        ("absent.csv",): "absent.csv",
+        ("train.csv", "--encoding", "utf-8"): "train.csv, line 4: not utf-8: byte 0xe9",
+        ("absent.csv",): "absent.csv does not exist",
+        ("pipe",): "pipe is a named pipe, not a file",
     }
     for arguments, message in refused.items():
         done = recode(*arguments)

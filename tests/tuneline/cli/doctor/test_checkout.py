@@ -1,3 +1,4 @@
+import os
 import shutil
 import subprocess
 import sys
@@ -43,6 +44,24 @@ def test_missing_launch_configuration_is_an_error_with_the_available_ones(checko
     result = checks.check_launch_file(checkout, params)
     assert result.level == "error"
     assert "other" in result.hint
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (os.mkfifo, "train.csv is a named pipe, not a file: DVC waits for it without end"),
+        (lambda path: path.symlink_to("gone.csv"), "train.csv is a link to gone.csv, which does not exist: DVC cannot hash it"),
+        (lambda path: path.symlink_to(path), "train.csv is a link that leads to itself: DVC cannot hash it"),
+    ],
+)
+def test_what_dvc_cannot_hash_is_named(make, message, checkout):
+    folder = checkout / "data/source/mine"
+    folder.mkdir(parents=True)
+    (folder / "link").symlink_to(".")  # a folder in itself
+    assert checks.check_special_files(checkout).level == "ok"
+    make(folder / "train.csv")
+    result = checks.check_special_files(checkout)
+    assert (result.level, result.message) == ("error", f"data/source/mine/{message}")
 
 
 def test_corrections_are_there_valid_and_committed(checkout):

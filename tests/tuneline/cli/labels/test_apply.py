@@ -156,6 +156,11 @@ def test_other_file_is_refused_with_its_columns(run):
     done = run("other.csv")
     assert done.exit_code == 65
     assert "other.csv: no column 'key' (of `tuneline labels review`)" in done.output
+    Path("wide.csv").write_text("key,correct\n", encoding="utf-16")
+    assert 'wide.csv, line 1: not utf-8, but utf-16 according to its byte order mark.\n  Save it as "CSV UTF-8".' in run("wide.csv").output
+    path = review(("broken", "parcel", "billing"))
+    write_params(Path(), data={"source": "files", "text_columns": ["body"], "label_column": "queue"})
+    assert "has the text columns ['text'], and data.text_columns is ['body']" in run(path).output
 
 
 def test_numbers_are_corrected(run, tmp_path):

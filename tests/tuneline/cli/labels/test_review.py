@@ -142,6 +142,8 @@ def test_missing_data_is_explained():
     done = review("--model", "train")
     assert done.exit_code == 1
     assert "models/base/source.json is missing" in done.output
+    write_params(Path(), data={"text_columns": ["body"]})
+    assert "train.parquet has the text columns ['text'], and data.text_columns is ['body']" in review().output
 
 
 @pytest.mark.slow

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from tuneline.terminal import say
+from tuneline.terminal import progress, say
 
 PAGE = Path("reports/data-history.html")
 FETCH = "dvc fetch --all-commits reports/checks"
 
-Last = Annotated[int, typer.Option(min=1, help="Versions to show, the newest first")]
+Last = Annotated[int, typer.Option(min=1, help="Number of versions to show, the newest first")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="HTML file to write")]
 
 
@@ -31,13 +31,14 @@ def command(last: Last = 20, output: Output = PAGE) -> None:
         raise StageError(f"{root.resolve()} has no dvc.yaml.", "Run this in the root of the project.")
     if not git(root, "rev-parse", "--git-dir"):
         raise StageError(f"{root.resolve()} is not a git repository.", "Versions of the data are commits: run git init.")
-    versions = read_versions(root, last + 1)
+    with progress("data history: versions in git and in DVC's cache"):
+        versions = read_versions(root, last + 1)
     if not versions:
         raise StageError("No commit has a version of the data.", "Run `dvc repro`, and commit dvc.lock and metrics.")
     shown = versions[:last]
-    changes = [changes_between(version, before) for version, before in zip(shown, [*versions[1:], None], strict=False)]
     output.parent.mkdir(parents=True, exist_ok=True)
-    with replace_file(output) as partial:
+    with progress("data history: differences"), replace_file(output) as partial:
+        changes = [changes_between(version, before) for version, before in zip(shown, [*versions[1:], None], strict=False)]
         partial.write_text(render(changes, more=len(versions) > last), encoding="utf-8")
     missing = sum(version.profile is None for version in shown)
     if missing:
