@@ -70,7 +70,8 @@ def test_clock_of_git_and_files_is_moved(tmp_path):
     path.touch()
     date_file(path, 3600)
     assert path.stat().st_mtime > time.time() + 3500
-    env = {**os.environ, **moved_clock(-3600)}
+    person = {"GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@localhost"}  # git of a machine without settings knows none
+    env = {**os.environ, **person, **moved_clock(-3600)}
     moment = subprocess.run(["git", "var", "GIT_COMMITTER_IDENT"], env=env, capture_output=True, text=True, check=False).stdout.split()[-2]
     assert int(moment) < time.time() - 3500
 
