@@ -80,7 +80,7 @@ def apply_review(path: Path, filled: Sequence[FilledRow], data: DataParams, pres
         present: The present label corrections.
 
     Raises:
-        InputError: A label is no class, a hash or text or label is not that of the data, or two corrections of a row differ.
+        InputError: A label is not a class, a hash or text or label is not that of the data, or two corrections of a row differ.
     """
     schema = read_labels(split_file(RAW, "train"))
     rows = find_rows({row.key for row in filled}, data.text_columns, schema)
