@@ -163,7 +163,7 @@ def _renumbered(batch: pa.RecordBatch, kept: Sequence[int], schema: pa.Schema) -
 
 
 def label_values(names: pa.ChunkedArray, labels: LabelSchema) -> NDArray[Any]:
-    """Return labels as ``data/raw`` has them: class ids, -2 for what is no class; or numbers, NaN for what is none."""
+    """Return labels as ``data/raw`` has them: class ids, -2 for an unknown class; or numbers, NaN for invalid ones."""
     if labels.names is not None:
         ids: Ids = pc.fill_null(pc.index_in(names, value_set=pa.array(labels.names, pa.string())), -2).to_numpy().astype(np.int64)
         return ids

@@ -178,7 +178,7 @@ def _counts(split: RawSplit, classes: int) -> NDArray[np.int64]:
 
 
 def _by_row(values: NDArray[Any], split: RawSplit) -> NDArray[Any]:
-    """Return the value of each row's class; 0 for a label that is no class."""
+    """Return the value of each row's class; 0 for a label outside the classes."""
     return np.append(values, values.dtype.type(0))[_ids(split, len(values))]
 
 

@@ -30,7 +30,7 @@ def test_rows_are_joined_by_their_texts_and_scored_by_the_present_labels():
     assert found.left_out == (1, 1)
     assert found.relabelled == 2, "r was b, and s was d"
     assert (found.differences["Accuracy"].first, found.differences["Accuracy"].second) == (1.0, 0.5), (
-        "p was wrong; s was d, which is no class"
+        "p was wrong; s was d, an unknown class"
     )
     assert found.discordant == (2, 0)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuneline.errors import DataError
+from tuneline.readers.encodings import is_encoded
 from tuneline.readers.limits import DEFAULT_LIMITS, Limits
 from tuneline.readers.packed import explained, open_bytes
 from tuneline.readers.rows import PARAMETERS, listed
@@ -46,13 +47,13 @@ class Lines:
 
     def add(self, number: int, line: bytes) -> None:
         """Count one line that is not ASCII."""
-        if _is(line, "utf-8"):
+        if is_encoded(line, "utf-8"):
             self.valid += 1
             return
         self.broken_count += 1
         self.high += sum(byte >= 0x80 for byte in line)
         self.letters += sum(byte < 0x80 and chr(byte).isalpha() for byte in line)
-        if self.foreign is None and not _is(line, WESTERN):
+        if self.foreign is None and not is_encoded(line, WESTERN):
             self.foreign = number, line
         if len(self.broken) < self.MOST_BROKEN:
             self.broken[number] = line
@@ -134,14 +135,6 @@ def _beyond_ascii(path: Path, limits: Limits) -> Iterator[tuple[int, bytes]]:
         for line in lines:
             if not line.isascii():
                 yield lines.number, line.encode("latin-1")
-
-
-def _is(line: bytes, encoding: str) -> bool:
-    try:
-        line.decode(encoding)
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def known_encoding(name: str) -> str:
