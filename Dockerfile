@@ -62,9 +62,10 @@ ENV PATH=/opt/tuneline/bin:$PATH \
     ITERATIVE_DO_NOT_TRACK=1 \
     ORT_DISABLE_TELEMETRY=1 \
     PREFECT_SERVER_ANALYTICS_ENABLED=false \
+    RAY_USAGE_STATS_ENABLED=0 \
     PREFECT_UI_STATIC_DIRECTORY=/home/tuneline/.prefect/ui
 LABEL org.opencontainers.image.title="Tuneline" \
-      org.opencontainers.image.description="Worker and Prefect server of an assembly line for fine-tuning transformer text classifiers" \
+      org.opencontainers.image.description="Worker and Prefect server of a pipeline for fine-tuning transformer text classifiers" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.licenses="Apache-2.0"
 USER ${UID}

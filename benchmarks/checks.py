@@ -31,6 +31,7 @@ from rich.table import Table
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from tuneline.files.schemas import ROW_GROUP, LabelSchema, raw_schema, tokenized_schema, write_batches
+from tuneline.files.shards import SplitReader
 from tuneline.params import Params
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -103,7 +104,7 @@ def parameters() -> Params:
     return Params.model_validate({"data": {"text_columns": list(COLUMNS)}, "model": {"config": {"model_type": "bert"}}})
 
 
-def check_tokenized(folder: Path, derive: Callable[..., pd.DataFrame]) -> None:
+def check_tokenized(folder: Path, derive: Callable[..., Any]) -> None:
     """Derive the scalar columns of the tokenized train split, and check them."""
     from stages.validate.builders import TokenizedFacts
     from stages.validate.checks import expectations
@@ -112,33 +113,39 @@ def check_tokenized(folder: Path, derive: Callable[..., pd.DataFrame]) -> None:
     from stages.validate.tokenizer import Vocabulary
 
     params, vocabulary = parameters(), Vocabulary.read(folder / "tokenized/tokenizer", 2)
-    frame = derive(folder / "tokenized/train.parquet", vocabulary)
-    facts = TokenizedFacts(frozenset(frame.columns), vocabulary, params.tokenize.max_length, len(frame))
-    tables = [CheckedTable("tokenized", "train", frame, list(expectations("tokenized", params.validate_, facts)))]
+    columns = derive(folder, vocabulary)
+    facts = TokenizedFacts(columns.names, vocabulary, params.tokenize.max_length, columns.rows)
+    tables = [CheckedTable("tokenized", "train", columns, list(expectations("tokenized", params.validate_, facts)))]
     if failed := [outcome for outcome in read_outcomes(tables, run_suites(tables)) if not outcome.passed]:
         raise SystemExit(f"valid data fails {failed[0].check}: {failed[0].crashed or failed[0].failing}")
 
 
 def tokenized(folder: Path) -> None:
     """Derive the scalar columns as the stage does."""
-    from stages.validate.tokenized import tokenized_columns
+    from stages.validate.columns import StoredColumns
+    from stages.validate.tokenized import read_tokenized
 
-    check_tokenized(folder, tokenized_columns)
+    def derive(folder: Path, vocabulary: Any) -> StoredColumns:
+        split = SplitReader.open(folder / "tokenized", "train", "tokenize")
+        return read_tokenized({"train": split}, vocabulary, folder / "derived", parameters().run)["train"]
+
+    check_tokenized(folder, derive)
 
 
 def in_pandas(folder: Path) -> None:
     """Derive the scalar columns row by row in pandas."""
-    check_tokenized(folder, row_by_row)
+    from stages.validate.columns import FrameColumns
+
+    check_tokenized(folder, lambda folder, vocabulary: FrameColumns(row_by_row(folder / "tokenized/train.parquet", vocabulary)))
 
 
 def row_by_row(path: Path, vocabulary: Any) -> pd.DataFrame:
-    """Return the columns of ``tokenized_columns``, computed row by row in pandas."""
+    """Return the columns of ``read_tokenized``, computed row by row in pandas."""
     lists = pd.read_parquet(path)
     ids, mask, types = lists["input_ids"], lists["attention_mask"], lists["token_type_ids"]
     special = ids.map(lambda row: sum(token in vocabulary.special_ids for token in row))
     return pd.DataFrame(
         {
-            "row": range(len(lists)),
             "tokens": ids.map(len),
             "smallest_id": ids.map(min),
             "largest_id": ids.map(max),
@@ -177,7 +184,7 @@ def stage(folder: Path) -> None:
     from stages.validate.results import check_tables
     from stages.validate.tables import DataFolders, derive_tables
 
-    results = check_tables(derive_tables(parameters(), DataFolders(folder / "raw", folder / "tokenized"), None))
+    results = check_tables(derive_tables(parameters(), DataFolders(folder / "raw", folder / "tokenized", folder / "derived"), None))
     if results.errors:
         raise SystemExit(f"valid data fails {results.errors[0].check.key}")
     (folder / "report").mkdir()

@@ -17,10 +17,11 @@ from rich.console import Console
 from rich.table import Table
 
 from tuneline.batches import Batch, TokenizedSplit, length_sorted_batches
+from tuneline.files.shards import SplitReader
 from tuneline.machine import threads
 from tuneline.onnx.session import open_session, processor_saturates, session_options
 from tuneline.params.loading import load_params
-from tuneline.paths import TOKENIZED, split_file
+from tuneline.paths import TOKENIZED
 
 ROUNDS = 3
 MODELS = ("fp32", "dynamic 7", "dynamic 8", "static 7", "static 8")
@@ -38,7 +39,8 @@ def write_models(folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     params = load_params()
-    rows = QuantizationRows(split_file(TOKENIZED, "train"), split_file(TOKENIZED, "validation"), 0, params.seed)
+    train, validation = (SplitReader.open(TOKENIZED, name, "tokenize") for name in ("train", "validation"))
+    rows = QuantizationRows(train, validation, 0, params.seed)
     columns = ["input_ids", "attention_mask", *(["token_type_ids"] if "token_type_ids" in split("train").values else [])]
     fp32 = to_onnx(load_classifier(CLASSIFIER), columns, params.export.opset)
     save_model(fp32, folder / "fp32.onnx")
@@ -49,7 +51,7 @@ def write_models(folder: Path) -> None:
 
 def split(name: str) -> TokenizedSplit:
     """Return a tokenized split."""
-    return TokenizedSplit.read(split_file(TOKENIZED, name))
+    return TokenizedSplit.read(SplitReader.open(TOKENIZED, name, "tokenize"))
 
 
 def batches(rows: TokenizedSplit) -> Iterator[tuple[NDArray[np.int64], Batch]]:

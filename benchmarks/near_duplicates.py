@@ -131,19 +131,18 @@ def search(splits: Sequence[Sequence[Row]], similarity: float) -> list[NearDupli
 
 def weighted(sets: WordSets, power: float) -> WordSets:
     """Return the sets with another power of the inverse document frequency as weights: 0 for equal ones, 0.5 for those of the search."""
-    weights = sets.weights ** (2 * power)
-    matrix = sets.matrix.copy()
-    matrix.data = np.sqrt(weights).astype(np.float32)[matrix.indices]
-    return replace(sets, weights=weights, matrix=matrix, totals=np.asarray(matrix.multiply(matrix).sum(axis=1), np.float32).ravel())
+    others = replace(sets, weights=sets.weights ** (2 * power))
+    matrix = others.matrix(0, len(sets.totals))
+    return replace(others, totals=np.asarray(matrix.multiply(matrix).sum(axis=1), np.float32).ravel())
 
 
 def named_exactly(sets: WordSets, rows: int, similarity: float) -> float:
     """Return the fraction of the first rows that resemble an earlier one, by comparing all pairs."""
-    every = sets.matrix[:rows].T.tocsr()
+    every = sets.matrix(0, rows).T.tocsr()
     named = 0
     for start in range(0, rows, 500):
         stop = min(rows, start + 500)
-        common = (sets.matrix[start:stop] @ every).toarray()
+        common = (sets.matrix(start, stop) @ every).toarray()
         alike = common >= similarity * (sets.totals[start:stop, None] + sets.totals[None, :rows] - common)
         named += int((alike & (np.arange(rows)[None] < np.arange(start, stop)[:, None])).any(axis=1).sum())
     return named / rows

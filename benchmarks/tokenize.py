@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,12 @@ from rich.console import Console
 from rich.table import Table
 from transformers import PreTrainedTokenizerFast
 
-from stages.tokenize.__main__ import tokenize_split
 from stages.tokenize.rows import RawSplit
-from stages.tokenize.tokenizer import train_wordpiece
+from stages.tokenize.shards import SavedTokenizer, Shard, tokenize_shard
+from stages.tokenize.tokenizer import TRAINING_ROWS, save_tokenizer, train_wordpiece
 from tuneline.encoding import CHUNK, Encoder
 from tuneline.files.schemas import LabelSchema, raw_schema, write_batches
+from tuneline.files.shards import SplitReader
 from tuneline.tokenizer import load_tokenizer
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -68,7 +70,10 @@ def write_raw(path: Path, rows: int) -> None:
 def tokenizer_for(path: Path) -> PreTrainedTokenizerFast:
     """Return the tokenizer of ``bert-base-uncased`` if it is next to the checkout, else one trained on the rows."""
     folder = SHARED / "hub/models/google-bert/bert-base-uncased"
-    return load_tokenizer(folder, folder.name) if folder.is_dir() else train_wordpiece(RawSplit(path, COLUMNS).texts, 8000)
+    if folder.is_dir():
+        return load_tokenizer(folder, folder.name)
+    texts = RawSplit(SplitReader(path.parent, path.stem, (path,)), COLUMNS).texts
+    return train_wordpiece(partial(texts, TRAINING_ROWS), 8000)
 
 
 def with_datasets(path: Path, tokenizer: PreTrainedTokenizerFast, max_length: int) -> None:
@@ -98,7 +103,12 @@ _TEXTS: dict[Path, list[tuple[str, str]]] = {}
 
 def with_the_stage(path: Path, tokenizer: PreTrainedTokenizerFast, max_length: int) -> None:
     """Tokenize from Parquet to Parquet, as the stage does."""
-    tokenize_split(Encoder(tokenizer, max_length, pairs=True), RawSplit(path, COLUMNS), path.with_name("tokenized.parquet"))
+    folder = path.with_name("tokenizer")
+    if not folder.exists():  # in the warm-up round
+        save_tokenizer(tokenizer, max_length, folder)
+    names = tokenizer.truncation_side, tokenizer.unk_token_id, tokenizer.model_input_names
+    saved = SavedTokenizer(folder / "tokenizer.json", *names)
+    tokenize_shard(Shard("train", path, path.with_name("tokenized.parquet"), path.with_name("counts.json"), saved, COLUMNS, max_length))
 
 
 WAYS: dict[str, Way] = {"datasets.map": with_datasets, "Rust tokenizer alone": with_rust_alone, "stage": with_the_stage}

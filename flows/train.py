@@ -82,7 +82,9 @@ def _run(repository: Repository, settings: Settings, checkout: Checkout, *, push
     completed = _refresh(registry, settings, checkout, push=push)
     with (
         training_lock(settings.training.one_per) as machine,
-        Programs(checkout.path, checkout.name, lock=checkout.lock, more_locks=machine.descriptors) as programs,
+        Programs(
+            checkout.path, checkout.name, settings.training.environment, lock=checkout.lock, more_locks=machine.descriptors
+        ) as programs,
     ):
         shared = SharedCheckpoints.open(repository, settings.training.checkpoints, checkout, get_run_logger().warning)
         training = TrainingStage(checkout, machine, shared, _log)

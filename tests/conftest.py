@@ -1,10 +1,13 @@
 """Settings and fixtures of all tests: no network, no telemetry, one thread per worker, no GPU (except for tests marked ``gpu``)."""
 
 import os
+import secrets
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.s3 import ENVIRONMENT, Bucket, served
 from tuneline import NO_TELEMETRY
 
 # Libraries read these variables when they are imported, so they are set first. The workers of one run share the cores, so each uses
@@ -53,3 +56,18 @@ def homes(tmp_path_factory: pytest.TempPathFactory):
         for name in ("HF_HOME", "PREFECT_HOME", "DVC_SITE_CACHE_DIR", "TUNELINE_MACHINE_LOCKS"):
             patch.setenv(name, str(home / name.lower()))
         yield
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """Serve an S3-compatible storage on this machine, and return its address."""
+    with served() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """An empty bucket, with the environment that reaches it."""
+    for variable, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": s3_server}.items():
+        monkeypatch.setenv(variable, value)
+    return Bucket(s3_server, f"bucket-{secrets.token_hex(4)}")

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from tests.params import change_params, write_params
 from tuneline.batches import TokenizedSplit, length_sorted_batches
 from tuneline.files.schemas import LABELS, LabelSchema, raw_schema, tokenized_schema, write_table
+from tuneline.files.shards import SplitReader
 from tuneline.records.provenance import StageProvenance, provenance_file
 from tuneline.records.source import BaseSource
 
@@ -105,7 +106,7 @@ def _predict(folder: Path, model: Any) -> None:
     """Write the outputs of ``evaluate``."""
     import torch
 
-    split = TokenizedSplit.read(folder / "data/tokenized/test.parquet")
+    split = TokenizedSplit.read(SplitReader.open(folder / "data/tokenized", "test", "tokenize"))
     logits = np.empty((len(split), split.label_schema.outputs), dtype=np.float32)
     with torch.inference_mode():
         for rows in length_sorted_batches(split.lengths, 16):

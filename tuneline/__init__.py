@@ -14,6 +14,7 @@ NO_TELEMETRY = {
     "ITERATIVE_DO_NOT_TRACK": "1",  # gto
     "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime: its import writes a device id, and soon after it looks up where to send it
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "RAY_USAGE_STATS_ENABLED": "0",
 }
 """Variables that turn telemetry off. One that is set already keeps its value: telemetry is the user's to turn on."""
 

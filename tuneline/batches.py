@@ -1,22 +1,21 @@
-"""Tokenized rows in memory and padded batches of them, for torch and ONNX Runtime. Does not import torch."""
+"""Tokenized rows and padded batches of them, for torch and ONNX Runtime. Does not import torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Self
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from tuneline.files.schemas import LABELS, LabelSchema, numpy_values, read_table
+from tuneline.files.schemas import LabelSchema
+from tuneline.files.shards import SplitReader
+from tuneline.files.token_maps import TokenMap
 
 Batch = dict[str, NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
 class TokenizedRows:
-    """Tokenized rows as ragged arrays: 4 bytes per token id and 1 per mask value, without a Python object per row.
+    """Tokenized rows as ragged arrays, without a Python object per row.
 
     Attributes:
         values: By model input, the concatenated values of all rows.
@@ -32,8 +31,13 @@ class TokenizedRows:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each row, special tokens included; int64 of shape ``(rows,)``."""
+        """Tokens of each row, special tokens included; int64 of shape ``(rows,)``, computed anew at each access."""
         return np.diff(self.offsets)
+
+    def lengths_of(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Return the tokens of some rows, given their numbers."""
+        lengths: NDArray[np.int64] = self.offsets[1:][rows] - self.offsets[:-1][rows]
+        return lengths
 
     def pad(self, rows: NDArray[np.int64], pad_token_id: int) -> Batch:
         """Pad some rows on the right to the longest of them.
@@ -45,7 +49,7 @@ class TokenizedRows:
         Returns:
             By model input, int64 of shape ``(len(rows), longest)``.
         """
-        lengths = self.lengths[rows]
+        lengths = self.lengths_of(rows)
         real = np.arange(lengths.max(initial=0)) < lengths[:, None]
         source = (self.offsets[rows][:, None] + np.arange(real.shape[1]))[real]
         batch = {}
@@ -58,7 +62,7 @@ class TokenizedRows:
 
 @dataclass(frozen=True)
 class TokenizedSplit(TokenizedRows):
-    """A tokenized Parquet file in memory.
+    """Tokenized rows with labels.
 
     Attributes:
         labels: Class ids (int64) or regression targets (float32) of shape ``(rows,)``.
@@ -68,28 +72,36 @@ class TokenizedSplit(TokenizedRows):
     labels: NDArray[np.int64] | NDArray[np.float32]
     label_schema: LabelSchema
 
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read one file of ``data/tokenized/``."""
-        table = read_table(path)
-        names = [name for name in table.column_names if name != LABELS]
-        columns = {name: _combine_chunks(table[name]) for name in names}
-        offsets = numpy_values(columns["input_ids"].offsets).astype(np.int64)
-        values = {name: numpy_values(column.values) for name, column in columns.items()}
-        return cls(values, offsets, numpy_values(table[LABELS]), LabelSchema.of(table.schema))
+    @staticmethod
+    def read(rows: SplitReader) -> "MappedSplit":
+        """Map a split of ``data/tokenized/`` into memory, from all its files.
 
-    def take(self, rows: NDArray[np.int64]) -> Self:
-        """Return a split of some rows, in the given order."""
-        lengths = self.lengths[rows]
+        Raises:
+            DataError: A file is damaged.
+            DiskError: The disk is full (``tuneline/files/token_maps.py``).
+        """
+        tokens = TokenMap.open(rows)
+        labels = LabelSchema.of(rows.schema)
+        return MappedSplit(tokens.values, tokens.offsets, tokens.labels, labels, tokens)
+
+    def take(self, rows: NDArray[np.int64]) -> "TokenizedSplit":
+        """Return a split of some rows, in the given order and in memory."""
+        lengths = self.lengths_of(rows)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         source = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
         values = {name: column[source] for name, column in self.values.items()}
-        return type(self)(values, offsets, self.labels[rows], self.label_schema)
+        return TokenizedSplit(values, offsets, self.labels[rows], self.label_schema)
 
 
-def _combine_chunks(column: pa.ChunkedArray) -> pa.ListArray:
-    combined = column.combine_chunks()
-    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+@dataclass(frozen=True)
+class MappedSplit(TokenizedSplit):
+    """A split of ``data/tokenized/``, whose arrays are mapped into memory and read-only.
+
+    Attributes:
+        tokens: Its map, with what is known of all rows.
+    """
+
+    tokens: TokenMap
 
 
 def length_sorted_batches(lengths: NDArray[np.int64], batch_size: int) -> list[NDArray[np.int64]]:

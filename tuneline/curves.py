@@ -4,6 +4,10 @@ The formulas are written out, because scikit-learn takes more time to import tha
 against scikit-learn's.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +20,7 @@ Columns = dict[str, NDArray[np.float64]]
 Classes = NDArray[np.int64] | NDArray[np.float32]
 """Class ids of shape ``(rows,)``. They are int64; the type has float32 because labels of a split have either."""
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
+ROWS_AT_A_TIME = 100_000
 _GRID = np.linspace(0.0, 1.0, POINTS + 1)
 
 
@@ -27,38 +32,84 @@ def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     return result
 
 
+@dataclass(frozen=True)
+class Softmax:
+    """The probabilities of a split, one class at a time: all together would be 8 bytes a class and row.
+
+    Attributes:
+        logits: Shape ``(rows, classes)``.
+        largest: The largest logit of each row, float32 of shape ``(rows,)``.
+        total: Sum of the exponentials of a row, float64 of shape ``(rows,)``.
+    """
+
+    logits: NDArray[np.float32]
+    largest: NDArray[np.float32]
+    total: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, logits: NDArray[np.float32]) -> Self:
+        """Prepare the probabilities of logits."""
+        largest, total = np.empty(len(logits), logits.dtype), np.empty(len(logits))
+        for start in range(0, len(logits), ROWS_AT_A_TIME):
+            rows = slice(start, start + ROWS_AT_A_TIME)
+            largest[rows] = logits[rows].max(axis=1)
+            total[rows] = np.exp(logits[rows].astype(np.float64) - largest[rows, None]).sum(axis=1)
+        return cls(logits, largest, total)
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return int(self.logits.shape[1])
+
+    @property
+    def highest(self) -> NDArray[np.float64]:
+        """The probability of the most probable class, of shape ``(rows,)``."""
+        return 1.0 / self.total
+
+    def of_class(self, one: int) -> NDArray[np.float64]:
+        """Return the probability of a class, of shape ``(rows,)``: the same numbers as ``probabilities``."""
+        wide = self.logits[:, one].astype(np.float64)
+        wide -= self.largest
+        result: NDArray[np.float64] = np.divide(np.exp(wide, out=wide), self.total, out=wide)
+        return result
+
+
 def scored_classes(labels: Classes, classes: int) -> list[int]:
     """Return the classes whose curves are defined: those of some rows, but not all. With two classes: the positive one."""
     candidates = [1] if classes == 2 else range(classes)
     return [one for one in candidates if 0 < np.count_nonzero(labels == one) < len(labels)]
 
 
-def roc_curve(probability: NDArray[np.float64], labels: Classes) -> Columns:
+def roc_curve(probability: Softmax, labels: Classes) -> Columns:
     """Return the true positive rate over the false positive rate: of class 1 of two, or the mean of one class against the rest.
 
     Args:
-        probability: Shape ``(rows, classes)``.
+        probability: Of each class.
         labels: Shape ``(rows,)``.
 
     Returns:
         ``false_positive_rate`` and ``true_positive_rate``; empty when no class can be scored.
     """
-    false, true = _mean_curve([_roc(labels == one, probability[:, one]) for one in scored_classes(labels, probability.shape[1])])
+    scored = scored_classes(labels, probability.classes)
+    false, true = _mean_curve((_roc(labels == one, probability.of_class(one)) for one in scored), len(scored))
     return {"false_positive_rate": false, "true_positive_rate": true}
 
 
-def precision_recall_curve(probability: NDArray[np.float64], labels: Classes) -> Columns:
+def precision_recall_curve(probability: Softmax, labels: Classes) -> Columns:
     """Return precision over recall, averaged as in ``roc_curve``."""
-    scored = scored_classes(labels, probability.shape[1])
-    recall, precision = _mean_curve([_precision_recall(labels == one, probability[:, one]) for one in scored])
+    scored = scored_classes(labels, probability.classes)
+    recall, precision = _mean_curve((_precision_recall(labels == one, probability.of_class(one)) for one in scored), len(scored))
     return {"recall": recall, "precision": precision}
 
 
 def _counts_by_threshold(positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> Curve:
     """Return false and true positives if all rows from a score upwards are predicted positive, for each score from the highest."""
     order = np.argsort(-scores, kind="stable")
-    last_of_score = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)
-    true = np.cumsum(positive[order], dtype=np.float64)[last_of_score]
+    scores, positive = scores[order], positive[order]
+    del order  # 8 bytes a row each, of up to 100 million rows
+    last_of_score = np.flatnonzero(np.append(scores[1:] != scores[:-1], True))
+    del scores
+    true = np.cumsum(positive, dtype=np.float64)[last_of_score]
     return 1.0 + last_of_score - true, true
 
 
@@ -77,11 +128,11 @@ def _precision_recall(positive: NDArray[np.bool_], scores: NDArray[np.float64]) 
     return np.append(0.0, true / true[-1]), np.append(1.0, true / (true + false))
 
 
-def _mean_curve(curves: list[Curve]) -> Curve:
-    """Thin one curve; average several on a common grid. ``x`` rises."""
-    if len(curves) == 1:
-        return _thin(*curves[0])
-    if not curves:
+def _mean_curve(curves: Iterator[Curve], number: int) -> Curve:
+    """Thin one curve; average several on a common grid. ``x`` rises. One whole curve is in memory at a time."""
+    if number == 1:
+        return _thin(*next(curves))
+    if not number:
         return np.empty(0), np.empty(0)
     return _GRID, np.mean([np.interp(_GRID, x, y) for x, y in curves], axis=0)
 
@@ -96,28 +147,29 @@ def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> Curve:
     return x[kept], y[kept]
 
 
-def ranking_metrics(probability: NDArray[np.float64], labels: Classes) -> dict[str, float]:
+def ranking_metrics(probability: Softmax, labels: Classes) -> dict[str, float]:
     """Return the area under the ROC curve and the average precision, averaged as the curves are; empty if no curve is defined."""
-    scored = scored_classes(labels, probability.shape[1])
+    scored = scored_classes(labels, probability.classes)
     if not scored:
         return {}
     areas, precisions = [], []
     for one in scored:
-        false, true = _roc(labels == one, probability[:, one])
+        scores = probability.of_class(one)
+        false, true = _roc(labels == one, scores)
         areas.append(np.trapezoid(true, false))
-        recall, precision = _precision_recall(labels == one, probability[:, one])
+        recall, precision = _precision_recall(labels == one, scores)
         precisions.append(np.sum(np.diff(recall) * precision[1:]))
     return {"roc_auc": float(np.mean(areas)), "average_precision": float(np.mean(precisions))}
 
 
-def calibration(probability: NDArray[np.float64], labels: Classes) -> Columns:
+def calibration(probability: Softmax, labels: Classes) -> Columns:
     """Return accuracy by confidence of the prediction, in bins of equal width (Guo et al. 2017, equations 1 and 2).
 
     Returns:
         ``confidence`` (mean), ``accuracy`` and ``rows`` of each bin that is not empty.
     """
-    confidence = probability.max(axis=1)
-    right = probability.argmax(axis=1) == labels
+    confidence = probability.highest
+    right = probability.logits.argmax(axis=1) == labels
     bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
     rows = np.bincount(bins, minlength=BINS)
     filled = rows > 0

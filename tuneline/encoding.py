@@ -4,17 +4,14 @@ import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from tokenizers import Encoding
+from tokenizers import Encoding, Tokenizer
 
 from tuneline.files.schemas import LABELS, ROW_GROUP
-
-if TYPE_CHECKING:  # takes seconds to import
-    from transformers import PreTrainedTokenizerFast
 
 CHUNK = 2_000
 """Rows per call of the Rust tokenizer: enough to use its threads, few enough for memory (about 100 bytes per token)."""
@@ -22,7 +19,27 @@ Texts = list[str] | list[tuple[str, ...]]
 T = TypeVar("T")
 
 
-@dataclass
+class FastTokenizer(Protocol):
+    """What an encoder needs of a tokenizer of transformers, which takes seconds to import."""
+
+    @property
+    def backend_tokenizer(self) -> Tokenizer:
+        """The Rust tokenizer."""
+
+    @property
+    def truncation_side(self) -> str:
+        """``left`` or ``right``."""
+
+    @property
+    def unk_token_id(self) -> int | None:
+        """Id of the unknown token, if it has one."""
+
+    @property
+    def model_input_names(self) -> Sequence[str]:
+        """Names of the inputs of the model."""
+
+
+@dataclass(frozen=True)
 class Counts:
     """Counts over the rows of a split.
 
@@ -63,9 +80,9 @@ class Counts:
 class Encoder:
     """Encodes rows of one or two texts: truncated to ``max_length``, the longer text of a pair first, and not padded."""
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerFast", max_length: int, pairs: bool) -> None:
+    def __init__(self, tokenizer: FastTokenizer, max_length: int, pairs: bool) -> None:
         """Configure a copy of the Rust tokenizer; ``tokenizer`` itself does not change."""
-        self._rust = type(tokenizer.backend_tokenizer).from_str(tokenizer.backend_tokenizer.to_str())
+        self._rust = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         self._rust.no_padding()
         self._rust.no_truncation()
         empty = self._rust.encode_batch_fast([("", "") if pairs else ""])[0].ids

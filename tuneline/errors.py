@@ -1,5 +1,7 @@
 """Errors for the person who runs the pipeline: what is wrong, where, and what to do. They end a stage without a traceback."""
 
+from typing import Self
+
 
 class StageError(Exception):
     """A stage cannot continue, for a reason that its user can fix.
@@ -18,6 +20,9 @@ class StageError(Exception):
         super().__init__(problem if hint is None else f"{problem}\n  {hint}")
         self.problem = problem
         self.hint = hint
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str | None]]:
+        return type(self), (self.problem, self.hint)  # a worker process sends it by pickle
 
 
 class ParamsError(StageError):
@@ -44,4 +49,10 @@ class GateError(StageError):
 
 
 class DiskError(StageError):
-    """The machine's disk is full or cannot be written. Neither the data nor the parameters are at fault."""
+    """The machine's disk is full or cannot be written. Neither the data nor the parameters are at fault.
+
+    Attributes:
+        device: Number of the file system that is full, if one is.
+    """
+
+    device: int | None = None

@@ -14,6 +14,7 @@ from tuneline.readers.limits import DEFAULT_LIMITS, Limits
 from tuneline.readers.parquet import open_parquet
 from tuneline.readers.rows import Kind, OptionNames, RowProblem, check_columns, listed, text_problem
 from tuneline.readers.text import Lines, open_text
+from tuneline.readers.urls import DataFile
 
 KINDS: dict[str, Kind] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 OPTIONS = OptionNames(
@@ -124,13 +125,15 @@ class Input:
         dialect: Dialect of CSV and TSV.
         encoding: Encoding of CSV, TSV and JSONL.
         limits: Largest sizes that are read.
+        part: Parquet: numbers of the rows to read, from 0; ``None`` for all.
     """
 
-    path: Path | None
+    path: DataFile | None
     kind: Kind
     dialect: Dialect
     encoding: str = "utf-8"
     limits: Limits = DEFAULT_LIMITS
+    part: range | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,7 @@ class InputRows:
     position: Callable[[], int] | None = None
 
 
-def kind_of(path: Path | None, option: str) -> Kind:
+def kind_of(path: DataFile | None, option: str) -> Kind:
     """Return the format by the suffix of a file, without ``.gz``.
 
     Args:
@@ -212,7 +215,8 @@ def _open_parquet(source: Input, columns: InputColumns, stack: ExitStack) -> Inp
         raise DataError("Parquet cannot be read from standard input: its directory is at its end.", "Name the file.")
     file = stack.enter_context(open_parquet(source.path, OPTIONS, source.limits))
     check_columns(file.schema.names, columns.options, str(source.path))
-    batches = file.batches(PARQUET_BATCH, list(columns.options))
+    batches = file.batches(PARQUET_BATCH, list(columns.options), source.part)
     values = (value for batch in batches for value in batch.to_pylist())
-    rows = (columns.row(number, number, value) for number, value in enumerate(values, start=1))
+    first = source.part.start + 1 if source.part is not None else 1
+    rows = (columns.row(number, number, value) for number, value in enumerate(values, start=first))
     return InputRows(rows, "row", file.rows)

@@ -27,6 +27,8 @@ class JobOptions:
         max_cell_characters: Longest cell of an input.
         max_row_group_mb: Largest row group of a Parquet file, decoded.
         max_unpacked_mb: Largest input after unpacking and decoding.
+        engine: ``ray`` for the workers of a Ray cluster.
+        workers: ray: files at a time; ``None`` for one for each CPU of the cluster.
     """
 
     model: str
@@ -37,3 +39,5 @@ class JobOptions:
     max_cell_characters: int
     max_row_group_mb: int
     max_unpacked_mb: int
+    engine: Literal["local", "ray"] = "local"
+    workers: int | None = None

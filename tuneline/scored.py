@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from tuneline.errors import DataError
+from tuneline.files.hashes import file_hash
 from tuneline.inputs import Input, InputColumns, Row, kind_of, open_rows
 from tuneline.params.loading import load_params
 from tuneline.paths import PARAMS
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.limits import Limits
-from tuneline.records.provenance import file_hash
 from tuneline.records.scored import ScoredRecord, scored_record
 
 UNLIMITED = Limits(cell=2**31 - 1, row_group=2**31 - 1, unpacked=sys.maxsize)

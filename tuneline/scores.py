@@ -12,6 +12,7 @@ from tuneline.metrics import Averaging, Metric, Task, metrics_for
 
 ClassIds = NDArray[np.int64]
 Floats = NDArray[np.float64]
+ROWS_AT_A_TIME = 100_000
 
 
 def task_of(labels: LabelSchema) -> Task:
@@ -75,11 +76,15 @@ def distinct_rows(columns: Sequence[NDArray[Any]]) -> tuple[ClassIds, NDArray[np
     Returns:
         Values of shape ``(columns, distinct)``, and counts of shape ``(distinct,)``.
     """
-    values = np.stack(columns).astype(np.int64)
-    lowest = values.min(axis=1, keepdims=True)
-    widths = tuple((values.max(axis=1) - lowest[:, 0] + 1).tolist())
-    codes, counts = np.unique(np.ravel_multi_index(tuple(values - lowest), widths), return_counts=True)
-    return np.stack(np.unravel_index(codes, widths)) + lowest, counts
+    lowest = np.array([column.min() for column in columns], np.int64)
+    widths = tuple(int(column.max() - low + 1) for column, low in zip(columns, lowest.tolist(), strict=True))
+    codes = np.zeros(len(columns[0]), np.int64)
+    for column, low, width in zip(columns, lowest, widths, strict=True):
+        codes *= width
+        codes += column
+        codes -= low
+    distinct, counts = np.unique(codes, return_counts=True)
+    return np.stack(np.unravel_index(distinct, widths)) + lowest[:, None], counts
 
 
 def numeric_columns(columns: Sequence[NDArray[Any]], on_ranks: bool) -> Floats:
@@ -108,10 +113,14 @@ def loss_of(logits: NDArray[np.float32], labels: NDArray[Any]) -> float:
     """Return the mean cross-entropy (integer labels) or mean squared error (float labels), computed in float64."""
     from scipy import special
 
-    wide = logits.astype(np.float64)
     if np.issubdtype(labels.dtype, np.floating):
-        return float(np.mean((wide[:, 0] - labels) ** 2))
-    return float(-np.mean(special.log_softmax(wide, axis=1)[np.arange(len(labels)), labels]))
+        return float(np.mean((logits[:, 0].astype(np.float64) - labels) ** 2))
+    chosen = np.empty(len(labels))
+    for start in range(0, len(labels), ROWS_AT_A_TIME):
+        rows = slice(start, start + ROWS_AT_A_TIME)
+        logarithms = special.log_softmax(logits[rows].astype(np.float64), axis=1)
+        chosen[rows] = logarithms[np.arange(len(logarithms)), labels[rows]]
+    return float(-np.mean(chosen))
 
 
 def metrics_of(

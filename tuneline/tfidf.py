@@ -5,16 +5,16 @@ It trains on the train split in seconds. Rows, characters and features are limit
 
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.files.schemas import LABELS, LabelSchema
+from tuneline.files.shards import SplitReader
 from tuneline.terminal import phase
 
 if TYPE_CHECKING:
@@ -41,25 +41,24 @@ UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf
 WORD = rf"(?u)[{UNSPACED}]|[^\W{UNSPACED}]+"
 
 
-def read_sample(path: Path, text_columns: Sequence[str], outputs: int, seed: int, *, max_rows: int | None = None) -> pa.Table:
+def read_sample(split: SplitReader, text_columns: Sequence[str], outputs: int, seed: int, *, max_rows: int | None = None) -> pa.Table:
     """Read rows of a raw split, drawn with the seed, within the limits above.
 
     Args:
-        path: The raw split. It is read in batches, so a large one needs no more memory.
+        split: The raw split. It is read in batches, so a large one needs no more memory.
         text_columns: Its text columns, which are cut off after ``MAX_TEXT`` characters.
         outputs: Number of classes; 1 for a regression.
         seed: Seed of the draw.
         max_rows: Most rows; ``None`` for ``MAX_ROWS``.
 
     Returns:
-        The text columns and the labels, in the order of the file. A missing text is empty.
+        The text columns and the labels, in the order of the split. A missing text is empty.
     """
-    file = pq.ParquetFile(path)
-    total, generator = file.metadata.num_rows, np.random.default_rng(seed)
+    total, generator = split.rows, np.random.default_rng(seed)
     drawn = np.sort(generator.choice(total, min(total, max_rows or MAX_ROWS, MAX_SCORES // outputs), replace=False))
     columns = [*text_columns, LABELS]
     parts, start = [], 0
-    for batch in file.iter_batches(columns=columns):
+    for batch in split.batches(columns):
         inside = drawn[np.searchsorted(drawn, start) : np.searchsorted(drawn, start + len(batch))] - start
         taken = batch.take(pa.array(inside))
         texts = [pc.utf8_slice_codeunits(pc.fill_null(taken[name], ""), 0, MAX_TEXT) for name in text_columns]
@@ -86,16 +85,41 @@ def predict_with_tfidf(train: pa.Table, texts: Sequence[Sequence[str]], labels: 
     Returns:
         Class ids or numbers, shape ``(rows,)``: always the same one if the train rows have one label, or no word in common.
     """
-    columns = [train[name].to_pylist() for name in train.column_names if name != LABELS]
-    answers = train[LABELS].to_numpy()
-    vectorizer = _fit_vectorizer([text for column in columns for text in column], labels.outputs)
-    if vectorizer is None or np.ptp(answers) == 0:
-        constant = answers.mean() if labels.is_regression else np.bincount(answers).argmax()
-        return np.full(len(texts[0]), constant, dtype=answers.dtype)
-    model = _fit(_features(vectorizer, columns), answers, labels.outputs)
-    chunks = [[column[start : start + ROWS_AT_A_TIME] for column in texts] for start in range(0, len(texts[0]), ROWS_AT_A_TIME)]
-    predictions = [model.predict(_features(vectorizer, [[text[:MAX_TEXT] for text in column] for column in chunk])) for chunk in chunks]
-    return np.concatenate(predictions).astype(answers.dtype)
+    model = TfidfModel.fit(train, labels)
+    starts = range(0, max(len(texts[0]), 1), ROWS_AT_A_TIME)
+    return np.concatenate([model.predict([column[start : start + ROWS_AT_A_TIME] for column in texts]) for start in starts])
+
+
+@dataclass(frozen=True)
+class TfidfModel:
+    """The trained baseline.
+
+    Attributes:
+        vectorizer: The words and word pairs; ``None`` if the train rows have none in common, or one label.
+        model: The linear model; without a ``vectorizer`` the class id or number that is always predicted.
+        dtype: Type of the labels.
+    """
+
+    vectorizer: "TfidfVectorizer | None"
+    model: Any
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def fit(cls, train: pa.Table, labels: LabelSchema) -> Self:
+        """Train the baseline on rows as ``read_sample`` returns them."""
+        columns = [train[name].to_pylist() for name in train.column_names if name != LABELS]
+        answers = train[LABELS].to_numpy()
+        vectorizer = _fit_vectorizer([text for column in columns for text in column], labels.outputs)
+        if vectorizer is None or np.ptp(answers) == 0:
+            return cls(None, answers.mean() if labels.is_regression else np.bincount(answers).argmax(), answers.dtype)
+        return cls(vectorizer, _fit(_features(vectorizer, columns), answers, labels.outputs), answers.dtype)
+
+    def predict(self, texts: Sequence[Sequence[str]]) -> NDArray[Any]:
+        """Predict a batch of texts, one list for each column: class ids or numbers of shape ``(rows,)``."""
+        if self.vectorizer is None:
+            return np.full(len(texts[0]), self.model, dtype=self.dtype)
+        features = _features(self.vectorizer, [[text[:MAX_TEXT] for text in column] for column in texts])
+        return np.asarray(self.model.predict(features), dtype=self.dtype)
 
 
 def out_of_fold(texts: Sequence[Sequence[str]], labels: NDArray[np.integer], outputs: int, *, folds: int, seed: int) -> NDArray[np.float64]:

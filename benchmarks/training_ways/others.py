@@ -12,6 +12,7 @@ from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, Trai
 from benchmarks.training_ways.data import TOKENIZER
 from benchmarks.training_ways.measuring import Meter, matmul_share, new_model, score, timed
 from tuneline.batches import TokenizedSplit
+from tuneline.files.shards import SplitReader
 
 
 def collator() -> Any:
@@ -25,7 +26,7 @@ def collator() -> Any:
 def splits(options: argparse.Namespace) -> tuple[datasets.Dataset, TokenizedSplit]:
     """Return the train split as a ``datasets.Dataset``, and the validation split."""
     train = datasets.Dataset.from_parquet(str(options.folder / "train.parquet"), cache_dir=str(options.folder / "cache"))
-    return train, TokenizedSplit.read(options.folder / "validation.parquet")
+    return train, TokenizedSplit.read(SplitReader.open(options.folder, "validation", "prepare"))
 
 
 def textbook(options: argparse.Namespace) -> dict[str, float]:

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from benchmarks.training_ways.measuring import Meter, matmul_share, model_config, new_model, score, timed
-from stages.train import loop
+from stages.train import loop, machines
 from stages.train import state as setup
 from stages.train.checkpoints import Checkpoints
 from stages.train.data import Inputs
@@ -14,6 +14,7 @@ from stages.train.devices import create_accelerator
 from stages.train.interruption import Interruption
 from tests.params import params
 from tuneline.batches import TokenizedSplit
+from tuneline.files.shards import SplitReader
 from tuneline.params import Params
 
 
@@ -42,7 +43,7 @@ def parameters(options: argparse.Namespace, first_token_only: bool, sort: bool) 
 def ours(options: argparse.Namespace, first_token_only: bool = True, sort: bool = True) -> dict[str, float]:
     """Train with the loop of the stage, in the folder of this run."""
     os.environ["ACCELERATE_USE_CPU"] = str(options.device == "cpu")
-    splits = [TokenizedSplit.read(options.folder / f"{split}.parquet") for split in ("train", "validation")]
+    splits = [TokenizedSplit.read(SplitReader.open(options.folder, split, "prepare")) for split in ("train", "validation")]
     inputs = Inputs(splits[0], splits[1], _Padding())
     settings = parameters(options, first_token_only, sort)
     meter = Meter(options.clock)
@@ -67,10 +68,10 @@ class _Padding:
 def metered(meter: Meter, options: argparse.Namespace) -> Any:
     """Measure the steps of the loop, and make it train the same model as the other methods."""
     train_batch, evaluate, save = loop.train_batch, loop.evaluate, Checkpoints.save
-    build, files, adapt = setup.build_model, setup.data_files, loop.short_waits_on_shared_cores
+    build, files, adapt = setup.build_model, machines.data_files, loop.short_waits_on_shared_cores
 
     def counting(state: Any, rows: Any) -> Any:
-        lengths = state.sampler.lengths[rows]
+        lengths = state.sampler.rows.lengths_of(rows)
         if meter.steps >= meter.WARMUP:
             meter.samples, meter.tokens = meter.samples + len(rows), meter.tokens + int(lengths.sum())
             meter.positions += len(rows) * int(lengths.max())
@@ -88,9 +89,9 @@ def metered(meter: Meter, options: argparse.Namespace) -> Any:
 
     loop.train_batch, loop.evaluate, Checkpoints.save = counting, unmetered(evaluate), unmetered(save)  # type: ignore[method-assign]
     setup.build_model = lambda *_: (new_model(options), frozenset())
-    setup.data_files = lambda: iter(())
+    machines.data_files = lambda: iter(())
     if options.waits == "fixed":
         loop.short_waits_on_shared_cores = contextlib.nullcontext  # type: ignore[assignment]
     yield
     loop.train_batch, loop.evaluate, Checkpoints.save = train_batch, evaluate, save  # type: ignore[method-assign]
-    setup.build_model, setup.data_files, loop.short_waits_on_shared_cores = build, files, adapt
+    setup.build_model, machines.data_files, loop.short_waits_on_shared_cores = build, files, adapt

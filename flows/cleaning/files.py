@@ -15,10 +15,15 @@ from flows.runs.repository import BusyError, locked
 from flows.scoring.deployed import MODELS
 from flows.scoring.inbox import Incoming, RefusedRecord
 from flows.settings.scoring import Scoring
+from tuneline.files.resumable import SUFFIX
 from tuneline.records.scored import FileRecord, scored_record
 
 _RUN = re.compile(r"(?P<run>.+-[0-9a-f]{8})(\.lock|\.json|\.json\.damaged)?")
 """Names of what a run has in the folder of states."""
+OUTS = ("data", "models", "reports")
+"""Folders with outs of stages that a killed process can leave for the next one (``tuneline/files/resumable.py``)."""
+RESUMABLE_DAYS = 7
+"""Days without a new file after which what a killed stage left is not waited for any more."""
 
 
 def clean_scored(cleaning: Cleaning, scoring: Scoring, wait: float = 600) -> tuple[Row, Row]:
@@ -72,11 +77,14 @@ def remove_files(paths: Iterable[Path]) -> None:
 
 
 def clean_leftovers(cleaning: Cleaning, scoring: Scoring) -> Row:
-    """Remove what killed programs left: partial files and folders, and what runs without a checkout left more than a day ago."""
+    """Remove what killed programs left: partial files and folders, what no stage has resumed for a week, old parts of runs."""
     repository, state = cleaning.repository, cleaning.repository.state
     before = cleaning.before(1)
     folders = [state, state / MODELS, state / REFUSED_BATCHES, repository.root / scoring.outbox]
     left = [path for folder in folders for path in folder.glob(".*") if path.suffix in {".partial", ".former"} and _is_free(path)]
+    week = cleaning.before(RESUMABLE_DAYS)
+    resumable = [path for folder in OUTS for path in (repository.root / folder).glob(f".*{SUFFIX}") if _newest(path) < week]
+    left += [path for path in resumable if _is_free(path)]
     with locked(state / "checkouts.lock", wait=CHECKOUTS_WAIT):
         runs: dict[str, list[Path]] = {}
         for path in state.iterdir():
@@ -89,6 +97,10 @@ def clean_leftovers(cleaning: Cleaning, scoring: Scoring) -> Row:
         for path in () if cleaning.dry_run else [*left, *free]:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
     return row
+
+
+def _newest(folder: Path) -> float:
+    return max((path.stat().st_mtime for path in (folder, *folder.rglob("*"))), default=0.0)
 
 
 def _is_free(path: Path) -> bool:

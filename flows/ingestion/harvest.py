@@ -18,12 +18,13 @@ from flows.ingestion.layout import Layout
 from flows.ingestion.ledger import PLACES, Ingested, Ledger
 from flows.ingestion.reading import LabelledFile
 from flows.ingestion.selection import RowHashes, RowStatus, Selection
-from flows.ingestion.sources import Collected, Delivery, collect, sha256
+from flows.ingestion.sources import Collected, Delivery, collect
 from flows.scoring.inbox import Incoming
 from flows.settings.ingest import IngestSource
 from tuneline.errors import DataError
 from tuneline.files.schemas import ROW_GROUP, numpy_values, write_batches
 from tuneline.params.data import DataParams
+from tuneline.readers.urls import sha256
 
 FindTexts = Callable[[str, pa.Array], pa.Table]
 """Takes an id column and ids; returns the ids and texts of scored rows that have one of them."""

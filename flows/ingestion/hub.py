@@ -12,10 +12,10 @@ from flows.ingestion.ledger import Ingested
 from flows.ingestion.selection import RowHashes
 from flows.settings.ingest import IngestSource
 from tuneline.errors import ParamsError
-from tuneline.files.schemas import read_table
+from tuneline.files.shards import SplitReader
 from tuneline.hub import explained
 from tuneline.params.data import DataParams
-from tuneline.paths import PARAMS, RAW, SPLITS, split_file
+from tuneline.paths import PARAMS, RAW, SPLITS
 from tuneline.text import Keys
 
 
@@ -101,8 +101,7 @@ def raw_texts(root: Path, texts: tuple[str, ...]) -> dict[str, Keys]:
     """Return the hashes of the texts in ``data/raw`` by split; empty if the checkout has no raw splits."""
     found = {}
     for split in SPLITS:
-        if (path := split_file(root / RAW, split)).exists():
-            table = read_table(path, texts)
-            columns = [table[name].combine_chunks() for name in texts]
-            found[split] = RowHashes.of(columns, pa.nulls(table.num_rows, pa.string()), None).texts
+        if raw := SplitReader.find(root / RAW, split):
+            hashes = [RowHashes.of(batch.columns, pa.nulls(len(batch), pa.string()), None).texts for batch in raw.batches(texts)]
+            found[split] = np.concatenate([np.zeros(0, np.uint64), *hashes])
     return found

@@ -11,6 +11,7 @@ from tuneline.errors import DataError, ParamsError
 from tuneline.params.data import DataParams
 from tuneline.params.loading import read_yaml
 from tuneline.paths import SOURCE
+from tuneline.readers.urls import is_url, shown
 
 _PLAIN = re.compile(r"[\w.-]+")
 
@@ -52,6 +53,9 @@ class Layout:
         if train in held:
             hint = "Divide it with data.split (stratify: false) instead of slices: the split of a row then follows from the row alone."
             raise ParamsError(f"data.splits: {train!r} gives more than one split, so new rows would move others.", hint)
+        if is_url(data.path or ""):
+            hint = "Put new files there yourself, and run `dvc repro -f download`; or set data.path to a folder of this repository."
+            raise ParamsError(f"data.path is {shown(str(data.path))}: new rows are added to files under {SOURCE}/.", hint)
         given = Path(data.path or ".")
         return cls(given if given.parts[:2] == SOURCE.parts else SOURCE / given, train, held)
 

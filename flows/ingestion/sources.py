@@ -1,28 +1,23 @@
 """What each source has: local files to read, from a drop folder, a URL or a database."""
 
-import hashlib
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
 from urllib.parse import urlsplit
 
 from flows.ingestion.database import run_query
 from flows.ingestion.ledger import Ledger, Read
 from flows.ingestion.reading import ending_of
-from flows.runs.credentials import redacted
 from flows.scoring.inbox import Incoming
 from flows.settings.ingest import IngestSource
 from tuneline.errors import DataError, StageError
 from tuneline.readers.rows import ENDINGS
+from tuneline.readers.urls import sha256, shown, version_of
 
 Log = Callable[[str], None]
-_PARAMETERS = re.compile(r"\?[^\s'\"]+")
-"""What follows the ``?`` of a URL: tokens, signatures."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,7 @@ def collect(source: IngestSource, root: Path, scratch: Path, ledger: Ledger, log
     except StageError as error:
         collected.problems.append(f"{source.name}: {error}")
     except Exception as error:  # fsspec and database drivers raise whatever they like; a source that is away stops no other
-        message = _PARAMETERS.sub("", redacted(str(error).partition("\n")[0]))
+        message = shown(str(error).partition("\n")[0])
         collected.problems.append(f"{source.name}: {type(error).__name__}: {message}")
     return collected
 
@@ -142,7 +137,7 @@ def url_files(source: IngestSource, scratch: Path, ledger: Ledger) -> Iterator[D
         ending = ending_of(PurePosixPath(urlsplit(one).path).name)
         if ending is None:
             raise DataError(f"{name}: its name ends with none of {', '.join(ENDINGS)}.", "Name a file of labelled rows.")
-        etag = _etag(filesystem.info(one))
+        etag = version_of(filesystem.info(one))
         if etag is not None and seen.get(name) == etag:
             continue
         copy = scratch / f"{number}{ending}"
@@ -154,20 +149,3 @@ def _variable(source: IngestSource, name: str) -> str:
     if name not in os.environ:
         raise DataError(f"The environment variable {name} is not set.", f"The worker needs it: source {source.name} of ingest names it.")
     return os.environ[name]
-
-
-def _etag(info: dict[str, Any]) -> str | None:
-    """Return what names the version of a file: HTTP, S3 and GCS have an ETag; others, such as a mounted folder, a time."""
-    keys = ("ETag", "etag", "md5Hash", "Last-Modified", "LastModified", "mtime")
-    return next((str(info[key]) for key in keys if info.get(key)), None)
-
-
-def shown(url: str) -> str:
-    """Return a URL without what may be secret: user names and passwords, and what follows a ``?`` (tokens, signatures)."""
-    return _PARAMETERS.sub("", redacted(url))
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from ruamel.yaml import YAML
 
@@ -20,8 +19,9 @@ from flows.runs.processes import ProgramError
 from flows.runs.results import read_metrics
 from flows.scoring.deployed import fetch_model
 from tuneline.errors import DataError
-from tuneline.files.schemas import LabelSchema
-from tuneline.paths import CHECKS, PARAMS, PREDICTIONS, RAW, TOKENIZED, split_file
+from tuneline.files.schemas import LabelSchema, read_table
+from tuneline.files.shards import SplitReader
+from tuneline.paths import CHECKS, PARAMS, PREDICTIONS, RAW, TOKENIZED
 from tuneline.records.checks import Checks
 from tuneline.registry import Version
 
@@ -65,7 +65,7 @@ def measure(candidate: Candidate, pipeline: Pipeline) -> Measurements:
 
 
 def _latency(candidate: Candidate, pipeline: Pipeline) -> float | None:
-    command = [sys.executable, "-P", "-m", "tuneline.onnx.latency", str(candidate.model), str(split_file(TOKENIZED, candidate.split))]
+    command = [sys.executable, "-P", "-m", "tuneline.onnx.latency", str(candidate.model), str(TOKENIZED), candidate.split]
     try:
         printed = pipeline.programs.run(command, "Measuring the latency of model.onnx", lambda _line: None)
     except ProgramError as error:
@@ -105,7 +105,7 @@ class _Table:
 def _read(path: Path) -> _Table:
     if not path.exists():
         raise DataError(f"{path} is missing: the promotion gate compares predictions.", "Run stage evaluate, which writes them.")
-    table = pq.read_table(path).sort_by("idx")
+    table = read_table(path, ["idx", "label", "prediction"]).sort_by("idx")
     return _Table(table["label"].to_numpy(), table["prediction"].to_numpy(), LabelSchema.of(table.schema, "label").names)
 
 
@@ -120,19 +120,26 @@ def _with_our_ids(predicted: NDArray[Any], theirs: tuple[str, ...] | None, ours:
 def _production_predictions(
     candidate: Candidate, production: Version, registry: Registry, pipeline: Pipeline, ours: _Table
 ) -> NDArray[Any]:
-    target = candidate.root / ".dvc" / "tmp" / f"{production.name}.parquet"
+    folder = candidate.root / ".dvc" / "tmp"
     there, here = PipelineFiles.of_commit(registry.repository, production.commit), PipelineFiles.of_checkout(candidate.root)
     if there.lock.reported_rows() == here.lock.reported_rows():
-        what = f"Fetching the predictions of {production.name}"
+        target, what = folder / f"{production.name}.parquet", f"Fetching the predictions of {production.name}"
         pipeline.get(registry.repository, str(PREDICTIONS), production.commit, target, what)
         theirs = _read(target)
         return _with_our_ids(theirs.predicted, theirs.names, ours.names)
     model = fetch_model(registry, production, pipeline)
-    rows = split_file(candidate.root / RAW, candidate.split)
-    command = ["tuneline", "predict", str(rows), "--model", str(model.folder), "--output", str(target), "--bad-rows", "stop"]
-    pipeline.programs.run(command, f"Predicting the reported split with {production.name}", pipeline.on_line)
-    if ours.names is None:
-        return np.asarray(pq.read_table(target, columns=["prediction"])["prediction"].to_numpy())
-    labels = pq.read_table(target, columns=["label"])["label"].combine_chunks()
-    ids = pc.fill_null(pc.index_in(labels, pa.array(ours.names)), -1)
-    return np.asarray(ids.to_numpy(zero_copy_only=False).astype(np.int64))
+    predicted = []
+    for rows in SplitReader.open(candidate.root / RAW, candidate.split, made_by="download").paths:
+        target = folder / f"{production.name}-{rows.name}"
+        command = ["tuneline", "predict", str(rows), "--model", str(model.folder), "--output", str(target), "--bad-rows", "stop"]
+        pipeline.programs.run(command, f"Predicting {rows.name} with {production.name}", pipeline.on_line)
+        predicted.append(_predicted(target, ours.names))
+    return np.concatenate(predicted)
+
+
+def _predicted(path: Path, names: tuple[str, ...] | None) -> NDArray[Any]:
+    """Return the numbers or class ids in a file that ``tuneline predict`` wrote; -1 for a class that the candidate does not have."""
+    if names is None:
+        return np.asarray(read_table(path, ["prediction"])["prediction"].to_numpy())
+    ids = pc.fill_null(pc.index_in(read_table(path, ["label"])["label"], pa.array(names)), -1)
+    return np.asarray(ids.to_numpy().astype(np.int64))

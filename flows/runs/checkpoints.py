@@ -21,10 +21,10 @@ from typing import Any, Self
 import fsspec
 
 from flows.runs.checkout import Checkout
-from flows.runs.credentials import redacted
 from flows.runs.repository import Repository, dvc_config
 from flows.runs.spec import RunSpec
 from tuneline.paths import CHECKPOINTS
+from tuneline.readers.urls import redacted
 
 DVC = "dvc"
 """Value of the setting that stands for the default DVC remote."""

@@ -1,21 +1,14 @@
-"""Secrets of a worker: what is printed without them, and the environment of programs that do not need them."""
+"""Secrets of a worker: the environment of programs that do not need them."""
 
 import re
 from collections.abc import Mapping
 
 SECRETS_OF_THE_WORKER = frozenset({"GIT_TOKEN", "GIT_USERNAME", "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE", "TUNELINE_NOTIFY"})
 """Variables that only the worker, git and DVC need: an address may contain a password."""
-# A password may contain an unencoded slash, and git prints it all the same: after a colon, all up to the last @ is taken for one.
-_USERINFO = re.compile(r"(?<=://)(?:[^\s/'\"]*:[^\s'\"]*|[^\s/'\"]*)@")
 # Hydra resolves ${oc.env:NAME} from the environment into params.yaml, which is committed.
 _WITHOUT_SECRETS = re.compile(
     r"PATH|HOME|LANG|LANGUAGE|LC_\w+|TMPDIR|TZ|VIRTUAL_ENV|LD_LIBRARY_PATH|PYTHON\w+|TUNELINE_RUN|DVC_SITE_CACHE_DIR|DVC_NO_ANALYTICS|DO_NOT_TRACK"
 )
-
-
-def redacted(text: str) -> str:
-    """Return a text with ``***`` in place of user names and passwords in addresses: ``https://***@host/path``."""
-    return _USERINFO.sub("***@", text)
 
 
 def for_stages(env: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from flows.runs.credentials import redacted
+from tuneline.readers.urls import redacted
 from tuneline.terminal import visible
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")

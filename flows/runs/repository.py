@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flows.runs.credentials import redacted
 from flows.runs.outages import may_pass
 from flows.settings import load_settings
+from tuneline.readers.urls import redacted
 from tuneline.terminal import say, visible
 
 REPOSITORY_VARIABLE = "TUNELINE_REPOSITORY"

@@ -59,8 +59,16 @@ class Results:
     def options(self) -> JobOptions:
         """Options of the prediction. Texts are copied into its output, because the drift counts them."""
         keep = list(dict.fromkeys([*self.model.text_columns, *self.scoring.keep]))
-        paths = str(self.model.folder), str(self.outbox.scratch)
-        return JobOptions(*paths, keep, self.scoring.bad_rows, self.scoring.max_bad_share, **dict(self.scoring.limits))
+        return JobOptions(
+            model=str(self.model.folder),
+            folder=str(self.outbox.scratch),
+            keep=keep,
+            bad_rows=self.scoring.bad_rows,
+            max_bad_share=self.scoring.max_bad_share,
+            engine=self.scoring.engine,
+            workers=self.scoring.workers,
+            **dict(self.scoring.limits),
+        )
 
     def add(self, incoming: Incoming, predictions: Path, error: ProgramError | None) -> None:
         """Write the result of a file, or why there is none. Whatever happens to a file stops no other.

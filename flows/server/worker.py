@@ -24,12 +24,12 @@ from collections.abc import Sequence
 
 from rich.console import Console  # noqa: TID251 - the one that Prefect prints with
 
-from flows.runs.credentials import redacted
 from flows.runs.guardian import adopt_orphans, end_with_parent
 from flows.runs.repository import REPOSITORY_VARIABLE, GitError, Repository, locked
 from flows.server.deploy import POOL, ROOT
 from flows.settings import load_settings
 from tuneline import NO_TELEMETRY
+from tuneline.readers.urls import redacted
 from tuneline.terminal import say, visible
 
 ORIGIN, DVC_REMOTE = "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"

@@ -58,6 +58,9 @@ class Scoring(Section):
         bad_rows: ``stop`` refuses a file with a row that cannot be read or has no text; ``skip`` leaves the row out.
         max_bad_share: Largest fraction of the rows of a file that may be left out; a file with more is refused.
         settle_seconds: Seconds since its last change before a file is scored.
+        engine: ``ray`` predicts several files at a time on the workers of a Ray cluster: the one that ``RAY_ADDRESS`` names, else on this
+            machine.
+        workers: ray: files at a time; ``None``: one for each CPU of the cluster.
         limits: Sizes beyond which a file is refused.
         drift: Limits of drift.
     """
@@ -69,6 +72,8 @@ class Scoring(Section):
     bad_rows: Literal["stop", "skip"] = "stop"
     max_bad_share: Annotated[float, Field(ge=0, le=1)] = MAX_SHARE
     settle_seconds: Seconds = 10
+    engine: Literal["local", "ray"] = "local"
+    workers: Annotated[int, Field(ge=1)] | None = None
     limits: SizeLimits = SizeLimits()
     drift: DriftLimits = DriftLimits()
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from stages.base.checks import check_vocabulary, check_weights
 from tuneline.errors import StageError
 from tuneline.files import replace_directory
+from tuneline.files.hashes import file_hash
 from tuneline.launch import check_launch
 from tuneline.model_types import check_model_type
 from tuneline.params import Params
@@ -21,7 +22,6 @@ from tuneline.params.loading import load_params
 from tuneline.params.warnings import print_warnings
 from tuneline.paths import BASE, BASE_MODEL, BASE_RECORD, BASE_TOKENIZER
 from tuneline.pretrained import COMMIT, CONFIG, Pretrained, find
-from tuneline.records.provenance import file_hash
 from tuneline.records.source import BaseSource, PretrainedSource
 from tuneline.stage import run_stage
 from tuneline.terminal import say

@@ -21,10 +21,11 @@ from tuneline.batches import TokenizedSplit, length_sorted_batches
 from tuneline.errors import DataError, GateError
 from tuneline.files import replace_directory
 from tuneline.files.schemas import numpy_values, read_table
+from tuneline.files.shards import SplitReader
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.params import CompareParams
 from tuneline.params.loading import load_params
-from tuneline.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, TOKENIZED, split_file
+from tuneline.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, TOKENIZED
 from tuneline.records.comparison import Saturation
 from tuneline.records.export import EXPORT_RECORD, ExportRecord, ModelRecord
 from tuneline.records.metrics import Metrics
@@ -141,7 +142,7 @@ def main() -> dict[str, float]:
     """Compare the exported models with the trained model, write metrics and report, and publish."""
     params = load_params()
     record = ExportRecord.read(require(CANDIDATES / EXPORT_RECORD, "export"))
-    split = TokenizedSplit.read(require(split_file(TOKENIZED, params.evaluate.split), "tokenize"))
+    split = TokenizedSplit.read(SplitReader.open(TOKENIZED, params.evaluate.split, "tokenize"))
     reference = Reference(split.labels, split.label_schema, read_logits(require(PREDICTIONS, "evaluate"), len(split)))
     exported = {
         precision: logits_of(OnnxClassifier(CANDIDATES / model.file), split, record.pad_token_id, params.compare.batch_size, precision)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.compare.saturation import violation_of
-from tuneline.curves import calibration, calibration_error, probabilities
+from tuneline.curves import Softmax, calibration, calibration_error
 from tuneline.files.schemas import LabelSchema
 from tuneline.metrics import Metric, primary_metric
 from tuneline.params.evaluate import Int8Tolerance, Tolerance
@@ -46,7 +46,7 @@ class Reference:
         """Return the metric, and for a classifier the calibration error."""
         metrics = {self.metric.name: self.score(logits)}
         if not self.label_schema.is_regression:
-            metrics["calibration_error"] = calibration_error(calibration(probabilities(logits), self.labels))
+            metrics["calibration_error"] = calibration_error(calibration(Softmax.of(logits), self.labels))
         return metrics
 
 

@@ -1,22 +1,17 @@
 """Write ``reports/compare/``: the comparison of each model, and the rows whose prediction flips, with their text."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from stages.compare.comparison import Comparison, Logits, Reference
 from tuneline.curves import probabilities
 from tuneline.files import replace_directory
+from tuneline.files.shards import SplitReader
 from tuneline.params import Params
-from tuneline.paths import COMPARISON, RAW, split_file
+from tuneline.paths import COMPARISON, RAW
 from tuneline.records import comparison as records
 from tuneline.records.comparison import Flip, Flips, ModelComparison, Prediction
-from tuneline.stage import require
 
 LIMIT = 100
 """Flipped rows written per model: those whose logits differ most."""
@@ -36,7 +31,7 @@ def write_report(
         reference: Labels and the trained model's logits.
         published: Precisions that are published.
     """
-    raw = require(split_file(RAW, params.evaluate.split), "download")
+    raw = SplitReader.open(RAW, params.evaluate.split, made_by="download")
     models, flips = {}, {}
     for precision, comparison in comparisons.items():
         required = params.compare.tolerance(precision).required
@@ -59,17 +54,18 @@ def _model_comparison(comparison: Comparison, violations: Sequence[str], require
     return ModelComparison.model_validate({**values, "required": required, "published": published})
 
 
-def describe_flips(comparison: Comparison, reference: Reference, raw: Path, text_columns: Sequence[str]) -> list[Flip]:
+def describe_flips(comparison: Comparison, reference: Reference, raw: SplitReader, text_columns: Sequence[str]) -> list[Flip]:
     """Return one entry for each flipped row, the largest difference first, at most ``LIMIT``.
 
     Args:
         comparison: Comparison of one exported model.
         reference: Labels and the trained model's logits.
-        raw: Parquet file with the texts of the same rows in the same order.
+        raw: The texts of the same rows in the same order.
         text_columns: Columns of ``raw`` to show.
     """
     positions = comparison.flipped[:LIMIT]
-    texts = read_rows(raw, positions, text_columns)
+    order = np.argsort(positions)
+    texts = raw.take(positions[order], text_columns).take(np.argsort(order)).to_pylist()
     return [
         Flip(
             row=int(position),
@@ -81,21 +77,6 @@ def describe_flips(comparison: Comparison, reference: Reference, raw: Path, text
         )
         for position, text in zip(positions, texts, strict=True)
     ]
-
-
-def read_rows(path: Path, positions: NDArray[np.int64], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Read rows of a Parquet file, in the order of ``positions``; one row group is in memory at a time."""
-    rows_by_position: dict[int, dict[str, Any]] = {}
-    with pq.ParquetFile(path) as file:
-        start = 0
-        for group in range(file.num_row_groups):
-            rows = file.metadata.row_group(group).num_rows
-            inside = np.sort(positions[(positions >= start) & (positions < start + rows)])
-            if len(inside):
-                table = file.read_row_group(group, columns=list(columns)).take(pa.array(inside - start))
-                rows_by_position.update(zip(inside.tolist(), table.to_pylist(), strict=True))
-            start += rows
-    return [rows_by_position[position] for position in positions.tolist()]
 
 
 def _label(reference: Reference, position: int) -> str | float:

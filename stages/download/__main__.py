@@ -2,11 +2,12 @@
 
 Reads what ``data.source`` names: the embedded sample, files under ``data/source/``, or a data set of the hub.
 Applies the corrections in ``data/corrections/``: labels that people changed, rows that are left out. The source stays as it is.
-Writes ``data/raw/{train,validation,test}.parquet`` (the text columns, ``labels``, ``idx``; label names in the schema),
-``data/raw/source.json`` (where the rows came from, down to the commit, and what was corrected), ``reports/download/skipped.parquet``
-(bad rows that were left out) and ``metrics/download.json``.
+Writes ``data/raw/{train,validation,test}.parquet`` (the text columns, ``labels``, ``idx``; label names in the schema), or of a split with
+more than ``data.shard_rows`` rows ``train-00000-of-00012.parquet`` and so on, ``data/raw/source.json`` (where the rows came from, down to
+the commit, and what was corrected), ``reports/download/skipped.parquet`` (bad rows that were left out) and ``metrics/download.json``.
 """
 
+import importlib.metadata
 import shutil
 from collections.abc import Mapping
 from functools import partial
@@ -15,25 +16,31 @@ from pathlib import Path
 from stages.download.correct import Corrector, remove_classes
 from stages.download.incomplete import check_rows
 from stages.download.raw import LabelEncoder, RawWriter
+from stages.download.selection import Selection, divide
+from stages.download.shards import named_shards
 from stages.download.skipped import SkippedRows, open_skipped
 from stages.download.slices import refuse_overlaps, resolve, source_splits
 from stages.download.source import Source, SourceColumns, open_source
-from stages.download.staging import Selection, StagedSplit, divide, stage_split
-from tuneline.corrections import Corrections
+from stages.download.staged import StagedSplit
+from stages.download.staging import stage_split
+from tuneline.corrections import Corrections, dropped_file, label_file
 from tuneline.errors import DataError
-from tuneline.files import replace_directory
+from tuneline.files.resumable import content_key, resumable_directory
 from tuneline.launch import check_launch
 from tuneline.params import Params
 from tuneline.params.loading import load_params
-from tuneline.paths import DOWNLOAD, METRICS, RAW, SPLITS, split_file
+from tuneline.paths import DOWNLOAD, METRICS, RAW, SPLITS
 from tuneline.readers.bad_rows import BadRowPolicy
 from tuneline.readers.rows import listed
 from tuneline.records.metrics import Metrics
+from tuneline.records.provenance import ROOT, code_hash
 from tuneline.records.source import AppliedCorrections, RawSource, SplitSource
 from tuneline.stage import run_stage
 from tuneline.terminal import progress, say
 
-STAGING = "staging"
+WORK = "work"
+"""Folder for the copies of the source's splits (``staged``) and for the files of the raw splits (``written``)."""
+LIBRARIES = ("datasets", "pyarrow")
 SKIPPED = DOWNLOAD / "skipped.parquet"
 
 
@@ -43,7 +50,7 @@ def download(params: Params, source: Source, folder: Path, skipped: SkippedRows)
     Args:
         params: All parameters.
         source: The source of the rows.
-        folder: An empty folder, for three Parquet files and ``source.json``.
+        folder: A folder for the Parquet files and ``source.json``; empty, or with what a killed process has left.
         skipped: Gets the rows that are left out.
 
     Returns:
@@ -53,7 +60,7 @@ def download(params: Params, source: Source, folder: Path, skipped: SkippedRows)
         DataError: The data cannot be used.
     """
     specs, corrections = params.data.source_specs, Corrections.read()
-    staged = read_splits(params, source, specs, folder / STAGING, skipped)
+    staged = read_splits(params, source, specs, folder / WORK / "staged", skipped)
     sizes = {name: split.rows for name, split in staged.items()}
     slices = {split: resolve(split, spec, sizes) for split, spec in specs.items()}
     refuse_overlaps(slices)
@@ -63,11 +70,12 @@ def download(params: Params, source: Source, folder: Path, skipped: SkippedRows)
     for split in labelled_splits(params):
         refuse_unlabelled(split, selections[split], staged)
     splits, label_names, applied = write_splits(params, staged, selections, corrections, folder)
-    shutil.rmtree(folder / STAGING)
-    values = {"source": params.data.source, **source.provenance(), "splits": splits, "label_names": label_names, "corrections": applied}
+    rows = {name: count for split in staged.values() for name, count in split.file_rows.items()}
+    values = {"source": params.data.source, **source.provenance(rows), "splits": splits, "label_names": label_names, "corrections": applied}
     if params.data.split is not None:
         values["split"] = {**params.data.split.model_dump(), "seed": params.seed, "rows_without_group": division.ungrouped}
     RawSource.model_validate(values).write(folder / "source.json")
+    shutil.rmtree(folder / WORK)
     return {name: split.rows for name, split in splits.items()}
 
 
@@ -80,12 +88,11 @@ def read_splits(params: Params, source: Source, specs: Mapping[str, str], stagin
     """Read each split of the source that a specification names into ``staging``."""
     sources = {split: source_splits(split, spec) for split, spec in specs.items()}
     labelled = {name for split in labelled_splits(params) for name in sources.get(split, sources["train"])}
-    staging.mkdir()
     staged: dict[str, StagedSplit] = {}
     for name in dict.fromkeys(name for names in sources.values() for name in names):
         columns = source_columns(params, label_optional=name not in labelled, grouped=name in sources["train"])
-        path, most, before = staging / f"{len(staged)}.parquet", params.data.files.max_row_group_mb, skipped.count
-        staged[name] = stage_split(source.read(name, columns), columns, path, most, partial(skipped.add, name))
+        before, folder = skipped.count, staging / str(len(staged))
+        staged[name] = stage_split(source.read(name, columns), columns, folder, params.data, partial(skipped.add, name))
         check_rows(staged[name], columns)
         count = skipped.count - before
         bad = f", {count:,} bad row{'s' * (count > 1)} left out: {SKIPPED}" if count else ""
@@ -125,25 +132,30 @@ def refuse_unlabelled(split: str, selection: Selection, staged: Mapping[str, Sta
 def write_splits(
     params: Params, staged: Mapping[str, StagedSplit], selections: Mapping[str, Selection], corrections: Corrections, folder: Path
 ) -> tuple[dict[str, SplitSource], tuple[str, ...] | None, AppliedCorrections | None]:
-    """Write the three Parquet files.
+    """Write the Parquet files of the three splits.
 
     Returns:
         Origin of each split, the class names, and what was corrected.
     """
-    data = params.data
+    data, written = params.data, folder / WORK / "written"
     regression = data.task == "regression"
     encoder = LabelEncoder.regression() if regression else LabelEncoder.classification(staged, selections["train"], data.label_names)
     corrector = Corrector(corrections, data.text_columns, encoder.labels)
     splits: dict[str, SplitSource] = {}
+    files: list[tuple[Path, Path]] = []
     for position, split in enumerate(SPLITS):
-        writer = RawWriter(source_columns(params), encoder, corrector)
-        rows = writer.write(split_file(folder, split), staged, selections[split], data.max_rows, params.seed + position)
+        writer = RawWriter(source_columns(params), data.shard_rows, encoder, corrector)
+        rows = writer.write(written / split, staged, selections[split], data.max_rows, params.seed + position)
+        files += named_shards(written / split, rows, data.shard_rows, folder, split)
         specification = data.source_specs.get(split, data.splits.train)
         splits[split] = SplitSource(specification=specification, rows=rows, left_out=writer.left_out)
     applied, labels = corrector.report(), encoder.labels
     if labels.names is not None and data.label_names is None and (empty := corrector.emptied_classes()):
         say(f"download: the corrections leave no row of {listed(labels.names[label] for label in empty)}: no class any more.")
-        labels = remove_classes(folder, labels, empty)
+        labels = remove_classes(files, labels, empty)
+    else:
+        for path, target in files:
+            path.replace(target)
     return splits, labels.names, applied
 
 
@@ -152,18 +164,28 @@ def applied_corrections() -> AppliedCorrections | None:
     return RawSource.read(RAW / "source.json").corrections
 
 
+def content(params: Params, source: Source) -> str:
+    """Return the key of what the stage writes: a killed run is continued by one with the same."""
+    versions = [importlib.metadata.version(library) for library in LIBRARIES]
+    read = [params.seed, params.data.model_dump(mode="json"), labelled_splits(params), source.provenance({})]
+    corrections = [path for path in (label_file(), dropped_file()) if path.exists()]
+    with progress("download: looking for what an interrupted run has left"):
+        return content_key(versions, code_hash(ROOT, ["stages/download", "tuneline"]), read, files=[*source.inputs, *corrections])
+
+
 def main() -> dict[str, float]:
     """Run the stage on ``params.yaml``."""
     params = load_params()
     check_launch(params.train)
     metrics = METRICS / "download.json"
     metrics.unlink(missing_ok=True)
-    with open_skipped(SKIPPED) as skipped, replace_directory(RAW) as folder:
-        rows = download(params, open_source(params.data, params.seed), folder, skipped)
+    source = open_source(params.data, params.seed)
+    with open_skipped(SKIPPED) as skipped, resumable_directory(RAW, content(params, source)) as folder:
+        rows = download(params, source, folder, skipped)
     Metrics.of({**{f"{split}_rows": count for split, count in rows.items()}, "bad_rows": skipped.count}).write(metrics)
     say("download: " + ", ".join(f"{split} {count:,}" for split, count in rows.items()) + " rows")
     return {"rows": sum(rows.values())}
 
 
 if __name__ == "__main__":
-    run_stage("download", main, libraries=("datasets", "pyarrow"), corrections=applied_corrections)
+    run_stage("download", main, libraries=LIBRARIES, corrections=applied_corrections)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from stages.download.bad_values import BadValues
-from stages.download.source import LABEL, SourceColumns, SourceFile
+from stages.download.source import LABEL, Cursor, SourceColumns, SourceFile
 from stages.download.values import class_names, group_values, is_text, label_values
 from tuneline.errors import DataError
 from tuneline.files.schemas import ROW_GROUP
@@ -31,16 +31,16 @@ class ColumnConverter:
     columns: SourceColumns
     names: tuple[str, ...] | None
 
-    def convert(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Convert batch by batch; ``position`` is the row number, from 1.
+    def convert(self, batches: Iterable[pa.RecordBatch], cursor: Cursor) -> Iterator[pa.RecordBatch]:
+        """Convert batch by batch; ``position`` is the row number, from 1. The first batch begins behind the cursor.
 
         Raises:
             DataError: A column cannot be used as text or label, or a row cannot and bad rows are an error; while reading.
         """
-        first = 1
         for batch in batches:
+            first = cursor.position + 1
+            cursor.position += batch.num_rows
             yield self._batch(batch, first)
-            first += batch.num_rows
 
     def _batch(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
         has_label = self.columns.check(batch.schema.names, self.bad.name)
@@ -76,14 +76,21 @@ def read_parquet(path: Path, columns: SourceColumns, limits: Limits) -> SourceFi
     """
     with open_parquet(path, limits=limits) as file:
         names = _declared_names(file.schema, columns.label_column)
-    bad = columns.bad_rows(str(path), "row")
-    return SourceFile(bad, ColumnConverter(bad, columns, names).convert(_batches(path, columns, limits)), names)
+    converter = ColumnConverter(columns.bad_rows(str(path), "row"), columns, names)
+
+    def batches(cursor: Cursor) -> Iterator[pa.RecordBatch]:
+        return converter.convert(_batches(path, columns, limits, cursor.position), cursor)
+
+    return SourceFile(converter.bad, batches, names)
 
 
-def _batches(path: Path, columns: SourceColumns, limits: Limits) -> Iterator[pa.RecordBatch]:
+def _batches(path: Path, columns: SourceColumns, limits: Limits, skip: int) -> Iterator[pa.RecordBatch]:
     with open_parquet(path, limits=limits) as file:
         has_label = columns.check(file.schema.names, str(path))
-        yield from file.batches(ROW_GROUP, columns.names(has_label))
+        for batch in file.batches(ROW_GROUP, columns.names(has_label)):
+            if skip < batch.num_rows:
+                yield batch.slice(skip)
+            skip = max(skip - batch.num_rows, 0)
 
 
 def _declared_names(schema: pa.Schema, column: str) -> tuple[str, ...] | None:

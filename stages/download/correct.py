@@ -1,6 +1,6 @@
 """Applies ``data/corrections/`` to the rows that are written: after the division into splits, so that no other row changes its split."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from tuneline.corrections import KEY, LATER, Corrections, dropped_file, label_file, row_keys
 from tuneline.files import replace_file
+from tuneline.files.hashes import file_hash
 from tuneline.files.schemas import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, raw_schema, write_batches
-from tuneline.paths import SPLITS, split_file
-from tuneline.records.provenance import file_hash
 from tuneline.records.source import AppliedCorrections
 from tuneline.terminal import say
 
@@ -136,11 +135,11 @@ class Corrector:
         )
 
 
-def remove_classes(folder: Path, labels: LabelSchema, empty: Collection[int]) -> LabelSchema:
-    """Take classes without rows out of the raw splits: the other ones get new ids.
+def remove_classes(files: Iterable[tuple[Path, Path]], labels: LabelSchema, empty: Collection[int]) -> LabelSchema:
+    """Copy the files of the raw splits without the classes that have no rows: the other ones get new ids.
 
     Args:
-        folder: The raw splits.
+        files: Each file, and the path of its copy.
         labels: Their label schema.
         empty: Ids of the classes.
 
@@ -149,9 +148,8 @@ def remove_classes(folder: Path, labels: LabelSchema, empty: Collection[int]) ->
     """
     kept = [label for label in range(labels.outputs) if label not in empty]
     fewer = LabelSchema(tuple((labels.names or ())[label] for label in kept))
-    for split in SPLITS:
-        path = split_file(folder, split)
-        with replace_file(path) as partial, pq.ParquetFile(path) as file:
+    for path, target in files:
+        with replace_file(target) as partial, pq.ParquetFile(path) as file:
             schema = raw_schema(file.schema_arrow.names[:-2], fewer)
             write_batches(partial, schema, (_renumbered(batch, kept, schema) for batch in file.iter_batches(ROW_GROUP)))
     return fewer

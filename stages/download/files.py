@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from stages.download.bad_values import BadRowError, BadValues
 from stages.download.columnar import read_parquet
+from stages.download.remote import RemoteFolder
 from stages.download.slices import source_splits
-from stages.download.source import GROUP, LABEL, POSITION, SourceColumns, SourceFile, SourceSplit, batches_of
+from stages.download.source import GROUP, LABEL, POSITION, Cursor, SourceColumns, SourceFile, SourceSplit, batches_of
 from stages.download.values import JsonLabels, group_values, json_group, label_values
 from tuneline.errors import DataError
 from tuneline.params.data import DataParams
@@ -24,6 +25,7 @@ from tuneline.readers.rows import RowProblem, listed, text_problem
 from tuneline.readers.source_files import choose_files, find_files
 from tuneline.readers.special_files import not_a_file
 from tuneline.readers.text import open_text
+from tuneline.readers.urls import is_url
 
 
 class Files:
@@ -36,13 +38,13 @@ class Files:
             DataError: The folder does not exist or is not under ``data/source/``; a split has no file, or more than one of its name;
                 or none of these days.
         """
-        self.folder = _folder(params.path)
         self.params = params.files
         self.limits = Limits.of(self.params.max_cell_characters, self.params.max_row_group_mb, self.params.max_unpacked_mb)
         names = dict.fromkeys(name for split, spec in params.source_specs.items() for name in source_splits(split, spec))
+        self.remote = RemoteFolder.fetch(params.path, names) if params.path and is_url(params.path) else None
+        self.folder = self.remote.folder if self.remote else _folder(params.path)
         self.splits = {name: find_files(self.folder, name) for name in names}
         self.chosen = choose_files(self.splits, params.as_of, params.last_days)
-        self.rows: dict[Path, int] = {}
 
     def read(self, split: str, columns: SourceColumns) -> SourceSplit:
         """Open the files of one split.
@@ -56,20 +58,18 @@ class Files:
     def _open(self, path: Path, columns: SourceColumns) -> SourceFile:
         kind, params = Path(path.name.removesuffix(".gz")).suffix, self.params
         if kind == ".parquet":
-            file = read_parquet(path, columns, self.limits)
-        elif kind == ".jsonl":
-            file = read_json(path, params.encoding, columns, self.limits)
-        else:
-            dialect = Dialect.default(kind == ".tsv", params.delimiter, params.quoting, params.columns)
-            file = read_delimited(path, params.encoding, dialect, columns, self.limits)
-        return dataclasses.replace(file, batches=self._counted(path, file.batches))
+            return read_parquet(path, columns, self.limits)
+        if kind == ".jsonl":
+            return read_json(path, params.encoding, columns, self.limits)
+        dialect = Dialect.default(kind == ".tsv", params.delimiter, params.quoting, params.columns)
+        return read_delimited(path, params.encoding, dialect, columns, self.limits)
 
-    def _counted(self, path: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            self.rows[path] = self.rows.get(path, 0) + batch.num_rows
-            yield batch
+    @property
+    def inputs(self) -> list[Path]:
+        """The files that are read."""
+        return [path for chosen in self.chosen.values() for path in chosen]
 
-    def provenance(self) -> dict[str, Any]:
+    def provenance(self, rows: Mapping[str, int], /) -> dict[str, Any]:
         """Return the files that were read, and the rows of each batch; DVC tracks their content."""
         files, batches = {}, {}
         for split, found in self.splits.items():
@@ -77,8 +77,9 @@ class Files:
             if found.file in chosen:
                 files[split] = found.file.as_posix()
             if found.batches:
-                batches[split] = {path.as_posix(): self.rows.get(path, 0) for path in chosen if path != found.file}
-        return {"files": files, "batches": batches or None}
+                batches[split] = {path.as_posix(): rows.get(str(path), 0) for path in chosen if path != found.file}
+        remote = None if self.remote is None else self.remote.provenance(self.inputs)
+        return {"files": files, "batches": batches or None, "remote": remote}
 
 
 def _folder(path: str | None) -> Path:
@@ -105,7 +106,11 @@ def read_delimited(path: Path, encoding: str, dialect: Dialect, columns: SourceC
         DataError: The file cannot be read, or one of its rows cannot and bad rows are an error; while reading.
     """
     bad = columns.bad_rows(str(path), "line")
-    return SourceFile(bad, _delimited_batches(_delimited_rows(path, encoding, dialect, columns, limits, bad=bad), columns, bad))
+
+    def batches(cursor: Cursor) -> Iterator[pa.RecordBatch]:
+        return _delimited_batches(_delimited_rows(path, encoding, dialect, columns, limits, bad=bad, cursor=cursor), columns, bad)
+
+    return SourceFile(bad, batches)
 
 
 def _delimited_batches(rows: Iterator[tuple[Any, ...]], columns: SourceColumns, bad: BadRows) -> Iterator[pa.RecordBatch]:
@@ -120,7 +125,7 @@ def _delimited_batches(rows: Iterator[tuple[Any, ...]], columns: SourceColumns, 
 
 
 def _delimited_rows(
-    path: Path, encoding: str, dialect: Dialect, columns: SourceColumns, limits: Limits, *, bad: BadRows
+    path: Path, encoding: str, dialect: Dialect, columns: SourceColumns, limits: Limits, *, bad: BadRows, cursor: Cursor
 ) -> Iterator[tuple[Any, ...]]:
     with open_text(path, encoding, limits=limits) as lines:
         reader = DelimitedReader(lines, dialect)
@@ -128,6 +133,9 @@ def _delimited_rows(
         cells = [reader.names.index(name) for name in (*columns.text_columns, *columns.grouped)]
         label = reader.names.index(columns.label_column) if has_label else None
         for line, fields in reader:
+            if line <= cursor.position:
+                continue
+            cursor.position = line
             if isinstance(fields, RowProblem):
                 bad.add(fields)
             else:
@@ -141,18 +149,30 @@ def read_json(path: Path, encoding: str, columns: SourceColumns, limits: Limits)
         DataError: The file cannot be read, or one of its rows cannot and bad rows are an error; while reading.
     """
     bad = columns.bad_rows(str(path), "line")
-    return SourceFile(bad, batches_of(_json_rows(path, encoding, columns, limits, bad), columns.schema))
+
+    def batches(cursor: Cursor) -> Iterator[pa.RecordBatch]:
+        return batches_of(_json_rows(path, encoding, columns, limits, bad=bad, cursor=cursor), columns.schema)
+
+    return SourceFile(bad, batches)
 
 
-def _json_rows(path: Path, encoding: str, columns: SourceColumns, limits: Limits, bad: BadRows) -> Iterator[tuple[Any, ...]]:
+def _json_rows(
+    path: Path, encoding: str, columns: SourceColumns, limits: Limits, *, bad: BadRows, cursor: Cursor
+) -> Iterator[tuple[Any, ...]]:
     labels = JsonLabels(columns.label_column, columns.regression)
     keys = _RequiredKeys(path, columns)
     with open_text(path, encoding, limits=limits) as lines:
         for line, record in read_jsonl(lines):
+            is_new = line > cursor.position  # the rows before tell which keys and which type of labels the file has
+            cursor.position = max(cursor.position, line)
             try:
-                yield _json_row(line, record, columns, labels, keys)
+                row = _json_row(line, record, columns, labels, keys)
             except BadRowError as error:
-                bad.add(dataclasses.replace(error.problem, content=lines.content))
+                if is_new:
+                    bad.add(dataclasses.replace(error.problem, content=lines.content))
+                continue
+            if is_new:
+                yield row
     keys.check_end()
 
 

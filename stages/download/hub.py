@@ -1,7 +1,7 @@
 """A data set of the Hugging Face hub as a source, pinned to a commit."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from stages.download.columnar import ColumnConverter
-from stages.download.source import SourceColumns, SourceFile, SourceSplit
+from stages.download.source import Cursor, SourceColumns, SourceFile, SourceSplit
 from tuneline.errors import DataError
 from tuneline.files.schemas import ROW_GROUP
 from tuneline.readers.rows import listed, nearest
@@ -63,11 +63,17 @@ class Hub:
         names = columns.names(columns.check(data.column_names, name))
         feature = data.features.get(columns.label_column)
         classes = tuple(feature.names) if hasattr(feature, "names") else None
-        tables = data.select_columns(names).with_format("arrow").iter(batch_size=ROW_GROUP)
-        bad = columns.bad_rows(name, "row")
-        return SourceSplit.of(SourceFile(bad, ColumnConverter(bad, columns, classes).convert(_batches(tables)), classes))
+        converter = ColumnConverter(columns.bad_rows(name, "row"), columns, classes)
 
-    def provenance(self) -> dict[str, Any]:
+        def batches(cursor: Cursor) -> Iterator[pa.RecordBatch]:
+            rows = data.select(range(cursor.position, len(data))).select_columns(names).with_format("arrow")
+            return converter.convert(_batches(rows.iter(batch_size=ROW_GROUP)), cursor)
+
+        return SourceSplit.of(SourceFile(converter.bad, batches, classes))
+
+    inputs = ()
+
+    def provenance(self, _rows: Mapping[str, int], /) -> dict[str, Any]:
         """Return the data set and the commit that was read."""
         return {"path": self.path, "name": self.name, "revision": self.revision, "commit": self.commit}
 

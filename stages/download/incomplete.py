@@ -7,11 +7,10 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stages.download.bad_values import BadValues
 from stages.download.source import LABEL, POSITION, SourceColumns
-from stages.download.staging import INDEX, StagedSplit
+from stages.download.staged import INDEX, StagedSplit
 from tuneline.errors import DataError
 
 HINT = "Fill it in."
@@ -25,12 +24,11 @@ def check_rows(staged: StagedSplit, columns: SourceColumns) -> None:
     """
     incomplete: Counter[str] = Counter()
     if staged.gaps:
-        with pq.ParquetFile(staged.path) as file:
-            for batch in file.iter_batches():
-                _report(staged, columns, batch, incomplete)
-    ends = [*(origin.first for origin in staged.origins[1:]), staged.rows]
-    for origin, end in zip(staged.origins, ends, strict=True):
-        origin.bad.check(end - origin.first - incomplete[origin.bad.name])
+        for batch in staged.batches(0, staged.rows):
+            _report(staged, columns, batch, incomplete)
+    rows = staged.file_rows
+    for origin in staged.origins:
+        origin.bad.check(rows[origin.bad.name] - incomplete[origin.bad.name])
     if staged.rows == 0:
         raise DataError(f"{staged.name} has no rows.", "Add rows, or name another split in data.splits.")
 

@@ -11,12 +11,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from stages.download.correct import Corrector
-from stages.download.source import LABEL, SourceColumns, rebatch
-from stages.download.staging import INDEX, Selection, StagedSplit
+from stages.download.selection import Selection
+from stages.download.shards import write_shards
+from stages.download.source import LABEL, SourceColumns
+from stages.download.staged import INDEX, StagedSplit
 from stages.download.values import class_texts
 from tuneline.corrections import dropped_file
 from tuneline.errors import DataError
-from tuneline.files.schemas import UNLABELLED, LabelSchema, raw_schema, write_batches
+from tuneline.files.schemas import UNLABELLED, LabelSchema, raw_schema
 from tuneline.readers.rows import listed
 from tuneline.terminal import Progress, progress
 
@@ -122,18 +124,20 @@ class RawWriter:
 
     Attributes:
         columns: The columns asked for.
+        shard_rows: Most rows of a file.
         encoder: Converts labels to ids.
         corrector: Corrects the rows that are written.
         left_out: Number of rows without text or label, which were left out.
     """
 
     columns: SourceColumns
+    shard_rows: int
     encoder: LabelEncoder
     corrector: Corrector
     left_out: int = 0
 
-    def write(self, path: Path, staged: Mapping[str, StagedSplit], selection: Selection, at_most: int | None, seed: int) -> int:
-        """Write the rows of a split and return their number.
+    def write(self, folder: Path, staged: Mapping[str, StagedSplit], selection: Selection, at_most: int | None, seed: int) -> int:
+        """Write the rows of a split, into the folder of its name, and return their number.
 
         Every label is checked, also of rows that are not drawn: a run on few rows finds the same errors as a run on all.
 
@@ -141,27 +145,29 @@ class RawWriter:
             DataError: A label is unknown, or no row is left.
         """
         schema = raw_schema(self.columns.text_columns, self.encoder.labels)
-        chosen = sample_rows(selection.rows, at_most, seed)
-        with progress(f"download: writing {path.stem}", selection.rows) as step:
+        chosen = None if at_most is None else sample_rows(selection.rows, at_most, seed)
+        with progress(f"download: writing {folder.name}", selection.rows) as step:
             batches = self._batches(selection.batches(staged), chosen, schema, step)
-            rows = write_batches(path, schema, rebatch(self.corrector.apply(path.stem, batches), schema))
+            rows = write_shards(folder, schema, self.corrector.apply(folder.name, batches), self.shard_rows)
         if rows == 0:
             hint = "Fill in its texts and labels, name another split in data.splits, or raise its fraction in data.split."
             if self.corrector.left_out:
                 hint = f"{dropped_file()} leaves out {self.corrector.left_out:,} rows: remove some of its lines."
-            raise DataError(f"The {path.stem} split has no complete row left.", hint)
+            raise DataError(f"The {folder.name} split has no complete row left.", hint)
         return rows
 
     def _batches(
-        self, batches: Iterator[tuple[StagedSplit, pa.RecordBatch]], chosen: NDArray[np.int64], schema: pa.Schema, step: Progress
+        self, batches: Iterator[tuple[StagedSplit, pa.RecordBatch]], chosen: NDArray[np.int64] | None, schema: pa.Schema, step: Progress
     ) -> Iterator[pa.RecordBatch]:
         first = 0
         for staged, batch in batches:
             complete: NDArray[np.bool_] = staged.complete(batch).to_numpy(zero_copy_only=False)
             raw = self._raw(batch, staged, schema)
-            start, stop = np.searchsorted(chosen, (first, first + batch.num_rows))
-            keep = np.zeros(batch.num_rows, dtype=bool)
-            keep[chosen[start:stop] - first] = True
+            keep = np.ones(batch.num_rows, dtype=bool)
+            if chosen is not None:
+                start, stop = np.searchsorted(chosen, (first, first + batch.num_rows))
+                keep[:] = False
+                keep[chosen[start:stop] - first] = True
             self.left_out += int((keep & ~complete).sum())
             yield raw.filter(pa.array(keep & complete))
             first += batch.num_rows

@@ -4,12 +4,14 @@ The same seed gives the same tickets, on every machine.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from stages.download import phrases
-from stages.download.source import SourceColumns, SourceFile, SourceSplit, batches_of
+from stages.download.source import Cursor, SourceColumns, SourceFile, SourceSplit, batches_of
 from tuneline.errors import DataError
 from tuneline.params.data import SampleParams
 from tuneline.paths import SPLITS
@@ -52,17 +54,24 @@ class Sample:
         columns.check(Ticket._fields, "sample")
         if columns.regression:
             raise DataError("data.task: the sample's labels are classes, not numbers.", "Set data.task to classification.")
-        batches = batches_of(self._rows(split, columns), columns.schema)
+
+        def batches(cursor: Cursor) -> Iterator[pa.RecordBatch]:
+            return batches_of(self._rows(split, columns, cursor), columns.schema)
+
         return SourceSplit.of(SourceFile(columns.bad_rows(f"sample, split {split}", "row"), batches, QUEUES))
 
-    def _rows(self, split: str, columns: SourceColumns) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, split: str, columns: SourceColumns, cursor: Cursor) -> Iterator[tuple[Any, ...]]:
         start, stop = self.ranges[split]
         indices = [Ticket._fields.index(name) for name in (*columns.text_columns, *columns.grouped, columns.label_column)]
         tickets = islice(write_tickets(self.params.rows, self.params.mislabelled, self.seed), start, stop)
         for position, ticket in enumerate(tickets, start=1):
-            yield (*(ticket[index] for index in indices), position)
+            if position > cursor.position:
+                cursor.position = position
+                yield (*(ticket[index] for index in indices), position)
 
-    def provenance(self) -> dict[str, Any]:
+    inputs = ()
+
+    def provenance(self, _rows: Mapping[str, int], /) -> dict[str, Any]:
         """Return the generator's inputs."""
         return {"rows": self.params.rows, "mislabelled": self.params.mislabelled, "seed": self.seed}
 

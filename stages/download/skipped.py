@@ -52,10 +52,14 @@ class SkippedRows:
 
 
 def shown(content: str) -> str:
-    """Return the start of a row without its line end; bytes that are not text as codes."""
+    """Return the start of a row; bytes that are not text as codes."""
+    return start_of(content).encode(errors="backslashreplace").decode()
+
+
+def start_of(content: str) -> str:
+    """Return the start of a row without its line end. The start of a start is the same."""
     content = content.rstrip("\r\n")
-    start = content[:LONGEST] + ("…" if len(content) > LONGEST else "")
-    return start.encode(errors="backslashreplace").decode()
+    return content[:LONGEST] + ("…" if len(content) > LONGEST else "")
 
 
 @contextmanager

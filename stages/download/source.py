@@ -1,7 +1,8 @@
 """Sources of rows: what each of them gives, and which of them ``data.source`` selects."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 import pyarrow as pa
@@ -84,19 +85,31 @@ class SourceColumns:
         return pa.schema([*text, *group, pa.field(LABEL, label), pa.field(POSITION, pa.int64(), nullable=False)])
 
 
+@dataclass
+class Cursor:
+    """How far a file has been read.
+
+    Attributes:
+        position: Line or row of the last record that was read; reading begins behind it. It is that of the rows of a batch when the
+            batch is yielded, so that who has written the batch can go on there later.
+    """
+
+    position: int = 0
+
+
 @dataclass(frozen=True)
 class SourceFile:
-    """One file of a split, or a whole split where it is no file; to be read once.
+    """One file of a split, or a whole split where it is no file.
 
     Attributes:
         bad: Its path, or its data set and split, for messages; what ``position`` counts, from 1: ``line`` in a text file, ``row``
             elsewhere; and the bad rows that reading the batches meets.
-        batches: Batches of ``SourceColumns.schema``. Iterating may raise a ``DataError``.
+        batches: Returns batches of ``SourceColumns.schema``, of the rows behind a cursor. Iterating may raise a ``DataError``.
         label_names: Class names in the order of their ids, where the source declares them.
     """
 
     bad: BadRows
-    batches: Iterator[pa.RecordBatch]
+    batches: Callable[[Cursor], Iterator[pa.RecordBatch]]
     label_names: tuple[str, ...] | None = None
 
 
@@ -129,8 +142,17 @@ class Source(Protocol):
         """
         ...
 
-    def provenance(self) -> dict[str, Any]:
-        """Return what ``source.json`` records about the source: neither times nor paths of this machine."""
+    def provenance(self, rows: Mapping[str, int], /) -> dict[str, Any]:
+        """Return what ``source.json`` records about the source: neither times nor paths of this machine.
+
+        Args:
+            rows: Rows of each file, by the name in its ``SourceFile.bad``.
+        """
+        ...
+
+    @property
+    def inputs(self) -> Sequence[Path]:
+        """The files that are read. What their content does not determine is in the provenance."""
         ...
 
 

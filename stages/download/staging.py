@@ -1,203 +1,182 @@
-"""Temporary Parquet copies of the source's splits, and the selection of rows from them.
+"""Copies the source's splits to temporary Parquet files, and continues where a killed process has stopped.
 
-Row counts, label names and the division by ``data.split`` must be known before the first row is written.
+Each file of a copy is written whole, with the state of reading at its end in its metadata. What a killed process has copied is not copied
+again: the next one restores the state of the last file, and reads on from there.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from stages.download.slices import Slice
-from stages.download.source import GROUP, LABEL, POSITION, SourceColumns, SourceFile, SourceSplit, rebatch
-from tuneline.files.schemas import ROW_GROUP, UNLABELLED, write_batches
-from tuneline.params import Params
-from tuneline.paths import SPLITS
+from stages.download.skipped import start_of
+from stages.download.source import LABEL, POSITION, Cursor, SourceColumns, SourceFile, SourceSplit, rebatch
+from stages.download.staged import HAS_TEXT, INDEX, Origin, StagedSplit
+from tuneline.files import replace_file
+from tuneline.files.schemas import ROW_GROUP, UNLABELLED
+from tuneline.params.data import DataParams
 from tuneline.readers.bad_rows import BadRows
 from tuneline.readers.limits import MB, too_large
 from tuneline.readers.rows import PARAMETERS, RowProblem
-from tuneline.terminal import Progress, progress
+from tuneline.terminal import progress, say
 
-INDEX = "idx"
-HAS_TEXT = "has_text"
-
-
-class Origin(NamedTuple):
-    """Where rows of a staged split come from: the ``idx`` of the first row of a file, and the file's bad rows."""
-
-    first: int
-    bad: BadRows
+OnSkip = Callable[[BadRows, RowProblem], None]
+STATE = b"state"
 
 
-@dataclass(frozen=True)
-class StagedSplit:
-    """A split of the source as a temporary Parquet file.
+@dataclass
+class State:
+    """How far a split has been copied: in the metadata of each file of the copy, as JSON.
 
     Attributes:
-        name: Its file, its folder of files, or its data set and split, for messages.
-        origins: Its files, in the order of their rows.
-        label_names: Class names in the order of their ids, where the source declares them.
-        path: The Parquet file: ``SourceColumns.schema``, ``idx``, the row number from 0, and ``has_text``.
-        rows: Number of rows.
-        labelled: True if any label is neither null nor -1.
-        gaps: True if any row has no text or a null for its label.
+        rows: Rows so far.
+        firsts: The ``idx`` of the first row of each file of the source that was begun.
+        position: Line or row up to which the last of these files was read.
+        bad: State of the bad rows of each of these files.
+        skipped: Rows that were left out since the file of the copy before: number of their file in the source, and the problem.
+        labelled, gaps: As in ``StagedSplit``, of the rows so far.
+        is_last: No rows are behind.
     """
 
-    name: str
-    origins: Sequence[Origin]
-    label_names: tuple[str, ...] | None
-    path: Path
-    rows: int
-    labelled: bool
-    gaps: bool
+    rows: int = 0
+    firsts: list[int] = field(default_factory=list)
+    position: int = 0
+    bad: list[dict[str, Any]] = field(default_factory=list)
+    skipped: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    labelled: bool = False
+    gaps: bool = False
+    is_last: bool = False
 
-    def file(self, index: int) -> BadRows:
-        """Return the bad rows of the file that the row of this ``idx`` is from."""
-        return self.origins[bisect_right(self.origins, index, key=lambda one: one.first) - 1].bad
-
-    def place(self, batch: pa.RecordBatch, row: int) -> str:
-        """Return where a row of a batch is: its file, and its line or row there."""
-        file = self.file(batch[INDEX][row].as_py())
-        return f"{file.name}, {file.unit} {batch[POSITION][row].as_py():,}"
-
-    def complete(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Return which rows of a batch have a text and, in a split with labels, a label."""
-        return pc.and_(batch[HAS_TEXT], pc.is_valid(batch[LABEL])) if self.labelled else batch[HAS_TEXT]
-
-    def batches(self, part: Slice) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a slice. Only the row groups that contain them are read."""
-        with pq.ParquetFile(self.path) as file:
-            for group in range(part.start // ROW_GROUP, -(-part.stop // ROW_GROUP)):
-                first = group * ROW_GROUP
-                table = file.read_row_group(group)
-                start, stop = max(part.start - first, 0), min(part.stop - first, table.num_rows)
-                yield from table.slice(start, stop - start).to_batches()
+    @classmethod
+    def of(cls, path: Path) -> Self | None:
+        """Read the state from a file of a copy; ``None`` if there is no such file, or it is damaged."""
+        try:
+            return cls(**json.loads(pq.read_metadata(path).metadata[STATE]))
+        except (pa.ArrowException, OSError, KeyError):
+            return None
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The rows of one split of the pipeline.
-
-    Attributes:
-        slices: Slices of the source's splits, in the order of their rows.
-        members: Mask of the rows of the slices that are in the split; ``None`` for all.
-    """
-
-    slices: list[Slice]
-    members: NDArray[np.bool_] | None = None
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return sum(part.stop - part.start for part in self.slices) if self.members is None else int(self.members.sum())
-
-    def batches(self, staged: Mapping[str, StagedSplit]) -> Iterator[tuple[StagedSplit, pa.RecordBatch]]:
-        """Yield the rows, each batch with the split of the source that it comes from."""
-        first = 0
-        for part in self.slices:
-            for batch in staged[part.source].batches(part):
-                last = first + batch.num_rows
-                yield staged[part.source], batch if self.members is None else batch.filter(pa.array(self.members[first:last]))
-                first = last
-
-
-@dataclass(frozen=True)
-class Division:
-    """The splits that ``data.split`` makes of the train split's slices.
-
-    Attributes:
-        selections: The rows of train and of each split that is taken from it.
-        ungrouped: Rows without a value in ``data.split.by``.
-    """
-
-    selections: dict[str, Selection]
-    ungrouped: int = 0
-
-
-def divide(params: Params, slices: list[Slice], staged: Mapping[str, StagedSplit]) -> Division:
-    """Divide the rows of the train split's slices as ``data.split`` asks; without it they are all train."""
-    split, whole = params.data.split, Selection(slices)
-    if split is None:
-        return Division({"train": whole})
-    from tuneline.splitting import assign_splits, hashes, row_hashes
-
-    rows, labels, ungrouped = [], [], 0
-    for _, batch in whole.batches(staged):
-        groups = batch[GROUP] if split.by is not None else None
-        ungrouped += groups.null_count if groups is not None else 0
-        rows.append(row_hashes(batch.columns[: len(params.data.text_columns)], groups, params.seed))
-        labels.append(np.zeros(batch.num_rows, np.uint64) if params.data.task == "regression" else hashes(batch[LABEL]))
-    parts = assign_splits(np.concatenate(rows), np.concatenate(labels), split)
-    return Division({name: Selection(slices, parts == SPLITS.index(name)) for name in ("train", *params.data.divided)}, ungrouped)
-
-
-def stage_split(
-    split: SourceSplit, columns: SourceColumns, path: Path, max_row_group_mb: int, on_skip: Callable[[BadRows, RowProblem], None]
-) -> StagedSplit:
-    """Copy a split of the source to a Parquet file. Rows that cannot be read are left out; those without text or label are only marked.
+def stage_split(split: SourceSplit, columns: SourceColumns, folder: Path, params: DataParams, on_skip: OnSkip) -> StagedSplit:
+    """Copy a split of the source. Rows that cannot be read are left out; those without text or label are only marked.
 
     Args:
         split: The split.
         columns: The columns that it gives.
-        path: The Parquet file.
-        max_row_group_mb: Largest size of ``ROW_GROUP`` rows.
+        folder: For the files of the copy; it may have those of a killed process.
+        params: Section ``data``. A file of the copy ends when it has ``shard_rows`` rows.
         on_skip: Called with each row that is left out, and the bad rows of its file.
 
     Raises:
         DataError: It cannot be read, or has too large rows; a row is bad, and bad rows are an error; or very many are bad.
     """
-    schema = columns.schema.append(pa.field(INDEX, pa.int64(), nullable=False)).append(pa.field(HAS_TEXT, pa.bool_()))
+    folder.mkdir(parents=True, exist_ok=True)
+    copy = _Copy(split, columns, params, on_skip)
+    paths, starts = [folder / "00000.parquet"], [0]
+    while state := State.of(paths[-1]):
+        copy.restore(state)
+        starts.append(state.rows)
+        paths.append(folder / f"{len(paths):05d}.parquet")
+    if copy.state.rows:
+        say(f"download: {split.name}: continues after row {copy.state.rows:,}, up to which an interrupted run has read it")
+    batches = copy.batches()
+    while not copy.state.is_last:
+        with replace_file(paths[-1]) as path:
+            copy.write(path, batches)
+        starts.append(copy.state.rows)
+        paths.append(folder / f"{len(paths):05d}.parquet")
     for file in split.files:
         file.bad.on_skip = partial(on_skip, file.bad)
-    staging = _Staging(columns, max_row_group_mb)
-    rows = write_batches(path, schema, rebatch(staging.indexed(split.files, schema), schema))
-    return StagedSplit(split.name, staging.origins, split.files[0].label_names, path, rows, staging.labelled, staging.gaps)
+    origins = [Origin(first, file.bad) for first, file in zip(copy.state.firsts, split.files, strict=True)]
+    return StagedSplit(split.name, origins, split.files[0].label_names, paths[:-1], starts, copy.state.labelled, copy.state.gaps)
 
 
-class _Staging:
-    """Numbers the rows, shows progress, checks sizes, marks rows without text, and notes whether there are labels."""
+class _Copy:
+    """Numbers the rows, shows progress, checks sizes, marks rows without text, and keeps the state.
 
-    def __init__(self, columns: SourceColumns, max_row_group_mb: int) -> None:
-        self.columns = columns
-        self.origins: list[Origin] = []
-        self.limit = max_row_group_mb
-        self.size = 0
-        self.rows = 0
-        self.labelled = False
-        self.gaps = False
+    Attributes:
+        state: How far it is.
+    """
 
-    def indexed(self, files: Iterable[SourceFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        for file in files:
-            self.origins.append(Origin(self.rows, file.bad))
+    def __init__(self, split: SourceSplit, columns: SourceColumns, params: DataParams, on_skip: OnSkip) -> None:
+        self.state = State()
+        self._files, self._texts = split.files, len(columns.text_columns)
+        self._schema = columns.schema.append(pa.field(INDEX, pa.int64(), nullable=False)).append(pa.field(HAS_TEXT, pa.bool_()))
+        self._shard_rows, self._limit, self._on_skip = params.shard_rows, params.files.max_row_group_mb, on_skip
+        self._first = self._size = 0
+        for number, file in enumerate(self._files):
+            file.bad.on_skip = partial(self._skip, number)
+
+    def _skip(self, number: int, problem: RowProblem) -> None:
+        self.state.skipped.append((number, {**asdict(problem), "content": start_of(problem.content)}))
+        self._on_skip(self._files[number].bad, problem)
+
+    def restore(self, state: State) -> None:
+        """Go on behind a file of the copy."""
+        for number, problem in state.skipped:
+            self._on_skip(self._files[number].bad, RowProblem(**problem))
+        for file, bad in zip(self._files, state.bad, strict=False):
+            file.bad.state = bad
+        state.skipped.clear()
+        self.state = state
+
+    def write(self, path: Path, batches: Iterator[pa.RecordBatch]) -> None:
+        """Write the next file of the copy."""
+        self._first = self.state.rows
+        with pq.ParquetWriter(path, self._schema, compression="zstd") as writer:
+            for batch in rebatch(self._until_full(batches), self._schema):
+                writer.write_batch(batch)
+            self.state.bad = [file.bad.state for file in self._files[: len(self.state.firsts)]]
+            writer.add_key_value_metadata({STATE: json.dumps(asdict(self.state))})
+        self.state.skipped.clear()
+
+    def _until_full(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            if self.state.rows - self._first >= self._shard_rows or len(self.state.skipped) >= ROW_GROUP:
+                return
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that are not copied yet. The state is that behind the rows of a batch when the batch is yielded."""
+        state = self.state
+        for number in range(max(len(state.firsts) - 1, 0), len(self._files)):
+            if number == len(state.firsts):
+                state.firsts.append(state.rows)
+                state.position = 0
+            file, cursor = self._files[number], Cursor(state.position)
             with progress(f"download: {file.bad.name}") as step:
-                yield from self._indexed(file, schema, step)
+                step.advance(state.rows - state.firsts[-1])
+                for batch in file.batches(cursor):
+                    staged = self._staged(batch, file)
+                    state.position = cursor.position
+                    step.advance(batch.num_rows)
+                    yield staged
+        state.is_last = True
 
-    def _indexed(self, file: SourceFile, schema: pa.Schema, step: Progress) -> Iterator[pa.RecordBatch]:
-        for batch in file.batches:
-            index = pa.array(range(self.rows, self.rows + batch.num_rows), pa.int64())
-            step.advance(batch.num_rows)
-            self._check_size(batch, file)
-            self.rows += batch.num_rows
-            self.labelled = self.labelled or _any_label(batch[LABEL])
-            filled = has_text(batch.columns[: len(self.columns.text_columns)])
-            self.gaps = self.gaps or bool(batch[LABEL].null_count) or not pc.all(filled).as_py()
-            yield pa.record_batch([*batch.columns, index, filled], schema=schema)
+    def _staged(self, batch: pa.RecordBatch, file: SourceFile) -> pa.RecordBatch:
+        state = self.state
+        index = pa.array(np.arange(state.rows, state.rows + batch.num_rows))
+        self._check_size(batch, file)
+        state.rows += batch.num_rows
+        state.labelled = state.labelled or _any_label(batch[LABEL])
+        filled = has_text(batch.columns[: self._texts])
+        state.gaps = state.gaps or bool(batch[LABEL].null_count) or not pc.all(filled).as_py()
+        return pa.record_batch([*batch.columns, index, filled], schema=self._schema)
 
     def _check_size(self, batch: pa.RecordBatch, file: SourceFile) -> None:
         """Check the rows that will be in memory together: those of this batch, and those before it in the same row group."""
-        begins = self.rows % ROW_GROUP + batch.num_rows > ROW_GROUP or not self.rows % ROW_GROUP
-        self.size = batch.nbytes + (0 if begins else self.size)
-        if self.size > self.limit * MB:
+        before = (self.state.rows - self._first) % ROW_GROUP
+        begins = before + batch.num_rows > ROW_GROUP or not before
+        self._size = batch.nbytes + (0 if begins else self._size)
+        if self._size > self._limit * MB:
             where = f"{file.bad.name}, before {file.bad.unit} {batch[POSITION][-1].as_py():,}"
-            raise too_large(where, f"up to {ROW_GROUP:,} rows take more", f"{self.limit:,} MB", PARAMETERS.row_group)
+            raise too_large(where, f"up to {ROW_GROUP:,} rows take more", f"{self._limit:,} MB", PARAMETERS.row_group)
 
 
 def _any_label(labels: pa.Array) -> bool:

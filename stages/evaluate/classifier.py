@@ -60,12 +60,13 @@ class Classifier:
         device = PartialState().device
         return cls(model.to(device).eval(), tokenizer, device)
 
-    def logits(self, rows: TokenizedRows, batch_size: int) -> Logits:
+    def logits(self, rows: TokenizedRows, batch_size: int, out: Logits | None = None) -> Logits:
         """Return the logits of every row.
 
         Args:
             rows: Tokenized rows.
             batch_size: Rows in one forward pass. Rows of similar length share a batch.
+            out: Array for the result, which may be mapped to a file; ``None`` for one in memory.
 
         Returns:
             float32 of shape ``(rows, outputs)``, in the given order.
@@ -73,8 +74,8 @@ class Classifier:
         Raises:
             AssertionError: A row was counted twice, or not at all.
         """
-        logits = np.empty((len(rows), int(self.model.config.num_labels or 0)), dtype=np.float32)
-        seen = np.zeros(len(rows), dtype=np.int64)
+        logits = np.empty((len(rows), int(self.model.config.num_labels or 0)), dtype=np.float32) if out is None else out
+        seen = np.zeros(len(rows), dtype=np.int8)
         with torch.inference_mode(), tqdm(total=len(rows), desc="predict", unit="row", disable=None) as bar:
             for batch in length_sorted_batches(rows.lengths, batch_size):
                 padded = rows.pad(batch, self.tokenizer.pad_token_id)

@@ -1,20 +1,24 @@
-"""Files of the stage: the reported split, tokenized and as text; the table of predictions; the data of the plots in dvc.yaml."""
+"""Files of the stage: the reported split; its logits and the table of predictions; the data of the plots in dvc.yaml."""
 
 import csv
 import json
-from collections.abc import Iterable, Sequence
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.batches import TokenizedSplit
-from tuneline.curves import Columns, calibration, precision_recall_curve, probabilities, roc_curve
+from tuneline.curves import Columns, Softmax, calibration, precision_recall_curve, roc_curve
 from tuneline.errors import DataError
-from tuneline.files.schemas import UNLABELLED, LabelSchema, read_table
+from tuneline.files import replace_file
+from tuneline.files.schemas import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, numpy_values, write_batches
+from tuneline.files.shards import SplitReader
 from tuneline.records.evaluation import Slices
 from tuneline.records.source import RawSource
 from tuneline.scores import predictions_of
@@ -23,75 +27,81 @@ SCATTERED = 2_000
 """Most points of a scatter plot, evenly spaced rows."""
 
 
-def read_split(path: Path) -> TokenizedSplit:
+def read_split(rows: SplitReader) -> TokenizedSplit:
     """Read the tokenized rows.
 
     Raises:
         DataError: There are no rows, or some rows have no label.
     """
-    split = TokenizedSplit.read(path)
+    split = TokenizedSplit.read(rows)
     if len(split) == 0:
-        raise DataError(f"{path} has no rows.", "Report on another split (evaluate.split), or give this one rows (data.splits).")
+        raise DataError(f"{rows.name} has no rows.", "Report on another split (evaluate.split), or give this one rows (data.splits).")
     unlabelled = np.flatnonzero(split.labels == UNLABELLED)
     if len(unlabelled) == len(split) or (len(unlabelled) and not split.label_schema.is_regression):  # -1 can be a number to predict
         raise DataError(
-            f"{path}: {len(unlabelled)} of {len(split)} rows have no label, the first is row {unlabelled[0]}.",
+            f"{rows.name}: {len(unlabelled)} of {len(split)} rows have no label, the first is row {unlabelled[0]}.",
             "Report on a split with labels: evaluate.split.",
         )
     return split
 
 
-def read_texts(path: Path, text_columns: Sequence[str], rows: int) -> list[list[str]]:
-    """Read the texts of the same rows, one list for each column.
-
-    Args:
-        path: The raw split.
-        text_columns: One or two names.
-        rows: Required number of rows.
-
-    Raises:
-        DataError: A column is missing, or the number of rows differs.
-    """
-    known = pq.read_schema(path).names
-    missing = [name for name in text_columns if name not in known]
-    if missing:
-        raise DataError(f"{path} has no column {missing[0]!r}; it has {', '.join(known)}.", "Check data.text_columns.")
-    table = read_table(path, text_columns)
-    if table.num_rows != rows:
-        raise DataError(f"{path} has {table.num_rows} rows, the tokenized split has {rows}.", "Run `dvc repro tokenize`.")
-    return [table[name].to_pylist() for name in text_columns]
+def read_label_batches(rows: SplitReader) -> Iterator[NDArray[Any]]:
+    """Yield the labels of a split in batches, each of shape ``(rows,)``."""
+    for batch in rows.batches([LABELS]):
+        yield numpy_values(batch[LABELS])
 
 
-def read_origin(path: Path, source: Path, split: str) -> tuple[str, NDArray[np.int64]]:
+def read_origin(raw: SplitReader, source: Path) -> tuple[str, NDArray[np.int64]]:
     """Read the specification of the split, as in ``data.splits``, and the row numbers in its source.
 
     Args:
-        path: The raw split.
+        raw: The raw split.
         source: ``data/raw/source.json``; without it, the specification is empty.
-        split: Name of the split.
     """
     record = RawSource.read_if_exists(source)
-    return record.splits[split].specification if record else "", read_table(path, ["idx"])["idx"].to_numpy()
+    return record.splits[raw.split].specification if record else "", numpy_values(raw.read(["idx"])["idx"])
 
 
-def predictions_table(split: TokenizedSplit, logits: NDArray[np.float32]) -> pa.Table:
-    """Build ``reports/predictions.parquet``, one row for each row of the reported split, in its order.
+@contextmanager
+def mapped_logits(folder: Path, rows: int, outputs: int) -> Iterator[NDArray[np.float32]]:
+    """Yield an empty array of shape ``(rows, outputs)``, mapped to a file without a name: the system writes and evicts its pages.
 
     Args:
+        folder: Where the file takes space, until the block or the process ends.
+        rows: Number of rows, at least 1.
+        outputs: Number of outputs.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        os.posix_fallocate(file.fileno(), 0, 4 * rows * outputs)  # else a full disk would kill the process when it writes a page
+        yield np.asarray(np.memmap(file, np.float32, "r+", shape=(rows, outputs)))
+
+
+def write_predictions(path: Path, split: TokenizedSplit, logits: NDArray[np.float32]) -> None:
+    """Write ``reports/predictions.parquet``, one row for each row of the reported split, in its order.
+
+    Its columns: ``idx`` (row number in the split), ``label``, ``logits``, ``prediction``; class names in the schema, as the datasets
+    library writes them.
+
+    Args:
+        path: The file.
         split: Rows that were predicted.
         logits: Shape ``(rows, outputs)``.
-
-    Returns:
-        ``idx`` (position in the split's file), ``label``, ``logits``, ``prediction``; class names in the schema, as the datasets
-        library writes them.
     """
-    columns = {
-        "idx": np.arange(len(split), dtype=np.int64),
-        "label": split.labels,
-        "logits": pa.FixedSizeListArray.from_arrays(pa.array(logits.ravel()), logits.shape[1]).cast(pa.list_(pa.float32())),
-        "prediction": predictions_of(logits, split.label_schema),
-    }
-    return pa.table(columns, schema=predictions_schema(split.label_schema))
+    starts = range(0, len(split), ROW_GROUP)
+    batches = (_predictions(start, split.labels[start:][:ROW_GROUP], logits[start:][:ROW_GROUP], split.label_schema) for start in starts)
+    with replace_file(path) as partial:
+        write_batches(partial, predictions_schema(split.label_schema), batches)
+
+
+def _predictions(start: int, labels: NDArray[Any], logits: NDArray[np.float32], label_schema: LabelSchema) -> pa.RecordBatch:
+    columns = [
+        pa.array(np.arange(start, start + len(labels), dtype=np.int64)),
+        pa.array(labels),
+        pa.FixedSizeListArray.from_arrays(pa.array(logits.ravel()), logits.shape[1]).cast(pa.list_(pa.float32())),
+        pa.array(predictions_of(logits, label_schema)),
+    ]
+    return pa.record_batch(columns, schema=predictions_schema(label_schema))
 
 
 def predictions_schema(labels: LabelSchema) -> pa.Schema:
@@ -137,12 +147,18 @@ def write_scatter(folder: Path, actual: NDArray[Any], predicted: NDArray[Any]) -
 
 def write_class_plots(folder: Path, logits: NDArray[np.float32], labels: NDArray[Any], names: Sequence[str]) -> None:
     """Write the plots of a classification."""
-    named = np.array(names, dtype=object)
-    write_rows(folder / "confusion.csv", ("actual", "predicted"), zip(named[labels], named[logits.argmax(axis=1)], strict=True))
-    probability = probabilities(logits)
+    write_rows(folder / "confusion.csv", ("actual", "predicted"), _confused(logits, labels, names))
+    probability = Softmax.of(logits)
     write_columns(folder / "roc.csv", roc_curve(probability, labels))
     write_columns(folder / "precision_recall.csv", precision_recall_curve(probability, labels))
     write_columns(folder / "calibration.csv", calibration(probability, labels))
+
+
+def _confused(logits: NDArray[np.float32], labels: NDArray[Any], names: Sequence[str]) -> Iterator[Sequence[str]]:
+    named = np.array(names, dtype=object)
+    for start in range(0, len(labels), ROW_GROUP):
+        rows = slice(start, start + ROW_GROUP)
+        yield from zip(named[labels[rows]], named[logits[rows].argmax(axis=1)], strict=True)
 
 
 def write_slices_plot(folder: Path, report: Slices) -> None:

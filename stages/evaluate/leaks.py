@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.errors import DataError
-from tuneline.files.schemas import LabelSchema
+from tuneline.files.schemas import ROW_GROUP, LabelSchema
 from tuneline.leaks import leak_difference
 from tuneline.metrics import LEAKED_ROWS, Averaging, primary_metric
 from tuneline.scores import task_of
@@ -32,11 +32,13 @@ def leaked_rows(folder: Path, split: str, rows: int) -> NDArray[np.bool_]:
     leaked = np.zeros(rows, dtype=bool)
     for path in (folder / f"{check}.parquet" for check in CHECKS_OF_LEAKS):
         if path.exists():
-            named = pq.read_table(path, columns=["split", "row", "other_split"])
-            named = named.filter((pc.field("split") == split) & (pc.field("other_split") != split))
-            if named.num_rows and pc.max(named["row"]).as_py() >= rows:
-                raise DataError(f"{path} has rows of other data than the split {split!r}.", "Run `dvc repro validate`.")
-            leaked[named["row"].to_numpy()] = True
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(ROW_GROUP, columns=["split", "row", "other_split"]):
+                    inside = pc.and_(pc.equal(batch["split"], split), pc.not_equal(batch["other_split"], split))
+                    named = batch["row"].filter(inside).to_numpy()
+                    if named.max(initial=-1) >= rows:
+                        raise DataError(f"{path} has rows of other data than the split {split!r}.", "Run `dvc repro validate`.")
+                    leaked[named] = True
     return leaked
 
 

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -147,11 +147,13 @@ def _numbers(name: MetricName, result: Mapping[str, Any]) -> dict[str, float]:
     return numbers
 
 
-def baseline_metrics(train: NDArray[Any], labels: NDArray[Any], label_schema: LabelSchema, average: Averaging) -> dict[str, float]:
+def baseline_metrics(
+    train: Iterable[NDArray[Any]], labels: NDArray[Any], label_schema: LabelSchema, average: Averaging
+) -> dict[str, float]:
     """Return metrics of the majority baseline: always the most frequent class of the train split, or its mean.
 
     Args:
-        train: Labels of the train split, shape ``(rows,)``.
+        train: Labels of the train split in batches, each of shape ``(rows,)``.
         labels: Labels of the reported split, shape ``(rows,)``.
         label_schema: Label schema.
         average: How F1 is averaged.
@@ -160,8 +162,10 @@ def baseline_metrics(train: NDArray[Any], labels: NDArray[Any], label_schema: La
         ``majority_accuracy`` and ``majority_f1``; for a regression ``mean_mse`` (its correlations are undefined).
     """
     if label_schema.is_regression:
-        constant = np.full(len(labels), train.astype(np.float64).mean())
+        total, rows = np.sum([(batch.sum(dtype=np.float64), len(batch)) for batch in train], axis=0)
+        constant = np.full(len(labels), total / rows)
     else:
-        constant = np.full_like(labels, np.bincount(train, minlength=label_schema.outputs).argmax())
+        counts = np.sum([np.bincount(batch, minlength=label_schema.outputs) for batch in train], axis=0)
+        constant = np.full_like(labels, counts.argmax())
     metrics = [metric for metric in metrics_for(task_of(label_schema)) if metric.baseline]
     return {str(metric.baseline): compute_metric(metric, labels, constant, average) for metric in metrics}

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,16 +40,20 @@ class Slice:
 def length_slices(lengths: NDArray[np.int64]) -> Iterator[Slice]:
     """Yield four slices of about equal size, by number of tokens; fewer if many rows have the same length."""
     edges = np.unique(np.quantile(lengths, [0.25, 0.5, 0.75], method="lower"))
-    bucket = np.searchsorted(edges, lengths)
+    bucket = np.searchsorted(edges, lengths).astype(np.int8)
     for index in np.unique(bucket):
         rows = np.flatnonzero(bucket == index)
         yield Slice("length", f"{lengths[rows].min()} to {lengths[rows].max()} tokens", rows)
 
 
-def overlap_slices(pairs: Sequence[Sequence[str]]) -> Iterator[Slice]:
-    """Yield slices by the words that the two texts of a row share: Jaccard index (1912) of their sets of lower-case words."""
-    overlaps = np.array([_overlap(*pair) for pair in pairs])
-    bucket = np.searchsorted(_OVERLAPS[1:-1], overlaps, side="right")
+def overlap_slices(batches: Iterable[Sequence[Sequence[str]]]) -> Iterator[Slice]:
+    """Yield slices by the words that the two texts of a row share: Jaccard index (1912) of their sets of lower-case words.
+
+    Args:
+        batches: The first and the second texts of rows, in batches.
+    """
+    overlaps = ([_overlap(*pair) for pair in zip(*batch, strict=True)] for batch in batches)
+    bucket = np.concatenate([np.searchsorted(_OVERLAPS[1:-1], batch, side="right").astype(np.int8) for batch in overlaps])
     for index, (low, high) in enumerate(itertools.pairwise(_OVERLAPS)):
         if len(rows := np.flatnonzero(bucket == index)):
             yield Slice("overlap", f"{low:.0%} to {high:.0%} of the words shared", rows)
@@ -76,20 +80,20 @@ def source_slices(specification: str, positions: NDArray[np.int64]) -> Iterator[
     """
     names = [match[1] for part in specification.split("+") if (match := _PART.match(part))]
     parts = [name for index, name in enumerate(names) if index == 0 or name != names[index - 1]]
-    starts = [0, *(np.flatnonzero(np.diff(positions) <= 0) + 1).tolist(), len(positions)]
+    starts = [0, *(np.flatnonzero(positions[1:] <= positions[:-1]) + 1).tolist(), len(positions)]
     if 1 < len(parts) == len(starts) - 1:
-        origin = np.repeat(parts, np.diff(starts))
         for name in dict.fromkeys(parts):
-            yield Slice("source", name, np.flatnonzero(origin == name))
+            own = [np.arange(*ends) for part, ends in zip(parts, itertools.pairwise(starts), strict=True) if part == name]
+            yield Slice("source", name, np.concatenate(own))
 
 
 def score_slices(
-    slices: Sequence[Slice], logits: NDArray[np.float32], labels: NDArray[Any], label_schema: LabelSchema, average: Averaging
+    slices: Iterable[Slice], logits: NDArray[np.float32], labels: NDArray[Any], label_schema: LabelSchema, average: Averaging
 ) -> list[SliceMetrics]:
     """Return the metrics of each slice, the primary metric with its interval.
 
     Args:
-        slices: Slices of the split.
+        slices: Slices of the split; each one is scored before the next is made.
         logits: Shape ``(rows, outputs)``.
         labels: Shape ``(rows,)``.
         label_schema: Label schema.

@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnx
-import pyarrow.parquet as pq
 
 from stages.export.graph import to_onnx
 from stages.export.model_files import save_model
 from stages.export.precisions import QuantizationRows, to_fp16, to_int8
 from stages.export.record import embed, new_record
 from tuneline.files import replace_directory
+from tuneline.files.hashes import file_hash
 from tuneline.files.schemas import LABELS
+from tuneline.files.shards import SplitReader
 from tuneline.params import ExportParams
 from tuneline.params.loading import load_params
-from tuneline.paths import CANDIDATES, CLASSIFIER, TOKENIZED, split_file
+from tuneline.paths import CANDIDATES, CLASSIFIER, TOKENIZED
 from tuneline.records.export import EXPORT_RECORD, ExportRecord, ModelRecord
-from tuneline.records.provenance import file_hash
 from tuneline.stage import Measurements, require, run_stage
 
 if TYPE_CHECKING:
@@ -113,9 +113,9 @@ def main() -> Measurements:
     """Read the parameters, the data and the trained model; convert it; write the models."""
     params = load_params()
     require(CLASSIFIER / "config.json", "train")
-    splits = {split: require(split_file(TOKENIZED, split), "tokenize") for split in ("train", "validation")}
+    splits = {split: SplitReader.open(TOKENIZED, split, made_by="tokenize") for split in ("train", "validation")}
     record = new_record(CLASSIFIER, params)
-    columns = [name for name in pq.read_schema(splits["train"]).names if name != LABELS]
+    columns = [name for name in splits["train"].schema.names if name != LABELS]
     rows = QuantizationRows(splits["train"], splits["validation"], record.pad_token_id, params.seed)
     exported = export(load_classifier(CLASSIFIER), columns, params.export, rows)
     with replace_directory(CANDIDATES) as folder:

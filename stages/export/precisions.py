@@ -16,6 +16,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from stages.export.model_files import clean, load_model, save_model
 from tuneline.batches import Batch, TokenizedSplit, length_sorted_batches
 from tuneline.files import temporary_directory
+from tuneline.files.shards import SplitReader
 from tuneline.onnx.session import SAFE_WEIGHT_BITS, OnnxClassifier, logits_of
 from tuneline.params.evaluate import Int8Params
 
@@ -38,8 +39,8 @@ class QuantizationRows:
         seed: Seed of the samples.
     """
 
-    train: Path
-    validation: Path
+    train: SplitReader
+    validation: SplitReader
     pad_token_id: int
     seed: int
 
@@ -53,8 +54,8 @@ class QuantizationRows:
         """Return the rows on which ``best`` compares the methods."""
         return self._sample(self.validation, SELECTION_ROWS)
 
-    def _sample(self, path: Path, count: int) -> TokenizedSplit:
-        split = TokenizedSplit.read(path)
+    def _sample(self, rows: SplitReader, count: int) -> TokenizedSplit:
+        split = TokenizedSplit.read(rows)
         if len(split) <= count:
             return split
         return split.take(np.sort(np.random.default_rng(self.seed).choice(len(split), count, replace=False)))

@@ -8,10 +8,12 @@ from typing import Any
 import onnx
 
 from tuneline.errors import DataError
+from tuneline.files.hashes import file_hash
+from tuneline.files.shards import SplitReader
 from tuneline.params import Params
-from tuneline.paths import BASE_RECORD, RAW, SPLITS, split_file
+from tuneline.paths import BASE_RECORD, RAW, SPLITS
 from tuneline.records.export import FORMAT, DataRecord, ExportRecord, ModelProvenance, TokenizerRecord
-from tuneline.records.provenance import StageProvenance, file_hash, provenance_file, stage_provenance
+from tuneline.records.provenance import StageProvenance, provenance_file, split_hash, stage_provenance
 from tuneline.records.source import BaseSource, RawSource
 from tuneline.stage import require
 
@@ -60,8 +62,8 @@ def label_names(config: Mapping[str, Any]) -> list[str]:
 
 
 def data_record(folder: Path) -> DataRecord:
-    """Return the source of the raw splits in a folder, and the SHA-256 of each."""
-    sha256 = {split: file_hash(split_file(folder, split)) for split in SPLITS}
+    """Return the source of the raw splits in a folder, and the SHA-256 of each (``split_hash``)."""
+    sha256 = {split: split_hash(SplitReader.open(folder, split, made_by="download").paths) for split in SPLITS}
     return DataRecord(source=RawSource.read_if_exists(folder / "source.json"), sha256=sha256)
 
 

@@ -3,63 +3,95 @@
 Reads: ``data/raw/*.parquet``, ``models/base/``; the parameters ``tokenize``, ``data.text_columns`` and, for a model made from scratch,
 ``model.config``.
 Computes: a tokenizer (that in ``models/base/tokenizer/``, or WordPiece trained on the train split) and the token ids of every row. Long
-texts are truncated; nothing is padded, because the collator pads each batch.
-Writes: ``data/tokenized/{train,validation,test}.parquet``, ``data/tokenized/tokenizer/``, ``metrics/tokenize.json``.
+texts are truncated; nothing is padded, because the collator pads each batch. Each raw file is a task of its own (``run.engine``), and
+what a killed run has finished is not done again.
+Writes: ``data/tokenized/`` with one file for each raw file, ``data/tokenized/tokenizer/``, ``metrics/tokenize.json``.
 """
 
+import json
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from stages.tokenize.rows import RawSplit
 from tuneline.architectures import has_token_type_ids, token_limit
 from tuneline.base import read_base
-from tuneline.files import replace_directory
-from tuneline.files.schemas import LABELS, tokenized_schema, write_batches
+from tuneline.engines import map_tasks
+from tuneline.files import replace_directory, write_json
+from tuneline.files.resumable import content_key, resumable_directory
+from tuneline.files.shards import SplitReader, shard_file
 from tuneline.launch import check_launch
 from tuneline.params import Params
 from tuneline.params.loading import load_params
-from tuneline.paths import BASE_TOKENIZER, METRICS, RAW, SPLITS, TOKENIZED, TOKENIZER, split_file
+from tuneline.paths import BASE_RECORD, BASE_TOKENIZER, METRICS, RAW, SPLITS, TOKENIZED, TOKENIZER
 from tuneline.records.metrics import Metrics
+from tuneline.records.provenance import stage_provenance
 from tuneline.records.source import BaseSource
-from tuneline.stage import Measurements, require, run_stage
-from tuneline.terminal import Progress, progress
+from tuneline.stage import Measurements, run_stage
+from tuneline.terminal import say
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-    from tuneline.encoding import Counts, Encoder
+    from stages.tokenize.shards import SavedTokenizer, Shard
+    from tuneline.encoding import Counts
+
+LIBRARIES = ("pyarrow", "tokenizers", "transformers")
+"""Libraries that the outs depend on."""
+STATE = "state"
+"""Folder of what is known of the tokenizer and of the finished files, while the stage runs."""
 
 
-def run(params: Params, base: BaseSource, raw: Path, target: Path) -> dict[str, "Counts"]:
+def run(params: Params, base: BaseSource, splits: Mapping[str, SplitReader], target: Path) -> tuple[dict[str, "Counts"], "Counts"]:
     """Tokenize every split.
 
     Args:
         params: All parameters.
         base: What is in ``models/base/``.
-        raw: Folder of the raw splits.
-        target: Empty folder for the tokenized splits and the tokenizer.
+        splits: The raw splits.
+        target: Folder for the tokenized splits and the tokenizer, with those of them that are finished.
 
     Returns:
-        Counts of rows and tokens by split.
+        Counts of rows and tokens by split, and those of the rows that were not finished.
 
     Raises:
         StageError: The tokenizer cannot be loaded, ``max_length`` does not suit it, or a raw split is invalid.
     """
-    from stages.tokenize.tokenizer import save_tokenizer
-    from tuneline.encoding import Encoder
+    from stages.tokenize.shards import tokenize_shard
+    from tuneline.encoding import Counts
 
-    text_columns, max_length = params.data.text_columns, params.tokenize.max_length
-    sources = {split: RawSplit(split_file(raw, split), text_columns) for split in SPLITS}
-    tokenizer = build_tokenizer(params, base, sources["train"])
-    encoders = {split: Encoder(tokenizer, max_length, pairs=len(text_columns) == 2) for split in SPLITS}
-    for split, encoder in encoders.items():
-        tokenize_split(encoder, sources[split], split_file(target, split))
-    save_tokenizer(tokenizer, max_length, target / TOKENIZER.name)
-    return {split: encoder.counts for split, encoder in encoders.items()}
+    train = RawSplit(splits["train"], params.data.text_columns)
+    shards = shards_of(params, splits, saved_tokenizer(params, base, train, target), target)
+    unfinished = [shard for shard in shards if not shard.counts.exists()]
+    if finished := len(shards) - len(unfinished):
+        say(f"tokenize: {finished} of {len(shards)} files were finished by a run that was ended; it continues with the others.")
+    done = sum(map_tasks(tokenize_shard, unfinished, params.run, name="tokenize"), start=Counts())
+    counts = dict.fromkeys(splits, Counts())
+    for shard in shards:
+        counts[shard.split] += Counts(**json.loads(shard.counts.read_bytes()))
+    shutil.rmtree(target / STATE)
+    return counts, done
+
+
+def saved_tokenizer(params: Params, base: BaseSource, train: RawSplit, target: Path) -> "SavedTokenizer":
+    """Load or train the tokenizer and save it, or return the one that a run that was ended has saved.
+
+    Raises:
+        StageError: As ``run``.
+    """
+    from stages.tokenize.shards import SavedTokenizer
+    from stages.tokenize.tokenizer import save_tokenizer
+
+    folder, record = target / TOKENIZER.name, target / STATE / "tokenizer.json"
+    if not record.exists():
+        tokenizer = build_tokenizer(params, base, train)
+        with replace_directory(folder) as new:
+            save_tokenizer(tokenizer, params.tokenize.max_length, new)
+        write_json(record, {name: getattr(tokenizer, name) for name in ("truncation_side", "unk_token_id", "model_input_names")})
+    return SavedTokenizer(folder / "tokenizer.json", **json.loads(record.read_bytes()))
 
 
 def build_tokenizer(params: Params, base: BaseSource, train: RawSplit) -> "PreTrainedTokenizerFast":
@@ -68,12 +100,12 @@ def build_tokenizer(params: Params, base: BaseSource, train: RawSplit) -> "PreTr
     Raises:
         StageError: The tokenizer cannot be loaded or trained, or ``max_length`` is too long or too short.
     """
-    from stages.tokenize.tokenizer import check_length, train_wordpiece
+    from stages.tokenize.tokenizer import TRAINING_ROWS, check_length, train_wordpiece
     from tuneline.tokenizer import checkpoint_limit, load_tokenizer
 
     limit, config = None, params.model.config
     if base.tokenizer is None:
-        tokenizer = train_wordpiece(train.texts, params.tokenize.vocab_size)
+        tokenizer = train_wordpiece(partial(train.texts, TRAINING_ROWS), params.tokenize.vocab_size)
     else:
         tokenizer = load_tokenizer(BASE_TOKENIZER, base.tokenizer.name)
         limit = checkpoint_limit(tokenizer, BASE_TOKENIZER)
@@ -86,37 +118,36 @@ def build_tokenizer(params: Params, base: BaseSource, train: RawSplit) -> "PreTr
     return tokenizer
 
 
-def tokenize_split(encoder: "Encoder", source: RawSplit, target: Path) -> None:
-    """Encode one raw Parquet file into a tokenized one, in bounded memory."""
-    from tuneline.encoding import encode_rows
+def shards_of(params: Params, splits: Mapping[str, SplitReader], tokenizer: "SavedTokenizer", target: Path) -> list["Shard"]:
+    """Return the tasks: one for each raw file."""
+    from stages.tokenize.shards import Shard
 
-    schema = tokenized_schema(encoder.token_type_ids, source.labels)
-    rows = source.batches([*source.text_columns, LABELS])
-    with progress(f"tokenize: {source.path.stem}", source.rows) as step:
-        write_batches(target, schema, _counted(encode_rows(encoder, rows, source.text_columns, schema), step))
-
-
-def _counted(batches: Iterator[pa.RecordBatch], step: Progress) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield batch
-        step.advance(batch.num_rows)
+    shards = []
+    for split, reader in splits.items():
+        for number, raw in enumerate(reader.paths):
+            tokenized, counts = shard_file(target, split, number, len(reader.paths)), target / STATE / f"{raw.stem}.json"
+            shards.append(Shard(split, raw, tokenized, counts, tokenizer, params.data.text_columns, params.tokenize.max_length))
+    return shards
 
 
 def main() -> Measurements:
     """Read the parameters, tokenize the splits, write splits and metrics."""
     params = load_params()
     check_launch(params.train)
-    for split in SPLITS:
-        require(split_file(RAW, split), made_by="download")
+    splits = {split: SplitReader.open(RAW, split, made_by="download") for split in SPLITS}
+    base = read_base(params)
     started = time.perf_counter()
-    with replace_directory(TOKENIZED) as partial:
-        counts = run(params, read_base(params), RAW, partial)
+    inputs = [path for reader in splits.values() for path in reader.paths]
+    inputs += [BASE_RECORD, *sorted(path for path in BASE_TOKENIZER.rglob("*") if path.is_file())]
+    key = content_key(stage_provenance("tokenize", LIBRARIES).model_dump(mode="json"), files=inputs)
+    with resumable_directory(TOKENIZED, key) as folder:
+        counts, done = run(params, base, splits, folder)
     seconds = time.perf_counter() - started
-    total = sum(counts.values(), start=type(counts["train"])())
+    total = sum(counts.values(), start=type(done)())
     by_split = {name: value for split, count in counts.items() for name, value in count.metrics(f"{split}_").items()}
     Metrics.of({**total.metrics(), **by_split}).write(METRICS / "tokenize.json")
-    return {"rows_per_second": round(total.rows / seconds), "tokens_per_second": round(total.tokens / seconds)}
+    return {"rows_per_second": round(done.rows / seconds), "tokens_per_second": round(done.tokens / seconds)}
 
 
 if __name__ == "__main__":
-    run_stage("tokenize", main, libraries=("pyarrow", "tokenizers", "transformers"))
+    run_stage("tokenize", main, libraries=LIBRARIES)

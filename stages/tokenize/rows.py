@@ -1,40 +1,36 @@
-"""Reader of the raw splits: one row group at a time, with errors that name file, row and column."""
+"""Reader of the raw splits: a few rows at a time, with errors that name file, row and column."""
 
+import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tuneline.errors import DataError
-from tuneline.files.schemas import LABELS, ROW_GROUP, LabelSchema
+from tuneline.files.schemas import LABELS, LabelSchema
+from tuneline.files.shards import SplitReader
 
 HINT = "Run `dvc repro -f download`."
 
 
 class RawSplit:
-    """One file of ``data/raw/``.
+    """The texts and labels of a split of ``data/raw/``, or of one of its shards.
 
     Attributes:
-        path: The file.
+        reader: Reader of the files.
         text_columns: Names of the one or two text columns.
         rows: Number of rows.
         labels: Label schema.
     """
 
-    def __init__(self, path: Path, text_columns: Sequence[str]) -> None:
-        """Open the file and check its columns.
+    def __init__(self, reader: SplitReader, text_columns: Sequence[str]) -> None:
+        """Check the columns.
 
         Raises:
-            DataError: The file is not a complete Parquet file, or a column is missing or does not hold text.
+            DataError: A file is not a complete Parquet file, or a column is missing or does not hold text.
         """
-        self.path, self.text_columns = path, list(text_columns)
-        try:
-            self._file = pq.ParquetFile(path)
-        except pa.ArrowException as error:
-            raise DataError(f"{path} cannot be read: {error}", HINT) from None
-        self.rows: int = self._file.metadata.num_rows
-        schema = self._file.schema_arrow
+        self.reader, self.text_columns = reader, list(text_columns)
+        self.rows = reader.rows
+        path, schema = reader.paths[0], reader.schema
         for name in [*self.text_columns, LABELS]:
             if name not in schema.names:
                 known = ", ".join(schema.names)
@@ -47,28 +43,28 @@ class RawSplit:
         except DataError as error:
             raise DataError(f"{path}: {error.problem}", HINT) from None
 
-    def texts(self) -> Iterator[list[str]]:
-        """Yield the texts in batches, one column of a batch after the other, to train a tokenizer."""
+    def texts(self, at_most: int) -> Iterator[list[str]]:
+        """Yield the texts in batches, one column of a batch after the other, to train a tokenizer.
+
+        Args:
+            at_most: Maximal number of rows. Of more, every second, third, ... is read, so they are from all parts of the split.
+        """
+        step, first = max(math.ceil(self.rows / at_most), 1), 0
         for batch in self.batches(self.text_columns):
-            yield from (batch[name].to_pylist() for name in self.text_columns)
+            yield from (batch[name].to_pylist()[-first % step :: step] for name in self.text_columns)
+            first += batch.num_rows
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield some columns in batches of at most ``ROW_GROUP`` rows.
 
         Raises:
-            DataError: A value is null, or the file is damaged.
+            DataError: A value is null, or a file is damaged.
         """
         first = 0
-        try:
-            for batch in self._file.iter_batches(batch_size=ROW_GROUP, columns=list(columns)):
-                self._refuse_nulls(batch, first)
-                yield batch
-                first += batch.num_rows
-        except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{self.path} cannot be read after row {first}: {error}", HINT) from None
-
-    def _refuse_nulls(self, batch: pa.RecordBatch, first: int) -> None:
-        for name in batch.schema.names:
-            if batch[name].null_count:
-                row = first + batch[name].is_null().index(pa.scalar(True)).as_py()
-                raise DataError(f"{self.path}, row {row}: column {name!r} is null.", HINT)
+        for batch in self.reader.batches(columns):
+            for name in batch.schema.names:
+                if batch[name].null_count:
+                    row = first + batch[name].is_null().index(pa.scalar(True)).as_py()
+                    raise DataError(f"{self.reader.place(row)}: column {name!r} is null.", HINT)
+            yield batch
+            first += batch.num_rows

@@ -13,6 +13,8 @@ from tuneline.errors import DataError, ParamsError
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET_LIMIT = 1000
+TRAINING_ROWS = 1_000_000
+"""Rows that the tokenizer is trained on at most. The trainer keeps about 1 KB for each distinct word of them."""
 MIN_FREQUENCY = 2
 """Pairs of pieces that occur less often are not merged."""
 _ISOLATED = frozenset(string.punctuation) | {chr(point) for point in range(0x4E00, 0xA000)}

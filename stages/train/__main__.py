@@ -9,16 +9,17 @@ Writes: ``models/classifier/``, ``plots/training/{loss,validation}.tsv``, ``metr
 ``reports/live/``. After an interruption: ``reports/interrupted/train.json``.
 """
 
-import os
 import signal
 import sys
+from functools import partial
 from typing import NoReturn
 
 from accelerate import Accelerator
 
 from stages.train.data import read_inputs
 from stages.train.devices import check_devices, create_accelerator, devices_used
-from stages.train.interruption import Interruption, TrainingInterrupted, clear_note, write_note
+from stages.train.heartbeat import end_unless_connected, end_without_other_machines
+from stages.train.interruption import Interruption, TrainingInterrupted, clear_note, exit_without_cleanup, write_note
 from stages.train.launch import INTERRUPTED, STOPPING, end_with_parent
 from stages.train.loop import train
 from stages.train.publishing import publish_curves, publish_model, resource_usage, training_metrics
@@ -28,32 +29,40 @@ from tuneline.params.loading import load_params
 from tuneline.params.warnings import print_warnings
 from tuneline.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER
 from tuneline.records.metrics import Metrics
+from tuneline.records.provenance import TrainingSegment
 from tuneline.stage import Measurements, run_stage
 from tuneline.terminal import say
 
 
-def main() -> Measurements:
+def main(segments: list[TrainingSegment] | None = None) -> Measurements:
     """Train and publish the result; resume if an earlier start of the same run was interrupted.
+
+    Args:
+        segments: Receives the segments of the run.
 
     Raises:
         SystemExit: With exit code 75 after a signal; the state is saved.
     """
     params = load_params()
     read_base(params)
-    inputs = read_inputs(params.train)
-    accelerator = create_accelerator(params)
-    check_devices(params.train.launch, accelerator)
-    if accelerator.is_main_process:
-        print_warnings("train", params)
-    with Interruption() as interruption:
+    with end_unless_connected():
+        accelerator = create_accelerator(params)
+    with end_without_other_machines(), Interruption() as interruption:
+        inputs = read_inputs(params.train)
+        check_devices(params.train.launch, accelerator)
+        if accelerator.is_main_process:
+            print_warnings("train", params)
         try:
             result = train(params, inputs, accelerator, interruption)
         except TrainingInterrupted as interrupted:
             exit_interrupted(accelerator, interrupted)
         publish(result)  # from here on, a signal changes nothing: the run ends
+        if segments is not None:
+            segments += result.state.progress.segments
         usage = resource_usage(result.state)
-        accelerator.end_training()
-        return usage
+        accelerator.wait_for_everyone()
+    accelerator.end_training()
+    return usage
 
 
 def publish(result: TrainingResult) -> None:
@@ -79,25 +88,16 @@ def exit_interrupted(accelerator: Accelerator, interrupted: TrainingInterrupted)
     accelerator.wait_for_everyone()
     accelerator.end_training()
     if accelerator.num_processes > 1:
-        _exit_without_cleanup(INTERRUPTED)
+        exit_without_cleanup(INTERRUPTED)
     sys.exit(INTERRUPTED)
-
-
-def _exit_without_cleanup(code: int) -> NoReturn:
-    """Exit without destroying Python objects, which can deadlock after a gloo operation (torch 2.13).
-
-    The gloo thread may need the interpreter lock to release its tensor, while the model's destructor holds the lock and
-    waits for that thread.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def run() -> NoReturn:
     """Run the stage in this process, one of those that a launcher has started."""
+    segments: list[TrainingSegment] = []
+    libraries = ("accelerate", "numpy", "peft", "safetensors", "torch", "transformers")
     try:
-        run_stage("train", main, libraries=("accelerate", "numpy", "peft", "safetensors", "torch", "transformers"), devices=devices_used)
+        run_stage("train", partial(main, segments), libraries, devices=partial(devices_used, segments))
     finally:
         for number in STOPPING:  # the exit code is settled, and freeing the memory takes a second
             signal.signal(number, signal.SIG_IGN)

@@ -6,18 +6,14 @@ accelerate's launcher (torchrun, for most configurations), and this process wait
 """
 
 import argparse
-import contextlib
-import logging
 import os
-import signal
-import subprocess
 import sys
 import traceback
-from collections.abc import Callable
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
-from stages.train.launch import CRASHED, INTERRUPTED, PARENT, STOPPING, end_with_parent
+from stages.train.launch import CRASHED, PARENT, end_with_parent
+from stages.train.processes import run_launcher
 from tuneline import stage  # noqa: F401 - sets variables that libraries read when they are imported
 from tuneline.errors import ParamsError, StageError
 from tuneline.files.disk_errors import explain_disk_errors
@@ -27,10 +23,14 @@ from tuneline.params import TrainParams
 from tuneline.params.loading import load_params
 from tuneline.terminal import say
 
-if TYPE_CHECKING:
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-
 TRAINING = "stages.train"
+MACHINE_VARIABLES = {
+    "PET_NNODES": "--num_machines",
+    "PET_NODE_RANK": "--machine_rank",
+    "PET_MASTER_ADDR": "--main_process_ip",
+    "PET_MASTER_PORT": "--main_process_port",
+}
+"""Flags of ``accelerate launch``, by the environment variable of ``torchrun`` that means the same; Kubeflow's operator sets them, too."""
 
 
 def main() -> NoReturn:
@@ -61,9 +61,12 @@ def launch(params: TrainParams, flags: list[str]) -> int:
     check_launch(params)
     given = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(threads())  # before torch is imported: OpenMP reads it once
+    given_flags = [*machine_flags(params.launch, os.environ), *flags]
     choice = choose_devices(params) if params.launch == AUTO else None
-    parsed = parse(params.launch, [*chosen_flags(params.launch, choice), *flags])
+    parsed = parse(params.launch, [*chosen_flags(params.launch, choice, given_flags), *given_flags])
     args = validate(params.launch, parsed, choice)
+    if args.num_machines > 1:
+        say(describe_machines(args))
     if given is None:
         os.environ["OMP_NUM_THREADS"] = str(threads_per_process(args))
     from accelerate.commands import launch as accelerate
@@ -89,17 +92,55 @@ def choose_devices(params: TrainParams) -> Choice:
     return choice
 
 
-def chosen_flags(name: str, choice: Choice | None) -> list[str]:
-    """Return the flags of ``accelerate launch`` for what a launch configuration leaves open. With all of them, accelerate warns of none."""
+def chosen_flags(name: str, choice: Choice | None, given: Sequence[str] = ()) -> list[str]:
+    """Return the flags of ``accelerate launch`` for what a launch configuration leaves open. With all of them, accelerate warns of none.
+
+    Args:
+        name: Name of the launch configuration.
+        choice: What ``auto`` has chosen.
+        given: Flags that come later on the command line.
+    """
     if choice is not None:
         several = choice.device == "cuda" and choice.processes > 1
         return ["--num_processes", str(choice.processes), *["--cpu"] * (choice.device == "cpu"), *["--multi_gpu"] * several]
     config = read_launch(name)
-    if isinstance(config.get("num_processes"), int) or config.get("distributed_type", "NO") == "NO":
+    if isinstance(config.get("num_processes"), int) or config.get("distributed_type", "NO") == "NO" or "--num_processes" in given:
         return []
     listed = str(config.get("gpu_ids") or "all")
     count = find_devices().count if listed == "all" else len(listed.split(","))
-    return ["--num_processes", str(count * int(config.get("num_machines") or 1))]
+    machines = given[given.index("--num_machines") + 1] if "--num_machines" in given else config.get("num_machines") or 1
+    return ["--num_processes", str(count * int(machines))]
+
+
+def machine_flags(name: str, environ: Mapping[str, str]) -> list[str]:
+    """Return the flags of ``accelerate launch`` for the machines that a scheduler describes in the environment.
+
+    Raises:
+        ParamsError: They are several, and the launch configuration is for one; or their number is a range.
+    """
+    given = environ.get("PET_NNODES", "1")
+    if not given.isdecimal():
+        raise ParamsError(f"PET_NNODES is {given!r}, but a training has a fixed number of machines.", "Set it to this number.")
+    machines = int(given)
+    if machines == 1:
+        return []
+    if int(read_launch(name).get("num_machines") or 1) == 1:
+        raise ParamsError(
+            f"train.launch: PET_NNODES is {machines}, but {launch_file(name)} is for one machine.", "Set train.launch to multi-node."
+        )
+    values = {flag: environ[variable] for variable, flag in MACHINE_VARIABLES.items() if variable in environ}
+    if "PET_NPROC_PER_NODE" in environ:
+        values["--num_processes"] = str(int(environ["PET_NPROC_PER_NODE"]) * machines)
+    return [word for flag_and_value in values.items() for word in flag_and_value]
+
+
+def describe_machines(args: argparse.Namespace) -> str:
+    """Return the line that a machine prints while it waits for the others."""
+    main = f"{args.main_process_ip}:{args.main_process_port}"
+    return (
+        f"train: machine {args.machine_rank} of {args.num_machines} (0 is the main one, {main}), {args.num_processes} processes on all; "
+        "starts when every machine has started"
+    )
 
 
 def parse(name: str, flags: list[str]) -> argparse.Namespace:
@@ -155,62 +196,6 @@ def train_here(args: argparse.Namespace) -> NoReturn:
     from stages.train.__main__ import run
 
     run()
-
-
-def run_launcher(launcher: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> int:
-    """Start processes with a function of accelerate, wait for them, and return one exit code for all of them."""
-    from torch.distributed.elastic.multiprocessing.api import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-
-    for number in STOPPING:
-        signal.signal(number, stop_processes)
-    hide_torchrun_log()
-    try:
-        launcher(args)
-    except ChildFailedError as error:
-        return exit_code(error)
-    except subprocess.CalledProcessError as error:
-        return 128 - error.returncode if error.returncode < 0 else error.returncode
-    except SignalException as error:
-        return 128 + error.sigval
-    return 0
-
-
-def stop_processes(number: int, _frame: FrameType | None) -> None:
-    """Ask all processes of the training to save a checkpoint and end. torchrun starts them in sessions of their own, without Ctrl-C."""
-    import psutil
-
-    for handled in STOPPING:
-        signal.signal(handled, signal.SIG_IGN)
-    processes = psutil.Process().children(recursive=True)
-    if not processes:
-        os._exit(128 + number)
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.terminate()
-
-
-def hide_torchrun_log() -> None:
-    """Hide torchrun's messages about processes that ended: the last line of a run says it. ``LOGLEVEL`` shows them."""
-    import torch.distributed.run
-
-    if "LOGLEVEL" not in os.environ:
-        for name in logging.getLogger().manager.loggerDict:
-            if name.startswith(torch.distributed.__name__):
-                logging.getLogger(name).setLevel(logging.CRITICAL)
-
-
-def exit_code(error: "ChildFailedError") -> int:
-    """Return one exit code for several processes, and print the error of one that ended with a ``StageError``."""
-    failures: list[Any] = sorted(error.failures.values(), key=lambda failure: int(failure.timestamp))
-    if any(failure.exitcode == INTERRUPTED for failure in failures):
-        return INTERRUPTED
-    for failure in failures:
-        if failure.error_file_data.get("stage"):  # see tuneline.stage.report_error
-            say(failure.message, error=True)
-            return 1
-    code = int(failures[0].exitcode)
-    return 128 - code if code < 0 else CRASHED
 
 
 if __name__ == "__main__":

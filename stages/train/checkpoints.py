@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
@@ -21,11 +21,13 @@ from accelerate.utils import broadcast_object_list
 from rich.filesize import decimal
 
 import stages
+from stages.train.devices import sharding
 from stages.train.launch import describe_resume
 from stages.train.marker import find_damage, write_marker
 from stages.train.progress import Progress
 from tuneline.errors import DiskError, StageError
 from tuneline.files import replace_directory
+from tuneline.files.hashes import file_hash
 from tuneline.params import Params
 from tuneline.paths import CHECKPOINTS
 from tuneline.terminal import say
@@ -39,6 +41,8 @@ _CODE = (
     "tuneline/batches.py",
     "tuneline/custom_metrics.py",
     "tuneline/files/schemas.py",
+    "tuneline/files/shards.py",
+    "tuneline/files/token_maps.py",
     "tuneline/functions.py",
     "tuneline/metrics.py",
 )
@@ -46,11 +50,14 @@ _LIBRARIES = ("torch", "transformers", "accelerate", "peft", "numpy", "safetenso
 
 
 def run_identity(params: Params, accelerator: Accelerator, data: Iterable[Path], functions: Iterable[Path]) -> dict[str, Any]:
-    """Return everything that determines the bytes of the model, except the machine and its number of threads.
+    """Return everything that determines the model, except rounding: a run can resume with another layout.
+
+    The layout is the machines, the number of processes and threads, and the size of micro-batches: batches stay the same, but their
+    sums are rounded differently.
 
     Args:
         params: All parameters; those of this stage are selected.
-        accelerator: Source of device, precision and number of processes.
+        accelerator: Source of device, precision and sharding.
         data: Files that the run reads.
         functions: Files of the user's loss and metric.
     """
@@ -59,19 +66,18 @@ def run_identity(params: Params, accelerator: Accelerator, data: Iterable[Path],
     return {
         "seed": params.seed,
         "model": params.model.model_dump(mode="json", include={"config"}),  # the checkpoint is in ``data``
-        "train": params.train.model_dump(mode="json", exclude={"launch"}),  # what it sets up is named below
+        "train": params.train.model_dump(mode="json", exclude={"launch", "micro_batch_size"}),
         "data": {str(path): _hash_files([path]) for path in data},
         "code": _hash_files(code),
         "functions": {str(path): _hash_files([path]) for path in functions},
         "libraries": {name: version(name) for name in _LIBRARIES},
-        "processes": accelerator.num_processes,
-        "distributed": accelerator.distributed_type.value,
         "device": accelerator.device.type,
         "precision": accelerator.mixed_precision,
+        "sharding": sharding(accelerator),
     }
 
 
-def run_key(identity: dict[str, Any]) -> str:
+def run_key(identity: Mapping[str, Any]) -> str:
     """Return a short hash of a run's identity: 16 hexadecimal digits."""
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -210,8 +216,7 @@ class Checkpoints:
 def _hash_files(paths: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for path in paths:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+        digest.update(bytes.fromhex(file_hash(path)))
     return digest.hexdigest()
 
 

@@ -1,7 +1,6 @@
-"""Training data: the tokenized splits, checked before anything expensive starts; the order of batches; padded tensors.
+"""Training data: the tokenized splits, checked before anything expensive starts; micro-batches; padded tensors.
 
-The order is a function of (seed, epoch) alone: neither the hardware nor an interruption changes it. A *batch* holds the
-examples of one optimizer step over all processes. Splitting it into micro-batches changes rounding only.
+A *batch* holds the examples of one optimizer step over all processes. Splitting it into micro-batches changes rounding only.
 """
 
 from collections.abc import Iterator
@@ -15,27 +14,27 @@ from torch import Tensor
 from transformers import AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
 
 from tuneline.architectures import token_limit
-from tuneline.batches import TokenizedSplit
+from tuneline.batches import MappedSplit, TokenizedSplit
 from tuneline.errors import DataError, ParamsError
 from tuneline.files.schemas import UNLABELLED, LabelSchema
+from tuneline.files.shards import SplitReader, split_files
 from tuneline.metrics import metrics_for
 from tuneline.params import TrainParams
 from tuneline.params.functions import FunctionName
-from tuneline.paths import BASE_MODEL, TOKENIZED, TOKENIZER, split_file
+from tuneline.paths import BASE_MODEL, TOKENIZED, TOKENIZER
 from tuneline.scores import task_of
 from tuneline.stage import require
 
 Rows = NDArray[np.int64]
 """Row indices into a split, shape ``(examples,)``."""
-MIN_WINDOWS_PER_EPOCH = 4
 
 
 @dataclass(frozen=True)
 class Inputs:
     """The two splits, and the tokenizer that made them."""
 
-    train: TokenizedSplit
-    validation: TokenizedSplit
+    train: MappedSplit
+    validation: MappedSplit
     tokenizer: PreTrainedTokenizerBase
 
     @property
@@ -51,7 +50,8 @@ class Inputs:
 
 def data_files() -> Iterator[Path]:
     """Yield the files that determine the model: those that ``read_inputs`` reads, and the checkpoint."""
-    yield from (split_file(TOKENIZED, split) for split in ("train", "validation"))
+    for split in ("train", "validation"):
+        yield from split_files(TOKENIZED, split)
     for folder in (TOKENIZER, BASE_MODEL):
         yield from sorted(path for path in folder.rglob("*") if path.is_file())
 
@@ -63,26 +63,25 @@ def read_inputs(params: TrainParams) -> Inputs:
         DataError: A split is empty or has rows without a label.
         ParamsError: The metric or the class weights do not fit the labels.
     """
-    splits = {split: TokenizedSplit.read(require(split_file(TOKENIZED, split), made_by="tokenize")) for split in ("train", "validation")}
-    for name, split in splits.items():
-        check_split(name, split)
-    check_label_params(params, splits["train"].label_schema)
+    train, validation = (_read_split(SplitReader.open(TOKENIZED, split, made_by="tokenize")) for split in ("train", "validation"))
+    check_label_params(params, train.label_schema)
     tokenizer = AutoTokenizer.from_pretrained(require(TOKENIZER, made_by="tokenize"), trust_remote_code=False)
-    return Inputs(splits["train"], splits["validation"], tokenizer)
+    return Inputs(train, validation, tokenizer)
 
 
-def check_split(name: str, split: TokenizedSplit) -> None:
-    """Refuse a split without rows or with unlabelled rows.
+def _read_split(rows: SplitReader) -> MappedSplit:
+    """Map a split that has rows, all of them with a label.
 
     Raises:
         DataError: The split is empty, or a row has no label.
     """
-    path = split_file(TOKENIZED, name)
+    split = TokenizedSplit.read(rows)
     if not len(split):
-        raise DataError(f"{path} has no rows.", f"Check data.splits.{name}.")
-    if not split.label_schema.is_regression and (split.labels == UNLABELLED).any():
+        raise DataError(f"{rows.name} has no rows.", f"Check data.splits.{rows.split}.")
+    if not split.label_schema.is_regression and split.labels.min() == UNLABELLED:
         row = int(np.argmax(split.labels == UNLABELLED))
-        raise DataError(f"{path}, row {row}: no label.", f"Set data.splits.{name} to a labelled split.")
+        raise DataError(f"{rows.place(row)}: no label.", f"Set data.splits.{rows.split} to a labelled split.")
+    return split
 
 
 def check_label_params(params: TrainParams, labels: LabelSchema) -> None:
@@ -112,7 +111,7 @@ def check_fit(inputs: Inputs, config: PretrainedConfig) -> None:
         ParamsError: A row is too long for the model, or holds an id outside of its vocabulary.
     """
     for split in (inputs.train, inputs.validation):
-        longest, highest = int(split.lengths.max()), int(split.values["input_ids"].max())
+        longest, highest = split.tokens.longest, split.tokens.highest
         positions = getattr(config, "max_position_embeddings", None)  # GPT-2's configuration stores it by another name
         limit = token_limit({**config.to_dict(), "max_position_embeddings": positions})
         if limit is not None and longest > limit:
@@ -122,63 +121,6 @@ def check_fit(inputs: Inputs, config: PretrainedConfig) -> None:
                 f"model: its highest token id is {config.vocab_size - 1}, but the data contain the id {highest}.",
                 "Set tokenize.tokenizer to the tokenizer of the model.",
             )
-
-
-@dataclass(frozen=True)
-class LengthBucketedSampler:
-    """Batches of rows of similar length, redrawn every epoch.
-
-    The permutation of an epoch is cut into windows. Each window is sorted by length, longest first, and cut into batches.
-    Rows of equal length stay in random order, so batches are random and contain almost no padding. Batches of a window are
-    not shuffled: where the label correlates with the length, shuffling gives a higher final loss (docs/benchmarks.md).
-
-    Attributes:
-        lengths: Tokens of each row, shape ``(rows,)``.
-        batch_size: Examples of one optimizer step.
-        window: Maximum number of batches sorted together; 1 sorts only within a batch. An epoch has at least
-            ``MIN_WINDOWS_PER_EPOCH`` windows.
-        seed: Random seed of the run.
-    """
-
-    lengths: NDArray[np.int64]
-    batch_size: int
-    window: int
-    seed: int
-
-    @property
-    def batches_per_epoch(self) -> int:
-        """Number of optimizer steps of one epoch, including a smaller last batch."""
-        return -(-len(self.lengths) // self.batch_size)
-
-    def epoch(self, epoch: int) -> list[Rows]:
-        """Return the batches of one epoch; every row is in exactly one.
-
-        A smaller batch comes last. Its rows are drawn before sorting, because each of them has more weight than a row of a
-        full batch: sorted, they would be the shortest rows in every epoch.
-        """
-        permutation = np.random.default_rng((self.seed, epoch)).permutation(len(self.lengths))
-        full_batches = len(permutation) // self.batch_size
-        full_rows = full_batches * self.batch_size
-        span = min(self.window, max(full_batches // MIN_WINDOWS_PER_EPOCH, 1)) * self.batch_size
-        batches: list[Rows] = []
-        for start in range(0, full_rows, span):
-            window = self._sort_by_length(permutation[start : min(start + span, full_rows)])
-            batches += [*window.reshape(-1, self.batch_size)]
-        if epoch == 0:
-            _move_longest_first(batches, self.lengths)
-        if full_rows < len(permutation):
-            batches.append(self._sort_by_length(permutation[full_rows:]))
-        return batches
-
-    def _sort_by_length(self, rows: Rows) -> Rows:
-        return rows[np.argsort(-self.lengths[rows], kind="stable")]
-
-
-def _move_longest_first(batches: list[Rows], lengths: NDArray[np.int64]) -> None:
-    """Swap the batch with the longest row to the front, so that too little memory shows in the first step."""
-    if batches:
-        longest = max(range(len(batches)), key=lambda index: lengths[batches[index]].max())
-        batches[0], batches[longest] = batches[longest], batches[0]
 
 
 def split_into_micro_batches(batch: Rows, micro_batch_size: int, processes: int) -> list[Rows]:

@@ -7,7 +7,9 @@ import contextlib
 import os
 import platform
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -18,9 +20,10 @@ from torch import Tensor, nn
 
 from stages.train.training_logger import LIVE, check_trackers
 from tuneline.errors import ParamsError, StageError
+from tuneline.files.hashes import file_hash
 from tuneline.launch import launch_file, needs_gpu, read_launch
 from tuneline.params import Params
-from tuneline.records.provenance import DevicesUsed, file_hash
+from tuneline.records.provenance import DevicesUsed, TrainingSegment
 
 _LAUNCH_SETTINGS = ("FSDP_", "ACCELERATE_DEEPSPEED_", "ACCELERATE_GRADIENT_", "MEGATRON_LM_")
 
@@ -122,6 +125,17 @@ def check_devices(launch: str, accelerator: Accelerator) -> None:
         )
 
 
+def sharding(accelerator: Accelerator) -> dict[str, Any] | None:
+    """Return what determines the files of a sharded checkpoint; ``None`` if each process holds the whole state, as with DDP.
+
+    FSDP, DeepSpeed and Megatron-LM save a part per process: a run with another number of processes starts anew.
+    """
+    kind = accelerator.distributed_type.value
+    if kind == DistributedType.NO.value or kind.startswith("MULTI_"):
+        return None
+    return {"type": kind, "processes": accelerator.num_processes, "settings": launch_settings()}
+
+
 def launch_settings() -> dict[str, str]:
     """Return what accelerate's launcher has set up for FSDP, DeepSpeed or Megatron-LM: variables, and the hash of a file that one names.
 
@@ -132,14 +146,15 @@ def launch_settings() -> dict[str, str]:
     return {**settings, **{name: file_hash(path) for name, path in files.items() if path.is_file()}}
 
 
-def devices_used() -> DevicesUsed:
-    """Return the devices that this process has trained on."""
+def devices_used(segments: Sequence[TrainingSegment]) -> DevicesUsed:
+    """Return the devices that this process has trained on, and the segments of the run if there are several."""
     state = AcceleratorState()
     return DevicesUsed(
         type=state.device.type,
         precision=state.mixed_precision,
         processes=state.num_processes,
         distribution=state.distributed_type.value,
+        segments=list(segments) if len(segments) > 1 else None,
     )
 
 

@@ -1,12 +1,14 @@
 """Stop on a signal: between two micro-batches, in all processes alike, with a checkpoint and a note on how to resume."""
 
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import torch
 from accelerate import Accelerator
@@ -126,3 +128,14 @@ def write_note(interrupted: TrainingInterrupted) -> None:
 def clear_note() -> None:
     """Remove ``NOTE``, if it exists."""
     NOTE.unlink(missing_ok=True)
+
+
+def exit_without_cleanup(code: int) -> NoReturn:
+    """Exit without destroying Python objects, which can deadlock after a gloo operation (torch 2.13).
+
+    The gloo thread may need the interpreter lock to release its tensor, while the model's destructor holds the lock and
+    waits for that thread.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -7,11 +7,13 @@ imports nothing that takes time or memory.
 
 import ctypes
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -24,6 +26,8 @@ CRASHED = 70
 """Exit code of a run that ended with a traceback: EX_SOFTWARE of sysexits.h."""
 PARENT = "TUNELINE_PARENT"
 """Environment variable with the process id of the process that a process of the training must not outlive."""
+LAUNCHER = "TUNELINE_LAUNCHER"
+"""Environment variable with a command, such as ``srun --nodes=2``, that starts the command after it on every machine and ends with it."""
 LAUNCHED = ("DVC_STAGE", "ACCELERATE_MIXED_PRECISION", "TORCHELASTIC_RUN_ID")
 """Environment variables that DVC, accelerate's launcher and torchrun set for the processes that they start."""
 STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -47,8 +51,7 @@ def main() -> int:
     for number in STOPPING:
         signal.signal(number, stop)
     end_with_parent()
-    command = [sys.executable, "-m", "stages.train.accelerate_launch", *sys.argv[1:]]
-    environment = {**os.environ, PARENT: str(os.getpid())}
+    command, environment = child_command(sys.argv[1:], os.environ)
     child = subprocess.Popen(command, env=environment, preexec_fn=ignore_ctrl_c)  # noqa: PLW1509 - there is one thread
     if stopped:  # before there was a child
         child.terminate()
@@ -57,6 +60,14 @@ def main() -> int:
     if message:
         say(f"train: {message}", error=True)
     return status
+
+
+def child_command(flags: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """Return the command that trains, and its environment: on this machine, or through ``LAUNCHER`` on those that it chooses."""
+    if launcher := shlex.split(environ.get(LAUNCHER, "")):
+        others = {name: value for name, value in environ.items() if name not in (LAUNCHER, PARENT)}  # process ids are of one machine
+        return [*launcher, sys.executable, "-m", "stages.train.launch", *flags], others
+    return [sys.executable, "-m", "stages.train.accelerate_launch", *flags], {**environ, PARENT: str(os.getpid())}
 
 
 def ignore_ctrl_c() -> None:

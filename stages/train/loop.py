@@ -15,13 +15,16 @@ from stages.train.contention import short_waits_on_shared_cores
 from stages.train.data import Inputs, Rows, shard_batch
 from stages.train.devices import gradient_synchronization
 from stages.train.interruption import Interruption, TrainingInterrupted
+from stages.train.machines import check_unchanged
 from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS
 from stages.train.progress import StepResult
 from stages.train.startup import print_startup_summary
-from stages.train.state import TrainingResult, TrainState, resume, set_up, training_result
+from stages.train.state import TrainingResult, TrainState, function_files, resume, set_up, training_result
 from stages.train.validation import evaluate, evaluate_before_training
 from tuneline.errors import DataError, ParamsError
+from tuneline.files.shards import SplitReader
 from tuneline.params import Params
+from tuneline.paths import TOKENIZED
 from tuneline.terminal import say
 
 
@@ -43,7 +46,9 @@ def train(params: Params, inputs: Inputs, accelerator: Accelerator, interruption
                 print_startup_summary(state)
             with state.logger.open(state.progress, state.total_steps), short_waits_on_shared_cores(), saving_when_interrupted(state):
                 fit(state)
-                return training_result(state, params, inputs)
+                result = training_result(state, params, inputs)
+                check_unchanged(accelerator, state.identity, params, function_files(state.loss, state.metric))
+                return result
 
     return retry_on_out_of_memory(train_with, params.train.micro_batch_size, accelerator)
 
@@ -165,9 +170,9 @@ def _optimizer_step(state: TrainState, batch: Rows, loss: float) -> StepResult:
 
 
 def _non_finite_error(state: TrainState, batch: Rows, loss: float, norm: float) -> DataError:
+    places = SplitReader.open(TOKENIZED, "train", made_by="tokenize").places(batch)
     return DataError(
-        f"Step {state.progress.step + 1}: loss {loss:g}, gradient norm {norm:g}. Rows of its batch in "
-        f"data/tokenized/train.parquet: {', '.join(map(str, np.sort(batch).tolist()))}.",
+        f"Step {state.progress.step + 1}: loss {loss:g}, gradient norm {norm:g}. Rows of its batch in {places}.",
         "Lower train.learning_rate, lengthen the warmup, set train.max_grad_norm, or train with mixed_precision 'no' or bf16. "
         "If labels of these rows are NaN or infinite, correct the data.",
     )

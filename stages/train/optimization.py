@@ -85,7 +85,7 @@ def class_weights(params: TrainParams, split: TokenizedSplit) -> NDArray[np.floa
 
 def balanced_weights(split: TokenizedSplit) -> NDArray[np.float32]:
     """Return rows / (classes x rows of the class), which gives every class the same total weight (King & Zeng 2001)."""
-    counts = np.bincount(split.labels.astype(np.int64), minlength=split.label_schema.outputs)
+    counts = np.bincount(split.labels.astype(np.int64, copy=False), minlength=split.label_schema.outputs)
     return (len(split) / (split.label_schema.outputs * np.maximum(counts, 1))).astype(np.float32)
 
 

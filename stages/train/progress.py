@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
+from tuneline.records.provenance import TrainingSegment
+
 _JSON_KEYS = {"evaluations_without_improvement": "stale"}
 """Attributes whose key in ``progress.json`` differs, because the format of checkpoints stays stable."""
 
@@ -59,7 +61,8 @@ class Progress:
         best_step: Step of the best evaluation; 0 before the first.
         evaluations_without_improvement: Evaluations since the last gain, for early stopping.
         stopped_early: True if early stopping ended the run.
-        threads: Threads of each process. Other numbers round differently.
+        segments: Parts of the run, each with one layout: processes, micro-batches, threads. Others round differently.
+        requested_micro_batch_size: The parameter. The last segment has less if memory ran out.
     """
 
     step: int = 0
@@ -70,12 +73,13 @@ class Progress:
     best_step: int = 0
     evaluations_without_improvement: int = 0
     stopped_early: bool = False
-    threads: int = 0
+    segments: list[TrainingSegment] = field(default_factory=list)
+    requested_micro_batch_size: int = 0
 
     def write(self, path: Path) -> None:
         """Write the progress. Floats are read back exactly: JSON holds the shortest decimal of the same float."""
         values = {_JSON_KEYS.get(name, name): value for name, value in asdict(self).items()}
-        path.write_text(json.dumps(values), encoding="utf-8")
+        path.write_text(json.dumps(values, default=TrainingSegment.model_dump), encoding="utf-8")
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -85,7 +89,17 @@ class Progress:
         values["logged"] = [LoggedStep(**row) for row in values["logged"]]
         values["baseline"] = Evaluation(**values["baseline"]) if values["baseline"] else None
         values["evaluated"] = [Evaluation(**row) for row in values["evaluated"]]
+        values["segments"] = [TrainingSegment(**segment) for segment in values["segments"]]
         return cls(**values)
+
+    def begin_segment(self, segment: TrainingSegment) -> TrainingSegment | None:
+        """Go on with a layout. Return the last segment if it had another one."""
+        self.segments = [earlier for earlier in self.segments if earlier.step < segment.step]  # others have trained nothing
+        last = self.segments[-1] if self.segments else None
+        if last is not None and last.has_layout_of(segment):
+            return None
+        self.segments.append(segment)
+        return last
 
     @property
     def validation_curve(self) -> list[Evaluation]:

@@ -1,31 +1,35 @@
 """Training state: set up from the parameters, resumed from a checkpoint, and turned into the trained model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import set_seed
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
-from stages.train.checkpoints import Checkpoints, run_identity, run_key
-from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, check_fit, data_files
-from stages.train.devices import compile_in_place, configure_plugins, launch_settings
+from stages.train.checkpoints import Checkpoints, run_key
+from stages.train.data import BatchLoader, Inputs, check_fit
+from stages.train.devices import compile_in_place, configure_plugins
 from stages.train.evaluation import ValidationMetric
 from stages.train.interruption import Coordinator, Interruption
 from stages.train.lora import merge_adapters
+from stages.train.machines import check_shared, common_identity
 from stages.train.model import adapt, build_model, compute_first_token_only
 from stages.train.optimization import Loss, build_loss, build_optimizer, build_schedule, total_steps
+from stages.train.order import LengthBucketedSampler
 from stages.train.progress import Progress
 from stages.train.target_scale import TargetScale
 from stages.train.training_logger import TrainingLogger
 from tuneline.files import write_json
 from tuneline.params import Params, RunParams, TrainParams
 from tuneline.paths import CHECKPOINTS
+from tuneline.records.provenance import TrainingSegment
 
 
 @dataclass
@@ -41,6 +45,7 @@ class TrainState:
         total_steps: Optimizer steps of the whole run.
         first_token_only: True if the last layer computes only the token that the classifier reads.
         target_scale: Scale of the targets of a regression with a newly drawn head.
+        identity: What determines the model (see ``run_identity``).
     """
 
     accelerator: Accelerator
@@ -59,6 +64,7 @@ class TrainState:
     total_steps: int
     first_token_only: bool
     target_scale: TargetScale | None
+    identity: Mapping[str, Any]
     checkpoints: Checkpoints
     coordinator: Coordinator
     logger: TrainingLogger
@@ -93,8 +99,9 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
     settings = params.train
     loss = build_loss(settings, inputs.train)
     metric = ValidationMetric.load(settings, inputs.labels)
+    identity = common_identity(accelerator, params, function_files(loss, metric))
     model, first_token_only, target_scale = _set_up_model(params, inputs)
-    sampler = LengthBucketedSampler(inputs.train.lengths, settings.global_batch_size, settings.bucket_window, params.seed)
+    sampler = LengthBucketedSampler(inputs.train, settings.global_batch_size, settings.bucket_window, params.seed)
     steps = total_steps(settings, sampler.batches_per_epoch)
     optimizer = build_optimizer(model, settings, accelerator.device)
     schedule = build_schedule(optimizer, settings, steps)
@@ -120,9 +127,10 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
         total_steps=steps,
         first_token_only=first_token_only,
         target_scale=target_scale,
-        checkpoints=_open_checkpoints(params, accelerator, micro_batch_size, _function_files(loss, metric)),
+        identity=identity,
+        checkpoints=_open_checkpoints(params, accelerator, identity),
         coordinator=Coordinator(accelerator, interruption, params.run.checkpoint_every_minutes),
-        logger=TrainingLogger(accelerator, inputs.train.lengths, micro_batch_size, metric.name),
+        logger=TrainingLogger(accelerator, inputs.train, micro_batch_size, metric.name),
     )
 
 
@@ -136,37 +144,66 @@ def _set_up_model(params: Params, inputs: Inputs) -> tuple[nn.Module, bool, Targ
     return adapt(model, params.train, drawn), first_token_only, target_scale
 
 
-def _function_files(loss: Loss, metric: ValidationMetric) -> list[Path]:
+def function_files(loss: Loss, metric: ValidationMetric) -> list[Path]:
     """Return the files of the user that determine the model."""
     functions = [loss.function, metric.custom.function if metric.custom else None]
     return sorted({file for function in functions if function is not None for file in function.files})
 
 
-def _open_checkpoints(params: Params, accelerator: Accelerator, micro_batch_size: int, functions: Sequence[Path]) -> Checkpoints:
+def _open_checkpoints(params: Params, accelerator: Accelerator, identity: Mapping[str, Any]) -> Checkpoints:
     """Open the run's checkpoint folder; its ``run.json`` holds the identity of the run."""
-    key = [""]
+    folder = CHECKPOINTS / run_key(identity)
     if accelerator.is_main_process:
-        identity = run_identity(params, accelerator, data_files(), functions)
-        identity |= {"micro_batch_size": micro_batch_size, "launch": launch_settings()}
-        key = [run_key(identity)]
-        write_json(CHECKPOINTS / key[0] / "run.json", identity)
-    broadcast_object_list(key)
-    return Checkpoints(accelerator, CHECKPOINTS / key[0], params.run.keep_checkpoints)
+        write_json(folder / "run.json", identity)
+    check_shared(accelerator, folder)
+    return Checkpoints(accelerator, folder, params.run.keep_checkpoints)
 
 
 def resume(state: TrainState) -> None:
-    """Load the newest complete checkpoint, if there is one."""
+    """Load the newest complete checkpoint, if there is one, whatever the layout of the processes that wrote it."""
     newest = state.checkpoints.newest(needs_best=state.params.keep == "best")
-    threads = torch.get_num_threads()
+    progress = state.progress if newest is None else state.checkpoints.load(newest)
     if newest is not None:
-        state.progress = state.checkpoints.load(newest)
-        state.logger.info(f"resumes from step {state.progress.step} of {state.total_steps} ({newest})")
-        if state.progress.threads != threads and state.accelerator.device.type == "cpu":
-            state.logger.info(
-                f"WARNING: the checkpoint was computed with {state.progress.threads} threads and this run has {threads}, so the model will "
-                f"differ in rounding from that of an uninterrupted run. OMP_NUM_THREADS={state.progress.threads} gives the same."
-            )
-    state.progress.threads = threads
+        state.logger.info(f"resumes from step {progress.step} of {state.total_steps} ({newest})")
+        if progress.requested_micro_batch_size == state.params.micro_batch_size:  # it may have been halved when memory ran out
+            state.micro_batch_size = min(state.micro_batch_size, progress.segments[-1].micro_batch_size)
+            state.logger.micro_batch_size = state.micro_batch_size
+    segment = _segment(state, progress.step)
+    before = progress.begin_segment(segment)
+    if before is not None:
+        _seed_generators(state, progress.step)
+        hint = f" OMP_NUM_THREADS={before.threads} gives the same." if before.has_layout_of(_with_threads(segment, before)) else ""
+        state.logger.info(
+            f"WARNING: the checkpoint was computed by {before}, and this run goes on with {segment}. The batches are the same, but sums "
+            f"are rounded differently and dropout may draw other masks: the model will not have the bytes of an uninterrupted run.{hint}"
+        )
+    progress.requested_micro_batch_size = state.params.micro_batch_size
+    state.progress = progress
+
+
+def _segment(state: TrainState, step: int) -> TrainingSegment:
+    """Return the layout in which this run goes on."""
+    accelerator, on_cpu = state.accelerator, state.accelerator.device.type == "cpu"
+    return TrainingSegment(
+        step=step,
+        device=accelerator.device.type,
+        processes=accelerator.num_processes,
+        micro_batch_size=state.micro_batch_size,
+        threads=torch.get_num_threads() if on_cpu else None,
+    )
+
+
+def _with_threads(segment: TrainingSegment, other: TrainingSegment) -> TrainingSegment:
+    return segment.model_copy(update={"threads": other.threads})
+
+
+def _seed_generators(state: TrainState, step: int) -> None:
+    """Seed all random generators of this process anew: the checkpoint has the states of other processes, and perhaps fewer.
+
+    Dropout does not need it (see ``stages.train.loop``), but a loss of the user may draw from any of them.
+    """
+    entropy = (state.sampler.seed, step, state.accelerator.process_index)
+    set_seed(int(np.random.SeedSequence(entropy).generate_state(1)[0]))
 
 
 def training_result(state: TrainState, params: Params, inputs: Inputs) -> TrainingResult:

@@ -6,7 +6,8 @@ differs between the rows. Loss, metrics and curves are in the unit of the target
 published, the two numbers become part of the layer's weights, so nothing that loads the model knows of them.
 """
 
-from collections.abc import Collection
+import math
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,6 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
+
+_PART = 1_000_000
+"""Targets that are copied at a time."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +49,8 @@ class TargetScale:
         head = _last_layer(model)
         if head is None or f"{head}.bias" not in drawn:
             return None
-        finite = targets[np.isfinite(targets)].astype(np.float64)  # NaN is reported with its row, in the step that meets it
-        mean, deviation = float(finite.mean()), float(finite.std()) or 1.0
+        mean = _mean(targets, lambda values: values)
+        deviation = math.sqrt(_mean(targets, lambda values: (values - mean) ** 2)) or 1.0
 
         def restore(_: nn.Module, __: Any, output: Tensor) -> Tensor:
             return output.float() * deviation + mean
@@ -63,6 +67,14 @@ class TargetScale:
         weight, bias = f"{self.head}.weight", f"{self.head}.bias"
         weights[weight] = weights[weight].float() * self.deviation  # new tensors: those of the model stay as they were trained
         weights[bias] = weights[bias].float() * self.deviation + self.mean
+
+
+def _mean(targets: NDArray[Any], function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
+    """Return the mean of a function of the finite targets: NaN is reported with its row, in the step that meets it."""
+    parts = (targets[start : start + _PART] for start in range(0, len(targets), _PART))
+    finite = (part[np.isfinite(part)].astype(np.float64) for part in parts)
+    sums = [(float(function(values).sum()), len(values)) for values in finite]
+    return sum(total for total, _ in sums) / sum(count for _, count in sums)
 
 
 def _last_layer(model: PreTrainedModel) -> str | None:

@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from stages.train.data import Rows, split_into_micro_batches
 from stages.train.progress import Evaluation, LoggedStep, Progress, StepResult
+from tuneline.batches import TokenizedRows
 from tuneline.errors import ParamsError
 from tuneline.paths import REPORTS
 from tuneline.terminal import visible
@@ -72,16 +73,16 @@ class TrainingLogger:
 
     Args:
         accelerator: Accelerator of the run.
-        lengths: Tokens of each row of the train split, shape ``(rows,)``.
+        rows: The train split, for the lengths of its rows.
         micro_batch_size: Examples in one forward pass.
         metric: Name of the validation metric.
     """
 
-    def __init__(self, accelerator: Accelerator, lengths: NDArray[np.int64], micro_batch_size: int, metric: str) -> None:
+    def __init__(self, accelerator: Accelerator, rows: TokenizedRows, micro_batch_size: int, metric: str) -> None:
         self.throughput = Throughput()
         self._accelerator = accelerator
-        self._lengths = lengths
-        self._micro_batch_size = micro_batch_size
+        self._rows = rows
+        self.micro_batch_size = micro_batch_size
         self._metric = metric
         self._enabled = accelerator.is_main_process
         self._bar: Any = None
@@ -112,8 +113,8 @@ class TrainingLogger:
 
     def log_step(self, result: StepResult, batch: Rows, logged: LoggedStep | None) -> None:
         """Log an optimizer step; ``logged`` is its row of the training curve, if it has one."""
-        micro_batches = split_into_micro_batches(batch, self._micro_batch_size, self._accelerator.num_processes)
-        self.throughput.add([self._lengths[rows] for rows in micro_batches])
+        micro_batches = split_into_micro_batches(batch, self.micro_batch_size, self._accelerator.num_processes)
+        self.throughput.add([self._rows.lengths_of(rows) for rows in micro_batches])
         self._steps_done += 1
         with suppress_logging_errors():
             self._bar.update()

@@ -2,13 +2,17 @@
 
 import math
 
+import numpy as np
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 
 from stages.train.evaluation import Logits, predict
 from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS
 from stages.train.progress import Evaluation
 from stages.train.state import TrainState
+from tuneline.batches import TokenizedSplit
 from tuneline.errors import DataError, ParamsError
+from tuneline.files.shards import SplitReader
+from tuneline.paths import TOKENIZED
 
 
 def evaluate_before_training(state: TrainState) -> None:
@@ -50,9 +54,16 @@ def _measure(state: TrainState) -> Evaluation:
     split, step = state.validation_loader.split, state.progress.step
     metrics = state.metric.scores(predict_within_memory(state), split.labels, split.label_schema)
     if not math.isfinite(metrics["loss"]):
-        hint = "Lower train.learning_rate." if step else "Look for NaN in the labels of data/tokenized/validation.parquet."
-        raise DataError(f"Step {step}: the loss on the validation split is {metrics['loss']}.", hint)
+        raise DataError(f"Step {step}: the loss on the validation split is {metrics['loss']}.", _non_finite_hint(split))
     return Evaluation(step, metrics["loss"], metrics[state.metric.name])
+
+
+def _non_finite_hint(split: TokenizedSplit) -> str:
+    unusable = np.flatnonzero(~np.isfinite(split.labels))[:10]
+    if not len(unusable):
+        return "Lower train.learning_rate, or train with mixed_precision 'no' or bf16."
+    places = SplitReader.open(TOKENIZED, "validation", made_by="tokenize").places(unusable)
+    return f"Correct the labels that are NaN or infinite, such as those of the rows in {places}."
 
 
 def predict_within_memory(state: TrainState) -> Logits:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from stages.validate.imports import fewer_imports
 from tuneline.errors import GateError
-from tuneline.files import replace_directory
+from tuneline.files import replace_directory, working_directory
+from tuneline.files.shards import SplitReader
 from tuneline.launch import check_launch
 from tuneline.params.loading import load_params
-from tuneline.paths import CHECKS, FAILING_ROWS, METRICS, RAW, REFERENCE_PROFILE, SPLITS, TOKENIZED, split_file
+from tuneline.paths import CHECKS, FAILING_ROWS, METRICS, RAW, REFERENCE_PROFILE, REPORTS, SPLITS, TOKENIZED
 from tuneline.records.metrics import Metrics
 from tuneline.records.profile import Profile
-from tuneline.stage import require, run_stage
+from tuneline.stage import run_stage
 from tuneline.terminal import progress, say
 
 if TYPE_CHECKING:
@@ -25,14 +26,17 @@ if TYPE_CHECKING:
 
 FETCH_REFERENCE = "Fetch it again (`python -m flows.promotion.reference`), or remove the file."
 
+DERIVED = REPORTS / "columns"
+"""Beside it is the folder of what is derived from the data: on the disk that the workers of an engine share, and removed in the end."""
+
 
 def main() -> dict[str, float]:
     """Check the data, write the report, and then fail if there are errors."""
     params = load_params()
     check_launch(params.train)
     for split in SPLITS:
-        require(split_file(RAW, split), "download")
-        require(split_file(TOKENIZED, split), "tokenize")
+        SplitReader.open(RAW, split, "download")
+        SplitReader.open(TOKENIZED, split, "tokenize")
 
     with fewer_imports():  # only now: importing Great Expectations takes seconds
         from stages.validate.checks import require_parameters
@@ -45,8 +49,8 @@ def main() -> dict[str, float]:
     promoted = Profile.read_if_exists(REFERENCE_PROFILE, FETCH_REFERENCE)
     metrics = METRICS / "validate.json"
     metrics.unlink(missing_ok=True)
-    with progress("validate") as step:
-        data = derive_tables(params, DataFolders(RAW, TOKENIZED), promoted)
+    with progress("validate") as step, working_directory(DERIVED) as derived:
+        data = derive_tables(params, DataFolders(RAW, TOKENIZED, derived), promoted)
         step.detail = "checks"
         results = check_tables(data)
         step.detail = "report"

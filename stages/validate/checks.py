@@ -15,7 +15,7 @@ from great_expectations.expectations.metadata_types import FailureSeverity
 
 from stages.validate import builders
 from stages.validate.builders import Builder, Facts, between, equal, measurement, one_of
-from stages.validate.near_duplicates import NONE
+from stages.validate.copies import NONE
 from tuneline.errors import ParamsError
 from tuneline.files.schemas import LABELS
 from tuneline.params.validate import Rule, ValidateParams

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from stages.validate.raw import BOM, RawSplit
-from tuneline.files.schemas import LabelSchema
+from stages.validate.raw import RawSplit
+from stages.validate.raw_shards import BOM
+from tuneline.files.schemas import LABELS, LabelSchema
 from tuneline.mojibake import repaired
 from tuneline.params import Params
 
@@ -69,23 +71,24 @@ class Classes:
         ]
         return cls(labels.names, counts, is_rare, faults)
 
-    def columns(self, split: str, current: RawSplit) -> dict[str, NDArray[Any]]:
-        """Return columns of shape ``(rows,)``.
+    def columns(self, split: str, rows: pd.DataFrame) -> dict[str, NDArray[Any]]:
+        """Return columns of shape ``(rows,)`` for some rows of a split, given their ``labels`` and ``is_header``.
 
         ``class`` is the name in quotes; ``rare_class``, of train, is 1 or 0; ``name_faults`` counts what is wrong with the name.
         """
-        faults = _by_row(np.array([len(faults) for faults in self.faults], np.int8), current)
-        columns = {"name_faults": faults + current.frame["is_header"].to_numpy(np.int8)}
-        columns["class"] = np.array([*map(shown, self.names), "none"], dtype=object)[_ids(current, len(self.names))]
+        ids = _ids(rows[LABELS].to_numpy(), len(self.names))
+        faults = np.array([*map(len, self.faults), 0], np.int8)[ids]
+        columns = {"name_faults": faults + rows["is_header"].to_numpy(np.int8)}
+        columns["class"] = np.array([*map(shown, self.names), "none"], dtype=object)[ids]
         if split == "train":
-            columns["rare_class"] = _by_row(self.is_rare.astype(np.int8), current)
+            columns["rare_class"] = np.append(self.is_rare, False).astype(np.int8)[ids]
         return columns
 
     def notes(self, split: str, current: RawSplit) -> dict[str, list[str]]:
         """Return what the checks ``rare_classes``, ``absent_classes`` and ``class_names`` found, in words."""
         counts = self.counts.get(split, np.zeros(len(self.names), np.int64))
         named = np.flatnonzero([bool(faults) for faults in self.faults] & (counts > 0))
-        headers = np.flatnonzero(current.frame["is_header"])
+        headers = np.flatnonzero(current.columns.column("is_header"))
         notes = {
             "class_names": [
                 *_described(
@@ -168,20 +171,13 @@ def _described(numbers: NDArray[np.int64], describe: Callable[[int], str]) -> li
     return [*map(describe, numbers[:SHOWN].tolist()), *([f"and {more:,} more"] if more > 0 else [])]
 
 
-def _valid(split: RawSplit, classes: int) -> NDArray[np.bool_]:
-    valid: NDArray[np.bool_] = (split.labels >= 0) & (split.labels < classes)
-    return valid
-
-
 def _counts(split: RawSplit, classes: int) -> NDArray[np.int64]:
-    return np.bincount(split.labels[_valid(split, classes)].astype(np.int64), minlength=classes)
+    counts = np.zeros(classes, np.int64)
+    for part in split.columns.frames([LABELS]):
+        counts += np.bincount(_ids(part[LABELS].to_numpy(), classes), minlength=classes + 1)[:classes]
+    return counts
 
 
-def _by_row(values: NDArray[Any], split: RawSplit) -> NDArray[Any]:
-    """Return the value of each row's class; 0 for a label outside the classes."""
-    return np.append(values, values.dtype.type(0))[_ids(split, len(values))]
-
-
-def _ids(split: RawSplit, classes: int) -> NDArray[np.int64]:
-    """Return the class of each row; the number of classes for a label that is none."""
-    return np.where(_valid(split, classes), split.labels, classes).astype(np.int64)
+def _ids(labels: NDArray[Any], classes: int) -> NDArray[np.int64]:
+    """Return the class of each label; the number of classes for a label that is none."""
+    return np.where((labels >= 0) & (labels < classes), labels, classes).astype(np.int64)

@@ -119,15 +119,17 @@ def revealing_numbers(name: str, values: Numbers, labels: Ids, classes: int, pre
     known = ~np.isnan(values)
     if not known.any():
         return []
-    edges = np.unique(np.quantile(values[known], np.linspace(0, 1, BINS + 1)[1:-1], method="inverted_cdf"))
-    bins = np.searchsorted(edges, values[known], side="left")
-    counts = np.bincount(bins * classes + labels[known], minlength=(len(edges) + 1) * classes).reshape(-1, classes)
-    total, criterion = counts.sum(axis=1), Criterion(np.bincount(labels, minlength=classes), precision)
-    found = []
+    criterion = Criterion(np.bincount(labels, minlength=classes), precision)
+    if not known.all():  # else no copies of ten million numbers
+        values, labels = values[known], labels[known]
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1)[1:-1], method="inverted_cdf"))
+    bins = np.searchsorted(edges, values, side="left")
+    counts = np.bincount(bins * classes + labels, minlength=(len(edges) + 1) * classes).reshape(-1, classes)
+    total, found = counts.sum(axis=1), []
     for label, least in enumerate(criterion.least):
         chosen = (total > 0) & (counts[:, label] >= least * total)
         if chosen.any():
-            inside = values[known][chosen[bins]]
+            inside = values[chosen[bins]]
             title = f"{name} from {inside.min():.15g} to {inside.max():.15g}"
             found.append(criterion.apply(title, label, int(counts[chosen, label].sum()), int(total[chosen].sum())))
     return sorted(filter(None, found), key=lambda giveaway: -giveaway.coverage)

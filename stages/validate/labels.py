@@ -6,7 +6,6 @@ that can be told without reading them. Words are read of a sample of bounded siz
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -19,9 +18,9 @@ from stages.validate.learnability import FOLDS, learnability, log_odds
 from stages.validate.raw import RawSplit
 from stages.validate.word_features import Ids, WordFeatures, word_features
 from tuneline.files.schemas import LABELS, UNLABELLED, LabelSchema
+from tuneline.files.shards import SplitReader
 from tuneline.params import ValidateParams
 from tuneline.params.validate import Revealing
-from tuneline.paths import split_file
 from tuneline.tfidf import read_sample, stratified_folds
 
 SEED = 0
@@ -77,13 +76,12 @@ class ClassIds:
 
 
 def examine_labels(
-    raw: Mapping[str, RawSplit], folder: Path, text_columns: list[str], schema: LabelSchema, params: ValidateParams
+    raw: Mapping[str, RawSplit], text_columns: list[str], schema: LabelSchema, params: ValidateParams
 ) -> dict[str, LabelFindings]:
     """Examine the labels of the raw splits.
 
     Args:
         raw: The raw splits by name.
-        folder: Folder of the raw files.
         text_columns: Columns with texts.
         schema: The label schema.
         params: Least precision of what reveals a label.
@@ -94,7 +92,7 @@ def examine_labels(
     classes = ClassIds.of(schema, raw["train"].labels) if "train" in raw else None
     if classes is None or len(classes.names) < 2:
         return {}
-    samples = {name: _sample(split_file(folder, name), text_columns, classes) for name, split in raw.items() if len(split.frame)}
+    samples = {name: _sample(split.source, text_columns, classes) for name, split in raw.items() if split.rows}
     samples = {name: sample for name, sample in samples.items() if len(np.unique(sample.labels)) > 1}
     if not samples:
         return {}
@@ -125,9 +123,9 @@ class Sample:
     labels: Ids
 
 
-def _sample(path: Path, text_columns: list[str], classes: ClassIds) -> Sample:
+def _sample(split: SplitReader, text_columns: list[str], classes: ClassIds) -> Sample:
     number = len(classes.names)
-    table = read_sample(path, text_columns, number, SEED, max_rows=min(MAX_ROWS, MAX_SCORES // number))
+    table = read_sample(split, text_columns, number, SEED, max_rows=min(MAX_ROWS, MAX_SCORES // number))
     ids = classes.ids(pc.fill_null(table[LABELS], UNLABELLED).to_numpy())
     table = table.filter(pa.array(ids != UNLABELLED))
     return Sample([table[name].combine_chunks() for name in text_columns], ids[ids != UNLABELLED])
@@ -156,7 +154,7 @@ def _revealing_lengths(split: RawSplit, sample: Sample, classes: ClassIds, rule:
     """Return labels that a number tells, and the notes on them. The position of a row is in the notes only: the model does not see it."""
     ids, number = classes.ids(split.labels), len(classes.names)
     known = ids != UNLABELLED
-    lengths = split.frame["characters"].to_numpy(np.float64)[known]
+    lengths = split.columns.column("characters")[known].astype(np.float64)
     found = [
         *revealing_numbers("number of characters", lengths, ids[known], number, rule.precision),
         *revealing_numbers("first number in the texts", first_numbers(sample.texts), sample.labels, number, rule.precision),

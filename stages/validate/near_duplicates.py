@@ -3,24 +3,26 @@
 Every word draws an exponential variate with its weight as the rate, and the first word of a row is its sample. Two rows have the same
 sample with a probability equal to their similarity (``tuneline/similarity.py``; Moulton and Jiang, "Maximally Consistent Sampling and the
 Jaccard Index of Probability Distributions", 2018), as with MinHash for words of equal weight (Broder 1997). Rows are candidates if
-they have the same ``WIDTH`` samples of a band. Bands are made and searched one after the other, by sorting: memory is that of the rows'
-words and of one band.
+they have the same ``WIDTH`` samples of a band. Bands are made and searched one after the other, by sorting partitions of their keys. The
+words of the rows and the previews are in files; memory holds about 30 bytes per row and 40 per different word.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.validate.copies import NONE, Numbers, first_copies
 from stages.validate.rows import RaggedArray, Rows
+from tuneline.files.arrays import MappedArray
+from tuneline.partitions import partitions
 from tuneline.similarity import WordSets
 from tuneline.text import EncodedWords, Keys, mixed
 
-NONE = -1
-"""Marks a row that resembles no other."""
 WIDTH = 4
 """Samples of a band. With 3, a million rows have ten times as many candidates; with 5, twice as many samples find as much."""
 MISSED = 0.08
@@ -31,7 +33,10 @@ PREVIEW = 32
 """Samples of which a byte is kept for each row, to drop candidates without looking at their words."""
 PAIRS_AT_A_TIME = 1 << 17
 ROWS_AT_A_TIME = 1 << 16
+WORDS_AT_A_TIME = 1 << 16
 THREADS = 2
+_LESS = 1 - 1e-4
+"""Two rows are not more similar than the lighter is to the heavier one; sums of weights have rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -40,19 +45,19 @@ class NearDuplicates:
 
     Attributes:
         origin: A similar row, numbered through all splits: of an earlier split if there is one, else an earlier row of the same split;
-            ``NONE`` if there is neither. int64 of shape ``(rows,)``.
+            ``NONE`` if there is neither. int32 of shape ``(rows,)``.
         similarity: Similarity to that row, 0 for none; float32 of shape ``(rows,)``.
     """
 
-    origin: Rows
+    origin: Numbers
     similarity: NDArray[np.float32]
 
 
-def find_near_duplicates(words: Sequence[Sequence[EncodedWords]], keys: Sequence[Keys], similarity: float) -> list[NearDuplicates]:
+def find_near_duplicates(words: Sequence[Iterable[EncodedWords]], keys: Sequence[Keys], similarity: float) -> list[NearDuplicates]:
     """Search every split for rows that resemble an earlier row, but do not repeat it.
 
     Args:
-        words: Words of the rows of each split, in batches; earlier splits first.
+        words: Words of the rows of each split, in batches, which are read once; earlier splits first.
         keys: Keys of the rows' texts in each split. Of rows with the same key, the first is searched: others are copies.
         similarity: Similarity from which two rows are near-duplicates.
     """
@@ -60,16 +65,15 @@ def find_near_duplicates(words: Sequence[Sequence[EncodedWords]], keys: Sequence
         return []
     sizes = [len(split) for split in keys]
     split = np.repeat(np.arange(len(sizes), dtype=np.int8), sizes)
-    search = Search(WordSets.of([batch for batches in words for batch in batches]), split, similarity)
-    _, first, inverse = np.unique(np.concatenate(keys), return_index=True, return_inverse=True)
-    original = first[inverse]
-    search.run(np.flatnonzero((original == np.arange(len(split))) & (search.sets.totals > 0)))
+    original = first_copies(np.concatenate(keys))
+    search = Search(WordSets.of(chain.from_iterable(words)), split, similarity)
+    search.run((original == NONE) & (search.sets.totals > 0))
     # A copy within its split resembles what its original resembles. A copy of a row in an earlier split is a leak only.
-    copied = split[original] == split
-    origin = np.where(copied, search.origin[original], NONE)
-    found = np.where(copied, search.similarity[original], np.float32(0))
+    copies = np.flatnonzero(original != NONE)
+    copies = copies[split[original[copies]] == split[copies]]
+    search.origin[copies], search.similarity[copies] = search.origin[original[copies]], search.similarity[original[copies]]
     ends = np.cumsum(sizes)[:-1]
-    return [NearDuplicates(*parts) for parts in zip(np.split(origin, ends), np.split(found, ends), strict=True)]
+    return [NearDuplicates(*parts) for parts in zip(np.split(search.origin, ends), np.split(search.similarity, ends), strict=True)]
 
 
 class Search:
@@ -89,58 +93,93 @@ class Search:
         self.sets = sets
         self.split = split
         self.required = similarity
-        self.origin = np.full(len(split), NONE)
+        self.origin = np.full(len(split), NONE, np.int32)
         self.similarity = np.zeros(len(split), np.float32)
-        self._blocks = list(_blocks(sets.matrix.indices, sets.matrix.indptr))
+        self._preview = MappedArray.zeros((len(split), PREVIEW), np.uint8)
         self._threads = ThreadPoolExecutor(THREADS)  # NumPy releases the lock of the interpreter
 
-    def run(self, rows: Rows) -> None:
+    def run(self, chosen: NDArray[np.bool_]) -> None:
         """Compare rows with each other.
 
         Args:
-            rows: Numbers of the rows, ascending. Each has words.
+            chosen: True for the rows that are compared, of shape ``(rows,)``. Each has words.
         """
-        if not len(rows):
+        if not chosen.any():
             return
-        preview = np.concatenate([self._samples(first).astype(np.uint8) for first in range(0, PREVIEW, WIDTH)]).T.copy()
+        self._write_preview()
         for first in range(PREVIEW, PREVIEW + WIDTH * bands(self.required), WIDTH):
-            keys = np.zeros(len(self.split), np.uint64)
-            for samples in self._samples(first):
-                keys = mixed(keys, samples.astype(np.uint64))
-            for left, right in candidates(keys[rows], self.split[rows]):
-                self._compare(rows[left], rows[right], preview)
+            keys = self._band_keys(first)
+            for rows in partitions(keys):
+                compared = rows[chosen[rows]]
+                for left, right in candidates(keys[compared], self.split[compared]):
+                    self._compare(compared[left], compared[right])
 
-    def _samples(self, first: int) -> NDArray[np.uint32]:
-        """Return ``WIDTH`` samples of each row, numbered from ``first``, shape ``(WIDTH, rows)``.
+    def _write_preview(self) -> None:
+        for first in range(0, PREVIEW, WIDTH):
+            for start, samples in self._samples(first):
+                self._preview.values[start : start + samples.shape[1], first : first + WIDTH] = samples.astype(np.uint8).T
+                self._preview.release()
+
+    def _band_keys(self, first: int) -> Keys:
+        """Return the key of each row in the band of the samples from ``first``, of shape ``(rows,)``."""
+        keys = np.zeros(len(self.split), np.uint64)
+        for start, samples in self._samples(first):
+            some = slice(start, start + samples.shape[1])
+            for sample in samples:
+                keys[some] = mixed(keys[some], sample.astype(np.uint64))
+        return keys
+
+    def _samples(self, first: int) -> Iterator[tuple[int, NDArray[np.uint32]]]:
+        """Yield ``WIDTH`` samples of rows, numbered from ``first``: the first row, and samples of shape ``(WIDTH, rows)``.
 
         A sample is the variate of the first word, as bits, which have the same order; 0 for a row without words.
         """
         numbers = np.arange(first, first + WIDTH, dtype=np.uint64)
-        uniform = ((mixed(self.sets.keys, numbers[:, None]) >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
-        variates = (-np.log(uniform) / self.sets.weights).astype(np.float32).view(np.uint32)
+        variates = np.empty((WIDTH, len(self.sets.keys)), np.uint32)
 
-        def smallest(block: RaggedArray) -> NDArray[np.uint32]:
-            places = block.values.astype(np.intp)
-            return np.stack([block.reduce(np.minimum, row[places], 0) for row in variates]).astype(np.uint32)
+        def draw(start: int) -> None:
+            some = slice(start, start + WORDS_AT_A_TIME)
+            uniform = ((mixed(self.sets.keys[some], numbers[:, None]) >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
+            variates[:, some] = (-np.log(uniform) / self.sets.weights[some]).astype(np.float32).view(np.uint32)
 
-        return np.concatenate(list(self._threads.map(smallest, self._blocks)), axis=1)
+        def smallest(start: int) -> tuple[int, NDArray[np.uint32]]:
+            ends = self.sets.starts[start : start + ROWS_AT_A_TIME + 1]
+            block = RaggedArray(self.sets.ids.values[ends[0] : ends[-1]], np.diff(ends))
+            places = block.values.astype(np.intp)  # take() needs these; it is faster than an index
+            self.sets.ids.release()
+            return start, np.stack([block.reduce(np.minimum, row.take(places), 0) for row in variates]).astype(np.uint32)
 
-    def _compare(self, left: Rows, right: Rows, preview: NDArray[np.uint8]) -> None:
+        list(self._threads.map(draw, range(0, variates.shape[1], WORDS_AT_A_TIME)))
+        yield from self._threads.map(smallest, range(0, len(self.split), ROWS_AT_A_TIME))
+
+    def _compare(self, left: Rows, right: Rows) -> None:
         """Compare pairs of rows, and keep the most similar one of each first row. A row of an earlier split replaces one of the same."""
         known = self.origin[left]
         is_open = (known == NONE) | ((self.split[known] == self.split[left]) & (self.split[right] < self.split[left]))
         left, right = left[is_open], right[is_open]
-        least, similarities, kept = _least_common(self.required), [np.empty(0, np.float32)], [np.empty(0, np.int64)]
-        for start in range(0, len(left), PAIRS_AT_A_TIME):
+
+        def similar(start: int) -> tuple[Rows, NDArray[np.float32]]:
             some = slice(start, start + PAIRS_AT_A_TIME)
-            common = np.count_nonzero(preview[left[some]] == preview[right[some]], axis=1)
-            close = start + np.flatnonzero(common >= least)
+            close = start + self._may_be_similar(left[some], right[some])
             similarity = self.sets.similarity(left[close], right[close])
-            similarities.append(similarity[similarity >= self.required])
-            kept.append(close[similarity >= self.required])
-        similarity, pairs = np.concatenate(similarities), np.concatenate(kept)
+            return close[similarity >= self.required], similarity[similarity >= self.required]
+
+        found = list(self._threads.map(similar, range(0, len(left), PAIRS_AT_A_TIME)))
+        if not found:
+            return
+        pairs, similarity = (np.concatenate(parts) for parts in zip(*found, strict=True))
         order = np.argsort(similarity, kind="stable")  # of several assignments to a row, the last counts
         self.origin[left[pairs[order]]], self.similarity[left[pairs[order]]] = right[pairs[order]], similarity[order]
+
+    def _may_be_similar(self, left: Rows, right: Rows) -> Rows:
+        """Return the positions of pairs whose similarity may be as required, by what is in memory for each row."""
+        one, other = self.sets.totals[left], self.sets.totals[right]
+        places = np.flatnonzero(np.minimum(one, other) > _LESS * self.required * np.maximum(one, other))
+        preview = self._preview.values
+        common = np.count_nonzero(preview[left[places]] == preview[right[places]], axis=1)
+        self._preview.release()
+        likely: Rows = places[common >= _least_common(self.required)]
+        return likely
 
 
 def bands(similarity: float) -> int:
@@ -177,10 +216,3 @@ def _starts(is_new: NDArray[np.bool_], place: Rows) -> Rows:
 def _least_common(similarity: float) -> int:
     """Return the least number of equal bytes in a preview: three standard deviations below the mean of this similarity."""
     return int(PREVIEW * similarity - 3 * math.sqrt(PREVIEW * similarity * (1 - similarity)))
-
-
-def _blocks(indices: NDArray[np.int32], starts: NDArray[np.int32]) -> Iterator[RaggedArray]:
-    """Yield the words of rows, ``ROWS_AT_A_TIME`` rows each."""
-    for first in range(0, len(starts) - 1, ROWS_AT_A_TIME):
-        ends = starts[first : first + ROWS_AT_A_TIME + 1]
-        yield RaggedArray(indices[ends[0] : ends[-1]], np.diff(ends).astype(np.int64))

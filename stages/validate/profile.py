@@ -23,9 +23,9 @@ def profile_split(split: RawSplit, labels: LabelSchema) -> SplitProfile:
     """Profile one raw split."""
     words = split.vocabulary.most_common(WORDS)
     return SplitProfile(
-        rows=len(split.frame),
+        rows=split.rows,
         labels=label_distribution(split, labels) if split.is_labelled else None,
-        characters=Distribution.of_numbers(split.frame["characters"].to_numpy()),
+        characters=Distribution.of_numbers(split.columns.column("characters")),
         words=Words(hashes=[f"{value:016x}" for value in words.tolist()], known=split.vocabulary.coverage(words)),
     )
 

@@ -1,122 +1,93 @@
-"""Scalar columns of the raw splits, keys of their rows, counts of their words, and the rows that repeat another row."""
+"""The raw splits: their scalar columns, keys and words, and the rows that repeat another row."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from stages.validate.near_duplicates import NONE, NearDuplicates
-from stages.validate.rows import Rows, read_batches
+from stages.validate.columns import StoredColumns
+from stages.validate.copies import NONE, first_copies, label_conflicts, leaks
+from stages.validate.near_duplicates import NearDuplicates
+from stages.validate.raw_shards import RawShard
+from stages.validate.rows import files_of
+from tuneline.engines import map_tasks
 from tuneline.files.schemas import LABELS, UNLABELLED, LabelSchema
-from tuneline.mojibake import broken_characters
-from tuneline.terminal import phase
-from tuneline.text import (
-    CONTROL_CHARACTERS,
-    EncodedWords,
-    Keys,
-    VocabularyCounts,
-    normalized,
-    row_keys,
-    text_keys,
-    unordered_row_keys,
-    words,
-)
-
-BOM = "\ufeff"
-"""Byte order mark: the start of a file that was appended to another."""
+from tuneline.files.shards import SplitReader
+from tuneline.params import RunParams
+from tuneline.text import EncodedWords, Keys, VocabularyCounts
 
 
 @dataclass(frozen=True)
 class RawSplit:
-    """One raw split.
+    """One raw split, and what was derived from it. Rows, keys and words are on disk, and read each time that they are asked for.
 
     Attributes:
-        frame: Scalar columns, one row per row: ``row``, ``missing``, ``visible_characters`` (of the shorter text), ``characters``,
-            ``control_characters``, ``broken_characters``, ``labels``; masks: ``beyond_ascii``, and ``is_header`` where each text is the
-            name of its column.
-        keys: Keys of the rows' texts.
-        unordered_keys: Keys that do not depend on the order of the texts in a row.
-        words: Words of the rows, in batches.
+        source: The split.
+        shards: Its files and their results.
+        columns: Scalar columns: ``missing``, ``visible_characters`` (of the shorter text), ``characters``, ``control_characters``,
+            ``broken_characters``, ``labels``; masks: ``beyond_ascii``, and ``is_header`` where each text is the name of its column;
+            ``key``, and ``unordered_key``, which does not depend on the order of the texts in a row.
         vocabulary: Counts of the words of all rows.
     """
 
-    frame: pd.DataFrame
-    keys: Keys
-    unordered_keys: Keys
-    words: Sequence[EncodedWords]
+    source: SplitReader
+    shards: Sequence[RawShard]
+    columns: StoredColumns
     vocabulary: VocabularyCounts
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.columns.rows
 
     @property
     def labels(self) -> NDArray[Any]:
         """Labels of shape ``(rows,)``."""
-        return self.frame[LABELS].to_numpy()
+        return self.columns.column(LABELS)
 
     @property
+    def keys(self) -> Keys:
+        """Keys of the rows' texts."""
+        return self.columns.column("key")
+
+    @property
+    def unordered_keys(self) -> Keys:
+        """Keys that do not depend on the order of the texts in a row."""
+        return self.columns.column("unordered_key")
+
+    def words(self) -> Iterator[EncodedWords]:
+        """Yield the words of the rows, a batch of rows at a time."""
+        for shard in self.shards:
+            yield from shard.words()
+
+    @cached_property
     def is_labelled(self) -> bool:
         """True if any row has a label; a split that is published without labels has -1 in all rows."""
-        return not len(self.frame) or bool((self.labels != UNLABELLED).any())
+        return not self.rows or any((part[LABELS] != UNLABELLED).any() for part in self.columns.frames([LABELS]))
 
 
-def read_raw(path: Path, text_columns: Sequence[str]) -> RawSplit:
-    """Read one file of ``data/raw/`` in batches of rows."""
-    phase(f"texts of {path.stem}")
-    frames, keys, unordered, encoded, vocabulary = [], [], [], [], VocabularyCounts.empty()
-    for batch in read_batches(path):
-        texts = [normalized(pc.fill_null(batch[name], "")) for name in text_columns]
-        hashes = [text_keys(column) for column in texts]
-        frames.append(_scalar_columns(batch, text_columns).assign(is_header=_is_header(texts, text_columns)))
-        keys.append(row_keys(hashes))
-        unordered.append(unordered_row_keys(hashes))
-        batch_words, found = EncodedWords.with_words(words(texts))
-        encoded.append(batch_words)
-        vocabulary = vocabulary.plus(VocabularyCounts.of_encoded(batch_words, found))
-    frame = pd.concat(frames, ignore_index=True)
-    frame.insert(0, "row", np.arange(len(frame)))
-    return RawSplit(frame, np.concatenate(keys), np.concatenate(unordered), encoded, vocabulary)
+def read_raw(splits: Mapping[str, SplitReader], text_columns: Sequence[str], folder: Path, run: RunParams) -> dict[str, RawSplit]:
+    """Derive the columns, keys and words of raw splits, one file at a time.
+
+    Args:
+        splits: The splits by name.
+        text_columns: Their columns with texts.
+        folder: Folder of the results, which all workers of the engine can write.
+        run: The engine.
+    """
+    shards = {name: [RawShard(part, tuple(text_columns), folder) for part in files_of(split)] for name, split in splits.items()}
+    for _ in map_tasks(RawShard.derive, [shard for found in shards.values() for shard in found], run, name="texts"):
+        pass
+    return {name: _of_shards(split, shards[name], folder) for name, split in splits.items()}
 
 
-def _scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str]) -> pd.DataFrame:
-    zeros = np.zeros(batch.num_rows, dtype=np.int64)
-    beyond_ascii = np.zeros(batch.num_rows, dtype=bool)
-    columns = {"missing": zeros, "characters": zeros, "control_characters": zeros, "broken_characters": zeros}
-    visible = np.full(batch.num_rows, np.iinfo(np.int64).max)
-    for name in text_columns:
-        texts, is_missing = pc.fill_null(batch[name], ""), batch[name].is_null().to_numpy(zero_copy_only=False)
-        counts = {
-            "missing": is_missing,
-            "characters": _as_integers(pc.utf8_length(texts)),
-            "control_characters": _as_integers(pc.count_substring_regex(texts, CONTROL_CHARACTERS)),
-            "broken_characters": broken_characters(texts),
-        }
-        columns = {key: columns[key] + values for key, values in counts.items()}
-        beyond_ascii |= ~pc.string_is_ascii(texts).to_numpy(zero_copy_only=False)
-        # A missing text violates missing_values only, not blank_text too.
-        visible = np.minimum(visible, np.where(is_missing, visible, _as_integers(pc.utf8_length(pc.utf8_trim_whitespace(texts)))))
-    labels = batch[LABELS]
-    columns["missing"] = columns["missing"] + labels.is_null().to_numpy(zero_copy_only=False)
-    numbers = pc.fill_null(labels, UNLABELLED).to_numpy(zero_copy_only=False)
-    return pd.DataFrame({**columns, "visible_characters": visible, LABELS: numbers, "beyond_ascii": beyond_ascii})
-
-
-def _is_header(texts: Sequence[pa.Array], text_columns: Sequence[str]) -> NDArray[np.bool_]:
-    names = [normalized(pa.array([name]))[0].as_py() for name in text_columns]
-    columns = [
-        pc.is_in(column, pa.array([name, f"{BOM}{name}", f'"{name}"'])).to_numpy(zero_copy_only=False)
-        for column, name in zip(texts, names, strict=True)
-    ]
-    is_header: NDArray[np.bool_] = np.logical_and.reduce(columns)
-    return is_header
-
-
-def _as_integers(column: pa.Array) -> NDArray[np.int64]:
-    numbers: NDArray[np.int64] = column.to_numpy(zero_copy_only=False).astype(np.int64)
-    return numbers
+def _of_shards(source: SplitReader, shards: Sequence[RawShard], folder: Path) -> RawSplit:
+    columns = StoredColumns.of(SplitReader.open(folder / "columns", source.split, "validate"))
+    return RawSplit(source, shards, columns, reduce(VocabularyCounts.plus, (shard.vocabulary() for shard in shards)))
 
 
 def copy_columns(
@@ -151,7 +122,7 @@ def copy_notes(raw: Mapping[str, RawSplit], columns: Mapping[str, NDArray[np.gen
         raw: All raw splits, earlier splits first.
         columns: Result of ``copy_columns``.
     """
-    ends = np.cumsum([len(split.keys) for split in raw.values()])
+    ends = np.cumsum([split.rows for split in raw.values()])
     notes = {}
     for check, column, verb in (("leakage", "leak_of", "repeat"), ("near_duplicates", "near_duplicate_of", "resemble")):
         origin = columns.get(column, np.empty(0, np.int64))
@@ -160,51 +131,3 @@ def copy_notes(raw: Mapping[str, RawSplit], columns: Mapping[str, NDArray[np.gen
         if parts:
             notes[check] = [f"Of these rows, {', '.join(parts)}."]
     return notes
-
-
-def first_copies(keys: Keys) -> Rows:
-    """Return, for each row, the first row with the same key; ``NONE`` for that first row itself."""
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    origin = first[inverse]
-    return np.where(origin == np.arange(len(keys)), NONE, origin)
-
-
-def label_conflicts(keys: Keys, labels: NDArray[Any], tolerance: float) -> Rows:
-    """Return, for each row, a row of the split that has the same text and another label.
-
-    Args:
-        keys: Keys of the rows' texts.
-        labels: Class ids or regression targets.
-        tolerance: Largest difference of two labels that is no conflict; 0 for class ids.
-    """
-    order = np.lexsort((labels, keys))
-    sorted_keys, sorted_labels = keys[order], labels[order].astype(np.float64)
-    starts = np.flatnonzero(np.r_[True, sorted_keys[1:] != sorted_keys[:-1]])[: len(keys)]
-    ends = np.r_[starts[1:], len(keys)] - 1
-    text = np.repeat(np.arange(len(starts)), ends - starts + 1)
-    low, high = starts[text], ends[text]
-    # Rows of one text are sorted by label, so the most different label is at one of the two ends.
-    to_low, to_high = sorted_labels - sorted_labels[low], sorted_labels[high] - sorted_labels
-    other = np.where(to_high >= to_low, high, low)
-    result = np.full(len(keys), NONE, dtype=np.int64)
-    result[order] = np.where(sorted_labels[high] - sorted_labels[low] > tolerance, order[other], NONE)
-    return result
-
-
-def leaks(earlier: Sequence[Keys], keys: Keys) -> Rows:
-    """Return, for each row of a split, the first row of the earlier splits with the same key.
-
-    Args:
-        earlier: Keys of the rows of each earlier split.
-        keys: Keys of the rows of the split itself.
-
-    Returns:
-        Row numbers counted through all earlier splits, or ``NONE``.
-    """
-    result = np.full(len(keys), NONE, dtype=np.int64)
-    known, first = np.unique(np.concatenate(earlier), return_index=True)
-    if len(known):
-        position = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-        is_same = known[position] == keys
-        result[is_same] = first[position[is_same]]
-    return result

@@ -4,19 +4,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
 
 from stages.validate.checks import CHECKS, Check
 from stages.validate.profile import count_words
 from stages.validate.runner import Outcome, read_outcomes, run_suites
-from stages.validate.tables import DerivedData
+from stages.validate.tables import DerivedData, Table
 from stages.validate.violations import Excerpts, printable, worst_violations
+from tuneline.files.shards import SplitReader
 from tuneline.params import ValidateParams
 from tuneline.params.validate import AtLeast, AtMost, Drift, LearnableLabels, RowCount, Rule
-from tuneline.paths import SPLITS, split_file
+from tuneline.paths import SPLITS
 from tuneline.records.checks import CheckEntry, Checks, Severity, Status, Violation
 from tuneline.records.profile import Profile
-from tuneline.records.provenance import file_hash
+from tuneline.records.provenance import split_hash
 from tuneline.records.words import WordCounts
 
 
@@ -132,7 +134,7 @@ def check_tables(data: DerivedData) -> CheckResults:
     """Run all checks on the derived tables."""
     suites = run_suites(data.tables)
     outcomes = list(read_outcomes(data.tables, suites))
-    excerpts = Excerpts(data.folders.raw, data.params.data.text_columns, data.raw)
+    excerpts = Excerpts(data.params.data.text_columns, data.raw)
     results = [_result(outcome, data.params.validate_, excerpts) for outcome in outcomes]
     order = list(CHECKS)
     results.sort(key=lambda result: order.index(result.outcome.check))
@@ -142,7 +144,7 @@ def check_tables(data: DerivedData) -> CheckResults:
         suites,
         Profile(version=1, labels=data.labels.names, splits=data.profiles),
         count_words(data.raw["train"]) if "train" in data.raw else None,
-        {split: file_hash(split_file(data.folders.raw, split)) for split in SPLITS},
+        {split: split_hash(SplitReader.open(data.folders.raw, split, "download").paths) for split in SPLITS},
     )
 
 
@@ -172,7 +174,7 @@ def _found(outcome: Outcome, rule: Rule) -> str:
 
 
 def _found_in_split(outcome: Outcome, rule: Rule) -> str:
-    values = outcome.table.frame.iloc[0]
+    values = _only_row(outcome.table)
     if not isinstance(rule, LearnableLabels):
         return _percent(values[outcome.check]) if isinstance(rule, AtMost) else _number(values[outcome.check])
     if outcome.arguments["column"] != "disagreement_low":
@@ -181,6 +183,12 @@ def _found_in_split(outcome: Outcome, rule: Rule) -> str:
         return f"area under the ROC curve {values['learnable_labels']:.3f} (95 % interval {low} to {high}){drop}"
     low, high = _percent(values["disagreement_low"]), _percent(values["disagreement_high"])
     return f"{_percent(values['disagreement'])} of the surest rows have another label (95 % interval {low} to {high})"
+
+
+def _only_row(table: Table) -> "pd.Series[float]":
+    """Return the one row of a table of measurements."""
+    (frame,) = table.columns.frames(sorted(table.columns.names))
+    return frame.iloc[0]
 
 
 def _allowed(outcome: Outcome, rule: Rule) -> str:
@@ -226,7 +234,7 @@ def _measurement(outcome: Outcome) -> Iterator[tuple[str, float]]:
     if metric is None or outcome.crashed is not None:
         return
     if outcome.table.kind == "between":
-        yield metric, float(outcome.table.frame[outcome.check].iloc[0])
+        yield metric, float(_only_row(outcome.table)[outcome.check])
     elif outcome.rows is not None:
         yield metric, (outcome.failing or 0) / max(outcome.rows, 1)
     elif outcome.observed is not None:

@@ -1,49 +1,53 @@
-"""Rows of Parquet files: all of them in batches, chosen ones, and the flat arrays of a list column."""
+"""Rows of Parquet files in batches, and the flat arrays of a list column."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from tuneline.files.shards import SplitReader
 
 BATCH_ROWS = 65_536
 Rows = NDArray[np.int64]
 
 
-def read_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file in batches; one empty batch for a file without rows, so that its columns are known.
+def read_batches(files: SplitReader, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files in batches; one empty batch if there are none, so that the columns are known.
 
     Args:
-        path: A Parquet file.
+        files: The files.
         columns: Columns to read; all by default.
     """
-    with pq.ParquetFile(path) as file:
-        if file.metadata.num_rows == 0:
-            yield pa.RecordBatch.from_pylist([], schema=file.schema_arrow)
-        yield from file.iter_batches(batch_size=BATCH_ROWS, columns=columns)
+    if not files.rows:
+        names = files.schema.names if columns is None else columns
+        yield pa.RecordBatch.from_pylist([], schema=pa.schema([files.schema.field(name) for name in names]))
+    yield from files.batches(columns, BATCH_ROWS)
 
 
-def take_rows(path: Path, rows: Rows, columns: Sequence[str]) -> pa.Table:
-    """Read chosen rows of a file, one row group at a time.
+def tables_of(files: SplitReader, columns: Sequence[str], rows: int) -> Iterator[pa.Table]:
+    """Yield some columns of files in tables of ``rows`` rows each, except the last; one empty table if there are no rows."""
+    return joined(read_batches(files, columns), rows)
 
-    Args:
-        path: A Parquet file.
-        rows: Row numbers, ascending. Numbers beyond the last row are ignored.
-        columns: Columns to read.
-    """
-    taken, start = [], 0
-    with pq.ParquetFile(path) as file:
-        schema = pa.schema([file.schema_arrow.field(name) for name in columns])
-        for group in range(file.num_row_groups):
-            end = start + file.metadata.row_group(group).num_rows
-            inside = rows[(rows >= start) & (rows < end)] - start
-            if len(inside):
-                taken.append(file.read_row_group(group, columns=list(columns)).take(pa.array(inside)))
-            start = end
-    return pa.concat_tables(taken).select(list(columns)) if taken else schema.empty_table()
+
+def joined(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Join and divide batches, so that each table has ``rows`` rows, except the last, which has none if there are no rows."""
+    waiting, number, is_first = [], 0, True
+    for batch in batches:
+        waiting.append(batch)
+        number += batch.num_rows
+        while number >= rows:
+            table = pa.Table.from_batches(waiting)
+            yield table.slice(0, rows)
+            waiting, number, is_first = table.slice(rows).to_batches() or [batch.slice(0, 0)], number - rows, False
+    if waiting and (number or is_first):
+        yield pa.Table.from_batches(waiting)
+
+
+def files_of(split: SplitReader) -> list[SplitReader]:
+    """Return a reader of each file of a split."""
+    return [SplitReader(split.folder, split.split, (path,)) for path in split.paths]
 
 
 def evenly_spaced(total: int, number: int) -> Rows:

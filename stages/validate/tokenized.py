@@ -4,36 +4,60 @@ Checks of values in list columns raise inside Great Expectations, and checks of 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from stages.validate.rows import RaggedArray, read_batches
+from stages.validate.columns import Arrays, StoredColumns, column_writer
+from stages.validate.rows import RaggedArray, files_of, read_batches
 from stages.validate.tokenizer import Vocabulary
+from tuneline.engines import map_tasks
 from tuneline.files.schemas import LABELS
+from tuneline.files.shards import SplitReader
+from tuneline.params import RunParams
+from tuneline.terminal import phase
 
-Columns = Mapping[str, NDArray[np.generic]]
+
+@dataclass(frozen=True)
+class TokenizedShard:
+    """A file of a tokenized split, and where its columns are.
+
+    Attributes:
+        source: The file.
+        vocabulary: Vocabulary of the tokenizer that wrote it.
+        folder: The folder of the columns, which have the name of the file.
+    """
+
+    source: SplitReader
+    vocabulary: Vocabulary
+    folder: Path
+
+    def derive(self) -> None:
+        """Write the columns of ``batch_columns``, reading a batch of rows at a time."""
+        phase(f"tokens of {self.source.paths[0].stem}")
+        with column_writer(self.folder / self.source.paths[0].name) as write:
+            for batch in read_batches(self.source):
+                write(batch_columns(batch, self.vocabulary))
 
 
-def tokenized_columns(path: Path, vocabulary: Vocabulary) -> pd.DataFrame:
-    """Derive the scalar columns of one tokenized split in batches of rows.
+def read_tokenized(splits: Mapping[str, SplitReader], vocabulary: Vocabulary, folder: Path, run: RunParams) -> dict[str, StoredColumns]:
+    """Derive the scalar columns of tokenized splits, one file at a time.
 
     Args:
-        path: A file of ``data/tokenized/`` with the expected schema.
-        vocabulary: Vocabulary of the tokenizer that wrote it.
-
-    Returns:
-        One row per row: ``row``, and the columns of ``batch_columns``.
+        splits: The splits by name, with the expected schema.
+        vocabulary: Vocabulary of the tokenizer that wrote them.
+        folder: Folder of the columns, which all workers of the engine can write.
+        run: The engine.
     """
-    parts = [batch_columns(batch, vocabulary) for batch in read_batches(path)]
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return pd.DataFrame({"row": np.arange(len(columns["tokens"])), **columns}, copy=False)
+    shards = [TokenizedShard(part, vocabulary, folder) for split in splits.values() for part in files_of(split)]
+    for _ in map_tasks(TokenizedShard.derive, shards, run, name="tokens"):
+        pass
+    return {name: StoredColumns.of(SplitReader.open(folder, split.split, "validate")) for name, split in splits.items()}
 
 
-def batch_columns(batch: pa.RecordBatch, vocabulary: Vocabulary) -> Columns:
+def batch_columns(batch: pa.RecordBatch, vocabulary: Vocabulary) -> Arrays:
     """Return the scalar columns of a batch, each of shape ``(rows,)``."""
     ids, mask = RaggedArray.of(batch["input_ids"]), RaggedArray.of(batch["attention_mask"])
     out_of_vocabulary = (ids.values < 0) | (ids.values > vocabulary.largest_id)

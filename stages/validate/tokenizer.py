@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders
 
-from stages.validate.rows import evenly_spaced, take_rows
+from stages.validate.rows import evenly_spaced
+from tuneline.files.shards import SplitReader
 from tuneline.params import Params
 from tuneline.stage import require
 
@@ -89,12 +89,14 @@ def _unknown_token(config: dict[str, Any]) -> str | None:
     return token["content"] if isinstance(token, dict) else token
 
 
-def decoding_matches(raw: Path, tokenized: Path, params: Params, tokenizer: Path, vocabulary: Vocabulary) -> NDArray[np.float64]:
+def decoding_matches(
+    raw: SplitReader, tokenized: SplitReader, params: Params, tokenizer: Path, vocabulary: Vocabulary
+) -> NDArray[np.float64]:
     """Decode a sample of a split and compare it with the raw texts.
 
     Args:
-        raw: The split's raw file.
-        tokenized: The split's tokenized file, with as many rows.
+        raw: The raw split.
+        tokenized: The tokenized split, with as many rows.
         params: Text columns, maximum length and rows of the sample.
         tokenizer: Folder of the tokenizer.
         vocabulary: Vocabulary of the tokenizer.
@@ -102,11 +104,11 @@ def decoding_matches(raw: Path, tokenized: Path, params: Params, tokenizer: Path
     Returns:
         Array of shape ``(rows,)``: 1 where the ids decode to the texts, 0 where not, NaN for a row out of the sample.
     """
-    total = pq.read_metadata(tokenized).num_rows
+    total = tokenized.rows
     rows = evenly_spaced(total, params.validate_.decoded_text.rows)
     decoder = Decoder(load_tokenizer(tokenizer), vocabulary, params.tokenize.max_length)
-    ids = take_rows(tokenized, rows, ["input_ids"])["input_ids"].to_pylist()
-    texts = zip(*(take_rows(raw, rows, [name])[name].to_pylist() for name in params.data.text_columns), strict=True)
+    ids = tokenized.take(rows, ["input_ids"])["input_ids"].to_pylist()
+    texts = zip(*(raw.take(rows, [name])[name].to_pylist() for name in params.data.text_columns), strict=True)
     result = np.full(total, np.nan)
     result[rows] = [decoder.matches(row, [text or "" for text in row_texts]) for row, row_texts in zip(ids, texts, strict=True)]
     return result

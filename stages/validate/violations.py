@@ -3,7 +3,6 @@
 import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stages.validate.raw import RawSplit
-from stages.validate.rows import Rows, take_rows
+from stages.validate.rows import Rows
 from stages.validate.runner import Outcome
 from stages.validate.tables import Table
-from tuneline.paths import split_file
 from tuneline.records.checks import Violation
 
 MAX_ROWS = 5
@@ -34,52 +32,50 @@ class Excerpts:
     """Reads excerpts of single rows of the raw splits.
 
     Args:
-        folder: Folder of the raw files.
         text_columns: Columns with texts.
         raw: Raw splits by name, earlier splits first.
     """
 
-    def __init__(self, folder: Path, text_columns: Sequence[str], raw: Mapping[str, RawSplit]) -> None:
-        self._folder = folder
+    def __init__(self, text_columns: Sequence[str], raw: Mapping[str, RawSplit]) -> None:
         self._text_columns = text_columns
-        self._rows = {split: len(split_data.frame) for split, split_data in raw.items()}
+        self._raw = raw
 
     def texts(self, table: Table, row: int) -> dict[str, str]:
         """Return excerpts of a row's texts, by column; none if the rows of the table are not rows of the split."""
         return self._read(table.split, row) if table.kind in ("raw", "tokenized") else {}
 
-    def repeated_row(self, outcome: Outcome, position: int) -> str | None:
-        """Return the location and the texts of the row that a row of the table repeats; ``None`` for other checks."""
-        others = other_rows(outcome, np.array([position]), self._rows)
+    def repeated_row(self, outcome: Outcome, rows: pd.DataFrame) -> str | None:
+        """Return the location and the texts of the row that the one row of a table repeats; ``None`` for other checks."""
+        others = other_rows(outcome, rows, {split: split_data.rows for split, split_data in self._raw.items()})
         if others is None:
             return None
         split, row = str(others[0][0]), int(others[1][0])
         return f"{split}, row {row}: " + " | ".join(self._read(split, row).values())
 
     def _read(self, split: str, row: int) -> dict[str, str]:
-        if split not in self._rows:
+        if split not in self._raw:
             return {}
-        rows = take_rows(split_file(self._folder, split), np.array([row]), self._text_columns).to_pylist()
+        rows = self._raw[split].source.take(np.array([row]), self._text_columns).to_pylist()
         return {name: excerpt(text) for name, text in rows[0].items()} if rows else {}
 
 
-def other_rows(outcome: Outcome, positions: Rows, sizes: Mapping[str, int]) -> tuple[NDArray[np.str_], Rows] | None:
-    """Return the rows that rows of a table repeat: their splits and their numbers, each of shape ``(positions,)``.
+def other_rows(outcome: Outcome, rows: pd.DataFrame, sizes: Mapping[str, int]) -> tuple[NDArray[np.str_], Rows] | None:
+    """Return the rows that rows of a table repeat: their splits and their numbers, each of shape ``(rows,)``.
 
     Args:
         outcome: Result of an expectation; ``None`` is returned for one that compares no rows.
-        positions: Positions in the table of rows that violate it.
+        rows: Columns of rows that violate it.
         sizes: Number of rows of each raw split, in the order of their numbering.
     """
     column = outcome.arguments.get("column")
     if column not in WITHIN | ACROSS:
         return None
-    rows = outcome.table.frame[column].to_numpy()[positions].astype(np.int64)
+    others = rows[column].to_numpy().astype(np.int64)
     if column in WITHIN:
-        return np.full(len(rows), outcome.table.split), rows
+        return np.full(len(others), outcome.table.split), others
     stops = np.cumsum(list(sizes.values()))
-    split = np.searchsorted(stops, rows, side="right")
-    return np.array(list(sizes))[split], rows - np.append(0, stops)[split]
+    split = np.searchsorted(stops, others, side="right")
+    return np.array(list(sizes))[split], others - np.append(0, stops)[split]
 
 
 def excerpt(text: str | None) -> str:
@@ -97,14 +93,27 @@ def printable(text: str) -> str:
 
 def worst_violations(outcome: Outcome, excerpts: Excerpts) -> Iterator[Violation]:
     """Yield the rows that violate an expectation most, at most ``MAX_ROWS``."""
-    frame = outcome.table.frame
-    excess = excess_of_rows(frame, outcome.arguments)
-    positions = np.flatnonzero(excess > 0)
-    for position in positions[np.argsort(-excess[positions], kind="stable")][:MAX_ROWS]:
-        row = int(frame["row"].iloc[position])
-        values = {name: _json_value(frame[name].iloc[position]) for name in _shown_columns(outcome)}
-        like = excerpts.repeated_row(outcome, position)
-        yield Violation(number=row, values=values, texts=excerpts.texts(outcome.table, row), like=like)
+    parts = [rows.iloc[_largest(excess)].assign(excess=excess[_largest(excess)]) for rows, excess in violations(outcome)]
+    worst = pd.concat(parts)
+    worst = worst.iloc[_largest(worst["excess"].to_numpy())]
+    for place, row in enumerate(worst.index):
+        values = {name: _json_value(worst[name].iloc[place]) for name in _shown_columns(outcome)}
+        like = excerpts.repeated_row(outcome, worst.iloc[[place]])
+        yield Violation(number=int(row), values=values, texts=excerpts.texts(outcome.table, int(row)), like=like)
+
+
+def violations(outcome: Outcome) -> Iterator[tuple[pd.DataFrame, NDArray[np.float64]]]:
+    """Yield the rows that violate an expectation, and by how much, reading a batch of rows at a time; the index numbers the rows."""
+    columns = outcome.table.columns
+    needed = dict.fromkeys([*outcome.columns, *checked_columns(outcome), *_shown_columns(outcome)])
+    for rows in columns.frames([name for name in needed if name in columns.names]):
+        excess = excess_of_rows(rows, outcome.arguments)
+        yield rows[excess > 0], excess[excess > 0]
+
+
+def _largest(excess: NDArray[np.float64]) -> Rows:
+    """Return the places of the largest values, in their order; of equal ones, the first."""
+    return np.argsort(-excess, kind="stable")[:MAX_ROWS]
 
 
 def excess_of_rows(frame: pd.DataFrame, arguments: Mapping[str, Any]) -> NDArray[np.float64]:
@@ -136,7 +145,7 @@ def checked_columns(outcome: Outcome) -> list[str]:
     """Return the columns that show why a row violates an expectation."""
     if outcome.arguments.get("column") in BY_CLASS:
         return ["class"]
-    return [outcome.arguments[key] for key in ("column", "column_A", "column_B", "total") if key in outcome.arguments]
+    return outcome.columns
 
 
 def _shown_columns(outcome: Outcome) -> list[str]:

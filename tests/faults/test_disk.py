@@ -89,6 +89,19 @@ print(sorted(Path().iterdir()))
     assert done.stdout.endswith("[]\n")
 
 
+def test_disk_that_is_full_is_named_while_a_file_of_another_is_written(tmp_path):
+    (tmp_path / "full").mkdir()
+    code = """
+from pathlib import Path
+from tuneline.files import replace_file
+with replace_file(Path("outer")), replace_file(Path("full/inner")) as path:
+    path.write_bytes(bytes(200_000))
+"""
+    done = run(on_full_disk(tmp_path / "full", 64, sys.executable, "-c", code), tmp_path)
+    assert re.search(f"full/inner {FULL}", done.stderr), done.stderr
+    assert "outer cannot be written" not in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", OUTS)
 def test_stage_says_that_the_disk_is_full(pipeline, tmp_path, stage):

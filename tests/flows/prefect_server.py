@@ -109,6 +109,15 @@ class Prefect:
         """The run's log, as the API has it."""
         return [log.message for log in self.client.read_logs(LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run])))]
 
+    def wait_for_line(self, run: UUID, text: str, seconds: float = 20) -> list[str]:
+        """Waits until a line of the run's log contains a text, and returns the log: lines are sent in batches, also after the end."""
+
+        def arrived() -> list[str]:
+            said = self.said(run)
+            return said if any(text in line for line in said) else []
+
+        return until(arrived, seconds, f"the log of run {run} to say {text!r}")
+
     def cancel(self, run: UUID) -> None:
         self.client.set_flow_run_state(run, Cancelling())
 

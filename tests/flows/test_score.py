@@ -105,8 +105,7 @@ def test_score_uses_promotions_of_origin_and_continues_without_origin(served, to
     put("two.csv", tickets(3))
     state = score(return_state=True)
     assert state.message.startswith("1 files, 3 rows, by v0.1.0")
-    said = until(lambda: served.said(state.state_details.flow_run_id), 20, "logs")
-    assert any("are unknown" in line for line in said)
+    served.wait_for_line(state.state_details.flow_run_id, "are unknown")
 
 
 SCORES = "from flows.score import score; print('RESULT', score(return_state=True).name)"

@@ -56,8 +56,7 @@ def test_run_ends_as_a_commit_that_dvc_can_compare(run, served, toy):
 
 def test_stage_output_reaches_the_runs_log(run, served):
     flow_run = run(overrides=["train.steps=40"], promote=False)
-    until(lambda: "train: 40/40" in served.said(flow_run.id), 20, "the logs, which are sent in batches")
-    said = served.said(flow_run.id)
+    said = served.wait_for_line(flow_run.id, "train: 40/40")
     assert "> python toy.py launch" in said
     assert [line for line in said if line.startswith("train: ")] == ["train: 40/40"], "a progress bar leaves its last state"
 
@@ -98,8 +97,7 @@ def test_stage_timeout_stops_the_stage(run, served, toy):
     flow_run = run(overrides=["train.pause=0.1", "train.steps=600"])
     assert flow_run.state.is_failed()
     assert served.tasks(flow_run.id)["train"].state.name == "TimedOut"
-    said = until(lambda: [line for line in served.said(flow_run.id) if "checkpoint saved" in line], 20, "last words")
-    assert said, "it was stopped, not killed: its last words are in the log"
+    served.wait_for_line(flow_run.id, "checkpoint saved")  # it was stopped, not killed: its last words are in the log
 
 
 def test_train_promotes_better_rejects_worse_and_rolls_back(run, served, toy):

@@ -11,8 +11,10 @@ from ruamel.yaml import YAML
 
 from stages.validate.profile import count_words, profile_split
 from stages.validate.raw import read_raw
+from tests.params import params
 from tests.project import GIT_IDENTITY
 from tuneline.files.schemas import LabelSchema, raw_schema, write_table
+from tuneline.files.shards import SplitReader
 from tuneline.records.checks import CheckEntry, Checks
 from tuneline.records.profile import Profile
 
@@ -25,7 +27,7 @@ class DataVersions:
     def __init__(self, root: Path) -> None:
         self.root = root
         (root / "dvc.yaml").write_text("stages: {}\n")
-        (root / ".gitignore").write_text("/data/\n/reports/\n/.dvc/cache/\n")
+        (root / ".gitignore").write_text("/data/\n/derived/\n/reports/\n/.dvc/cache/\n")
         self.git("init", "--quiet", "--initial-branch", "main")
 
     def git(self, *arguments: str) -> str:
@@ -43,13 +45,14 @@ class DataVersions:
             failed: Checks that failed with a warning.
         """
         labels = LabelSchema(tuple(sorted({label for _, label in train})))
-        splits = {}
+        files = {}
         for name, rows in {"train": train, "test": test}.items():
             path = self.root / f"data/raw/{name}.parquet"
             path.parent.mkdir(parents=True, exist_ok=True)
             columns = {"text": [text for text, _ in rows], "labels": [labels.names.index(label) for _, label in rows]}
             write_table(pa.table({**columns, "idx": range(len(rows))}, schema=raw_schema(("text",), labels)), path)
-            splits[name] = read_raw(path, ["text"])
+            files[name] = SplitReader.open(path.parent, name, "download")
+        splits = read_raw(files, ["text"], self.root / "derived", params().run)
         checks = self.root / "reports/checks"
         checks.mkdir(parents=True, exist_ok=True)
         profiles = {name: profile_split(split, labels) for name, split in splits.items()}

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 from ruamel.yaml import YAML
 
-from stages.evaluate.files import predictions_table, write_plots
+from stages.evaluate.files import write_plots, write_predictions
 from stages.evaluate.scoring import baseline_metrics
 from stages.evaluate.tfidf import tfidf_metrics
 from tests.project import GIT_IDENTITY
 from tests.records import export_record
 from tuneline.batches import TokenizedSplit
-from tuneline.curves import calibration, calibration_error, probabilities, ranking_metrics
+from tuneline.curves import Softmax, calibration, calibration_error, ranking_metrics
 from tuneline.files.schemas import LabelSchema, raw_schema, write_table
 from tuneline.records.source import BaseSource, PretrainedSource
 from tuneline.scores import averaging, metrics_of, predictions_of
@@ -103,15 +103,14 @@ class FinishedProject:
         logits = (skill * signal + noise).astype(np.float32)
         offsets = np.arange(self.rows + 1)
         split = TokenizedSplit({"input_ids": np.zeros(self.rows, np.int32)}, offsets, self.labels, self.label_schema)
-        (self.root / "reports").mkdir(exist_ok=True)
-        write_table(predictions_table(split, logits), self.root / "reports/predictions.parquet")
+        write_predictions(self.root / "reports/predictions.parquet", split, logits)
         (self.root / "plots/evaluation").mkdir(parents=True, exist_ok=True)
         write_plots(self.root / "plots/evaluation", logits, self.labels, self.label_schema)
         metrics = {**metrics_of(logits, self.labels, self.label_schema), "rows": self.rows}
         if self.label_schema.names:
-            metrics |= ranking_metrics(probabilities(logits), self.labels)
-            metrics["calibration_error"] = calibration_error(calibration(probabilities(logits), self.labels))
-        metrics |= baseline_metrics(self.labels, self.labels, self.label_schema, averaging(self.label_schema, None))
+            metrics |= ranking_metrics(Softmax.of(logits), self.labels)
+            metrics["calibration_error"] = calibration_error(calibration(Softmax.of(logits), self.labels))
+        metrics |= baseline_metrics([self.labels], self.labels, self.label_schema, averaging(self.label_schema, None))
         metrics |= self.tfidf(predictions_of(logits, self.label_schema))
         self.write("metrics/evaluate.json", {name: round(value, 6) for name, value in metrics.items()})
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tuneline.cli.predict.formats import OutputColumns, ParquetWriter
+from tuneline.files.hashes import file_hash
 from tuneline.inputs import Row
-from tuneline.records.provenance import file_hash
 from tuneline.records.scored import METADATA, ScoredRecord
 
 LABELS = ("billing", "parcel")

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tuneline.batches import TokenizedSplit, length_sorted_batches
 from tuneline.files.schemas import LabelSchema, tokenized_schema, write_batches
+from tuneline.files.shards import SplitReader
 
 LABELS = LabelSchema(("no", "yes"))
 
@@ -25,7 +26,7 @@ def write(path, ids, group=3):
 @pytest.fixture
 def split(tmp_path):
     write(tmp_path / "t.parquet", [[5, 6, 7], [8], [9, 10], [11, 12, 13, 14], [15, 16]])
-    return TokenizedSplit.read(tmp_path / "t.parquet")
+    return TokenizedSplit.read(SplitReader.open(tmp_path, "t", "tokenize"))
 
 
 def test_split_is_read_from_all_row_groups(split):
@@ -44,9 +45,21 @@ def test_pad_pads_on_the_right_to_the_longest_row(split):
 
 def test_empty_split_is_read(tmp_path):
     write(tmp_path / "empty.parquet", [])
-    split = TokenizedSplit.read(tmp_path / "empty.parquet")
+    split = TokenizedSplit.read(SplitReader.open(tmp_path, "empty", "tokenize"))
     assert len(split) == 0
     assert length_sorted_batches(split.lengths, 4) == []
+
+
+def test_rows_beyond_2_to_the_31_tokens_are_padded_and_taken(tmp_path):
+    """In a sparse file: it takes no room on the disk."""
+    start = 2**31 + 5
+    ids = np.memmap(tmp_path / "ids", dtype=np.int32, mode="w+", shape=(start + 3,))
+    ids[start:] = [7, 8, 9]
+    rows = TokenizedSplit({"input_ids": ids}, np.array([0, start, start + 3]), np.array([0, 1]), LABELS)
+    last = np.array([1], dtype=np.uint8)
+    assert rows.lengths_of(last).tolist() == [3]
+    assert rows.pad(last, 0)["input_ids"].tolist() == [[7, 8, 9]]
+    assert rows.take(last).values["input_ids"].tolist() == [7, 8, 9]
 
 
 @settings(deadline=None)

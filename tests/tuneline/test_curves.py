@@ -14,7 +14,7 @@ def made(rows, classes=2, seed=0, skill=1.0):
     labels = random.integers(classes, size=rows)
     logits = random.normal(size=(rows, classes)).astype(np.float32)
     logits[np.arange(rows), labels] += skill
-    return curves.probabilities(logits), labels
+    return curves.Softmax.of(logits), labels
 
 
 @settings(max_examples=30, deadline=None)
@@ -28,12 +28,12 @@ def test_thinned_curve_keeps_ends_bounds_and_area(rows, seed, skill):
     assert len(false) <= curves.POINTS + 2
     assert (false[0], true[0], false[-1], true[-1]) == (0, 0, 1, 1)
     assert (np.diff(false) >= 0).all()
-    assert metrics.auc(false, true) == pytest.approx(metrics.roc_auc_score(labels, probability[:, 1]), abs=0.01)
+    assert metrics.auc(false, true) == pytest.approx(metrics.roc_auc_score(labels, probability.of_class(1)), abs=0.01)
 
 
 def test_short_curve_equals_that_of_scikit_learn():
     probability, labels = made(40)
-    precision, recall, _ = metrics.precision_recall_curve(labels, probability[:, 1])
+    precision, recall, _ = metrics.precision_recall_curve(labels, probability.of_class(1))
     made_curve = curves.precision_recall_curve(probability, labels)
     assert np.array_equal(made_curve["precision"], precision[::-1])
     assert np.array_equal(made_curve["recall"], recall[::-1])
@@ -46,7 +46,7 @@ def test_curves_and_areas_equal_those_of_scikit_learn_with_tied_scores(scores, d
     if len(set(labels)) < 2:
         return
     score = np.array(scores) / 10
-    probability = np.stack([1 - score, score], axis=1)
+    probability = curves.Softmax.of(np.stack([np.zeros_like(score), score], axis=1))
     false, true, _ = metrics.roc_curve(labels, score)
     roc = curves.roc_curve(probability, labels)
     assert np.array_equal(roc["false_positive_rate"], false)
@@ -89,8 +89,8 @@ def test_rows_of_one_class_have_no_curve_and_no_area():
 @settings(max_examples=50, deadline=None)
 @given(rows=st.integers(1, 300), classes=st.integers(2, 5), seed=st.integers(0, 1000))
 def test_calibration_error_matches_its_definition(rows, classes, seed):
-    probability, labels = made(rows, classes, seed)
-    bins = curves.calibration(probability, labels)
+    softmax, labels = made(rows, classes, seed)
+    probability, bins = curves.probabilities(softmax.logits), curves.calibration(softmax, labels)
     error = 0.0
     for index in range(curves.BINS):
         low, high = index / curves.BINS, (index + 1) / curves.BINS
@@ -103,7 +103,7 @@ def test_calibration_error_matches_its_definition(rows, classes, seed):
 
 
 def test_probability_of_one_is_in_the_last_bin():
-    bins = curves.calibration(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1, 0]))
+    bins = curves.calibration(curves.Softmax.of(np.array([[0.0, 1e3], [1e3, 0.0]])), np.array([1, 0]))
     assert bins == {"confidence": [1.0], "accuracy": [1.0], "rows": [2.0]}
     assert curves.calibration_error(bins) == 0.0
 
@@ -115,3 +115,11 @@ def test_probabilities_of_large_logits_are_finite():
 def test_probabilities_equal_the_softmax_of_scipy():
     logits = np.random.default_rng(0).normal(scale=5, size=(100, 7)).astype(np.float32)
     assert np.array_equal(curves.probabilities(logits), special.softmax(logits.astype(np.float64), axis=1))
+
+
+def test_probabilities_by_class_are_the_same_numbers(monkeypatch):
+    monkeypatch.setattr(curves, "ROWS_AT_A_TIME", 30)
+    logits = np.random.default_rng(0).normal(scale=5, size=(100, 7)).astype(np.float32)
+    softmax, whole = curves.Softmax.of(logits), curves.probabilities(logits)
+    assert np.array_equal(np.stack([softmax.of_class(one) for one in range(softmax.classes)], axis=1), whole)
+    assert np.array_equal(softmax.highest, whole.max(axis=1))

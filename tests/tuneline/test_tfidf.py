@@ -2,14 +2,15 @@ import warnings
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
+from tests.shards import into_shards
 from tests.stages.tokenize.raw_splits import NO_YES, write_raw
 from tuneline import tfidf
 from tuneline.files.schemas import LabelSchema
+from tuneline.files.shards import SplitReader
 from tuneline.tfidf import out_of_fold, predict_with_tfidf, read_sample
 
 NUMBERS = LabelSchema(None)
@@ -92,16 +93,16 @@ def test_rows_are_predicted_in_chunks(monkeypatch):
 
 @pytest.fixture
 def split(tmp_path):
-    """A raw split of 50 rows, in row groups of 9."""
+    """A raw split of 50 rows, in three shards."""
     path = tmp_path / "train.parquet"
     write_raw(path, [[f"subject {row}" for row in range(50)], [f"body {row} " + "x" * row for row in range(50)]])
-    pq.write_table(pq.read_table(path), path, row_group_size=9)
-    return path
+    into_shards(tmp_path, rows=20)
+    return SplitReader.open(tmp_path, "train", "download")
 
 
 def test_sample_of_a_small_split_is_the_whole_split(split):
     rows = read_sample(split, ["subject", "body"], 2, seed=1)
-    assert rows.to_pydict() == pq.read_table(split, columns=["subject", "body", "labels"]).to_pydict()
+    assert rows.to_pydict() == split.read(["subject", "body", "labels"]).to_pydict()
 
 
 @pytest.mark.parametrize(("limit", "value", "expected"), [("MAX_ROWS", 20, 20), ("MAX_SCORES", 100, 20), ("MAX_CHARACTERS", 500, None)])

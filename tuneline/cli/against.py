@@ -4,7 +4,7 @@ Labels that were corrected, and rows that were added or dropped, so make neither
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -16,9 +16,10 @@ from rich.table import Table
 from tuneline.corrections import row_keys
 from tuneline.errors import DataError, StageError
 from tuneline.files.schemas import LabelSchema, read_table
+from tuneline.files.shards import SplitReader, is_split_file
 from tuneline.metrics import metrics_for
-from tuneline.paths import PREDICTIONS, RAW, split_file
-from tuneline.repo import Lock, cached_out, git, lock_at, read_lock
+from tuneline.paths import PREDICTIONS, RAW
+from tuneline.repo import Lock, cached_folder, cached_out, git, lock_at, read_lock
 from tuneline.scores import averaging, task_of
 from tuneline.stage import require
 from tuneline.stats import Difference, mcnemar_p_value, paired_difference
@@ -44,7 +45,7 @@ class Predicted:
     schema: LabelSchema
 
     @classmethod
-    def read(cls, predictions: Path, raw: Path, lock: Lock) -> Self:
+    def read(cls, predictions: Path, raw: SplitReader, lock: Lock) -> Self:
         """Read the predictions, and the texts of the same rows.
 
         Args:
@@ -56,15 +57,15 @@ class Predicted:
             DataError: The files are of different runs.
         """
         table = read_table(predictions, ["label", "prediction"])
-        texts = read_table(raw, lock.params()["data.text_columns"])
-        if len(texts) != len(table):
-            raise DataError(f"{predictions} has {len(table):,} rows, and {raw} has {len(texts):,}.", "Run `dvc repro evaluate`.")
-        keys = row_keys([column.combine_chunks() for column in texts.columns]).to_pylist()
+        if raw.rows != len(table):
+            raise DataError(f"{predictions} has {len(table):,} rows, and {raw.name} has {raw.rows:,}.", "Run `dvc repro evaluate`.")
+        batches = raw.batches(lock.params()["data.text_columns"])
+        keys = (key for batch in batches for key in row_keys(batch.columns).to_pylist())
         rows = {key: row for row, key in enumerate(numbered(keys))}
         return cls(rows, table["label"].to_numpy(), table["prediction"].to_numpy(), LabelSchema.of(table.schema, "label"))
 
 
-def numbered(keys: list[str]) -> Iterator[tuple[str, int]]:
+def numbered(keys: Iterable[str]) -> Iterator[tuple[str, int]]:
     """Yield each key with the number of equal ones before it."""
     before: Counter[str] = Counter()
     for key in keys:
@@ -104,17 +105,25 @@ def compare_with(root: Path, revision: str) -> Comparison:
     if not git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"):
         raise StageError(f"--against {revision}: git does not know this commit.", "Run git fetch, or name another commit.")
     lock, other = read_lock(root), lock_at(root, revision)
-    predictions, raw = (root / path for path in _paths(lock))
-    now = Predicted.read(require(predictions, made_by="evaluate"), require(raw, made_by="download"), lock)
-    there, raw_there = (cached_out(root, other, path.as_posix()) for path in _paths(other))
+    predictions = require(root / PREDICTIONS, made_by="evaluate")
+    now = Predicted.read(predictions, SplitReader.open(root / RAW, _reported(lock), made_by="download"), lock)
+    there, raw_there = cached_out(root, other, PREDICTIONS.as_posix()), _cached_split(root, other)
     if there is None or raw_there is None:
         hint = f"Run `dvc fetch --rev {revision} {PREDICTIONS} {RAW}`, if a DVC remote has them."
         raise StageError(f"--against {revision}: DVC's cache does not have the predictions and the data of this commit.", hint)
     return compare(now, Predicted.read(there, raw_there, other), lock.params())
 
 
-def _paths(lock: Lock) -> tuple[Path, Path]:
-    return PREDICTIONS, split_file(RAW, str(lock.params().get("evaluate.split", "test")))
+def _reported(lock: Lock) -> str:
+    return str(lock.params().get("evaluate.split", "test"))
+
+
+def _cached_split(root: Path, lock: Lock) -> SplitReader | None:
+    """Return the raw split that a commit reported on; ``None`` if DVC's cache lacks a file of it."""
+    files = cached_folder(root, lock, RAW.as_posix()) or {}
+    paths = [path for name, path in sorted(files.items()) if is_split_file(name, _reported(lock))]
+    found = tuple(path for path in paths if path is not None)
+    return SplitReader(RAW, _reported(lock), found) if found and len(found) == len(paths) else None
 
 
 def compare(now: Predicted, then: Predicted, params: dict[str, Any]) -> Comparison:

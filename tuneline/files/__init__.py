@@ -54,12 +54,28 @@ def replace_directory(target: Path) -> Iterator[Path]:
     """
     with _partial(target, Path.mkdir) as partial:
         yield partial
-        _apply_umask(partial)
-        for path in (*partial.rglob("*"), partial):
-            if not path.is_symlink():
-                _sync(path)
-        _rename_directory(partial, target)
-        _sync(target.parent)
+        publish_directory(partial, target)
+
+
+def publish_directory(folder: Path, target: Path) -> None:
+    """Let a complete folder replace another one of the same file system, once all of it has reached the disk."""
+    _apply_umask(folder)
+    for path in (*folder.rglob("*"), folder):
+        if not path.is_symlink():
+            _sync(path)
+    _rename_directory(folder, target)
+    _sync(target.parent)
+
+
+@contextmanager
+def working_directory(place: Path) -> Iterator[Path]:
+    """Yield an empty folder beside ``place``, which is removed when the block ends, or by the next process if it was killed.
+
+    Raises:
+        DiskError: The disk is full, or the folder cannot be created or written.
+    """
+    with _partial(place, Path.mkdir) as partial:
+        yield partial
 
 
 @contextmanager
@@ -91,7 +107,7 @@ def _partial(target: Path, create: Callable[[Path], None]) -> Iterator[Path]:
     """Yield a new, locked file or folder beside ``target``: a rename is atomic only within one file system."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(target)
+        remove_leftovers(target)
         partial, lock = _create_locked(target, create)
     except OSError as error:
         raise cannot_write(target, error) from error
@@ -106,7 +122,8 @@ def _removed(path: Path, place: Path, lock: int | None = None) -> Iterator[None]
     try:
         yield
     except Exception as error:
-        if (number := full_disk(error, path.parent)) is None:
+        other = isinstance(error, DiskError) and error.device not in {None, path.parent.stat().st_dev}  # it filled another disk
+        if other or (number := full_disk(error, path.parent)) is None:
             raise
         failure = number, error
     finally:
@@ -138,7 +155,7 @@ def _hidden(target: Path) -> str:
     return "." + os.fsencode(target.name)[:longest].decode(errors="ignore")
 
 
-def _remove_leftovers(target: Path) -> None:
+def remove_leftovers(target: Path) -> None:
     """Remove what killed processes have left beside ``target``."""
     for path in target.parent.glob(f"{glob.escape(_hidden(target))}.*"):
         if path.suffix in {".partial", ".former"}:

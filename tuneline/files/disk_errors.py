@@ -79,10 +79,12 @@ def full_disk_error(number: int, place: Path, cause: Exception) -> DiskError:
     mounted = next(path for path in (existing, *existing.parents) if path.is_mount())
     shown = "" if any(os.strerror(number) in str(error) for error in _causes(cause)) else f" ({type(cause).__name__}: {cause})"
     room = _describe_room(mounted, number)
-    return DiskError(
+    error = DiskError(
         f"{place} cannot be written: {os.strerror(number)}{shown}. On its file system, mounted at {mounted}, {room}.",
         f"Make room there (`du -xhd 3 {mounted} | sort -h | tail` lists its largest folders), then run the same command again.",
     )
+    error.device = existing.stat().st_dev
+    return error
 
 
 def cannot_write(place: Path, error: OSError) -> DiskError:

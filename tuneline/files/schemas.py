@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.errors import DataError
+
+if TYPE_CHECKING:
+    from tuneline.files.shards import SplitReader
 
 LABELS = "labels"
 UNLABELLED = -1
@@ -81,15 +84,15 @@ def raw_schema(text_columns: Sequence[str], labels: LabelSchema) -> pa.Schema:
     return _with_features(fields, labels)
 
 
-def check_text_columns(path: Path, text_columns: Sequence[str]) -> None:
-    """Check that a raw file has the text columns that params.yaml names by now.
+def check_text_columns(split: "SplitReader", text_columns: Sequence[str]) -> None:
+    """Check that a raw split has the text columns that params.yaml names by now.
 
     Raises:
         DataError: It has others.
     """
-    present = pq.read_schema(path).names[:-2]
+    present = split.schema.names[:-2]
     if present != list(text_columns):
-        problem = f"{path} has the text columns {present}, and data.text_columns is {list(text_columns)}."
+        problem = f"{split.name} has the text columns {present}, and data.text_columns is {list(text_columns)}."
         raise DataError(problem, "Run `dvc repro`, or correct data.text_columns.")
 
 

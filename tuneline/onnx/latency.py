@@ -1,6 +1,6 @@
 """Latency of an exported model: how long its calls take on this machine.
 
-``python -m tuneline.onnx.latency MODEL ROWS`` prints that of one row at a time on one core as JSON. The promotion gate runs it as a
+``python -m tuneline.onnx.latency MODEL FOLDER SPLIT`` prints that of one row at a time on one core as JSON. The promotion gate runs it as a
 program of its own, so that ONNX Runtime's threads and memory do not stay in the flow.
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.batches import Batch, TokenizedSplit
+from tuneline.files.shards import SplitReader
 from tuneline.terminal import say
 
 if TYPE_CHECKING:
@@ -82,13 +83,14 @@ def time_calls(call: Callable[[Batch], object], batches: Sequence[Batch], second
             return
 
 
-def main(model: Path, rows: Path) -> None:
+def main(model: Path, folder: Path, split: str) -> None:
     """Measure one row at a time on one core, as on a busy server, for at most five seconds. A single row needs no padding."""
     from tuneline.onnx.session import OnnxClassifier
 
-    latency = measure_latency(OnnxClassifier(model, intra_op_threads=1), TokenizedSplit.read(rows), 1, pad_token_id=0, seconds=5.0)
+    data = TokenizedSplit.read(SplitReader.open(folder, split, made_by="tokenize"))
+    latency = measure_latency(OnnxClassifier(model, intra_op_threads=1), data, 1, pad_token_id=0, seconds=5.0)
     say(json.dumps(asdict(latency)))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

@@ -108,7 +108,9 @@ class DataParams(Section):
     """``sample``: the built-in generator of support tickets. ``files``: your files under ``data/source/``. ``hub``: a data set of the
     Hugging Face Hub."""
     path: str | None
-    """hub: id of the data set. files: a folder under ``data/source/``; ``null`` for that folder itself."""
+    """hub: id of the data set. files: a folder under ``data/source/``; ``null`` for that folder itself; or a folder of a
+    storage, such as ``s3://bucket/folder``, whose files are copied to ``data/fetched/``. DVC does not see that they change there:
+    ``dvc repro -f download`` reads them again. ``data/raw/source.json`` records their versions."""
     name: str | None
     """hub: the configuration, for example ``mrpc``. ``null``: the data set has only one."""
     revision: str | None
@@ -127,6 +129,10 @@ class DataParams(Section):
     """``classification``: labels are classes. ``regression``: labels are numbers to predict."""
     max_rows: Annotated[int, Field(ge=1)] | None
     """Maximal number of rows of each split, sampled with ``seed``. ``null``: all rows."""
+    shard_rows: Annotated[int, Field(ge=1)]
+    """Maximal number of rows of one file in ``data/raw`` and ``data/tokenized``. A larger split is several files, shards, named as the
+    hub names them: ``train-00000-of-00012.parquet``. A shard is the unit of work: what a killed stage need not repeat, and what one
+    worker of ``run.engine: ray`` does at a time."""
     bad_rows: Literal["stop", "skip"]
     """What to do about a row that cannot be read, or has no text or no label. ``stop``: it is an error. ``skip``: it is left out, counted
     in ``metrics/download.json`` and listed in ``reports/download/skipped.parquet``."""
@@ -213,7 +219,7 @@ class TokenizeParams(Section):
     revision: str | None
     """Commit, tag or branch of the tokenizer on the hub, if it is not that of ``model.checkpoint``. ``null``: main."""
     vocab_size: Annotated[int, Field(ge=100)]
-    """Maximal vocabulary size of a tokenizer trained on the train split."""
+    """Maximal vocabulary size of a tokenizer trained on the train split; on a million of its rows, evenly spread, if it has more."""
     max_length: Annotated[int, Field(ge=4)]
     """Maximal tokens of a row, special tokens included. Longer texts are truncated."""
 

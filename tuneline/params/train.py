@@ -170,7 +170,7 @@ class TrainParams(Section):
 
 
 class RunParams(Section):
-    """Section ``run``: how a training is saved and watched. It changes no out, so no stage runs again after a change."""
+    """Section ``run``: how a training is saved and watched, and where work is done. It changes no out: a change runs no stage again."""
 
     checkpoint_every_steps: Positive | None
     """Optimizer steps between checkpoints. A training that was killed resumes from the last one. ``null``: none by steps."""
@@ -182,3 +182,9 @@ class RunParams(Section):
     """Number of last checkpoints kept during a run, in addition to the best."""
     trackers: list[Literal["dvclive", "tensorboard"]]
     """Trackers of live curves, in ``reports/live/``. ``tensorboard`` must be installed: ``pip install '.[tensorboard]'``."""
+    engine: Literal["local", "ray"]
+    """Where ``tokenize``, ``validate`` and the flow ``score`` do their work on shards. ``local``: in the process of the stage. ``ray``: on
+    the workers of a Ray cluster, the one that ``RAY_ADDRESS`` names or one that is started on this machine; it must be installed:
+    ``pip install '.[ray]'``. The outs have the same bytes."""
+    workers: Positive | None
+    """ray: shards that are worked on at the same time. ``null``: one for each CPU of the cluster."""

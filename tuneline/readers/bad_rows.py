@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tuneline.errors import DataError
 from tuneline.readers.rows import RowProblem
@@ -54,6 +54,15 @@ class BadRows:
         self.count = 0
         self.first: list[str] = []
         self._last_line = 0
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The counts as JSON values. Setting it restores them, for a reader that resumes."""
+        return {"count": self.count, "first": self.first, "last_line": self._last_line}
+
+    @state.setter
+    def state(self, value: dict[str, Any]) -> None:
+        self.count, self.first, self._last_line = value["count"], list(value["first"]), value["last_line"]
 
     def add(self, problem: RowProblem, place: str | None = None) -> None:
         """Leave a row out.

@@ -6,12 +6,12 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from tuneline.errors import DataError, UnreadableError
 from tuneline.readers.limits import DEFAULT_LIMITS, MB, Limits, too_large
 from tuneline.readers.rows import PARAMETERS, OptionNames
+from tuneline.readers.urls import DataFile, RemoteFile
 
 GZIP_MAGIC = b"\x1f\x8b"
 CHUNK = 1 << 16
@@ -20,7 +20,7 @@ CHUNK = 1 << 16
 
 @contextmanager
 def open_bytes(
-    path: Path | None, options: OptionNames = PARAMETERS, limits: Limits = DEFAULT_LIMITS, *, strict: bool = True
+    path: DataFile | None, options: OptionNames = PARAMETERS, limits: Limits = DEFAULT_LIMITS, *, strict: bool = True
 ) -> "Iterator[tuple[io.BufferedReader[Any], BinaryIO]]":
     """Open a file, plain or gzip, for reading bytes.
 
@@ -40,12 +40,16 @@ def open_bytes(
     name = "standard input" if path is None else str(path)
     with ExitStack() as stack:
         with explained(name):
-            raw = sys.stdin.buffer if path is None else stack.enter_context(path.open("rb", buffering=CHUNK))
+            raw = sys.stdin.buffer if path is None else stack.enter_context(_opened(path))
             buffered = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast("io.RawIOBase", raw))
             named = path if strict and path is not None and path.is_file() else None
             packed = _is_packed(buffered, named)
         content = io.BufferedReader(Unpacked(buffered, name, options, limits), CHUNK) if packed else buffered
         yield content, raw
+
+
+def _opened(path: DataFile) -> "BinaryIO | io.BufferedReader[Any]":
+    return path.open_bytes() if isinstance(path, RemoteFile) else path.open("rb", buffering=CHUNK)
 
 
 class Unpacked(io.RawIOBase):
@@ -108,7 +112,7 @@ def explained(name: str) -> Iterator[None]:
         ) from None
 
 
-def _is_packed(raw: io.BufferedReader, path: Path | None) -> bool:
+def _is_packed(raw: io.BufferedReader, path: DataFile | None) -> bool:
     """Tell by the name of the file, or by its content where there is no name."""
     packed = raw.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
     if path is not None and packed and not is_gzip(path):
@@ -116,6 +120,6 @@ def _is_packed(raw: io.BufferedReader, path: Path | None) -> bool:
     return packed or (path is not None and is_gzip(path))
 
 
-def is_gzip(path: Path) -> bool:
+def is_gzip(path: DataFile) -> bool:
     """Return True if the name of a file ends in ``.gz``."""
     return path.suffix.lower() == ".gz"

@@ -20,6 +20,7 @@ from tuneline.files.disk_errors import cannot_write
 from tuneline.readers.limits import DEFAULT_LIMITS, MB, Limits, too_large
 from tuneline.readers.packed import CHUNK, explained, is_gzip, open_bytes
 from tuneline.readers.rows import PARAMETERS, OptionNames
+from tuneline.readers.urls import DataFile, RemoteFile
 
 BUFFER = 1 << 20
 """Bytes of a column that are read ahead. Without a limit, a whole row group would be, however large."""
@@ -71,7 +72,7 @@ class ParquetReader:
         rows: Number of rows.
     """
 
-    def __init__(self, content: Path | io.BufferedIOBase, path: Path, options: OptionNames, limits: Limits, stack: ExitStack) -> None:
+    def __init__(self, content: Path | io.BufferedIOBase, path: DataFile, options: OptionNames, limits: Limits, stack: ExitStack) -> None:
         """Read the footer.
 
         Raises:
@@ -89,12 +90,13 @@ class ParquetReader:
         self._leaves = {leaf.path: position for position, leaf in enumerate(leaves)}
         self.rows: int = file.metadata.num_rows
 
-    def batches(self, rows: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, rows: int, columns: Sequence[str], part: range | None = None) -> Iterator[pa.RecordBatch]:
         """Yield batches of at most ``rows`` rows.
 
         Args:
             rows: Rows per batch.
             columns: The columns to read. Those with dictionaries are decoded.
+            part: Numbers of the rows to read, from 0; ``None`` for all.
 
         Raises:
             DataError: The file is damaged or larger than a limit, or one of the columns holds lists or objects.
@@ -102,16 +104,26 @@ class ParquetReader:
         for name in columns:
             if pa.types.is_nested(kind := self.schema.field(name).type):
                 raise DataError(f"{self._path}: column {name!r} holds {kind}, not text or numbers.", "Name another column.")
-        first, size = 1, 0
+        size = 0
         with _explained(self._path):
-            for number in range(self._file.num_row_groups):
+            for number, first in self._groups(part or range(self.rows)):
                 group = self._measure(number, columns)
                 if group.most > self._limits.row_group:
                     for _ in self._decode(group, rows, columns, first, size):
                         pass  # count it first: no row is used of a group that is too large
                 for batch in self._decode(group, rows, columns, first, size):
-                    yield batch
-                    first, size = first + batch.num_rows, size + batch.nbytes
+                    if found := batch if part is None else batch[max(part.start - first + 1, 0) : max(part.stop - first + 1, 0)]:
+                        yield found
+                    first, size = first + batch.num_rows, size + batch.nbytes  # noqa: PLW2901
+
+    def _groups(self, part: range) -> Iterator[tuple[int, int]]:
+        """Yield the number of each row group that has rows of a part, and the number of its first row, from 1."""
+        first = 1
+        for number in range(self._file.num_row_groups):
+            after = first + self._file.metadata.row_group(number).num_rows
+            if after - 1 > part.start and first - 1 < part.stop:
+                yield number, first
+            first = after
 
     def _measure(self, number: int, columns: Sequence[str]) -> RowGroup:
         """Measure a row group by its footer and its dictionaries.
@@ -194,7 +206,7 @@ class ParquetReader:
 
 
 @contextmanager
-def open_parquet(path: Path, options: OptionNames = PARAMETERS, limits: Limits = DEFAULT_LIMITS) -> Iterator[ParquetReader]:
+def open_parquet(path: DataFile, options: OptionNames = PARAMETERS, limits: Limits = DEFAULT_LIMITS) -> Iterator[ParquetReader]:
     """Open a Parquet file.
 
     Args:
@@ -207,7 +219,10 @@ def open_parquet(path: Path, options: OptionNames = PARAMETERS, limits: Limits =
         DiskError: The folder of temporary files is full.
     """
     with ExitStack() as stack:
-        content = stack.enter_context(_unpacked(path, options, limits)) if is_gzip(path) else path
+        if is_gzip(path):
+            content: Path | io.BufferedIOBase = stack.enter_context(_unpacked(path, options, limits))
+        else:
+            content = stack.enter_context(path.open_bytes(in_order=False)) if isinstance(path, RemoteFile) else path
         yield ParquetReader(content, path, options, limits, stack)
 
 
@@ -219,7 +234,7 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explained(path: DataFile) -> Iterator[None]:
     try:
         yield
     except MemoryError:  # Arrow's is an ArrowException as well
@@ -232,7 +247,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _unpacked(path: Path, options: OptionNames, limits: Limits) -> Iterator[io.BufferedIOBase]:
+def _unpacked(path: DataFile, options: OptionNames, limits: Limits) -> Iterator[io.BufferedIOBase]:
     """Unpack into a file without a name: Parquet is read from its end, which gzip cannot do."""
     with tempfile.TemporaryFile() as content:
         with explained(str(path)), open_bytes(path, options, limits) as (packed, _):

@@ -1,5 +1,7 @@
 """The files of a split under ``data/source/``: one that is named after the split, a folder of batches, or both.
 
+Files as the hub names them, ``train-00000-of-00012.parquet``, are read as batches without a day.
+
 A batch is a file in the folder ``SPLIT/`` whose name begins with its day (UTC): ``train/2026-11-21-tickets-0f3a91c2.parquet``. The rows
 of a split are those of its file, then those of its batches in the order of their names.
 """
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.errors import DataError
+from tuneline.files.shards import split_files
 from tuneline.readers.rows import ENDINGS, listed
 from tuneline.readers.special_files import not_a_file
 
@@ -51,7 +54,10 @@ def find_files(folder: Path, split: str) -> SplitFiles:
             raise DataError(f"{path} {problem}.", f"Rename it: batches are in a folder {split}/." if path.is_dir() else _MOVE)
     if len(found) > 1:
         raise DataError(f"{folder}: split {split!r} has {len(found)} files: {listed(path.name for path in found)}.", "Keep one.")
-    files = SplitFiles(found[0] if found else None, tuple(_batches(folder / split)))
+    shards = [path for path in split_files(folder, split) if path not in found]
+    if found and shards:
+        raise DataError(f"{folder}: split {split!r} is {found[0].name} and {shards[0].name}.", "Keep one of them.")
+    files = SplitFiles(found[0] if found else None, (*shards, *_batches(folder / split)))
     if not files.paths:
         raise DataError(f"{folder} has no file for split {split!r}.", _hint(folder, split))
     return files

@@ -5,7 +5,6 @@ import io
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TextIO
 
 from tuneline.errors import DataError
@@ -13,6 +12,7 @@ from tuneline.readers.encodings import probable_encoding
 from tuneline.readers.limits import DEFAULT_LIMITS, Limits
 from tuneline.readers.packed import CHUNK, explained, open_bytes
 from tuneline.readers.rows import PARAMETERS, OptionNames, RowProblem
+from tuneline.readers.urls import DataFile, file_size
 
 LINE_ENDS = ("\n", "\r")
 SHOWN = 20
@@ -156,7 +156,7 @@ class Lines:
 
 @contextmanager
 def open_text(
-    path: Path | None, encoding: str, options: OptionNames = PARAMETERS, limits: Limits = DEFAULT_LIMITS, *, strict: bool = True
+    path: DataFile | None, encoding: str, options: OptionNames = PARAMETERS, limits: Limits = DEFAULT_LIMITS, *, strict: bool = True
 ) -> Iterator[Lines]:
     """Open a text file for reading line by line. A byte order mark is dropped.
 
@@ -183,7 +183,7 @@ def open_text(
             _refuse_binary(content.peek(CHUNK), name, plain, options, strict)
         text = io.TextIOWrapper(content, encoding=codec, errors="surrogateescape", newline="")
         stack.callback(text.detach)  # otherwise garbage collection would close standard input
-        size = path.stat().st_size if path is not None and is_file else None
+        size = file_size(path) if path is not None and is_file else None
         position = raw.tell if is_file else None
         yield Lines(text, name, encoding=plain, options=options, limits=limits, strict=strict, size=size, position=position)
 

@@ -68,7 +68,7 @@ class UsageRecord(Record):
 
 
 class DataRecord(Record):
-    """The raw splits: ``data/raw/source.json``, and the SHA-256 of each split."""
+    """The raw splits: ``data/raw/source.json``, and the hash of each split (``split_hash``)."""
 
     source: RawSource | None
     sha256: Mapping[str, str]

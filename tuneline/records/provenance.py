@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneline.errors import StageError
+from tuneline.files.hashes import file_hash
 from tuneline.params.loading import read_yaml
 from tuneline.paths import PARAMS, PROVENANCE
 from tuneline.records.record import OMITTED, Record
@@ -22,6 +23,27 @@ ROOT = Path(__file__).parents[2]
 """Root of the project that this code is part of."""
 CODE = ("project", "stages", "tuneline")
 """Packages that contain the code of the pipeline, and the user's losses and metrics."""
+
+
+class TrainingSegment(Record):
+    """A part of a training with one layout. Sums are rounded alike in it: the bytes of a model repeat only if there is no other."""
+
+    step: int
+    """Optimizer steps that were done before it."""
+    device: str
+    """Type of the device, as torch names it."""
+    processes: int
+    micro_batch_size: int
+    threads: int | None = OMITTED
+    """Threads of each process, on a CPU."""
+
+    def __str__(self) -> str:
+        threads = f" with {self.threads} thread{'s' * (self.threads != 1)}" if self.threads else ""
+        return f"{self.processes} process{'es' * (self.processes != 1)}{threads} ({self.device}, micro_batch_size {self.micro_batch_size})"
+
+    def has_layout_of(self, other: "TrainingSegment") -> bool:
+        """Return True if the two differ in nothing but the step."""
+        return self.model_copy(update={"step": other.step}) == other
 
 
 class DevicesUsed(Record):
@@ -34,11 +56,14 @@ class DevicesUsed(Record):
     processes: int
     distribution: str
     """How accelerate distributes the training: ``NO``, ``MULTI_GPU``, ``FSDP``, ..."""
+    segments: Sequence[TrainingSegment] | None = OMITTED
+    """Parts of a training that was resumed with another layout. Its bytes are not promised to repeat."""
 
     def __str__(self) -> str:
         precision = "float32" if self.precision == "no" else self.precision
         several = f", {self.processes} processes ({self.distribution})" if self.processes > 1 else ""
-        return f"{self.type}, {precision}{several}"
+        parts = "; ".join(f"from step {segment.step} {segment}" for segment in self.segments or ())
+        return f"{self.type}, {precision}{several}" + (f"; layout changed, so bytes need not repeat: {parts}" if parts else "")
 
 
 class StageProvenance(Record):
@@ -117,7 +142,11 @@ def code_hash(root: Path, paths: Sequence[str]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def file_hash(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def split_hash(files: Sequence[Path]) -> str:
+    """Return one SHA-256 for the files of a split, as ``split_files`` gives them: the file's own, if it is the only one.
+
+    That of shards is what ``sha256sum train-*.parquet | sha256sum`` prints: a hash of their hashes and names.
+    """
+    if len(files) == 1:
+        return file_hash(files[0])
+    return hashlib.sha256("".join(f"{file_hash(file)}  {file.name}\n" for file in files).encode()).hexdigest()

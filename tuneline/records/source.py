@@ -46,6 +46,17 @@ class AppliedCorrections(Record):
     """SHA-256 of each file of corrections, by name."""
 
 
+class RemoteSource(Record):
+    """A file of a storage, as it was when it was read."""
+
+    size: int
+    """Its size in bytes."""
+    version: str | None
+    """Its ETag, or another name of its version."""
+    sha256: str
+    """Hash of its content."""
+
+
 class RawSource(Record):
     """Origin of the raw splits. Each kind of source has keys of its own."""
 
@@ -63,6 +74,8 @@ class RawSource(Record):
     """files: the files that were read, by split of the source."""
     batches: Mapping[str, Mapping[str, int]] | None = OMITTED
     """files: the batches that were read and their rows, by split of the source."""
+    remote: Mapping[str, RemoteSource] | None = OMITTED
+    """files: those of ``files`` and ``batches`` that are on a storage (``data.path: s3://...``), which DVC does not track."""
     path: str | None = OMITTED
     """hub: id of the data set."""
     name: str | None = OMITTED

@@ -6,7 +6,7 @@ A row is changed the same way in every run.
 import itertools
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.evaluate.behaviour.suite import BLANK, AnyTest, Append, Change, MinimumFunctionality, Prepend, Replace, check_suitable, label_id
+from stages.evaluate.texts import Texts, TextSplit
 from tuneline.files.schemas import LabelSchema
-
-Texts = tuple[str, ...]
 
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 _FINAL = re.compile(r"\s*[.!?]+\s*$")
@@ -39,39 +38,58 @@ class Case:
 
 
 @dataclass(frozen=True)
-class SplitTexts:
+class LabelledTexts:
     """Texts and labels of the reported split.
 
     Attributes:
-        texts: One column for each text.
+        texts: The texts.
         labels: Shape ``(rows,)``.
         label_schema: Label schema.
     """
 
-    texts: Sequence[Sequence[str]]
+    texts: TextSplit
     labels: NDArray[Any]
     label_schema: LabelSchema
 
 
-def build_cases(test: AnyTest, split: SplitTexts) -> list[Case]:
+def build_cases(test: AnyTest, split: LabelledTexts) -> list[Case]:
     """Return the cases of a test, at most ``test.cases``; rows with nothing to change are skipped.
 
     Raises:
         ParamsError: The test does not suit the data.
     """
-    check_suitable(test, len(split.texts), split.label_schema)
+    check_suitable(test, len(split.texts.columns), split.label_schema)
+    if test.templates is not None:
+        filled = [texts for texts in _filled(test) if _changed(test, texts) is not None]
+        chosen = [filled[place] for place in spaced(len(filled), test.cases)]
+    else:
+        rows = _rows_to_change(test, split)
+        chosen = split.texts.take(rows[spaced(len(rows), test.cases)])
     after_only = isinstance(test, MinimumFunctionality)
-    cases = []
-    for texts in _filled(test) if test.templates is not None else _drawn(test, split):
-        changed = texts if test.change is None else apply_change(test.change, texts, test.text)
-        if changed is not None:
-            cases.append(Case(None if after_only else texts, changed))
-    return spaced(cases, test.cases)
+    changes = ((texts, _changed(test, texts)) for texts in chosen)
+    return [Case(None if after_only else texts, changed) for texts, changed in changes if changed is not None]
 
 
-def spaced(items: list[Any], at_most: int) -> list[Any]:
-    """Return at most ``at_most`` items, evenly spaced, beginning with the first."""
-    return items if len(items) <= at_most else [items[index * len(items) // at_most] for index in range(at_most)]
+def spaced(count: int, at_most: int) -> list[int]:
+    """Return at most ``at_most`` of ``count`` places, evenly spaced, beginning with the first."""
+    return [index * count // at_most for index in range(at_most)] if count > at_most else list(range(count))
+
+
+def _changed(test: AnyTest, texts: Texts) -> Texts | None:
+    return texts if test.change is None else apply_change(test.change, texts, test.text)
+
+
+def _rows_to_change(test: AnyTest, split: LabelledTexts) -> NDArray[np.int64]:
+    """Return the numbers of the rows with the label of the test in which there is something to change."""
+    label = None if test.where is None else label_id(test.where, split.label_schema, test.name)
+    chosen = np.full(len(split.labels), fill_value=True) if label is None else split.labels == label
+    if test.change is not None:
+        first = 0
+        for columns in split.texts.batches():
+            for row, texts in enumerate(zip(*columns, strict=True), first):
+                chosen[row] = chosen[row] and _changed(test, texts) is not None
+            first += len(columns[0])
+    return np.flatnonzero(chosen)
 
 
 def _filled(test: AnyTest) -> Iterator[Texts]:
@@ -87,13 +105,6 @@ def _fill(text: str, words: Mapping[str, str]) -> str:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _drawn(test: AnyTest, split: SplitTexts) -> Iterator[Texts]:
-    label = None if test.where is None else label_id(test.where, split.label_schema, test.name)
-    positions = range(len(split.labels)) if label is None else np.flatnonzero(split.labels == label).tolist()
-    for row in positions:
-        yield tuple(column[row] for column in split.texts)
 
 
 def apply_change(change: Change, texts: Texts, where: str | None) -> Texts | None:

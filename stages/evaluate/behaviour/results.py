@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.evaluate.behaviour.cases import Case, SplitTexts, Texts, build_cases
+from stages.evaluate.behaviour.cases import Case, LabelledTexts, build_cases
 from stages.evaluate.behaviour.suite import AnyTest, Direction, Invariance, Range, Suite, label_id
+from stages.evaluate.texts import Texts
 from tuneline.curves import probabilities
 from tuneline.files.schemas import LabelSchema
 from tuneline.records.evaluation import BehaviourResult, Failure, TestedTexts
 from tuneline.stats import wilson_interval
+from tuneline.terminal import progress
 
 SHOWN = 5
 """Most failed cases in a report."""
@@ -23,7 +25,7 @@ Model = Callable[[Sequence[Texts]], Logits]
 """Returns logits of shape ``(rows, outputs)`` for rows of texts."""
 
 
-def run_suite(suite: Suite, split: SplitTexts, model: Model) -> list[BehaviourResult]:
+def run_suite(suite: Suite, split: LabelledTexts, model: Model) -> list[BehaviourResult]:
     """Run every test, with one call of the model.
 
     Args:
@@ -37,7 +39,11 @@ def run_suite(suite: Suite, split: SplitTexts, model: Model) -> list[BehaviourRe
     Raises:
         ParamsError: A test does not suit the data.
     """
-    cases = [build_cases(test, split) for test in suite.tests]
+    cases = []
+    with progress("evaluate: cases of the behaviour tests", len(suite.tests), "tests") as step:
+        for test in suite.tests:
+            cases.append(build_cases(test, split))
+            step.advance(1)
     inputs = [texts for test_cases in cases for case in test_cases for texts in (case.before, case.after) if texts is not None]
     logits = model(inputs) if inputs else np.empty((0, split.label_schema.outputs), dtype=np.float32)
     results, first = [], 0

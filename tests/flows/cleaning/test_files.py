@@ -75,13 +75,17 @@ def test_leftovers_of_killed_programs_go_but_nothing_that_is_in_use(clone, past,
     half.mkdir()
     for name in (*old, *kept[:-1], half.name):
         past.age(state / name, 2)
+    for name, days in (("raw", 8), ("tokenized", 6)):
+        (resumable := clone.root / f"data/.{name}.resumable").mkdir(parents=True)
+        past.age(resumable, days)
     with (state / ".written.0a1b2c3d.partial").open() as written, isolated(clone, "alive-0a1b2c3d", "main"):
         fcntl.flock(written, fcntl.LOCK_EX)
         row = clean_leftovers(cleaning(dry_run=True), SCORING)
-        assert {*row.names} == {*old, half.name}
+        assert {*row.names} == {*old, half.name, ".raw.resumable"}
         assert all((state / name).exists() for name in old)
         clean_leftovers(cleaning(), SCORING)
         left = {path.name for path in state.iterdir()}
+    assert [path.name for path in (clone.root / "data").glob(".*")] == [".tokenized.resumable"], "a stage may resume it"
     assert left == {*kept, "failed-0a1b2c3d", "failed-0a1b2c3d.json", "checkouts.lock"} | {
         f"alive-0a1b2c3d{suffix}" for suffix in ("", ".lock", ".json")
     }

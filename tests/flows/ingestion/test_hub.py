@@ -1,5 +1,6 @@
 """A branch of the hub is followed commit by commit."""
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from flows.ingestion.hub import Revision
 from flows.settings.ingest import IngestSource
 from tests.hub import LoopbackHub
 from tests.params import change_params, write_params
+from tests.shards import into_shards
 from tuneline.errors import ParamsError, StageError
 from tuneline.params.loading import load_params
 
@@ -34,6 +36,7 @@ def test_present_commit_of_the_branch_is_set_and_rows_of_the_test_split_must_not
     params = tmp_path / "params.yaml"
     params.write_text(f"# My task\n{params.read_text()}# the end\n")
     raw(tmp_path, train=["a", "b"], validation=["c"], test=["d", "a"])
+    into_shards(tmp_path / "data/raw", rows=1)
     with LoopbackHub(tmp_path / "hub") as hub:
         hub.connect(monkeypatch, tmp_path)
         commit = hub.add("datasets", NAME, {"train.csv": "text,label\n"})
@@ -44,6 +47,7 @@ def test_present_commit_of_the_branch_is_set_and_rows_of_the_test_split_must_not
         assert found(tmp_path) is None, "nothing new"
         with pytest.raises(StageError, match="no branch, tag or commit 'nosuch'"):
             found(tmp_path, SOURCE.model_copy(update={"revision": "nosuch"}))
+    shutil.rmtree(tmp_path / "data/raw")
     raw(tmp_path, train=["a", "b", "e"], validation=["c"], test=["d", "f"])
     assert (revision.entry().added, revision.entry().revision) == (1, commit), "a was in train before"
     raw(tmp_path, train=["a", "b", "C"], validation=["e"])

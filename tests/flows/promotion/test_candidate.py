@@ -9,6 +9,7 @@ from flows.promotion import candidate as candidates
 from flows.promotion.candidate import Candidate, measure, predictions
 from flows.runs.pipeline import ArtifactError
 from tests.flows.conftest import sh
+from tests.shards import into_shards
 from tuneline.errors import DataError
 from tuneline.registry import Version
 
@@ -50,6 +51,7 @@ def test_predictions_for_equal_rows_are_those_of_productions_run(toy, registry, 
 def test_predictions_for_other_rows_come_from_productions_model(toy, registry, pipeline, make):
     production = Version("v0.1.0", make())
     make("seed=7")
+    into_shards(toy.root / "data/raw", rows=400)
     found = predictions(Candidate(toy.root, "onnx"), production, registry, pipeline)
     # The same words are known, so both models are right about the same rows: production really saw the new ones.
     assert found.production.tolist() == found.candidate.tolist()

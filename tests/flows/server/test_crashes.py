@@ -142,7 +142,7 @@ def test_young_run_that_died_with_its_server_is_resumed_within_two_minutes(tmp_p
     with prefect_server(home) as served:
         began = time.monotonic()
         served.start_worker()
-        until(lambda: any("resuming from step" in line for line in served.said(run)), 120, "the training to resume")
+        served.wait_for_line(run, "resuming from step", 120)
         print(f"resumed after {time.monotonic() - began:.0f} s")
         assert [state.name for state in served.states(run)].count("Crashed") == 1
         served.cancel(run)

@@ -88,12 +88,12 @@ def test_cancelled_training_leaves_no_process_and_a_checkpoint(worked, toy):
     assert processes_of(ended) == []
     took = ended.end_time - next(state.timestamp for state in worked.states(run) if state.name == "Cancelling")
     assert took < timedelta(seconds=30)
-    assert any("checkpoint saved" in line for line in worked.said(run))
+    worked.wait_for_line(run, "checkpoint saved")
     assert not any("Crash detected" in line for line in worked.said(run)), "nothing crashed"
 
     again = worked.submit("train/train-on-demand", toy.root, overrides=SLOW_TRAINING, promote=False)
-    until(lambda: any("resuming from step" in line for line in worked.said(again)), 400, "the next run to go on")
-    assert any(f"Run {ended.name}" in line for line in worked.said(again))
+    worked.wait_for_line(again, "resuming from step", 400)
+    worked.wait_for_line(again, f"Run {ended.name}")
     worked.cancel(again)
     worked.wait(again)
 
@@ -111,8 +111,8 @@ def test_run_of_a_killed_worker_resumes_from_its_checkpoint(worked, toy):
     worked.start_worker()
     after = worked.wait(run, "Completed")
     assert after.run_count == 2
-    assert any("Resuming an earlier attempt of this run" in line for line in worked.said(run))
-    assert any("resuming from step" in line for line in worked.said(run))
+    worked.wait_for_line(run, "Resuming an earlier attempt of this run")
+    worked.wait_for_line(run, "resuming from step")
     assert not [path for path in toy.state.iterdir() if path.is_dir()]
 
 
@@ -121,8 +121,8 @@ def test_killed_stage_is_tried_again_and_a_killed_flow_is_one_attempt(worked, to
     training(worked, toy, run)
     (stage,) = [process for process in flow_process(worked.run(run)).children(recursive=True) if process.cmdline()[-1:] == ["train"]]
     stage.kill()
-    until(lambda: any("resuming from step" in line for line in worked.said(run)), 100, "the stage to be started again")
-    assert any("Stage 'train' was ended by SIGKILL" in line for line in worked.said(run))
+    worked.wait_for_line(run, "resuming from step", 100)
+    worked.wait_for_line(run, "Stage 'train' was ended by SIGKILL")
     until(lambda: heartbeats(worked, run), 60, "a heartbeat")
 
     flow_process(worked.run(run)).kill()
@@ -132,7 +132,7 @@ def test_killed_stage_is_tried_again_and_a_killed_flow_is_one_attempt(worked, to
     second_report = "Check whether the flow run exceeded its memory allocation"
     assert not any(line.startswith(second_report) for line in worked.said(run))
     assert after.run_count == 2
-    assert any("Resuming an earlier attempt of this run" in line for line in worked.said(run))
+    worked.wait_for_line(run, "Resuming an earlier attempt of this run")
 
 
 def test_concurrent_runs_and_a_persons_dvc_repro_do_not_interfere(worked, toy):
@@ -158,7 +158,7 @@ def test_run_waits_while_another_trains_on_the_machine_and_can_be_cancelled(work
     (toy.root / "conf" / "flows.yaml").write_text("stages: {train: {timeout_minutes: 0.1}}\n")
 
     def waits(run) -> None:
-        until(lambda: "Waits for run nightly, which trains on this machine." in worked.said(run), 200, "the run to wait")
+        worked.wait_for_line(run, "Waits for run nightly, which trains on this machine.", 200)
 
     with training_lock("machine") as lock:
         lock.acquire("nightly", print)
@@ -168,7 +168,7 @@ def test_run_waits_while_another_trains_on_the_machine_and_can_be_cancelled(work
         time.sleep(7)  # longer than the stage may take
         lock.release()
         assert worked.wait(run).state.name == "Completed"
-        assert any("Trains now, after" in line for line in worked.said(run))
+        worked.wait_for_line(run, "Trains now, after")
 
         lock.acquire("nightly", print)
         run = worked.submit("train/train-nightly", toy.root, promote=False)

@@ -1,9 +1,12 @@
 import subprocess
+import sys
 
 import pytest
 
+from flows.runs.credentials import for_stages
 from flows.settings import Settings, load_settings
 from flows.settings.retention import Retention
+from stages.train.launch import child_command
 from tuneline.errors import ParamsError
 
 
@@ -47,3 +50,10 @@ def test_last_retry_delay_repeats():
 def test_more_delays_than_retries_is_an_error():
     with pytest.raises(ValueError, match="more delays than retries"):
         Settings.model_validate({"stages": {"train": {"retries": 1, "retry_delay_seconds": [1, 5]}}})
+
+
+def test_command_of_the_training_reaches_its_stage_word_by_word():
+    environment = Settings.model_validate({"training": {"command": ["srun", "--comment=my run"]}}).training.environment
+    command, _ = child_command([], for_stages(environment))
+    assert command[:3] == ["srun", "--comment=my run", sys.executable]
+    assert Settings().training.environment == {}

@@ -5,22 +5,20 @@ import pytest
 
 from stages.compare import report
 from stages.compare.comparison import Reference, compare_logits
-from stages.compare.report import describe_flips, read_rows
+from stages.compare.report import describe_flips
+from tests.shards import into_shards
 from tuneline.files.schemas import LabelSchema
+from tuneline.files.shards import SplitReader
 from tuneline.records.comparison import Prediction
 
 
 @pytest.fixture
 def raw(tmp_path):
-    """Twenty rows in groups of three."""
+    """Twenty rows in shards of three."""
     path = tmp_path / "test.parquet"
-    pq.write_table(pa.table({"text": [f"text {row}" for row in range(20)], "labels": range(20)}), path, row_group_size=3)
-    return path
-
-
-@pytest.mark.parametrize("positions", [[], [0], [19], [7, 2, 3, 19, 0, 8], list(range(20))])
-def test_read_rows_keeps_the_order_of_positions_across_row_groups(raw, positions):
-    assert read_rows(raw, np.array(positions, dtype=np.int64), ["text"]) == [{"text": f"text {position}"} for position in positions]
+    pq.write_table(pa.table({"text": [f"text {row}" for row in range(20)], "labels": range(20)}), path)
+    into_shards(tmp_path, rows=3)
+    return SplitReader.open(tmp_path, "test", "download")
 
 
 def compared(reference, exported):
@@ -50,4 +48,5 @@ def test_flips_are_limited_to_the_largest_differences(raw, monkeypatch):
     monkeypatch.setattr(report, "LIMIT", 2)
     reference = Reference(np.zeros(20, np.int64), LabelSchema(("no", "yes")), np.tile(np.array([1, 0], np.float32), (20, 1)))
     exported = np.stack([np.zeros(20), 1 + np.arange(20)], axis=1)
-    assert [flip.row for flip in describe_flips(compared(reference, exported), reference, raw, ["text"])] == [19, 18]
+    flips = describe_flips(compared(reference, exported), reference, raw, ["text"])
+    assert [(flip.row, flip.text) for flip in flips] == [(19, {"text": "text 19"}), (18, {"text": "text 18"})]

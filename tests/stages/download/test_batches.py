@@ -37,6 +37,17 @@ def test_batches_follow_the_file_in_the_order_of_their_names(download, project, 
     assert source["batches"] == {"train": {f"data/source/train/{name}": rows for name, rows in [(JANUARY, 2), (FEBRUARY, 1), (MARCH, 1)]}}
 
 
+def test_shards_as_the_hub_names_them_are_a_split(download, project):
+    shards = {f"train-0000{number}-of-00002.parquet": [{"text": f"text {number}", "label": "ham"}] for number in range(2)}
+    files = {**GOOD, "train.csv": None, **shards, "train-00000-of-00002.parquet": [{"text": "text 0", "label": "spam"}]}
+    assert download(files)["train"]["text"].to_pylist() == ["text 0", "text 1"]
+    (project / "data/source/train-00000-of-00002.parquet").unlink()
+    with pytest.raises(DataError, match=r"train-00000-of-00002\.parquet is missing"):
+        download({**GOOD, "train.csv": None})
+    with pytest.raises(DataError, match=r"split 'train' is train\.csv and train-0000[01]-of-00002\.parquet"):
+        download({**GOOD, **shards})
+
+
 def test_batches_alone_are_a_split(download, batches):
     assert download({**GOOD, "train.csv": None})["train"]["text"].to_pylist() == ["hello", "buy", "good night", "a bargain"]
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stages.download.files import read_delimited, read_json
-from stages.download.source import SourceColumns
+from stages.download.source import Cursor, SourceColumns
 from tests.stages.download.made import GOOD, TRAIN
 from tuneline.files.schemas import LabelSchema
 from tuneline.readers.delimited import Dialect
@@ -200,7 +200,9 @@ def test_whatever_a_csv_writer_quotes_is_read_back(rows: list[tuple[str, str]], 
     path = tmp_path / "train.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator=end, quoting=csv.QUOTE_ALL).writerows([("text", "label"), *rows])
-    batches = read_delimited(path, "utf-8", Dialect(",", literal=False), SourceColumns(("text",), "label"), DEFAULT_LIMITS).batches
+    batches = read_delimited(path, "utf-8", Dialect(",", literal=False), SourceColumns(("text",), "label"), DEFAULT_LIMITS).batches(
+        Cursor()
+    )
     read = pa.Table.from_batches(batches)
     assert list(zip(read["text_0"].to_pylist(), read["label"].to_pylist(), strict=True)) == rows
 
@@ -214,7 +216,7 @@ def test_whatever_a_json_writer_escapes_is_read_back(rows: list[tuple[str, int]]
     path = tmp_path / "train.jsonl"
     lines = [json.dumps({"text": text, "label": label}, ensure_ascii=ascii_) for text, label in rows]
     path.write_text("\n".join(lines), encoding="utf-8", newline="")
-    read = pa.Table.from_batches(read_json(path, "utf-8", SourceColumns(("text",), "label"), DEFAULT_LIMITS).batches)
+    read = pa.Table.from_batches(read_json(path, "utf-8", SourceColumns(("text",), "label"), DEFAULT_LIMITS).batches(Cursor()))
     assert list(zip(read["text_0"].to_pylist(), map(int, read["label"].to_pylist()), strict=True)) == rows
 
 

@@ -151,7 +151,7 @@ def test_an_error_in_the_last_split_leaves_what_was_there(project: Path):
     with pytest.raises(Exception, match=r"test.csv, line 3: 1 column, but 2 in the header"):
         main()
     assert outs() == once
-    assert {path.name for path in Path("data").iterdir()} == {"raw", "source"}
+    assert {path.name for path in Path("data").iterdir()} == {"raw", "source", ".raw.resumable"}
 
 
 def test_what_a_killed_run_left_is_swept_away(project: Path):

@@ -7,7 +7,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from stages.download.sample import QUEUES, Sample, Ticket, normalised, write_tickets
-from stages.download.source import SourceColumns
+from stages.download.source import Cursor, SourceColumns
 from tests.params import params
 
 SPLITS = ("train", "validation", "test")
@@ -22,7 +22,7 @@ def tickets() -> dict[str, list[Ticket]]:
         split: [
             Ticket(*list(row.values())[:3])
             for file in sample.read(split, wanted).files
-            for batch in file.batches
+            for batch in file.batches(Cursor())
             for row in batch.to_pylist()
         ]
         for split in SPLITS

@@ -9,11 +9,12 @@ from tests.stages.evaluate.project import QUEUES
 from tuneline.batches import TokenizedSplit
 from tuneline.errors import DataError, StageError
 from tuneline.files.schemas import LabelSchema
+from tuneline.files.shards import SplitReader
 
 
 @pytest.fixture(scope="module")
 def split(project):
-    return TokenizedSplit.read(project / "data/tokenized/test.parquet")
+    return TokenizedSplit.read(SplitReader.open(project / "data/tokenized", "test", "tokenize"))
 
 
 @pytest.fixture(scope="module")

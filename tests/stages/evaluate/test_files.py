@@ -4,10 +4,10 @@ import json
 import numpy as np
 import pytest
 
-from stages.evaluate.files import SCATTERED, read_origin, read_texts, write_plots
+from stages.evaluate.files import SCATTERED, read_origin, write_plots
 from tests.stages.tokenize.raw_splits import write_raw
-from tuneline.errors import DataError
 from tuneline.files.schemas import LabelSchema
+from tuneline.files.shards import SplitReader
 
 FILES = ["calibration.csv", "confusion.csv", "precision_recall.csv", "roc.csv", "scatter.csv"]
 
@@ -15,28 +15,14 @@ FILES = ["calibration.csv", "confusion.csv", "precision_recall.csv", "roc.csv", 
 @pytest.fixture
 def raw(tmp_path):
     write_raw(tmp_path / "test.parquet", [["a", "b"], ["c", "d"]])
-    return tmp_path / "test.parquet"
-
-
-def test_read_texts_returns_one_list_per_column(raw):
-    assert read_texts(raw, ["body", "subject"], 2) == [["c", "d"], ["a", "b"]]
-
-
-def test_texts_of_another_number_of_rows_are_an_error(raw):
-    with pytest.raises(DataError, match=r"has 2 rows, the tokenized split has 3(.|\n)*dvc repro tokenize"):
-        read_texts(raw, ["body"], 3)
-
-
-def test_missing_column_is_named(raw):
-    with pytest.raises(DataError, match="has no column 'title'"):
-        read_texts(raw, ["title"], 2)
+    return SplitReader.open(tmp_path, "test", "download")
 
 
 def test_read_origin_reads_source_json(raw, tmp_path):
     source = tmp_path / "source.json"
-    assert read_origin(raw, source, "test")[0] == ""
+    assert read_origin(raw, source)[0] == ""
     source.write_text(json.dumps({"source": "hub", "splits": {"test": {"from": "a+b", "rows": 2, "left_out": 0}}, "label_names": None}))
-    specification, positions = read_origin(raw, source, "test")
+    specification, positions = read_origin(raw, source)
     assert (specification, positions.tolist()) == ("a+b", [0, 1])
 
 

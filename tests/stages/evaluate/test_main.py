@@ -8,8 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.evaluate import __main__ as evaluate
+from stages.evaluate import files
 from tests.custom_functions import write_functions
 from tests.params import change_params
+from tests.shards import into_shards
 from tests.stages.evaluate.project import write_project
 from tuneline.baseline import BaselineComparison
 from tuneline.errors import DataError, GateError, ParamsError, StageError
@@ -123,6 +125,18 @@ def test_predictions_keep_row_order_and_class_names(project):
     assert [np.argmax(row) for row in table["logits"].to_pylist()] == table["prediction"].to_pylist()
     features = Dataset.from_parquet("reports/predictions.parquet", cache_dir=str(project / "cache")).features
     assert features["label"].names == features["prediction"].names == ["billing", "delivery", "technical"]
+
+
+@pytest.mark.parametrize("project", ["queues", "numbers"], indirect=True)
+def test_shards_give_the_same_bytes_as_one_file(project, monkeypatch):
+    monkeypatch.setattr(files, "ROW_GROUP", 7)
+    behave(project, BEHAVIOUR[: BEHAVIOUR.index("  - name: sure")])
+    evaluate.main()
+    once = outs(project)
+    for folder in ("raw", "tokenized"):
+        into_shards(project / "data" / folder, rows=8)
+    evaluate.main()
+    assert outs(project) == once
 
 
 @pytest.mark.parametrize("project", ["queues", "numbers"], indirect=True)

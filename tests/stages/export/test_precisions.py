@@ -9,9 +9,10 @@ from stages.export.model_files import save_model, weight_bytes
 from stages.export.precisions import QuantizationRows, mean_difference, to_dynamic_int8, to_fp16, to_int8, to_static_int8
 from tests.params import params
 from tuneline.batches import TokenizedSplit, length_sorted_batches
+from tuneline.files.shards import SplitReader
 from tuneline.onnx.session import OnnxClassifier, logits_of
 
-MISSING = Path("no/such/file.parquet")
+MISSING = SplitReader(Path("no/such"), "file", (Path("no/such/file.parquet"),))
 
 
 def int8_params(**values):
@@ -20,7 +21,7 @@ def int8_params(**values):
 
 @pytest.fixture(scope="module")
 def split(pipeline):
-    return TokenizedSplit.read(pipeline / "data/tokenized/test.parquet")
+    return TokenizedSplit.read(SplitReader.open(pipeline / "data/tokenized", "test", "tokenize"))
 
 
 def calibration(split):
@@ -93,7 +94,8 @@ def test_mean_difference_of_nan_is_infinite():
 
 @pytest.fixture
 def rows(pipeline):
-    return QuantizationRows(pipeline / "data/tokenized/train.parquet", pipeline / "data/tokenized/validation.parquet", 0, seed=1)
+    train, validation = (SplitReader.open(pipeline / "data/tokenized", name, "tokenize") for name in ("train", "validation"))
+    return QuantizationRows(train, validation, 0, seed=1)
 
 
 def ids(batches):

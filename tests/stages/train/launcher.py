@@ -160,3 +160,62 @@ def count_reductions() -> None:
         return torch.distributed.all_reduce(bucket.buffer().div_(2), async_op=True).get_future().then(lambda done: done.value()[0])
 
     loop.fit, loop._seed_dropout = counting_fit, counting_seed
+
+
+def record_batches() -> None:
+    """Make this process append the rows of its micro-batches to ``rows-RANK.jsonl``, one optimizer step per line."""
+    from stages.train import loop
+
+    shard = loop.shard_batch
+    train_batch = loop.train_batch
+
+    def recording_shard(batch, micro_batch_size, processes, rank):
+        micro_batches = shard(batch, micro_batch_size, processes, rank)
+        rows.extend(int(row) for micro_batch in micro_batches for row in micro_batch)
+        return micro_batches
+
+    def recording_batch(state, batch):
+        rows.clear()
+        result = train_batch(state, batch)
+        with Path(f"rows-{state.accelerator.process_index}.jsonl").open("a") as file:
+            file.write(json.dumps([state.progress.step, len(state.progress.segments), rows]) + "\n")
+        return result
+
+    rows: list[int] = []
+    loop.shard_batch, loop.train_batch = recording_shard, recording_batch
+
+
+def batches(project: Path) -> dict[int, list[int]]:
+    """Return the rows of each step of the runs that ``record_batches`` has recorded. Of a step that was repeated, those of the last run."""
+    steps: dict[int, dict[int, list[int]]] = {}
+    for file in project.glob("rows-*.jsonl"):
+        for line in file.read_text().splitlines():
+            step, segments, rows = json.loads(line)
+            steps.setdefault(step, {}).setdefault(segments, []).extend(rows)
+    return {step: sorted(runs[max(runs)]) for step, runs in sorted(steps.items())}
+
+
+def record_and_kill(function: str, call: int) -> None:
+    record_batches()
+    _kill_at(function, call)
+
+
+def limit_memory(kill_in_batch: int = 0) -> None:
+    """Make this process run out of memory with more than two examples in a forward pass; kill it in a later batch if one is given."""
+    from stages.train import state
+
+    build = state.build_model
+
+    def limited(*arguments):
+        model, drawn = build(*arguments)
+        model.register_forward_pre_hook(_check_memory, with_kwargs=True)
+        return model, drawn
+
+    state.build_model = limited  # type: ignore[assignment]
+    if kill_in_batch:
+        _kill_at("stages.train.loop._optimizer_step", kill_in_batch)
+
+
+def _check_memory(module, _arguments, inputs):
+    if module.training and len(inputs["input_ids"]) > 2:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")

@@ -8,7 +8,7 @@ from accelerate.commands.config.default import write_basic_config
 from accelerate.utils import FullyShardedDataParallelPlugin
 from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env, prepare_simple_launcher_cmd_env
 
-from stages.train.accelerate_launch import chosen_flags, parse, threads_per_process, validate
+from stages.train.accelerate_launch import chosen_flags, machine_flags, parse, threads_per_process, validate
 from tests.conftest import ROOT
 from tuneline.errors import ParamsError
 from tuneline.launch import Choice
@@ -114,6 +114,25 @@ def test_auto_on_the_cpu_is_launched_on_the_cpu():
 def test_flags_of_the_command_line_win():
     """Several machines share one file; each has its own rank."""
     assert launched("multi-node", None, "--machine_rank", "1").machine_rank == 1
+
+
+def test_machines_of_a_scheduler_win_over_the_file():
+    environ = {"PET_NNODES": "3", "PET_NODE_RANK": "2", "PET_MASTER_ADDR": "node1", "PET_MASTER_PORT": "29501", "PET_NPROC_PER_NODE": "4"}
+    arguments = launched("multi-node", None, *machine_flags("multi-node", environ))
+    assert (arguments.num_machines, arguments.machine_rank, arguments.num_processes) == (3, 2, 12)
+    assert (arguments.main_process_ip, arguments.main_process_port) == ("node1", 29501)
+    assert machine_flags("auto", {"PET_NNODES": "1"}) == []
+    with pytest.raises(ParamsError, match=r"PET_NNODES is 3, but conf/accelerate/cpu\.yaml is for one machine"):
+        machine_flags("cpu", environ)
+    with pytest.raises(ParamsError, match="PET_NNODES is '1:4', but a training has a fixed number"):
+        machine_flags("multi-node", {"PET_NNODES": "1:4"})
+
+
+def test_processes_without_a_number_are_the_gpus_of_all_machines(own_launch):
+    """Here is no GPU that could be counted: one process on each machine."""
+    own_launch.write_text("distributed_type: MULTI_GPU\nnum_machines: 2\nmain_process_ip: 10.0.0.1\nmain_process_port: 29500\n")
+    assert chosen_flags("mine", None, ["--num_machines", "3"]) == ["--num_processes", "3"]
+    assert chosen_flags("mine", None, ["--num_processes", "6"]) == []
 
 
 def test_threads_are_divided_by_the_processes_of_the_machine(monkeypatch):

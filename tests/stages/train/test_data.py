@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from transformers import BertConfig
 
 from stages.train.data import (
-    LengthBucketedSampler,
     check_fit,
     check_label_params,
     data_files,
@@ -18,8 +17,6 @@ from tuneline.errors import DataError, ParamsError, StageError
 from tuneline.files.schemas import UNLABELLED, LabelSchema, write_table
 
 SPLITS = ("train", "validation")
-
-LENGTHS = np.random.default_rng(0).integers(3, 60, size=4000)
 
 
 @pytest.mark.parametrize(("names", "outputs"), [(tiny_task.NAMES, 3), (None, 1)], ids=["classification", "regression"])
@@ -97,72 +94,6 @@ def test_check_fit_refuses_rows_or_ids_that_the_model_cannot_take(project, confi
     inputs = read_inputs(tiny_task.params().train)
     with pytest.raises(ParamsError, match=message):
         check_fit(inputs, BertConfig(**{**tiny_task.MODEL, **config}))
-
-
-@settings(deadline=None)  # a busy machine is no failure
-@given(
-    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=120),
-    batch_size=st.integers(1, 20),
-    window=st.integers(1, 9),
-    epoch=st.integers(0, 3),
-)
-def test_sampler_puts_every_row_in_exactly_one_batch(lengths, batch_size, window, epoch):
-    batches = LengthBucketedSampler(np.array(lengths), batch_size, window, seed=1).epoch(epoch)
-    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
-    assert [len(batch) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
-    assert len(batches) == LengthBucketedSampler(np.array(lengths), batch_size, window, seed=1).batches_per_epoch
-
-
-def test_sampler_order_depends_on_seed_and_epoch_only():
-    def order(seed, epoch):
-        return np.concatenate(LengthBucketedSampler(LENGTHS, 16, 10, seed).epoch(epoch)).tolist()
-
-    assert order(1, 0) == order(1, 0)
-    assert order(1, 0) != order(1, 1)
-    assert order(1, 0) != order(2, 0)
-
-
-def padding(batches):
-    positions = sum(len(batch) * LENGTHS[batch].max() for batch in batches)
-    return 1 - LENGTHS.sum() / positions
-
-
-def test_sampler_batches_rows_of_similar_length():
-    assert padding(LengthBucketedSampler(LENGTHS, 16, 1, seed=0).epoch(1)) > 0.35
-    assert padding(LengthBucketedSampler(LENGTHS, 16, 50, seed=0).epoch(1)) < 0.03
-
-
-def test_sampler_redraws_batches_every_epoch():
-    """Rows of equal length are shuffled before they are sorted, so that epochs differ."""
-    sampler = LengthBucketedSampler(LENGTHS, 16, 50, seed=0)
-    first, second = ({tuple(sorted(batch)) for batch in sampler.epoch(epoch)} for epoch in (1, 2))
-    assert len(first & second) <= 3
-
-
-def test_sampler_sorts_each_window_from_long_to_short():
-    means = [LENGTHS[batch].mean() for batch in LengthBucketedSampler(LENGTHS, 16, 50, seed=0).epoch(1)]
-    assert len(means) == 250
-    for start in range(0, 250, 50):
-        assert means[start : start + 50] == sorted(means[start : start + 50], reverse=True)
-        assert means[start] > means[start - 1]
-
-
-@pytest.mark.parametrize("rows", [16 * 9, 16 * 100])
-def test_sampler_splits_small_data_into_several_windows(rows):
-    means = np.array([LENGTHS[batch].mean() for batch in LengthBucketedSampler(LENGTHS[:rows], 16, 50, seed=0).epoch(1)])
-    assert (np.diff(means) > 0).sum() >= 3
-
-
-def test_sampler_puts_the_longest_row_first_to_detect_out_of_memory_early():
-    assert LENGTHS[LengthBucketedSampler(LENGTHS, 16, 50, seed=0).epoch(0)[0]].max() == LENGTHS.max()
-
-
-def test_sampler_draws_the_smaller_last_batch_at_random():
-    """A row of a smaller batch has more weight; if they were always the longest rows, the model would favour them."""
-    sampler = LengthBucketedSampler(np.arange(1, 36), 16, 50, seed=0)
-    last = [set(sampler.epoch(epoch)[-1].tolist()) for epoch in range(4)]
-    assert all(len(batch) == 3 for batch in last)
-    assert len(set.union(*last)) > 8
 
 
 @settings(deadline=None)  # a busy machine is no failure

@@ -15,7 +15,7 @@ from stages.train.devices import (
 from tests.conftest import ROOT
 from tests.stages.train import tiny_task
 from tuneline.errors import ParamsError, StageError
-from tuneline.records.provenance import DevicesUsed
+from tuneline.records.provenance import DevicesUsed, TrainingSegment
 
 
 @pytest.fixture
@@ -117,7 +117,14 @@ def test_launch_for_a_gpu_that_trains_on_the_cpu_is_an_error(project_alone, monk
 
 def test_devices_used_are_those_of_the_training(project_alone):
     create_accelerator(tiny_task.params(mixed_precision="bf16"))
-    assert devices_used() == DevicesUsed(type="cpu", precision="bf16", processes=1, distribution="NO")
+    devices = DevicesUsed(type="cpu", precision="bf16", processes=1, distribution="NO")
+    segments = [TrainingSegment(step=step, device="cpu", processes=2 - step // 9, micro_batch_size=4, threads=1) for step in (0, 9)]
+    assert devices_used(segments[:1]) == devices
+    assert "segments" not in devices.model_dump()
+    assert str(devices_used(segments)) == (
+        "cpu, bf16; layout changed, so bytes need not repeat: from step 0 2 processes with 1 thread (cpu, micro_batch_size 4); "
+        "from step 9 1 process with 1 thread (cpu, micro_batch_size 4)"
+    )
 
 
 @pytest.mark.parametrize(("one", "other"), [("fsdp", "fsdp-offload"), ("zero2-offload", "zero3-offload")])
@@ -146,9 +153,3 @@ def test_settings_of_a_launch_include_the_content_of_the_file_of_deepspeed(tmp_p
     before = launch_settings()
     file.write_text('{"zero_optimization": {"stage": 3}}')
     assert launch_settings() != before
-
-
-def test_run_with_another_sharding_is_another_run(trained, monkeypatch):
-    folder = trained(tiny_task.params(epochs=1)).state.checkpoints.folder
-    monkeypatch.setenv("FSDP_OFFLOAD_PARAMS", "true")
-    assert trained(tiny_task.params(epochs=1)).state.checkpoints.folder != folder

@@ -4,11 +4,12 @@ import json
 import os
 import shutil
 import signal
+import sys
 import time
 
 import pytest
 
-from stages.train.launch import CRASHED, describe_end, resume_hint
+from stages.train.launch import CRASHED, child_command, describe_end, resume_hint
 from tests.conftest import ROOT
 from tests.stages.train import launcher
 from tests.stages.train.launched import LONG, Launch, assert_gone, launches, note
@@ -44,6 +45,15 @@ def test_hint_names_the_newest_checkpoint_of_this_run(tmp_path):
     os.utime(tmp_path / "old/run.json", (1, 1))
     assert resume_hint(time.time(), tmp_path) == f"`dvc repro` resumes from step 10 ({tmp_path}/this/step-00000010)."
     assert "There is no checkpoint yet" in resume_hint(time.time() + 60, tmp_path)
+
+
+def test_launcher_of_several_machines_starts_this_command_on_each():
+    """The parent's process id means nothing on another machine."""
+    environ = {"TUNELINE_LAUNCHER": "srun --nodes=2 'my script.sh'", "TUNELINE_PARENT": "1", "HOME": "/home/me"}
+    command, environment = child_command(["--cpu"], environ)
+    assert command == ["srun", "--nodes=2", "my script.sh", sys.executable, "-m", "stages.train.launch", "--cpu"]
+    assert environment == {"HOME": "/home/me"}
+    assert child_command([], {})[0] == [sys.executable, "-m", "stages.train.accelerate_launch"]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import torch
 
 from stages.train import state
 from stages.train.loop import train_batch
+from tests.shards import into_shards
 from tests.stages.train import tiny_task
 from tuneline.errors import DataError, ParamsError
 from tuneline.files.schemas import LabelSchema
@@ -82,7 +83,7 @@ def test_non_finite_loss_error_names_step_and_rows(exact):
     assert "learning_rate" in error.value.hint
 
 
-def test_nan_label_error_names_its_row(project, trained):
+def test_nan_label_error_names_its_shard_and_row(project, trained):
     tiny_task.write_data(project, labels=LabelSchema(None))
     path = project / "data/tokenized/train.parquet"
     import pyarrow as pa
@@ -93,7 +94,8 @@ def test_nan_label_error_names_its_row(project, trained):
     values = table["labels"].to_numpy().copy()
     values[17] = math.nan
     write_table(table.set_column(table.column_names.index("labels"), table.schema.field("labels"), pa.array(values)), path)
-    with pytest.raises(DataError, match=r"\b17\b"):
+    into_shards(path.parent, 10)
+    with pytest.raises(DataError, match=r"train-00001-of-00006\.parquet:( \d,)* 7[,;.]"):
         trained(tiny_task.params(metric="mse"))
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from safetensors.numpy import load_file
@@ -90,9 +91,13 @@ def test_resume_after_sigkill_of_two_processes_gives_identical_outs(tmp_path, da
 
 
 def test_signal_to_one_process_saves_a_checkpoint_in_both(tmp_path, data, two):
+    """While they run, both map the same file of tokens."""
     project = prepared(tmp_path, data, "multi-gpu")
     children = launcher.start(project, 2)
     launcher.wait_for(project / "checkpoints", "step-*")
+    mapped = [Path(f"/proc/{child.pid}/maps").read_text() for child in children]
+    inode = (project / "data/.tokenized.mapped/train").stat().st_ino
+    assert all(f" {inode} " in maps for maps in mapped)
     os.kill(children[1].pid, signal.SIGTERM)
     assert launcher.finish(children) == [75, 75]
     assert json.loads((project / "reports/interrupted/train.json").read_text())["resumable"]

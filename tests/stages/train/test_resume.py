@@ -183,7 +183,8 @@ def test_changed_checkpoint_interval_resumes_the_run(folder, reference):
 def test_resume_with_another_number_of_threads_says_so(folder):
     launcher.run(folder, before=partial(kill_with_threads, 2))
     assert launcher.run(folder, before=partial(torch.set_num_threads, 1)) == [0]
-    assert "WARNING: the checkpoint was computed with 2 threads and this run has 1," in launcher.output(folder)
+    layouts = [f"1 process with {threads} (cpu, micro_batch_size 4)" for threads in ("2 threads", "1 thread")]
+    assert f"WARNING: the checkpoint was computed by {layouts[0]}, and this run goes on with {layouts[1]}." in launcher.output(folder)
     assert "OMP_NUM_THREADS=2 gives the same" in launcher.output(folder)
 
 

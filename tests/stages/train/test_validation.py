@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from stages.train import loop
+from tests.shards import into_shards
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 from tuneline.errors import DataError
@@ -97,5 +98,6 @@ def test_nan_in_a_validation_label_is_an_error_before_the_first_step(project, tr
     values[3] = math.nan
     changed = table.set_column(index, table.schema.field("labels"), pa.array(values.astype(np.float32)))
     write_table(changed, project / "data/tokenized/validation.parquet")
-    with pytest.raises(DataError, match=r"(?s)Step 0: the loss on the validation split is nan.*validation\.parquet"):
+    into_shards(project / "data/tokenized", 2)
+    with pytest.raises(DataError, match=r"(?s)Step 0: the loss on the validation split is nan.*validation-00001-of-00011\.parquet: 1\."):
         trained(tiny_task.params(metric="mse"))

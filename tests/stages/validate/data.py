@@ -83,7 +83,7 @@ class Data:
 
     def write(self, folder: Path) -> DataFolders:
         """Write the files that the stage reads."""
-        folders = DataFolders(folder / "raw", folder / "tokenized")
+        folders = DataFolders(folder / "raw", folder / "tokenized", folder / "derived")
         folders.raw.mkdir(parents=True)
         folders.tokenizer.mkdir(parents=True)
         for split in SPLITS:

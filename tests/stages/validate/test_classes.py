@@ -55,17 +55,17 @@ def test_columns_and_notes_of_questionable_names(data, tables):
     data.raw["test"]["one"][7], data.raw["test"]["two"][7] = "one", "\ufeffTwo"
     data.raw["test"]["one"][8] = "one"  # the other text of the row is none
     found = tables(data)
-    assert found["train"].frame["name_faults"].tolist() == [1] * 200
+    assert found["train"].columns.column("name_faults").tolist() == [1] * 200
     assert found["train"].notes["class_names"] == [
         "class 'nan' (100 rows) reads like a missing value; list it in data.label_names if it is a class",
         f"class '{'x' * 60}…' (95 rows) has a name of 100,000 characters: a text became a label",
         f"class '{column}' (5 rows) has the name of the label column: a header line became a row",
     ]
-    assert found["test"].frame["name_faults"].tolist()[6:9] == [1, 2, 1]
+    assert found["test"].columns.column("name_faults").tolist()[6:9] == [1, 2, 1]
     assert found["test"].notes["class_names"][-1] == "row 7: its texts are the names of the columns; a header line became a row"
 
     data.set_params(lambda values: values["data"].update(label_names=["nan", LONG, column]))
-    assert tables(data)["train"].frame["name_faults"].tolist() == [row % 2 if row % 40 != 15 else 0 for row in range(200)]
+    assert tables(data)["train"].columns.column("name_faults").tolist() == [row % 2 if row % 40 != 15 else 0 for row in range(200)]
 
 
 def test_columns_and_notes_of_rare_classes(data, tables):
@@ -78,7 +78,7 @@ def test_columns_and_notes_of_rare_classes(data, tables):
         "class 'yes': 94 rows in train, 0 rows in validation, 28 rows in test",
         "class 'perhaps': 1 row in train, 0 rows in validation, 2 rows in test",
     ]
-    assert train.frame["rare_class"].tolist() == [int(label in (1, 2)) for label in data.raw["train"]["labels"]]
+    assert train.columns.column("rare_class").tolist() == [int(label in (1, 2)) for label in data.raw["train"]["labels"]]
 
     data.raw["validation"]["labels"] = [-1] * 60  # published without labels: no class is missing in it
     assert tables(data)["train"].notes["rare_classes"] == ["class 'perhaps': 1 row in train, 2 rows in test"]
@@ -98,8 +98,8 @@ def test_train_without_labels_and_regression_have_no_classes(data, tables):
     named = {"rare_class", "name_faults"}
     labels = data.raw["train"]["labels"]
     data.raw["train"]["labels"] = [-1] * 200
-    assert not named & set(tables(data)["train"].frame.columns)
+    assert not named & set(tables(data)["train"].columns.names)
     data.raw["train"]["labels"] = labels
     data.labels = LabelSchema(None)
     data.set_params(lambda values: values["data"].update(task="regression"))
-    assert not named & set(tables(data)["train"].frame.columns)
+    assert not named & set(tables(data)["train"].columns.names)

@@ -1,6 +1,7 @@
 import pandas as pd
 import pytest
 
+from stages.validate.columns import FrameColumns
 from stages.validate.expectations import (
     ExpectColumnKsDistanceToBeAtMost,
     ExpectColumnLargestShareToBeAtMost,
@@ -14,7 +15,7 @@ from stages.validate.tables import Table
 def outcome_of(expectation, **columns):
     """Return the outcome of one expectation on a table with these columns."""
     expectation.meta = {"check": "any"}
-    table = Table("raw", "train", pd.DataFrame(columns), [expectation])
+    table = Table("raw", "train", FrameColumns(pd.DataFrame(columns)), [expectation])
     [outcome] = read_outcomes([table], run_suites([table]))
     assert outcome.crashed is None
     return outcome

@@ -10,12 +10,12 @@ import sys
 from stages.validate.imports import DEFERRED, UNUSED, fewer_imports
 
 with fewer_imports():
-    from stages.validate import report, runner
+    from stages.validate import columns, report, runner
 from great_expectations.expectations.core import ExpectColumnValuesToBeBetween
 import pandas as pd
 
 expectation = ExpectColumnValuesToBeBetween(column="length", max_value=5, meta={"check": "rows"})
-table = runner.Table("raw", "train", pd.DataFrame({"length": [1, 9]}), [expectation])
+table = runner.Table("raw", "train", columns.FrameColumns(pd.DataFrame({"length": [1, 9]})), [expectation])
 [suite] = runner.run_suites([table])
 [outcome] = runner.read_outcomes([table], [suite])
 assert outcome.failing == 1, outcome

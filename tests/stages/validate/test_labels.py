@@ -12,6 +12,7 @@ from stages.validate.labels import LabelFindings, examine_labels
 from stages.validate.raw import read_raw
 from tests.stages.validate.data import params_for
 from tuneline.files.schemas import LabelSchema, raw_schema, write_table
+from tuneline.files.shards import SplitReader
 from tuneline.paths import split_file
 
 TICKETS = LabelSchema(tuple(QUEUES))
@@ -23,12 +24,14 @@ def examine(tmp_path):
     """Return a function that examines splits, given as texts by column and labels."""
 
     def run(splits, schema) -> dict[str, LabelFindings]:
-        raw = {}
+        columns = list(splits["train"][0])
+        params = params_for(columns)
         for name, (texts, labels) in splits.items():
             path = split_file(tmp_path, name)
             write_table(pa.table({**texts, "labels": labels, "idx": range(len(labels))}, schema=raw_schema(list(texts), schema)), path)
-            raw[name] = read_raw(path, list(texts))
-        return examine_labels(raw, tmp_path, list(texts), schema, params_for(list(texts)).validate_)
+        files = {name: SplitReader.open(tmp_path, name, "download") for name in splits}
+        raw = read_raw(files, columns, tmp_path / "derived", params.run)
+        return examine_labels(raw, columns, schema, params.validate_)
 
     return run
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -9,8 +10,10 @@ from ruamel.yaml import YAML
 
 from stages.validate.__main__ import main
 from tests.stages.validate.data import Data, good_data
-from tuneline.errors import GateError, StageError
-from tuneline.paths import REFERENCE_PROFILE
+from tuneline.errors import DataError, GateError, StageError
+from tuneline.files.schemas import write_table
+from tuneline.files.shards import shard_file
+from tuneline.paths import REFERENCE_PROFILE, SPLITS, split_file
 from tuneline.stage import run_stage
 
 
@@ -96,6 +99,54 @@ def test_promoted_profile_is_compared_if_it_exists(valid_project):
     main()
     assert json.loads((valid_project / "reports/checks/checks.json").read_text())["not_run"] == []
     assert json.loads((valid_project / "metrics/validate.json").read_text())["train_promoted_rows"] == 1
+
+
+def divide(folder: Path, rows: int) -> None:
+    """Divide the splits in a folder into files of ``rows`` rows."""
+    for split in SPLITS:
+        single = split_file(folder, split)
+        table = pq.read_table(single)
+        single.unlink()
+        count = -(-len(table) // rows)
+        for number in range(count):
+            write_table(table.slice(number * rows, rows), shard_file(folder, split, number, count))
+
+
+def outs() -> dict[str, bytes]:
+    """Return the outs except ``checks.json``, which has a hash of the files of a split."""
+    paths = [path for folder in ("reports/checks", "metrics") for path in Path(folder).rglob("*") if path.is_file()]
+    return {str(path): path.read_bytes() for path in paths if path.name != "checks.json"}
+
+
+def test_split_of_many_files_has_the_report_of_one_file(leaking_project):
+    with pytest.raises(GateError):
+        main()
+    expected = outs()
+    for folder in ("data/raw", "data/tokenized"):
+        divide(leaking_project / folder, 50)
+    with pytest.raises(GateError):
+        main()
+    assert outs() == expected
+    assert not list(leaking_project.glob("reports/.*")), "what was derived is removed, also after an error"
+    damaged = leaking_project / "data/tokenized/train-00002-of-00004.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    with pytest.raises(DataError, match=r"train-00002-of-00004\.parquet cannot be read"):
+        main()
+
+
+@pytest.mark.slow
+def test_engine_does_not_change_the_report(leaking_project):
+    for folder in ("data/raw", "data/tokenized"):
+        divide(leaking_project / folder, 50)
+    with pytest.raises(GateError):
+        main()
+    expected = outs() | {"checks.json": Path("reports/checks/checks.json").read_bytes()}
+    params = YAML().load(leaking_project / "params.yaml")
+    params["run"] |= {"engine": "ray", "workers": 2}
+    YAML().dump(params, leaking_project / "params.yaml")
+    with pytest.raises(GateError):
+        main()
+    assert outs() | {"checks.json": Path("reports/checks/checks.json").read_bytes()} == expected
 
 
 @pytest.mark.parametrize(("file", "stage"), [("data/raw/test.parquet", "download"), ("data/tokenized/train.parquet", "tokenize")])

@@ -1,6 +1,7 @@
 import random
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,8 @@ import pytest
 from stages.validate import near_duplicates
 from stages.validate.near_duplicates import MAX_PER_BAND, NONE, WIDTH, Search, bands, candidates, find_near_duplicates
 from tests.stages.validate.data import sentence
+from tuneline import partitions, similarity
+from tuneline.files import arrays
 from tuneline.paths import SPLITS
 from tuneline.similarity import WordSets
 from tuneline.text import EncodedWords, normalized, text_keys, unordered_row_keys, words
@@ -106,10 +109,25 @@ def test_result_does_not_depend_on_batches(monkeypatch):
     test = [tuple(replaced(rng, text, 0.1) for text in row) for row in train]
     whole = search(train, test)[1]
     monkeypatch.setattr(near_duplicates, "ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr(near_duplicates, "WORDS_AT_A_TIME", 100)
     monkeypatch.setattr(near_duplicates, "PAIRS_AT_A_TIME", 5)
+    monkeypatch.setattr(similarity, "PAIRS_AT_A_TIME", 3)
+    monkeypatch.setattr(similarity, "ROWS_AT_A_TIME", 2)
+    monkeypatch.setattr(partitions, "PARTITION_ROWS", 9)
+    monkeypatch.setattr(arrays, "KEPT", 0)
     parts = search(train, test, batch=11)[1]
     np.testing.assert_array_equal(whole.origin, parts.origin)
     np.testing.assert_array_equal(whole.similarity, parts.similarity)
+
+
+def test_results_stay_those_of_the_search_in_memory():
+    """The numbers are from the version that held all words in memory."""
+    rng = random.Random(11)
+    train = rows_of(7, 300)
+    changed = [tuple(replaced(rng, text, rng.choice([0.1, 0.2, 0.4])) for text in row) for row in train]
+    found = search([*train, *train[:20], *changed[:150]], [*changed[100:], *train[:10]])
+    assert [crc32(split.origin.astype("<i8").tobytes()) for split in found] == [457570812, 3849933789]
+    assert [split.similarity.sum() for split in found] == pytest.approx([90.947457, 85.137558])
 
 
 def test_two_rows_have_the_same_samples_as_often_as_they_are_similar():
@@ -119,7 +137,7 @@ def test_two_rows_have_the_same_samples_as_often_as_they_are_similar():
     texts, changed = ([f"{text} {sentence(rng, LEXICON[20:], 9, 9)}" for text in frequent] for _ in range(2))
     sets = WordSets.of([EncodedWords.of(words([pa.array([*texts, *changed])]))])
     sampler = Search(sets, np.zeros(100, np.int8), REQUIRED)
-    samples = np.concatenate([sampler._samples(first) for first in range(0, 400, WIDTH)])
+    samples = np.concatenate([some for first in range(0, 400, WIDTH) for _, some in sampler._samples(first)])
     expected = sets.similarity(np.arange(50), np.arange(50, 100))
     assert (samples[:, :50] == samples[:, 50:]).mean() == pytest.approx(expected.mean(), abs=0.05)
 

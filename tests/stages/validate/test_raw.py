@@ -4,8 +4,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from stages.validate.raw import NONE, first_copies, label_conflicts, leaks, read_raw
+from stages.validate.copies import NONE, first_copies, label_conflicts, leaks
+from stages.validate.raw import read_raw
+from tests.params import params
 from tuneline.files.schemas import LabelSchema, raw_schema, write_table
+from tuneline.files.shards import SplitReader
 
 
 @pytest.fixture
@@ -16,15 +19,16 @@ def read(tmp_path):
         schema = raw_schema(["one", "two"], LabelSchema(("no", "yes")))
         columns = {"one": one, "two": two, "labels": labels, "idx": range(len(one))}
         write_table(pa.table({name: columns[name] for name in schema.names}, schema=schema), tmp_path / "train.parquet")
-        return read_raw(tmp_path / "train.parquet", ["one", "two"])
+        splits = {"train": SplitReader.open(tmp_path, "train", "download")}
+        return read_raw(splits, ["one", "two"], tmp_path / "derived", params().run)["train"]
 
     return write_and_read
 
 
 def test_scalar_columns_count_characters_of_both_texts(read):
     split = read(["ab\x07", " x ", None], ["cde", "Ã¼\ufffd", "z"], [0, 1, 1])
-    assert split.frame.to_dict("list") == {
-        "row": [0, 1, 2],
+    (frame,) = split.columns.frames(sorted(split.columns.names - {"key", "unordered_key"}))
+    assert frame.to_dict("list") == {
         "missing": [0, 0, 1],
         "characters": [6, 6, 1],
         "control_characters": [1, 0, 0],

@@ -12,11 +12,11 @@ from stages.validate.results import check_tables
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, good_data
 from tuneline.drift import Distribution
+from tuneline.files.hashes import file_hash
 from tuneline.files.schemas import LabelSchema
 from tuneline.params import Params
 from tuneline.paths import SPLITS
 from tuneline.records.profile import Profile, SplitProfile, Words
-from tuneline.records.provenance import file_hash
 
 MARKUP = "<script>alert('x')</script><img src=x onerror=alert(1)> & \u202egnp.exe"
 

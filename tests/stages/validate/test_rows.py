@@ -5,22 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
-from stages.validate.rows import RaggedArray, evenly_spaced, read_batches, take_rows
-
-
-@pytest.fixture
-def path(tmp_path):
-    pq.write_table(pa.table({"number": list(range(25)), "other": ["x"] * 25}), tmp_path / "rows.parquet", row_group_size=10)
-    return tmp_path / "rows.parquet"
-
-
-@pytest.mark.parametrize("rows", [[], [0], [3, 9, 10, 24], [24], list(range(25))])
-def test_take_rows_reads_across_row_groups(path, rows):
-    assert take_rows(path, np.array(rows, dtype=np.int64), ["number"]).to_pydict() == {"number": rows}
-
-
-def test_take_rows_ignores_rows_beyond_the_end(path):
-    assert take_rows(path, np.array([24, 25, 99]), ["number"])["number"].to_pylist() == [24]
+from stages.validate.rows import RaggedArray, evenly_spaced, joined, read_batches
+from tuneline.files.shards import SplitReader
 
 
 @pytest.mark.parametrize(("total", "number", "rows"), [(0, 5, []), (1, 5, [0]), (3, 5, [0, 1, 2]), (100, 3, [0, 49, 99])])
@@ -29,9 +15,17 @@ def test_evenly_spaced_runs_from_the_first_row_to_the_last(total, number, rows):
 
 
 def test_read_batches_yields_one_empty_batch_for_a_file_without_rows(tmp_path):
-    pq.write_table(pa.table({"number": pa.array([], pa.int64())}), tmp_path / "empty.parquet")
-    (batch,) = read_batches(tmp_path / "empty.parquet")
+    pq.write_table(pa.table({"number": pa.array([], pa.int64())}), tmp_path / "train.parquet")
+    (batch,) = read_batches(SplitReader.open(tmp_path, "train", "download"))
     assert (batch.num_rows, batch.schema.names) == (0, ["number"])
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=8), st.integers(1, 7))
+def test_joined_tables_have_as_many_rows_each_whatever_the_batches(sizes, rows):
+    numbers = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+    tables = list(joined(iter([pa.record_batch({"number": part}) for part in numbers]), rows))
+    assert [len(table) for table in tables] == ([rows] * (sum(sizes) // rows) + [sum(sizes) % rows] * (sum(sizes) % rows > 0) or [0])
+    assert pa.concat_tables(tables)["number"].to_pylist() == list(range(sum(sizes)))
 
 
 ROWS = st.lists(st.lists(st.integers(-5, 100), max_size=6), max_size=12)

@@ -6,7 +6,8 @@ import pytest
 from stages.validate.profile import profile_split
 from stages.validate.raw import read_raw
 from stages.validate.results import check_tables
-from stages.validate.tables import between_frame, derive_tables, described, schema_frame
+from stages.validate.schemas import described, schema_frame
+from stages.validate.tables import between_frame, derive_tables
 from tuneline.files.schemas import LabelSchema, raw_schema, tokenized_schema
 from tuneline.paths import SPLITS
 
@@ -45,11 +46,12 @@ def test_each_split_has_a_table_of_each_kind(data, tmp_path):
 
 def test_split_is_compared_with_train_and_with_the_promoted_data(data, tmp_path):
     folders = data.write(tmp_path / "data")
-    train, test = (read_raw(folders.raw / f"{split}.parquet", data.columns) for split in ("train", "test"))
+    raw = read_raw(folders.splits()["raw"], data.columns, folders.derived, data.params.run)
+    train, test = raw["train"], raw["test"]
     [same] = between_frame(train, train.vocabulary, profile_split(train, data.labels)).to_dict("records")
-    assert same == {"row": 0, "vocabulary_overlap": 1.0, "promoted_rows": 1.0, "promoted_vocabulary": pytest.approx(1.0)}
+    assert same == {"vocabulary_overlap": 1.0, "promoted_rows": 1.0, "promoted_vocabulary": pytest.approx(1.0)}
     [other] = between_frame(test, None, profile_split(train, data.labels)).to_dict("records")
-    assert other["promoted_rows"] == len(test.frame) / len(train.frame)
+    assert other["promoted_rows"] == test.rows / train.rows
     assert "vocabulary_overlap" not in other
 
 

@@ -1,7 +1,8 @@
 import pytest
 
-from stages.validate.tokenized import tokenized_columns
+from stages.validate.tokenized import read_tokenized
 from stages.validate.tokenizer import Vocabulary
+from tuneline.files.shards import SplitReader
 
 
 @pytest.fixture
@@ -10,14 +11,17 @@ def columns(data, tmp_path):
 
     def derive(split="test"):
         folders = data.write(tmp_path / "data")
-        return tokenized_columns(folders.tokenized / f"{split}.parquet", Vocabulary.read(folders.tokenizer, len(data.columns)))
+        splits = {split: SplitReader.open(folders.tokenized, split, "tokenize")}
+        vocabulary = Vocabulary.read(folders.tokenizer, len(data.columns))
+        columns = read_tokenized(splits, vocabulary, folders.derived, data.params.run)[split]
+        (frame,) = columns.frames(sorted(columns.names))
+        return frame
 
     return derive
 
 
 def test_rows_of_a_pair_have_three_special_tokens_and_two_types(data, columns):
     frame = columns()
-    assert frame["row"].tolist() == list(range(len(data.tokenized["test"]["labels"])))
     assert frame["tokens"].tolist() == [len(ids) for ids in data.tokenized["test"]["input_ids"]]
     assert (frame["tokens"] - frame["content_tokens"]).unique().tolist() == [3]
     assert frame[["smallest_type", "largest_type", "type_drops"]].to_numpy().tolist() == [[0, 1, 0]] * len(frame)

@@ -1,11 +1,13 @@
 """``tuneline show --against``: two models on the rows of both, by the present labels."""
 
 import re
+import shutil
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from tests.shards import into_shards
 from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
 from tuneline.cli.against import Predicted, compare, numbered
@@ -44,9 +46,14 @@ def test_models_without_a_common_row_or_task_are_refused():
 
 
 def test_retrained_model_is_compared_with_the_one_before_the_corrections(project):
-    before = project.git("rev-parse", "--short", "HEAD")
+    raw = project.root / "data/raw"
+    into_shards(raw, rows=50)
+    project.lock(seed=1)
+    before = project.commit("Another commit, with shards")
+    shutil.rmtree(raw)
     project.rows -= 20
     project.data(relabelled=6)
+    into_shards(raw, rows=30)
     project.evaluate(skill=8.0, seed=2)
     project.lock(seed=2)
     done = runner.invoke(app, ["show", "--against", before])

@@ -18,6 +18,7 @@ from tests.conftest import ROOT
 from tests.records import export_record
 from tests.small_pipeline import tiny_model, write_pipeline
 from tuneline.batches import TokenizedSplit, length_sorted_batches
+from tuneline.files.shards import SplitReader
 from tuneline.onnx.session import OnnxClassifier, logits_of, processor_saturates
 from tuneline.records.export import ExportRecord
 
@@ -30,8 +31,9 @@ import sys
 from pathlib import Path
 import numpy as np
 from tuneline.batches import TokenizedSplit
+from tuneline.files.shards import SplitReader
 from tuneline.onnx.session import OnnxClassifier, logits_of, open_session, processor_saturates, session_options
-split = TokenizedSplit.read(Path("data/tokenized/test.parquet"))
+split = TokenizedSplit.read(SplitReader.open(Path("data/tokenized"), "test", "tokenize"))
 results = {"saturates": processor_saturates()}
 for path in Path().glob("*.onnx"):
     model = OnnxClassifier(path)
@@ -56,7 +58,7 @@ def project(tmp_path_factory):
     """A project with an int8 model of each method and number of bits."""
     folder = tmp_path_factory.mktemp("processors")
     write_pipeline(folder)
-    split = TokenizedSplit.read(folder / "data/tokenized/test.parquet")
+    split = TokenizedSplit.read(SplitReader.open(folder / "data/tokenized", "test", "tokenize"))
     fp32 = to_onnx(tiny_model("bert", 3), ["input_ids", "attention_mask", "token_type_ids"], opset=20)
     save_model(fp32, folder / "fp32.onnx")
     for name in MODELS:
@@ -70,7 +72,8 @@ def project(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fp32(project):
-    return logits_of(OnnxClassifier(project / "fp32.onnx"), TokenizedSplit.read(project / "data/tokenized/test.parquet"), 0)
+    split = TokenizedSplit.read(SplitReader.open(project / "data/tokenized", "test", "tokenize"))
+    return logits_of(OnnxClassifier(project / "fp32.onnx"), split, 0)
 
 
 @pytest.fixture(scope="module")

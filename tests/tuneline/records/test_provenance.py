@@ -1,8 +1,13 @@
+import hashlib
+import shutil
+import subprocess
+
 import pytest
 
 from tests.params import change_params, write_params
 from tuneline.errors import StageError
-from tuneline.records.provenance import DevicesUsed, StageProvenance, code_hash, parameters_hash, stage_provenance
+from tuneline.files.hashes import file_hash
+from tuneline.records.provenance import DevicesUsed, StageProvenance, code_hash, parameters_hash, split_hash, stage_provenance
 
 
 @pytest.fixture
@@ -96,3 +101,14 @@ def test_provenance_without_devices_has_no_key_for_them(root, code):
     write_params(root)
     stage_provenance("train", [], root).write(root / "train.json")
     assert "devices" not in (root / "train.json").read_text()
+
+
+def test_hash_of_a_split_is_that_of_its_file_or_of_the_list_of_its_shards(root):
+    shards = [root / f"train-{number:05d}-of-00002.parquet" for number in range(2)]
+    for number, path in enumerate(shards):
+        path.write_bytes(bytes([number]))
+    assert split_hash(shards[:1]) == file_hash(shards[0])
+    listed = subprocess.run(["sha256sum", *(path.name for path in shards)], cwd=root, capture_output=True, check=True).stdout
+    assert split_hash(shards) == hashlib.sha256(listed).hexdigest()
+    shutil.copy(shards[0], shards[1])
+    assert split_hash(shards) != hashlib.sha256(listed).hexdigest()

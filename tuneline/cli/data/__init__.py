@@ -38,13 +38,13 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
     from tuneline.cli.data.dropping import added, choose, refuse_empty_splits, rows_of_split
     from tuneline.corrections import NEXT_STEPS, Corrections, dropped_file, locked
     from tuneline.files.schemas import check_text_columns
+    from tuneline.files.shards import SplitReader
     from tuneline.params.loading import load_params
-    from tuneline.paths import FAILING_ROWS, RAW, SPLITS, split_file
-    from tuneline.stage import require
+    from tuneline.paths import FAILING_ROWS, RAW, SPLITS
 
     params = load_params()
     for split in SPLITS:
-        check_text_columns(require(split_file(RAW, split), "download"), params.data.text_columns)
+        check_text_columns(SplitReader.open(RAW, split, "download"), params.data.text_columns)
     choices = []
     for one in dict.fromkeys(check):
         with progress(f"data drop: {one}"):

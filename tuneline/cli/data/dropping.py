@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tuneline.cli.data.failing_rows import FailingRows, Rows, keys_of_rows
 from tuneline.corrections import ALL, DROPPED_SCHEMA, KEY, LATER
 from tuneline.errors import StageError
+from tuneline.files.shards import SplitReader
 from tuneline.params import Params
-from tuneline.paths import RAW, SPLITS, split_file
+from tuneline.paths import RAW, SPLITS
 
 
 @dataclass(frozen=True)
@@ -105,5 +105,4 @@ def refuse_empty_splits(choice: Choice) -> None:
 
 def rows_of_split(split: str) -> int:
     """Return the number of rows of a raw split."""
-    rows: int = pq.read_metadata(split_file(RAW, split)).num_rows
-    return rows
+    return SplitReader.open(RAW, split, "download").rows

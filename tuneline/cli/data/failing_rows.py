@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from tuneline.corrections import row_keys
 from tuneline.errors import StageError
 from tuneline.files.schemas import ROW_GROUP, failing_rows_schema, read_table
+from tuneline.files.shards import SplitReader
 from tuneline.params import Params
-from tuneline.paths import CHECKS, FAILING_ROWS, RAW, SPLITS, split_file
+from tuneline.paths import CHECKS, FAILING_ROWS, RAW, SPLITS
 from tuneline.readers.rows import nearest
 from tuneline.records.checks import Checks
-from tuneline.records.provenance import file_hash
+from tuneline.records.provenance import split_hash
 from tuneline.text import Keys, normalized, text_keys, unordered_row_keys
 
 Rows = NDArray[np.int64]
@@ -53,8 +54,9 @@ class FailingRows:
             raise StageError(f"--check: {check!r} is not a data check{nearest(check, known)}.", "docs/data-checks.md lists them.")
         checked = Checks.read(CHECKS / "checks.json").raw_sha256
         for split in SPLITS:  # a row number of other data would drop another row
-            if checked.get(split) != file_hash(path := split_file(RAW, split)):
-                raise StageError(f"{CHECKS}/ is about other data than {path}.", "Run `dvc repro validate`, then this command again.")
+            raw = SplitReader.open(RAW, split, "download")
+            if checked.get(split) != split_hash(raw.paths):
+                raise StageError(f"{CHECKS}/ is about other data than {raw.name}.", "Run `dvc repro validate`, then this command again.")
         path = FAILING_ROWS / f"{check}.parquet"
         return cls(path, params.data.text_columns) if path.exists() else None
 
@@ -68,10 +70,9 @@ class FailingRows:
         """Return all rows of a split with the texts of a violating row of another split, compared as in the check ``leakage``."""
         wanted = np.concatenate([normalized_keys(batch) for batch in self.texts()])[self.split != split]
         found, first = [np.empty(0, np.int64)], 0
-        with pq.ParquetFile(split_file(RAW, split)) as file:
-            for batch in file.iter_batches(ROW_GROUP, columns=list(texts)):
-                found.append(first + np.flatnonzero(np.isin(normalized_keys([batch[name] for name in texts]), wanted)))
-                first += batch.num_rows
+        for batch in SplitReader.open(RAW, split, "download").batches(texts):
+            found.append(first + np.flatnonzero(np.isin(normalized_keys([batch[name] for name in texts]), wanted)))
+            first += batch.num_rows
         return np.concatenate(found)
 
 
@@ -88,14 +89,9 @@ def keys_of_rows(split: str, rows: Rows, texts: Sequence[str]) -> HashedRows:
         rows: Numbers of the rows, ascending.
         texts: The text columns.
     """
+    raw = SplitReader.open(RAW, split, "download")
     keys: HashedRows = np.full(len(rows), "", dtype=object)
-    first = 0
-    with pq.ParquetFile(split_file(RAW, split)) as file:
-        for group in range(file.num_row_groups):
-            stop = first + file.metadata.row_group(group).num_rows
-            chosen = slice(*np.searchsorted(rows, (first, stop)))
-            if len(numbers := rows[chosen]):
-                table = file.read_row_group(group, columns=list(texts)).take(pa.array(numbers - first))
-                keys[chosen] = row_keys([table[name] for name in texts]).to_pylist()
-            first = stop
+    for start in range(0, int(np.searchsorted(rows, raw.rows)), ROW_GROUP):
+        table = raw.take(rows[start : start + ROW_GROUP], texts)
+        keys[start : start + len(table)] = row_keys([table[name] for name in texts]).to_pylist()
     return keys

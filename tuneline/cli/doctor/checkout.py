@@ -19,6 +19,7 @@ from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
 from tuneline.paths import BASE, BASE_RECORD, CORRECTIONS, PARAMS, SITE_CACHE, SOURCE
 from tuneline.readers.special_files import not_a_file
+from tuneline.readers.urls import is_url, shown
 from tuneline.records.source import BaseSource
 
 OUTPUT_FOLDERS = ("data", "models", "metrics", "plots", "reports", "checkpoints")
@@ -92,6 +93,8 @@ def check_source(root: Path, params: Params) -> CheckResult:
         return warning("data.source is hub and HF_HUB_OFFLINE is set: only data in the local cache can be read", "unset HF_HUB_OFFLINE")
     if params.data.source != "files":
         return ok(f"data.source: {params.data.source}")
+    if is_url(params.data.path or ""):
+        return ok(f"data.source: files in {shown(str(params.data.path))}")
     folder = root / SOURCE / (params.data.path or "")
     specs = params.data.source_specs.values()
     names = sorted({name for spec in specs for name in re.findall(r"(?:^|\+)\s*(\w+)", spec)})

@@ -106,13 +106,13 @@ def apply(file: Review, dry_run: DryRun = False) -> None:
     from tuneline.cli.labels.filled_review import read_filled
     from tuneline.corrections import NEXT_STEPS, Corrections, label_file, locked
     from tuneline.files.schemas import check_text_columns
+    from tuneline.files.shards import SplitReader
     from tuneline.params.loading import load_params
-    from tuneline.paths import RAW, SPLITS, split_file
-    from tuneline.stage import require
+    from tuneline.paths import RAW, SPLITS
 
     data = load_params().data
     for split in SPLITS:
-        check_text_columns(require(split_file(RAW, split), "download"), data.text_columns)
+        check_text_columns(SplitReader.open(RAW, split, "download"), data.text_columns)
     filled = read_filled(file, data)
     with locked():
         present = Corrections.read()

@@ -1,22 +1,22 @@
 """The filled-in review becomes corrections in ``data/corrections/labels.csv``."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tuneline.cli.labels.filled_review import FilledRow
 from tuneline.cli.labels.review_file import CORRECT, KEY, LABEL, column_names
 from tuneline.corrections import LABEL_SCHEMA, label_file, row_keys
 from tuneline.errors import InputError
-from tuneline.files.schemas import LABELS, ROW_GROUP, LabelSchema, read_labels
+from tuneline.files.schemas import LABELS, LabelSchema
+from tuneline.files.shards import SplitReader
 from tuneline.params import DataParams
-from tuneline.paths import RAW, SPLITS, split_file
+from tuneline.paths import RAW, SPLITS
 from tuneline.readers.rows import listed, nearest
 from tuneline.text import normalized
 
@@ -82,7 +82,7 @@ def apply_review(path: Path, filled: Sequence[FilledRow], data: DataParams, pres
     Raises:
         InputError: A label is not a class, a hash or text or label is not that of the data, or two corrections of a row differ.
     """
-    schema = read_labels(split_file(RAW, "train"))
+    schema = LabelSchema.of(SplitReader.open(RAW, "train", "download").schema)
     rows = find_rows({row.key for row in filled}, data.text_columns, schema)
     merge = _Merge(path, schema, data.text_columns, rows, present)
     for row in filled:
@@ -101,7 +101,7 @@ def find_rows(keys: set[str], texts: Sequence[str], schema: LabelSchema) -> dict
     wanted = pa.array(sorted(keys), pa.string())
     found: dict[str, PresentRow] = {}
     for split in SPLITS:
-        for batch in read_batches(split_file(RAW, split), [*texts, LABELS]):
+        for batch in SplitReader.open(RAW, split, "download").batches([*texts, LABELS]):
             hashes = row_keys([batch[name] for name in texts])
             is_wanted = pc.is_in(hashes, value_set=wanted)
             chosen = batch.filter(is_wanted)
@@ -109,12 +109,6 @@ def find_rows(keys: set[str], texts: Sequence[str], schema: LabelSchema) -> dict
                 one = found.setdefault(key, PresentRow(tuple(row[name] for name in texts)))
                 one.labels.add(label_text(row[LABELS], schema))
     return found
-
-
-def read_batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a Parquet file in batches."""
-    with pq.ParquetFile(path) as file:
-        yield from file.iter_batches(ROW_GROUP, columns=columns)
 
 
 class _Merge:

@@ -15,6 +15,7 @@ from tuneline.paths import RAW, SOURCE
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.limits import Limits
 from tuneline.readers.rows import ENDINGS
+from tuneline.readers.urls import is_url
 from tuneline.text import Keys, normalized, text_keys, unordered_row_keys
 
 NO_LABEL = (None, "", UNLABELLED, str(UNLABELLED))
@@ -30,7 +31,7 @@ def labelled_keys(data: DataParams) -> Keys:
 
     Files without the text columns or the label column are other data, and rows that cannot be read have no label.
     """
-    own = data.source == "files"
+    own = data.source == "files" and not is_url(data.path or "")
     given = Path(data.path or ".") if own else RAW
     folder = given if given.parts[:2] == SOURCE.parts or not own else SOURCE / given
     files = sorted(path for path in folder.rglob("[!.]*") if path.is_file() and path.name.endswith(ENDINGS))

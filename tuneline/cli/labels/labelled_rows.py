@@ -9,10 +9,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tuneline.errors import DataError
-from tuneline.files.schemas import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, check_text_columns, read_labels, read_table
+from tuneline.files.schemas import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, check_text_columns
+from tuneline.files.shards import SplitReader
 from tuneline.params import DataParams
-from tuneline.paths import RAW, SPLITS, split_file
-from tuneline.stage import require
+from tuneline.paths import RAW, SPLITS
 from tuneline.text import Keys, normalized, text_keys, unordered_row_keys
 
 Rows = NDArray[np.int64]
@@ -45,14 +45,15 @@ class LabelledRows:
         Raises:
             StageError: A split is missing or has other classes, or no row has a label.
         """
-        schema = read_labels(require(split_file(RAW, "train"), made_by="download"))
+        train = SplitReader.open(RAW, "train", made_by="download")
+        schema = LabelSchema.of(train.schema)
         tables, labels, splits, numbers = [], [], [], []
         for index, split in enumerate(SPLITS):
-            path = require(split_file(RAW, split), made_by="download")
-            if read_labels(path) != schema:
-                raise DataError(f"{path} has other classes than {split_file(RAW, 'train')}.", "Run `dvc repro download`.")
-            check_text_columns(path, data.text_columns)
-            table = read_table(path, [*data.text_columns, LABELS])
+            raw = SplitReader.open(RAW, split, made_by="download")
+            if LabelSchema.of(raw.schema) != schema:
+                raise DataError(f"{raw.name} has other classes than {train.name}.", "Run `dvc repro download`.")
+            check_text_columns(raw, data.text_columns)
+            table = raw.read([*data.text_columns, LABELS])
             values = table[LABELS].to_numpy()
             unlabelled = values == UNLABELLED
             if schema.is_regression and not unlabelled.all():  # -1 can be a number to predict

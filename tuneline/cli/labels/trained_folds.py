@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from tuneline.cli.labels.labelled_rows import Folds, LabelledRows, Rows
 from tuneline.errors import DataError, StageError
 from tuneline.files import replace_file
+from tuneline.files.hashes import file_hash
 from tuneline.files.schemas import LABELS, read_table, write_table
+from tuneline.files.shards import SplitReader
 from tuneline.params_file import Changes, changed
 from tuneline.paths import (
     BASE,
@@ -38,7 +40,7 @@ from tuneline.paths import (
     TOKENIZER,
     split_file,
 )
-from tuneline.records.provenance import ROOT, file_hash, stage_provenance
+from tuneline.records.provenance import ROOT, split_hash, stage_provenance
 from tuneline.stage import require
 from tuneline.terminal import say
 
@@ -73,9 +75,9 @@ def trained_logits(rows: LabelledRows, folds: Folds) -> NDArray[np.float32]:
 
 def _key(folds: Folds) -> str:
     """Return a hash of all that determines the logits: parameters, code, data, base weights and folds."""
-    require(BASE_RECORD, made_by="base")
-    files = [BASE_RECORD, *(require(split_file(TOKENIZED, split), made_by="tokenize") for split in SPLITS)]
-    parts = [stage_provenance("train", ()).model_dump_json(), *map(file_hash, files), str(folds.count)]
+    base = file_hash(require(BASE_RECORD, made_by="base"))
+    data = [split_hash(SplitReader.open(TOKENIZED, split, made_by="tokenize").paths) for split in SPLITS]
+    parts = [stage_provenance("train", ()).model_dump_json(), base, *data, str(folds.count)]
     return hashlib.sha256("\n".join(parts).encode() + folds.positions.tobytes()).hexdigest()[:16]
 
 
@@ -152,10 +154,11 @@ def _read_all(folder: Path, rows: LabelledRows) -> pa.Table:
     """
     tables = []
     for index, split in enumerate(SPLITS):
-        table, own = read_table(split_file(folder, split)), rows.splits == index
+        reader = SplitReader.open(folder, split, made_by="download" if folder == RAW else "tokenize")
+        table, own = reader.read(), rows.splits == index
         numbers = rows.numbers[own]
         if len(table) <= numbers.max(initial=-1) or not np.array_equal(table[LABELS].to_numpy()[numbers], rows.labels[own]):
-            raise DataError(f"{split_file(folder, split)} does not have the rows and labels of {RAW}.", "Run `dvc repro tokenize`.")
+            raise DataError(f"{reader.name} does not have the rows and labels of {RAW}.", "Run `dvc repro tokenize`.")
         tables.append(table.take(pa.array(numbers)))
     return pa.concat_tables(tables)
 

@@ -1,10 +1,10 @@
 """``tuneline predict``: the exported model on files of any size. Imports no torch, which would take seconds to start."""
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,15 +13,30 @@ from tuneline.errors import DataError, InputError, StageError, UnreadableError
 from tuneline.readers.bad_rows import MAX_SHARE, Action, BadRowPolicy
 from tuneline.readers.limits import DEFAULT_LIMITS, MB, Limits
 from tuneline.readers.rows import Kind
-from tuneline.readers.special_files import not_a_file
 from tuneline.terminal import say
+
+if TYPE_CHECKING:
+    from tuneline.readers.urls import DataFile
 
 BAD_ROW_OPTIONS = "--bad-rows skip", "--max-bad-share"
 BATCH_SIZE, WINDOW = 32, 4096
 """Default rows per forward pass, and rows in memory."""
 
-FileArgument = Annotated[Path, typer.Argument(metavar="[FILE]", help="CSV, TSV, JSONL or Parquet, plain or .gz; - for standard input")]
-OutputArgument = Annotated[Path, typer.Option("--output", "-o", help="JSONL, CSV, TSV or Parquet; - for standard output (JSONL)")]
+FilesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[FILE]...",
+        help="CSV, TSV, JSONL or Parquet, plain or .gz; a folder, a pattern with * or a URL (s3://...) of such files; - for standard input",
+    ),
+]
+OutputArgument = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        help="JSONL, CSV, TSV or Parquet; a folder or URL that ends in /, for a file per task; - for standard output (JSONL)",
+    ),
+]
 Model = Annotated[Path, typer.Option("--model", "-m", help="A folder of exported models, or one .onnx file")]
 Precision = Annotated[Literal["fp32", "fp16", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")]
 InputKind = Annotated[Kind | None, typer.Option("--input-format", help="Format of the input; default: by its suffix")]
@@ -42,7 +57,9 @@ MaxRowGroup = Annotated[int, typer.Option(min=1, max=2047, help="Largest row gro
 MaxUnpacked = Annotated[int, typer.Option(min=1, help="Largest input after unpacking and decoding")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Rows per forward pass")]
 Window = Annotated[int, typer.Option(min=1, help="Rows in memory, which are sorted by length")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the model; default: all cores")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the model; default: all cores, shared by the workers")]
+Engine = Annotated[Literal["local", "ray"], typer.Option(help="ray: on the workers of a Ray cluster (RAY_ADDRESS, else on this machine)")]
+Workers = Annotated[int | None, typer.Option(min=1, help="ray: tasks at a time; default: one for each CPU of the cluster")]
 
 SATURATION_WARNING = (
     "warning: this model has 8-bit weights, and this processor clips their products (it has no VNNI instructions). They are multiplied "
@@ -52,8 +69,8 @@ SATURATION_WARNING = (
 
 
 def command(  # noqa: PLR0917 - typer calls it by name
-    file: FileArgument = Path("-"),
-    output: OutputArgument = Path("-"),
+    files: FilesArgument = None,
+    output: OutputArgument = "-",
     model: Model = Path("models/onnx"),
     precision: Precision = None,
     input_format: InputKind = None,
@@ -72,33 +89,52 @@ def command(  # noqa: PLR0917 - typer calls it by name
     batch_size: BatchSize = BATCH_SIZE,
     window: Window = WINDOW,
     threads: Threads = None,
+    engine: Engine = "local",
+    workers: Workers = None,
 ) -> None:
-    """Predict the label of every row of a file, with probabilities, with the exported model.
+    """Predict the label of every row of files, with probabilities, with the exported model.
 
     The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model or a full disk.
     """
-    from tuneline.cli.predict.model import DeployedModel
+    from tuneline.cli.predict.batch import Batch
+    from tuneline.cli.predict.folder import ResultFolder
+    from tuneline.cli.predict.sources import divide
     from tuneline.cli.predict.streaming import StreamOptions, predict_file
+    from tuneline.cli.predict.tasks import ModelChoice
     from tuneline.cli.predict.writing import Output
+    from tuneline.engines import EngineOptions
     from tuneline.inputs import Input, InputColumns, kind_of
     from tuneline.readers.delimited import Dialect
 
-    check(file, output, delimiter, encoding)
-    source = None if str(file) == "-" else file
-    target = None if str(output) == "-" or descriptor(output) == 1 else output
-    kind = input_format or kind_of(source, "--input-format")
-    dialect = Dialect.default(kind == "tsv", delimiter, quoting, columns.split(",") if columns else None)
-    deployed = DeployedModel.load(model, precision, threads)
+    check_options(delimiter, encoding, engine, workers)
+    folder = ResultFolder.named(output)
+    target = None if folder else named_target(output)
+    with refusing():
+        sources = named_sources(files or ["-"], target, any_ending=input_format is not None)
+    if is_stream(sources[0]) and (folder or engine != "local"):
+        raise StageError("Standard input and pipes are read by this process, into one file.", "Name files, or leave out --engine.")
+    limits = Limits.of(max_cell_characters, max_row_group_mb, max_unpacked_mb)
+    inputs = []
+    for source in sources:
+        kind = input_format or kind_of(source, "--input-format")
+        dialect = Dialect.default(kind == "tsv", delimiter, quoting, columns.split(",") if columns else None)
+        inputs.append(Input(source, kind, dialect, encoding, limits))
+    output_kind = output_format or ("parquet" if folder else kind_of(target, "--output-format"))
+    choice = ModelChoice(model, precision, threads)
+    deployed = choice.load()
     if deployed.classifier.exact_products:
         say(SATURATION_WARNING, error=True)
     used = InputColumns(text_columns(text, deployed.text_columns), tuple(dict.fromkeys(keep or ())))
-    written = Output(target, output_format or kind_of(target, "--output-format"))
-    limits = Limits.of(max_cell_characters, max_row_group_mb, max_unpacked_mb)
-    given = Input(source, kind, dialect, encoding, limits)
+    options = StreamOptions(batch_size, window, BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS))
+    batch = Batch(choice, used, options, EngineOptions(engine, workers))
     with refusing():
-        predict_file(
-            deployed, given, used, written, StreamOptions(batch_size, window, BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS))
-        )
+        parts = [] if is_stream(sources[0]) else [part for source in inputs for part in divide(source)]
+        if folder:
+            batch.to_folder(parts, folder, output_kind)
+        elif engine == "local" and len(parts) <= 1:
+            predict_file(deployed, inputs[0], used, Output(target, output_kind), options)
+        else:
+            batch.to_file(parts, Output(target, output_kind))
 
 
 @contextmanager
@@ -112,17 +148,12 @@ def refusing() -> Iterator[None]:
         raise InputError(error.problem, error.hint) from None
 
 
-def check(file: Path, output: Path, delimiter: str | None, encoding: str) -> None:
-    """Check paths and options before anything is loaded.
+def check_options(delimiter: str | None, encoding: str, engine: str, workers: int | None) -> None:
+    """Check options before anything is loaded.
 
     Raises:
-        StageError: The file is missing, is none, or is also the output, or an option is invalid.
+        StageError: One is invalid.
     """
-    if str(file) != "-":
-        check_input(file)
-    check_target(output)
-    if str(file) != "-" and output.exists() and not output.is_char_device() and output.samefile(file):
-        raise StageError(f"--output: {output} is also the input, which would be overwritten.", "Name another file.")
     if delimiter is not None and len(delimiter) != 1:
         raise StageError(f"--delimiter: {delimiter!r} is not one character.")
     try:
@@ -131,20 +162,60 @@ def check(file: Path, output: Path, delimiter: str | None, encoding: str) -> Non
         raise StageError(
             f"--encoding: {encoding!r} is not an encoding that Python knows.", "utf-8, cp1252 and latin-1 are common."
         ) from None
+    if workers is not None and engine == "local":
+        raise StageError("--workers: only the engine ray has workers.", "Add --engine ray, or set the --threads of this process.")
 
 
-def check_input(file: Path) -> None:
-    """Check what the input is, before it is opened. A named pipe is waited for until a program writes to it, so it is named.
+def named_target(output: str) -> "DataFile | None":
+    """Return the file that ``--output`` names; ``None`` for standard output.
 
     Raises:
-        StageError: It is not a file, a pipe or standard input.
+        StageError: It cannot be written to.
     """
-    if descriptor(file) is not None:
-        return
-    if file.is_fifo():
-        say(f"{file} is a named pipe: reading what another program writes to it.", error=True)
-    elif problem := not_a_file(file):
-        raise StageError(f"{file} {problem}.", "Name a file in it." if file.is_dir() else "Check the path; - is standard input.")
+    from tuneline.cli.predict.sources import as_path, is_remote
+    from tuneline.readers.urls import RemoteFile, file_system
+
+    if is_remote(output):
+        file_system(output)
+        return RemoteFile(output)
+    path = as_path(output)
+    check_target(path)
+    return None if output == "-" or descriptor(path) == 1 else path
+
+
+def named_sources(files: Sequence[str], target: "DataFile | None", *, any_ending: bool) -> "list[DataFile | None]":
+    """Return the inputs, which are checked before they are opened; ``None`` for standard input.
+
+    Args:
+        files: Paths, patterns and URLs; ``-`` for standard input.
+        target: The output, if it is one file.
+        any_ending: Files are read whatever their names end in.
+
+    Raises:
+        StageError: One is missing, is no file, or is also the output; or standard input is one of several.
+    """
+    from tuneline.cli.predict.sources import as_path, find_inputs
+
+    if files == ["-"]:
+        return [None]
+    if len(files) == 1 and is_stream(path := as_path(files[0])):
+        if descriptor(path) is None:  # it is waited for until a program writes to it
+            say(f"{path} is a named pipe: reading what another program writes to it.", error=True)
+        return [path]
+    if streams := [name for name in files if name == "-" or is_stream(as_path(name))]:
+        raise StageError(f"{streams[0]} cannot be read together with other files.", "Name files only, or pipe all rows in.")
+    found = find_inputs(files, any_ending)
+    for source in found:
+        if isinstance(source, Path) and isinstance(target, Path) and target.exists() and target.samefile(source):
+            raise StageError(f"--output: {target} is also the input, which would be overwritten.", "Name another file.")
+        if source == target:
+            raise StageError(f"--output: {target} is also the input, which would be overwritten.", "Name another file.")
+    return [*found]
+
+
+def is_stream(path: "DataFile | None") -> bool:
+    """Return True for standard input, a named pipe or an open file such as ``/dev/fd/3``."""
+    return path is None or (isinstance(path, Path) and (path.is_fifo() or descriptor(path) is not None))
 
 
 def text_columns(named: list[str] | None, trained: tuple[str, ...]) -> tuple[str, ...]:

@@ -3,9 +3,11 @@
 import csv
 import json
 import re
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 import numpy as np
@@ -78,6 +80,10 @@ class Writer(ABC):
             self.write(rows, outputs)
 
     @abstractmethod
+    def append(self, part: Path) -> None:
+        """Write the rows of a file that another writer of this kind has written without a header."""
+
+    @abstractmethod
     def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
         """Write rows with their outputs.
 
@@ -98,12 +104,22 @@ class Writer(ABC):
             yield [labels[position], values[position], *values]
 
 
-class JsonlWriter(Writer):
-    """One JSON object per row; probabilities by class name."""
+class TextWriter(Writer):
+    """A writer of text."""
 
     def __init__(self, columns: OutputColumns, text: TextIO) -> None:
         super().__init__(columns)
         self._text = text
+
+    def append(self, part: Path) -> None:
+        """Copy the text."""
+        with explained(), part.open(encoding="utf-8", newline="") as text:
+            shutil.copyfileobj(text, self._text)
+            self._text.flush()
+
+
+class JsonlWriter(TextWriter):
+    """One JSON object per row; probabilities by class name."""
 
     def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
         """Write one line per row."""
@@ -119,14 +135,14 @@ class JsonlWriter(Writer):
         return {"row": row.number, **kept, "label": values[0], "probability": values[1], "probabilities": by_name}
 
 
-class CsvWriter(Writer):
+class CsvWriter(TextWriter):
     """A header, then one record per row."""
 
-    def __init__(self, columns: OutputColumns, text: TextIO) -> None:
-        super().__init__(columns)
-        self._text = text
+    def __init__(self, columns: OutputColumns, text: TextIO, header: bool = True) -> None:
+        super().__init__(columns, text)
         self._csv = csv.writer(_Records(text))
-        self._csv.writerow(columns.names)
+        if header:
+            self._csv.writerow(columns.names)
 
     def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
         """Write one record per row."""
@@ -147,13 +163,13 @@ class _Records:
         self._text.write(record.removesuffix("\r\n") + "\n")
 
 
-class TsvWriter(Writer):
+class TsvWriter(TextWriter):
     """A header, then one line per row. Quotes are characters like any other, as where TSV is read."""
 
-    def __init__(self, columns: OutputColumns, text: TextIO) -> None:
-        super().__init__(columns)
-        self._text = text
-        self._text.write(self._line("header", columns.names))
+    def __init__(self, columns: OutputColumns, text: TextIO, header: bool = True) -> None:
+        super().__init__(columns, text)
+        if header:
+            self._text.write(self._line("header", columns.names))
 
     def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
         """Write one line per row.
@@ -192,6 +208,14 @@ class ParquetWriter(Writer):
             self._waiting.append([row.number, *kept, *values])
             if len(self._waiting) == ROW_GROUP:
                 self._flush()
+
+    def append(self, part: Path) -> None:
+        """Copy the row groups."""
+        if self._waiting:
+            self._flush()
+        with explained(), pq.ParquetFile(part) as file:
+            for batch in file.iter_batches(ROW_GROUP):
+                self._file.write_batch(batch)
 
     def close(self) -> None:
         """Write the last row group and the footer of the file."""

@@ -3,12 +3,16 @@
 What goes in and comes out is in ``tuneline/prediction_jobs.py``. A fault of one file stops no other.
 """
 
+import io
 import json
 import sys
+from contextlib import ExitStack, redirect_stderr
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuneline.cli.predict import BATCH_SIZE, SATURATION_WARNING, WINDOW, refusing
+from tuneline.engines import engine, map_tasks
 from tuneline.errors import StageError
 from tuneline.files.disk_errors import explain_disk_errors
 from tuneline.prediction_jobs import BEGINS, ENDS, JobOptions
@@ -21,35 +25,76 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Predict all files; exit with an error only if the model cannot be used."""
+    """Predict all files; exit with an error only if the model or the engine cannot be used."""
     options = JobOptions(**json.loads(sys.argv[1]))
-    try:
-        model = load(options)
-    except StageError as error:
-        say(f"tuneline predict: {error}", error=True)
-        sys.exit(error.status)
-    for number, path in enumerate(map(Path, sys.argv[2:]), start=1):
-        say(BEGINS.format(number=number))
-        status = predict(model, path, Path(options.folder, f"{number}.parquet"), options)
-        say(ENDS.format(number=number, status=status))
+    jobs = [Job(name, str(Path(options.folder, f"{number}.parquet")), options) for number, name in enumerate(sys.argv[2:], start=1)]
+    with ExitStack() as stack:
+        try:
+            check_model(options)
+            stack.enter_context(engine(options))
+        except StageError as error:
+            say(f"tuneline predict: {error}", error=True)
+            sys.exit(error.status)
+        results = map_tasks(predict_job, jobs, options, name="score")
+        for number in range(1, len(jobs) + 1):
+            say(BEGINS.format(number=number))
+            status, said = next(results)
+            if said:
+                say(said, error=True)
+            say(ENDS.format(number=number, status=status))
 
 
-def load(options: JobOptions) -> "DeployedModel":
+@dataclass(frozen=True)
+class Job:
+    """A file to predict.
+
+    Attributes:
+        path: The file.
+        output: Its predictions.
+        options: What all files have in common.
+    """
+
+    path: str
+    output: str
+    options: JobOptions
+
+
+def predict_job(job: Job) -> tuple[int, str]:
+    """Predict a file.
+
+    Returns:
+        The exit status, and what a worker of another process has printed.
+    """
+    if job.options.engine == "local":
+        return predict(Path(job.path), Path(job.output), job.options), ""
+    with redirect_stderr(io.StringIO()) as said:
+        status = predict(Path(job.path), Path(job.output), job.options)
+    return status, said.getvalue().rstrip("\n")
+
+
+def check_model(options: JobOptions) -> None:
     """Load the model.
 
     Raises:
         StageError: It is missing or damaged.
     """
-    from tuneline.cli.predict.model import DeployedModel
-
     with explain_disk_errors():
-        model = DeployedModel.load(Path(options.model), None, None)
-    if model.classifier.exact_products:
-        say(SATURATION_WARNING, error=True)
-    return model
+        if load(options.model).classifier.exact_products:
+            say(SATURATION_WARNING, error=True)
 
 
-def predict(model: "DeployedModel", path: Path, output: Path, options: JobOptions) -> int:
+def load(model: str) -> "DeployedModel":
+    """Load the model, once in a process.
+
+    Raises:
+        StageError: It is missing or damaged.
+    """
+    from tuneline.cli.predict.tasks import ModelChoice
+
+    return ModelChoice(Path(model), None, None).load()
+
+
+def predict(path: Path, output: Path, options: JobOptions) -> int:
     """Predict the rows of a file, print what is wrong with it, and return the status."""
     from tuneline.cli.predict.streaming import StreamOptions, predict_file
     from tuneline.cli.predict.writing import Output
@@ -57,8 +102,9 @@ def predict(model: "DeployedModel", path: Path, output: Path, options: JobOption
     from tuneline.readers.delimited import Dialect
 
     limits = Limits.of(options.max_cell_characters, options.max_row_group_mb, options.max_unpacked_mb)
-    columns = InputColumns(model.text_columns, tuple(options.keep))
     try:
+        model = load(options.model)
+        columns = InputColumns(model.text_columns, tuple(options.keep))
         with explain_disk_errors(), refusing():
             kind = kind_of(path, "the suffix")
             source = Input(path, kind, Dialect.default(kind == "tsv", None, None, None), limits=limits)
@@ -74,4 +120,6 @@ def predict(model: "DeployedModel", path: Path, output: Path, options: JobOption
 
 
 if __name__ == "__main__":
-    main()
+    from tuneline.cli.predict import jobs  # noqa: PLW0406 - by its name, by which a worker of an engine imports it
+
+    jobs.main()

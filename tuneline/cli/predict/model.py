@@ -53,7 +53,7 @@ class DeployedModel:
         Raises:
             StageError: The model is missing, was not exported by this project, or has the wrong tokenizer.
         """
-        path = model if model.is_file() else _model_file(model, precision or "fp32")
+        path = model_file(model, precision)
         classifier = OnnxClassifier(path, threads)
         metadata = classifier.metadata
         if "text_columns" not in metadata:
@@ -101,7 +101,20 @@ def _flat(lists: Any, count: int) -> NDArray[np.int64]:
     return np.fromiter(itertools.chain.from_iterable(lists), dtype=np.int64, count=count)
 
 
-def _model_file(folder: Path, precision: str) -> Path:
+def model_file(model: Path, precision: str | None) -> Path:
+    """Return the ONNX file of a model.
+
+    Args:
+        model: A folder that the stage ``compare`` published, or one ONNX file in it.
+        precision: Precision of the model in a folder; ``None`` for fp32.
+
+    Raises:
+        StageError: There is none.
+    """
+    return model if model.is_file() else _published(model, precision or "fp32")
+
+
+def _published(folder: Path, precision: str) -> Path:
     path = folder / EXPORT_RECORD
     if not path.exists():
         raise StageError(f"{folder} has no exported model.", NO_MODEL)

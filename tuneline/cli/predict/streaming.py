@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import typer
@@ -43,19 +44,47 @@ def predict_file(model: DeployedModel, source: Input, columns: InputColumns, out
         DataError: The input cannot be read, or the output cannot be written.
     """
     started = time.perf_counter()
+    with (
+        ended_by_reader(),
+        open_rows(source, columns) as rows,
+        open_writer(output, OutputColumns(model.labels, columns.kept)) as writer,
+    ):
+        bad = BadRows("standard input" if source.path is None else str(source.path), rows.unit, options.bad_rows)
+        predicted = predict_rows(model, rows, writer, options, bad)
+    say_summary(predicted, bad.count, started)
+
+
+@contextmanager
+def ended_by_reader() -> Iterator[None]:
+    """End the command without a traceback if the reader of standard output stops, as ``head`` does.
+
+    Raises:
+        Exit: It has.
+    """
     try:
-        with open_rows(source, columns) as rows, open_writer(output, OutputColumns(model.labels, columns.kept)) as writer:
-            bad = BadRows("standard input" if source.path is None else str(source.path), rows.unit, options.bad_rows)
-            predicted = predict_rows(model, rows, writer, options, bad)
-    except BrokenPipeError:  # the reader of standard output stopped, as `head` does
+        yield
+    except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
+
+
+def say_summary(rows: int, skipped: int, started: float, kept: int = 0) -> None:
+    """Print the number of rows and the time to standard error.
+
+    Args:
+        rows: Number of predictions.
+        skipped: Number of bad rows that were left out.
+        started: Value of ``time.perf_counter`` at the start.
+        kept: Number of the predictions that were there before.
+    """
     seconds = time.perf_counter() - started
-    skipped = f", {bad.count:,} skipped" if bad.count else ""
-    say(f"{predicted:,} rows{skipped} in {seconds:.1f} s, {predicted / seconds:,.0f} rows/s", error=True)
+    more = (f", {skipped:,} skipped" if skipped else "") + (f", {kept:,} of them kept" if kept else "")
+    say(f"{rows:,} rows{more} in {seconds:.1f} s, {(rows - kept) / seconds:,.0f} rows/s", error=True)
 
 
-def predict_rows(model: DeployedModel, source: InputRows, writer: Writer, options: StreamOptions, bad: BadRows) -> int:
+def predict_rows(
+    model: DeployedModel, source: InputRows, writer: Writer, options: StreamOptions, bad: BadRows, *, report: bool = True
+) -> int:
     """Predict every row, in order, and return their number.
 
     Rows of a window are sorted by length, so that batches carry little padding, and put back in order. The first windows are
@@ -67,13 +96,14 @@ def predict_rows(model: DeployedModel, source: InputRows, writer: Writer, option
         writer: Writer of the output.
         options: How rows are processed.
         bad: The rows that are left out.
+        report: Print the first of them.
 
     Raises:
         DataError: There is a bad row, and the options say to stop at it; or there are too many.
     """
     predicted, position = 0, source.position
     with progress(f"predict: {bad.name}", source.total, unit="" if position else "rows") as step:
-        for rows in windows(good_rows(source, bad), options.batch_size, options.window):
+        for rows in windows(good_rows(source, bad, report=report), options.batch_size, options.window):
             outputs = model.predict([row.texts for row in rows], options.batch_size)
             writer.put(rows, outputs)
             predicted += len(rows)
@@ -96,7 +126,7 @@ def windows(rows: Iterator[Row], first: int, most: int) -> Iterator[list[Row]]:
         yield waiting
 
 
-def good_rows(source: InputRows, bad: BadRows) -> Iterator[Row]:
+def good_rows(source: InputRows, bad: BadRows, *, report: bool = True) -> Iterator[Row]:
     """Yield the good rows; stop at a bad row, or report and count it.
 
     Raises:
@@ -108,6 +138,8 @@ def good_rows(source: InputRows, bad: BadRows) -> Iterator[Row]:
             yield row
             continue
         bad.add(row.problem, place(row, source))
+        if not report:
+            continue
         reported += 1
         if reported <= REPORTED:
             say(f"skipped {place(row, source)}: {row.problem.message}", error=True)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tuneline.errors import StageError
-from tuneline.files import replace_file
+from tuneline.files import replace_file, temporary_directory
 from tuneline.files.disk_errors import full_disk
+from tuneline.readers.urls import DataFile, RemoteFile
 
 LINKS = 40
 """Links to links that are followed, as by Linux."""
@@ -45,14 +46,20 @@ def descriptor(path: Path) -> int | None:
 
 
 @contextmanager
-def open_target(path: Path) -> Iterator[BinaryIO]:
-    """Open the target of an output. A link is kept: the file is replaced to which it leads.
+def open_target(path: DataFile) -> Iterator[BinaryIO]:
+    """Open the target of an output. A link is kept: the file is replaced to which it leads. What goes to a storage is sent when complete.
 
     Raises:
         DiskError: The disk is full, or the folder cannot be created or written.
+        UnreadableError: The storage cannot be reached or written.
         OSError: A pipe or device cannot be opened.
     """
-    if (number := descriptor(path)) is not None:
+    if isinstance(path, RemoteFile):
+        with temporary_directory() as folder:
+            with (folder / "result").open("wb") as file:
+                yield file
+            path.replace(folder / "result")
+    elif (number := descriptor(path)) is not None:
         with os.fdopen(os.dup(number), "wb") as opened:
             yield opened
     elif path.is_fifo() or path.is_char_device():

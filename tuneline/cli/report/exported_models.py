@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tuneline.files.shards import SplitReader, split_files
 from tuneline.onnx import latency
-from tuneline.paths import COMPARISON, ONNX, TIMING, TOKENIZED, split_file
+from tuneline.paths import COMPARISON, ONNX, TIMING, TOKENIZED
 from tuneline.records.comparison import Comparison, Flip, Flips, ModelComparison
 from tuneline.records.export import EXPORT_RECORD, UsageRecord
 from tuneline.records.record import Record
@@ -102,10 +103,9 @@ def measure_latency(root: Path, split: str) -> Latencies | None:
     from tuneline.onnx.session import OnnxClassifier
 
     record = UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
-    path = split_file(root / TOKENIZED, split)
-    if record is None or not record.models or not path.is_file():
+    if record is None or not record.models or not split_files(root / TOKENIZED, split):
         return None
-    data = TokenizedSplit.read(path)
+    data = TokenizedSplit.read(SplitReader.open(root / TOKENIZED, split, made_by="tokenize"))
     measured = []
     for precision, model in record.models.items():
         classifier = OnnxClassifier(root / ONNX / model.file)

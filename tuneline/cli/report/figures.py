@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tuneline.cli.report.headline import Headline, draw_headline
 from tuneline.cli.report.predictions import Predictions
 from tuneline.cli.report.svg import BAD, DASHED, FIRST, GRID, MUTED, SECOND, canvas, to_svg, unit_square
+from tuneline.curves import Softmax
 from tuneline.paths import METRICS, PLOTS
 from tuneline.records.metrics import Metrics
 from tuneline.repo import Lock, PreviousResult
@@ -137,7 +138,7 @@ def draw_calibration(bins: Columns, _: Columns | None = None) -> str:
 
 def draw_confidence(predictions: Predictions) -> str:
     """Draw the histogram of the confidence of correct and wrong predictions."""
-    probability = predictions.probabilities.max(axis=1)
+    probability = Softmax.of(predictions.logits).highest
     correct = predictions.predicted == predictions.labels
     with canvas() as (figure, axes):
         edges = np.linspace(0, 1, BINS + 1)

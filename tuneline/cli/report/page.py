@@ -14,10 +14,11 @@ from tuneline.cli.report.headline import Headline, headline
 from tuneline.cli.report.predictions import Confusion, ModelError, Predictions, compute_confusion, largest_errors
 from tuneline.cli.report.summaries import ChecksSummary, Provenance, SlicesSummary, read_provenance
 from tuneline.files import replace_file
+from tuneline.files.shards import SplitReader
 from tuneline.leaks import LeakEffect
 from tuneline.metrics import METRIC_TABLE, custom_metrics, title_of
 from tuneline.page import environment
-from tuneline.paths import METRICS, PREDICTIONS, RAW, REPORTS, split_file
+from tuneline.paths import METRICS, PREDICTIONS, RAW, REPORTS
 from tuneline.records.evaluation import Behaviour
 from tuneline.records.metrics import Metrics
 from tuneline.repo import PreviousResult, find_previous, read_lock
@@ -119,7 +120,7 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
     top = headline(metrics, params, predictions, previous)
     if top and top.stale:
         predictions = None
-    raw, columns = split_file(root / RAW, split), list(params.get("data.text_columns") or [])
+    raw, columns = SplitReader.find(root / RAW, split), list(params.get("data.text_columns") or [])
     return Report(
         title=title(params),
         split=split,

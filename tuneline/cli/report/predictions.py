@@ -9,6 +9,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.curves import Softmax
+from tuneline.files.schemas import read_table
+from tuneline.files.shards import SplitReader
 from tuneline.scores import confusion_matrix
 from tuneline.stats import Floats
 
@@ -40,13 +43,14 @@ class Predictions:
         if not path.is_file():
             return None
         import pyarrow as pa
-        import pyarrow.parquet as pq
+        import pyarrow.compute as pc
 
         try:
-            table = pq.read_table(path).sort_by("idx")
+            table = read_table(path, ["idx", "label", "logits"])
             feature = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]["label"]
-            logits = np.stack(table["logits"].to_numpy()).astype(np.float32)
-            return cls(table["label"].to_numpy(), logits, tuple(feature["names"]) if "names" in feature else None)
+            order = np.argsort(table["idx"].to_numpy(), kind="stable")
+            logits = pc.list_flatten(table["logits"]).to_numpy().reshape(len(table), -1)[order].astype(np.float32)
+            return cls(table["label"].to_numpy()[order], logits, tuple(feature["names"]) if "names" in feature else None)
         except (pa.ArrowException, KeyError, TypeError, ValueError, OSError):
             return None
 
@@ -54,14 +58,6 @@ class Predictions:
     def predicted(self) -> NDArray[Any]:
         """Predicted class ids, or predicted numbers in a regression, of shape ``(rows,)``."""
         return self.logits[:, 0] if self.names is None else self.logits.argmax(axis=1)
-
-    @property
-    def probabilities(self) -> NDArray[np.float64]:
-        """Softmax of the logits, of shape ``(rows, outputs)``."""
-        wide = self.logits.astype(np.float64)
-        exponents = np.exp(wide - wide.max(axis=1, keepdims=True))
-        result: NDArray[np.float64] = exponents / exponents.sum(axis=1, keepdims=True)
-        return result
 
 
 @dataclass(frozen=True)
@@ -153,22 +149,22 @@ class ModelError:
         return " ".join(text for _, text in self.texts)[:PREVIEW_LENGTH]
 
 
-def largest_errors(predictions: Predictions, raw: Path, text_columns: Sequence[str]) -> list[ModelError]:
+def largest_errors(predictions: Predictions, raw: SplitReader | None, text_columns: Sequence[str]) -> list[ModelError]:
     """Return the wrong predictions with the highest probability, or the largest absolute errors of a regression.
 
     Args:
         predictions: Predictions on the reported split.
-        raw: Parquet file of the reported split with its texts, in the same order.
+        raw: The reported split with its texts, in the same order; ``None`` if it is missing.
         text_columns: Its columns to show.
     """
     if predictions.names is None:
         sizes = np.abs(predictions.predicted - predictions.labels)
         wrong = np.arange(len(sizes))
     else:
-        sizes = predictions.probabilities.max(axis=1)
+        sizes = Softmax.of(predictions.logits).highest
         wrong = np.flatnonzero(predictions.predicted != predictions.labels)
     rows = wrong[np.argsort(-sizes[wrong], kind="stable")][:MAX_ERRORS]
-    texts = read_texts(raw, rows.tolist(), text_columns)
+    texts = read_texts(raw, rows, text_columns)
     return [
         ModelError(
             row, text, _format(predictions, predictions.labels[row]), _format(predictions, predictions.predicted[row]), float(sizes[row])
@@ -181,14 +177,11 @@ def _format(predictions: Predictions, value: Any) -> str:
     return f"{value:.4g}" if predictions.names is None else predictions.names[int(value)]
 
 
-def read_texts(raw: Path, rows: Sequence[int], text_columns: Sequence[str]) -> list[list[tuple[str, str]]]:
-    """Return column names and texts of the given rows, in their order; no texts if the file is missing or does not fit."""
-    if not raw.is_file():
+def read_texts(raw: SplitReader | None, rows: NDArray[np.int64], text_columns: Sequence[str]) -> list[list[tuple[str, str]]]:
+    """Return column names and texts of the given rows, in their order; no texts if the split is missing or does not fit."""
+    columns = [name for name in text_columns if raw and name in raw.schema.names]
+    if raw is None or not columns or rows.max(initial=-1) >= raw.rows:
         return [[] for _ in rows]
-    import pyarrow.parquet as pq
-
-    columns = [name for name in text_columns if name in pq.read_schema(raw).names]
-    table = pq.read_table(raw, columns=columns)
-    if not rows or not columns or max(rows) >= table.num_rows:
-        return [[] for _ in rows]
-    return [[(name, str(values[name] or "")) for name in columns] for values in table.take(list(rows)).to_pylist()]
+    order = np.argsort(rows)
+    texts = raw.take(rows[order], columns).take(np.argsort(order)).to_pylist()
+    return [[(name, str(values[name] or "")) for name in columns] for values in texts]

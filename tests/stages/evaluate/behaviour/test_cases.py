@@ -1,22 +1,23 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from stages.download.sample import QUEUES as QUEUE_NAMES
-from stages.evaluate.behaviour.cases import Case, SplitTexts, apply_change, build_cases, negate, spaced, typo
+from stages.evaluate.behaviour.cases import Case, apply_change, build_cases, negate, spaced, typo
 from stages.evaluate.behaviour.suite import AnyTest, Append, Prepend, Replace, read_suite
 from tests.conftest import ROOT
+from tests.stages.evaluate.labelled_texts import labelled_texts
 from tuneline.errors import ParamsError
 from tuneline.files.schemas import LabelSchema
 
 QUEUES = LabelSchema(("billing", "delivery"))
-ROWS = SplitTexts((["One", "Two", "Three"], ["It is late.", "It came.", "It was wrong."]), np.array([0, 1, 1]), QUEUES)
-NUMBERS = SplitTexts(ROWS.texts, np.array([0.5, 1, 2], dtype=np.float32), LabelSchema(None))
-ONE_TEXT = SplitTexts(ROWS.texts[:1], ROWS.labels, QUEUES)
+TEXTS = (["One", "Two", "Three"], ["It is late.", "It came.", "It was wrong."])
+ROWS = labelled_texts(TEXTS, [0, 1, 1], QUEUES)
+NUMBERS = labelled_texts(TEXTS, [0.5, 1, 2], LabelSchema(None))
+ONE_TEXT = labelled_texts(TEXTS[:1], [0, 1, 1], QUEUES)
 
 
 def parse(**values):
@@ -53,9 +54,10 @@ def test_templates_are_filled_with_every_combination():
 
 
 def test_cases_are_limited_and_evenly_spaced():
-    assert spaced(list(range(10)), 4) == [0, 2, 5, 7]
-    assert spaced([1, 2], 4) == [1, 2]
-    assert len(build_cases(parse(kind="invariance", change="upper_case", cases=2), ROWS)) == 2
+    assert spaced(10, 4) == [0, 2, 5, 7]
+    assert spaced(2, 4) == [0, 1]
+    cases = build_cases(parse(kind="invariance", change="upper_case", cases=2), ROWS)
+    assert [case.before[0] for case in cases] == ["One", "Two"]
 
 
 @pytest.mark.parametrize(
@@ -109,9 +111,9 @@ def test_suites_of_the_project_suit_their_data(name, monkeypatch):
     count = label_schema.outputs * 2
     text = "On Monday the new movie was shown, and the invoice is late."
     texts = [[f"{text} {column} {row}." for row in range(count)] for column in range(columns)]
-    labels = np.arange(count, dtype=np.float32 if label_schema.is_regression else np.int64) % label_schema.outputs
+    labels = [row % label_schema.outputs for row in range(count)]
     for test in read_suite(name).tests:
-        assert build_cases(test, SplitTexts(texts, labels, label_schema)), test.name
+        assert build_cases(test, labelled_texts(texts, labels, label_schema)), test.name
 
 
 PAIR = ("Where is it?", "The parcel is missing.")

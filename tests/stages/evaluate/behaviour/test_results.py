@@ -1,14 +1,15 @@
 import numpy as np
 import pytest
 
-from stages.evaluate.behaviour.cases import SplitTexts
 from stages.evaluate.behaviour.results import SHOWN, pass_rates, run_suite, violations_of
 from stages.evaluate.behaviour.suite import Suite
+from tests.stages.evaluate.labelled_texts import labelled_texts
 from tuneline.files.schemas import LabelSchema
 
 QUEUES = LabelSchema(("billing", "delivery"))
-ROWS = SplitTexts((["the invoice is wrong", "the parcel is late", "parcel and invoice"],), np.array([0, 1, 1]), QUEUES)
-NUMBERS = SplitTexts(ROWS.texts, np.array([0.0, 1.0, 2.0], dtype=np.float32), LabelSchema(None))
+TEXTS = (["the invoice is wrong", "the parcel is late", "parcel and invoice"],)
+ROWS = labelled_texts(TEXTS, [0, 1, 1], QUEUES)
+NUMBERS = labelled_texts(TEXTS, [0.0, 1.0, 2.0], LabelSchema(None))
 
 
 def by_words(texts):
@@ -96,7 +97,7 @@ def test_behaviour_test_without_cases_has_no_pass_rate():
 
 
 def test_failures_are_limited_and_their_texts_cut():
-    rows = SplitTexts(([f"parcel {'x' * 1000} {row}" for row in range(20)],), np.zeros(20, dtype=np.int64), QUEUES)
+    rows = labelled_texts(([f"parcel {'x' * 1000} {row}" for row in range(20)],), [0] * 20, QUEUES)
     entry = run(rows, by_words, kind="minimum_functionality", expect="billing")
     assert len(entry.failures) == SHOWN
     assert all(len(failure.after.texts[0]) <= 300 for failure in entry.failures)

@@ -8,12 +8,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.params import write_params
+from tests.shards import into_shards
 from tuneline.cli import app
 from tuneline.corrections import Corrections, row_keys
 from tuneline.files.schemas import LabelSchema, failing_rows_schema, raw_schema, write_table
+from tuneline.files.shards import shard_file, split_files
 from tuneline.paths import CHECKS, FAILING_ROWS, RAW, SPLITS, split_file
 from tuneline.records.checks import Checks
-from tuneline.records.provenance import file_hash
+from tuneline.records.provenance import split_hash
 
 DATA = {"source": "files", "text_columns": ["text"], "label_column": "label"}
 DROPPED = Path("data/corrections/dropped.csv")
@@ -27,7 +29,7 @@ TEXTS = dict(zip(SPLITS, (TRAIN, VALIDATION, TEST), strict=True))
 
 @pytest.fixture
 def run(tmp_path, monkeypatch) -> Callable[..., Result]:
-    """Run the command in a project with data that was checked."""
+    """Run the command in a project with data in shards that was checked."""
     monkeypatch.chdir(tmp_path)
     write_params(tmp_path, data=DATA)
     RAW.mkdir(parents=True)
@@ -35,7 +37,8 @@ def run(tmp_path, monkeypatch) -> Callable[..., Result]:
         columns = {"text": texts, "labels": [0] * len(texts), "idx": list(range(len(texts)))}
         write_table(pa.table(columns, schema=raw_schema(["text"], LabelSchema(("a", "b")))), split_file(RAW, split))
     FAILING_ROWS.mkdir(parents=True)
-    hashes = {split: file_hash(split_file(RAW, split)) for split in SPLITS}
+    into_shards(RAW, rows=3)
+    hashes = {split: split_hash(split_files(RAW, split)) for split in SPLITS}
     Checks(passed=True, errors=0, warnings=0, metrics={}, not_run=[], raw_sha256=hashes, checks=[]).write(CHECKS / "checks.json")
     write_rows("leakage", LEAKS)
     write_rows("duplicates", COPIES)
@@ -131,10 +134,10 @@ def test_mistake_is_explained(words, message, run):
 def test_rows_of_other_data_are_refused(run):
     """Rows of test are leaked; those of train, which would be dropped, have other numbers by now."""
     columns = {"text": TRAIN[1:], "labels": [0] * 8, "idx": list(range(8))}
-    write_table(pa.table(columns, schema=raw_schema(["text"], LabelSchema(("a", "b")))), split_file(RAW, "train"))
+    write_table(pa.table(columns, schema=raw_schema(["text"], LabelSchema(("a", "b")))), shard_file(RAW, "train", 0, 3))
     done = run("--check", "leakage", "--from", "train")
     assert done.exit_code == 1
-    assert "reports/checks/ is about other data than data/raw/train.parquet.\n  Run `dvc repro validate`" in done.output
+    assert "reports/checks/ is about other data than data/raw/train (3 files).\n  Run `dvc repro validate`" in done.output
     assert not DROPPED.exists()
     write_params(Path(), data=DATA | {"text_columns": ["body"]})
     assert "has the text columns ['text'], and data.text_columns is ['body']" in run("--check", "leakage", "--from", "train").output

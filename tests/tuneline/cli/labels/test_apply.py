@@ -9,10 +9,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.params import write_params
+from tests.shards import into_shards
 from tuneline.cli import app
 from tuneline.cli.labels.review_file import Suspect, write_review
 from tuneline.corrections import Corrections, label_file, row_keys
 from tuneline.files.schemas import LabelSchema, raw_schema, write_table
+from tuneline.files.shards import split_files
 from tuneline.params.loading import load_params
 from tuneline.paths import RAW, SPLITS, split_file
 
@@ -25,12 +27,15 @@ Rows = list[tuple[str, str | float]]
 def write_raw(splits: dict[str, list[tuple]], names: tuple[str, ...] | None = NAMES) -> None:
     RAW.mkdir(parents=True, exist_ok=True)
     for split, rows in splits.items():
+        for path in split_files(RAW, split):
+            path.unlink()
         texts, labels = zip(*rows, strict=True)
         columns = {"text": texts, "labels": labels, "idx": range(len(rows))}
         write_table(
             pa.table({name: list(values) for name, values in columns.items()}, raw_schema(["text"], LabelSchema(names))),
             split_file(RAW, split),
         )
+    into_shards(RAW, rows=2)
 
 
 @pytest.fixture

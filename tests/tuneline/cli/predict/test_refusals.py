@@ -147,7 +147,6 @@ def test_unreadable_file_ends_with_one_error_and_keeps_the_previous_output(predi
 
 INVALID_OPTIONS = {
     "no file": (("nowhere.csv",), "nowhere.csv does not exist"),
-    "a folder": ((".",), "is a folder"),
     "delimiter": (("in.csv", "--delimiter", "::"), "--delimiter: '::' is not one character"),
     "encoding": (("in.csv", "--encoding", "klingon"), "not an encoding that Python knows"),
     "too few texts": (("in.csv", "--text", "subject"), "the model takes two texts"),
@@ -155,7 +154,6 @@ INVALID_OPTIONS = {
     "precision": (("in.csv", "--precision", "fp16"), "no model in fp16; it has fp32, int8"),
     "unknown output": (("in.csv", "-o", "out.xml"), "--output-format"),
     "input as output": (("in.csv", "-o", "../{here}/in.csv"), "is also the input"),
-    "a folder as output": (("in.csv", "-o", "."), "--output: . is a folder"),
     "no right to write": (("in.csv", "-o", "/proc/out.csv"), "cannot be written"),
 }
 

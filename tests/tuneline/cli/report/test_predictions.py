@@ -3,7 +3,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.shards import into_shards
 from tuneline.cli.report.predictions import MAX_ERRORS, Predictions, compute_confusion, largest_errors, read_texts
+from tuneline.files.shards import SplitReader
 
 NAMES = ("billing", "delivery", "damage")
 LOGITS = np.array([[5, 0, 0], [0, 1, 0], [0, 3, 0], [9, 0, 0], [0, 0, 2]], dtype=np.float32)
@@ -14,10 +16,11 @@ REGRESSION = Predictions(np.array([1.0, 2.0, 3.0], dtype=np.float32), np.array([
 
 @pytest.fixture
 def raw(tmp_path):
-    """A raw split of five rows, of which one has no body."""
+    """A raw split of five rows, of which one has no body, in three shards."""
     table = pa.table({"subject": ["a", "b", "c", "d", "e"], "body": ["v", "w", "x", None, "z"]})
     pq.write_table(table, tmp_path / "test.parquet")
-    return tmp_path / "test.parquet"
+    into_shards(tmp_path, rows=2)
+    return SplitReader.open(tmp_path, "test", "download")
 
 
 def test_predictions_are_read_in_the_order_of_the_rows(project):
@@ -63,8 +66,8 @@ def test_largest_errors_of_a_classifier_are_the_most_confident_wrong_predictions
     assert errors[0].size == pytest.approx(1, abs=1e-3)
 
 
-def test_largest_errors_of_a_regression_are_absolute_differences(tmp_path):
-    errors = largest_errors(REGRESSION, tmp_path / "missing.parquet", ["text"])
+def test_largest_errors_of_a_regression_are_absolute_differences():
+    errors = largest_errors(REGRESSION, None, ["text"])
     assert [(error.row, error.label, error.predicted, error.size) for error in errors] == [
         (2, "3", "0", 3.0),
         (0, "1", "1.5", 0.5),
@@ -73,12 +76,12 @@ def test_largest_errors_of_a_regression_are_absolute_differences(tmp_path):
     assert errors[0].texts == []
 
 
-def test_number_of_largest_errors_is_limited(tmp_path):
+def test_number_of_largest_errors_is_limited():
     rows = MAX_ERRORS + 5
     predictions = Predictions(np.zeros(rows, dtype=np.int64), np.tile(np.float32([0, 1]), (rows, 1)), ("no", "yes"))
-    assert len(largest_errors(predictions, tmp_path / "missing.parquet", [])) == MAX_ERRORS
+    assert len(largest_errors(predictions, None, [])) == MAX_ERRORS
 
 
 def test_texts_of_another_split_are_not_shown(raw):
-    assert read_texts(raw, [0, 5], ["subject"]) == [[], []]
-    assert read_texts(raw, [4, 0], ["subject", "title"]) == [[("subject", "e")], [("subject", "a")]]
+    assert read_texts(raw, np.array([0, 5]), ["subject"]) == [[], []]
+    assert read_texts(raw, np.array([4, 0]), ["subject", "title"]) == [[("subject", "e")], [("subject", "a")]]

@@ -1,0 +1,18 @@
+"""Splits in shards: the same rows in files of a few."""
+
+from pathlib import Path
+
+from tuneline.files.schemas import write_table
+from tuneline.files.shards import SplitReader, shard_file
+from tuneline.paths import SPLITS
+
+
+def into_shards(folder: Path, rows: int) -> None:
+    """Divide the splits in a folder into files of at most ``rows`` rows each."""
+    for split in SPLITS:
+        if found := SplitReader.find(folder, split):
+            table, count = found.read(), -(-found.rows // rows)
+            for path in found.paths:
+                path.unlink()
+            for number in range(count):
+                write_table(table.slice(number * rows, rows), shard_file(folder, split, number, count))

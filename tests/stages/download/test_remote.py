@@ -1,0 +1,67 @@
+"""``data.path: s3://...``: files of a storage are read like those of ``data/source/``."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from stages.download.__main__ import main
+from stages.download.remote import RemoteFolder
+from tests.stages.download.made import TEST, TRAIN, VALIDATION, write_params
+from tuneline.errors import DataError
+from tuneline.files import replace_file
+from tuneline.readers.urls import file_system, sha256
+
+
+def raw() -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in Path("data/raw").glob("*.parquet")}
+
+
+@pytest.mark.slow
+def test_files_of_a_storage_give_the_splits_of_the_same_local_files(bucket, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = {"train.csv": TRAIN, "train/2026-11-21-new.csv": VALIDATION, "validation.csv": VALIDATION, "test.csv": TEST}
+    for name, content in files.items():
+        bucket.put(f"tickets/{name}", content.encode())
+        path = Path("data/source/tickets", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    bucket.put("tickets/README.md", b"no rows")
+    bucket.put("tickets/old/train.csv", b"of another time")
+    write_params({"path": "tickets"})
+    main()
+    local = raw()
+    shutil.rmtree("data/raw")
+    write_params({"path": f"{bucket.url}/tickets"})
+    main()
+    assert raw() == local
+    recorded = json.loads(Path("data/raw/source.json").read_text())["remote"]
+    assert set(recorded) == {f"{bucket.url}/tickets/{name}" for name in files}
+    assert recorded[f"{bucket.url}/tickets/train.csv"]["sha256"] == sha256(Path("data/source/tickets/train.csv"))
+    assert recorded[f"{bucket.url}/tickets/train.csv"]["version"]
+    copies = Path("data/fetched/s3") / bucket.url.removeprefix("s3://") / "tickets"
+    kept = (copies / "validation.csv").stat().st_mtime_ns
+    bucket.put("tickets/train.csv", TRAIN.encode() + TRAIN.encode().partition(b"\n")[2])
+    bucket.delete("tickets/train/2026-11-21-new.csv")
+    main()
+    assert pq.read_table("data/raw/train.parquet").num_rows == 2 * (TRAIN.count("\n") - 1)
+    assert (copies / "validation.csv").stat().st_mtime_ns == kept, "an unchanged file is not fetched again"
+    assert not (copies / "train/2026-11-21-new.csv").exists()
+    for address, message in ((f"{bucket.url}/tickets", "has no file of these splits"), (f"{bucket.url}/a/../b", r"contains '\.\.'")):
+        with pytest.raises(DataError, match=message):
+            RemoteFolder.fetch(address, ["nothing"])
+
+
+def test_copy_that_another_process_is_writing_stays(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files, _ = file_system("memory://")
+    files.pipe({f"/twice/{split}.csv": TRAIN.encode() for split in ("train", "test")})
+    folder = RemoteFolder.fetch("memory://twice", ["train", "test"]).folder
+    with replace_file(folder / "test.csv") as partial:
+        copies = RemoteFolder.fetch("memory://twice", ["train"]).sources
+        assert partial.exists()
+    assert [path.name for path in copies] == ["train.csv"]
+    RemoteFolder.fetch("memory://twice", ["train"])
+    assert sorted(path.name for path in folder.iterdir()) == [".train.csv.json", "train.csv"]

@@ -1,0 +1,32 @@
+"""Texts and labels of a raw split, in shards of two rows."""
+
+import itertools
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stages.evaluate.behaviour.cases import LabelledTexts
+from stages.evaluate.texts import TextSplit
+from tests.stages.tokenize.raw_splits import write_raw
+from tuneline.files.schemas import LabelSchema
+from tuneline.files.shards import SplitReader, shard_file
+
+SHARD = 2
+_FOLDER = tempfile.TemporaryDirectory(prefix="tuneline-texts-")
+_numbers = itertools.count()
+
+
+def labelled_texts(texts: Sequence[Sequence[str]], labels: Sequence[float], label_schema: LabelSchema) -> LabelledTexts:
+    """Write texts, one list for each of one or two columns, and return their reader with their labels."""
+    folder, count = Path(_FOLDER.name, str(next(_numbers))), -(-len(labels) // SHARD)
+    for number in range(count):
+        rows = slice(SHARD * number, SHARD * (number + 1))
+        write_raw(shard_file(folder, "test", number, count), [column[rows] for column in texts], labels[rows], label_schema)
+    columns = ["subject", "body"][: len(texts)]
+    dtype: Any = np.float32 if label_schema.is_regression else np.int64
+    return LabelledTexts(
+        TextSplit.of(SplitReader.open(folder, "test", "download"), columns, len(labels)), np.array(labels, dtype), label_schema
+    )

@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+
+from stages.evaluate.texts import TextSplit
+from tests.stages.tokenize.raw_splits import write_raw
+from tuneline.errors import DataError
+from tuneline.files.shards import SplitReader, shard_file
+
+
+@pytest.fixture
+def raw(tmp_path):
+    """Rows ``a b``, ``c d`` and ``e f`` in two shards."""
+    for number, rows in enumerate([[["a", "b"], ["c", "d"]], [["e", "f"]]]):
+        write_raw(shard_file(tmp_path, "test", number, 2), [list(column) for column in zip(*rows, strict=True)])
+    return SplitReader.open(tmp_path, "test", "download")
+
+
+def test_texts_are_read_in_batches_and_by_row_over_all_shards(raw):
+    texts = TextSplit.of(raw, ["body", "subject"], 3)
+    assert list(texts.batches()) == [[["b", "d"], ["a", "c"]], [["f"], ["e"]]]
+    assert texts.take(np.array([0, 2])) == [("b", "a"), ("f", "e")]
+
+
+def test_texts_of_another_number_of_rows_are_an_error(raw):
+    with pytest.raises(DataError, match=r"test \(2 files\) has 3 rows, the tokenized split has 4(.|\n)*dvc repro tokenize"):
+        TextSplit.of(raw, ["body"], 4)
+
+
+def test_missing_column_is_named(raw):
+    with pytest.raises(DataError, match="has no column 'title'"):
+        TextSplit.of(raw, ["title"], 3)

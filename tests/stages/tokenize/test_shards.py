@@ -1,0 +1,172 @@
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stages.tokenize import __main__ as tokenize
+from stages.tokenize.rows import RawSplit
+from tests.conftest import ROOT
+from tests.params import change_params, params, write_params
+from tests.stages.tokenize.raw_splits import sentences, write_raw
+from tuneline.base import read_base
+from tuneline.errors import DataError
+from tuneline.files.shards import SplitReader, shard_file
+from tuneline.paths import SPLITS
+from tuneline.records.source import BaseSource
+
+PARAMS = {
+    "tokenize": {"vocab_size": 300, "max_length": 24},
+    "model": {"config": {"model_type": "bert", "max_position_embeddings": 32}},
+}
+ROWS = {"train": (40, 40, 13), "validation": (20,), "test": (11, 4)}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project whose raw splits have several files."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    write_params(tmp_path, **PARAMS)
+    write_shards(tmp_path / "data/raw", ROWS)
+    BaseSource(checkpoint=None, tokenizer=None).write(tmp_path / "models/base/source.json")
+    return tmp_path
+
+
+def write_shards(folder, rows):
+    for seed, split in enumerate(SPLITS):
+        for number, count in enumerate(rows[split]):
+            texts = [sentences(count, seed=100 * seed + 10 * number + column) for column in range(2)]
+            write_raw(shard_file(folder, split, number, len(rows[split])), texts)
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def outs(project):
+    return {**contents(project / "data/tokenized"), "metrics": (project / "metrics/tokenize.json").read_bytes()}
+
+
+def test_each_raw_file_has_a_tokenized_one_with_the_rows_of_the_whole_split(project):
+    tokenize.main()
+    sharded = {split: SplitReader.open(Path("data/tokenized"), split, "tokenize") for split in SPLITS}
+    assert {split: tuple(pq.read_metadata(path).num_rows for path in reader.paths) for split, reader in sharded.items()} == ROWS
+    assert json.loads(Path("metrics/tokenize.json").read_text())["train_rows"] == 93
+    tokens, tokenizer = {split: reader.read() for split, reader in sharded.items()}, contents(project / "data/tokenized/tokenizer")
+    for split in SPLITS:
+        reader = SplitReader.open(Path("data/raw"), split, "download")
+        table = reader.read()
+        for path in reader.paths:
+            path.unlink()
+        pq.write_table(table, f"data/raw/{split}.parquet")
+    tokenize.main()
+    assert contents(project / "data/tokenized/tokenizer") == tokenizer
+    assert all(pa.Table.equals(pq.read_table(f"data/tokenized/{split}.parquet"), tokens[split]) for split in SPLITS)
+    assert sorted(path.name for path in (project / "data").iterdir()) == ["raw", "tokenized"]
+
+
+def test_run_continues_after_the_last_finished_file_with_exact_counts(project):
+    tokenize.main()
+    expected, splits = outs(project), {split: SplitReader.open(Path("data/raw"), split, "download") for split in SPLITS}
+    damaged, whole = splits["train"].paths[1], splits["train"].paths[1].read_bytes()
+    target, state = project / "again", params(**PARAMS)
+    target.mkdir()
+    tokenize.saved_tokenizer(state, read_base(state), RawSplit(splits["train"], state.data.text_columns), target)
+    damaged.write_bytes(whole[:4] + b"\xff" * 56 + whole[60:])
+    with pytest.raises(DataError, match=r"data/raw/train-00001-of-00003\.parquet cannot be read"):
+        tokenize.run(state, read_base(state), splits, target)
+    first = target / "train-00000-of-00003.parquet"
+    before = first.stat().st_ino
+    damaged.write_bytes(whole)
+    counts, done = tokenize.run(state, read_base(state), splits, target)
+    assert (first.stat().st_ino, done.rows, counts["train"].rows) == (before, 88, 93)
+    assert contents(target) == {name: content for name, content in expected.items() if name != "metrics"}
+    total = sum(counts.values(), start=type(done)())
+    assert total.tokens == json.loads(expected["metrics"])["tokens"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [None, 1, 2, 4], ids=["local", "1 worker", "2 workers", "4 workers"])
+def test_outs_are_the_same_on_each_engine_after_a_kill(project, workers):
+    """Kill a worker of Ray, or the process of the local engine between two files, in the middle of 12 files."""
+    write_shards(project / "data/raw", {"train": (1500,) * 12, "validation": (20,), "test": (11, 4)})
+    for path in (project / "data/raw").glob("train-*-of-00003.parquet"):
+        path.unlink()
+    tokenize.main()
+    expected = outs(project)
+    if workers:
+        change_params(project, {"run.engine": "ray", "run.workers": workers})
+    process = start_stage(project)
+    wait_for_state(project)
+    if workers:
+        killed = kill_workers(project, process)
+        errors = process.communicate(timeout=200)[1]
+        assert (process.returncode, killed > 0) == (0, True), errors
+        assert "was killed; the task was run again" in errors
+    else:
+        process.kill()
+        process.wait()
+        assert outs_of_the_second_run(project) != []
+    assert outs(project) == expected
+
+
+@pytest.mark.slow
+def test_damaged_raw_file_is_named_by_ray(project):
+    change_params(project, {"run.engine": "ray", "run.workers": 2})
+    damaged = project / "data/raw/test-00000-of-00002.parquet"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:4] + b"\xff" * 56 + whole[60:])
+    with pytest.raises(DataError, match=r"data/raw/test-00000-of-00002\.parquet cannot be read"):
+        tokenize.main()
+    assert not (project / "data/tokenized").exists()
+
+
+def outs_of_the_second_run(project):
+    process = start_stage(project)
+    output, errors = process.communicate(timeout=100)
+    assert process.returncode == 0, errors
+    return [line for line in output.splitlines() if "were finished by a run that was ended" in line]
+
+
+def start_stage(project):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "stages.tokenize"]
+    return subprocess.Popen(command, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_state(project):
+    """Return when the first file of a run is finished."""
+    deadline = time.monotonic() + 120
+    while not list(project.glob("data/.tokenized.resumable/*/state/train-*.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def kill_workers(project, stage):
+    """Kill the workers of Ray in the folder of the project while they write a file; return their number."""
+    while stage.poll() is None:
+        if list(project.glob("data/.tokenized.resumable/*/.train-*.partial")) and (workers := workers_in(project)):
+            for process in workers:
+                os.kill(process, signal.SIGKILL)
+            return len(workers)
+        time.sleep(0.002)
+    return 0
+
+
+def workers_in(folder):
+    """Return the workers, but not the agents of Ray (``ray::DashboardAgent``), with which the whole cluster ends."""
+    workers = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            title = (process / "cmdline").read_bytes().partition(b"\0")[0].strip()
+            if (process / "cwd").readlink() == folder and title.startswith(b"ray::") and not title.endswith(b"Agent"):
+                workers.append(int(process.name))
+    return workers

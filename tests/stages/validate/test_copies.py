@@ -1,0 +1,21 @@
+import numpy as np
+
+from stages.validate.copies import NONE, first_copies, label_conflicts, leaks
+from tuneline import partitions
+
+
+def test_partitions_change_no_result(monkeypatch):
+    """``test_raw`` has what the results are."""
+    rng = np.random.default_rng(1)
+    texts = rng.integers(0, 2**64, 300, np.uint64)
+    keys, other = texts[rng.integers(0, 300, 700)], texts[rng.integers(100, 300, 200)]
+    labels = rng.integers(0, 3, 700)
+
+    def results() -> list[np.ndarray]:
+        return [first_copies(keys), label_conflicts(keys, labels, 0), leaks([keys[:400], keys[400:]], other)]
+
+    whole = results()
+    assert all((found != NONE).any() and (found == NONE).any() for found in whole)
+    monkeypatch.setattr(partitions, "PARTITION_ROWS", 10)
+    for one, found in zip(whole, results(), strict=True):
+        np.testing.assert_array_equal(one, found)

@@ -1,0 +1,160 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conftest import ROOT
+from tests.params import params
+from tests.tuneline.engines import tasks
+from tuneline.engines import map_tasks
+from tuneline.errors import DataError, ParamsError, StageError
+
+SLEEP = """
+from tests.params import params
+from tests.tuneline.engines import tasks
+from tuneline.engines import map_tasks
+list(map_tasks(tasks.sleep, [0, 1], params(run={"engine": "ray", "workers": 2}).run, name="test"))
+"""
+
+
+JOIN = """
+from tests.params import params
+from tests.tuneline.engines import tasks
+from tuneline.engines import map_tasks
+print(len(list(map_tasks(tasks.write_square, range(6), params(run={"engine": "ray"}).run, name="test"))))
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """The current folder; no cluster to join."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    return tmp_path
+
+
+def engine(name, workers=None):
+    return params(run={"engine": name, "workers": workers}).run
+
+
+def files(folder):
+    return {path.name: path.read_text() for path in folder.glob("*.txt")}
+
+
+def test_local_engine_runs_tasks_when_their_results_are_asked_for(folder):
+    results = map_tasks(tasks.write_square, [3, 4], engine("local"), name="test")
+    assert next(results)[0] == 3
+    assert files(folder) == {"3.txt": "9"}
+
+
+def test_missing_ray_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ParamsError, match=r"run\.engine is ray.*\n.*pip install '\.\[ray\]'"):
+        list(map_tasks(tasks.write_square, [1], engine("ray"), name="test"))
+    assert list(map_tasks(tasks.write_square, [], engine("ray"), name="test")) == []
+
+
+@pytest.mark.slow
+def test_ray_gives_the_results_in_order_when_a_worker_is_killed(folder, capfd):
+    results = list(map_tasks(tasks.kill_first_worker, range(6), engine("ray", 2), name="test"))
+    assert [number for number, _ in results] == list(range(6))
+    assert files(folder) == {f"{number}.txt": str(number**2) for number in range(6)}
+    assert sorted(path.name for path in folder.iterdir() if path.suffix != ".txt") == ["killed"]
+    output = capfd.readouterr()
+    assert (output.out, "worker of task 4 was killed; the task was run again" in output.err) == ("", True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("tasks_", "kind", "message"), [([0, 1, 2], DataError, "shard 1 is damaged"), ([0, 2], ZeroDivisionError, "a bug")]
+)
+def test_error_of_a_task_is_that_of_the_local_engine(tasks_, kind, message):
+    for name in ("local", "ray"):
+        results = map_tasks(tasks.fail, tasks_, engine(name, 2), name="test")
+        assert next(results) == 0
+        with pytest.raises(kind, match=message) as caught:
+            next(results)
+        assert getattr(caught.value, "hint", "Write it anew.") == "Write it anew."
+
+
+@pytest.mark.slow
+def test_task_that_kills_each_worker_ends_the_run_with_its_name():
+    with pytest.raises(StageError, match=r"1: the worker of Ray was killed 4 times in this task.*\n.*run\.workers"):
+        list(map_tasks(tasks.kill_every_worker, [0, 1, 2], engine("ray", 2), name="test"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", ["raylet", "gcs_server"])
+def test_end_of_the_cluster_is_an_error_of_the_run(folder, server):
+    process = start_sleeping(folder)
+    servers = psutil.Process(process.pid).children(recursive=True)
+    next(one for one in servers if one.name() == server).kill()
+    errors = process.communicate(timeout=60)[1]
+    assert "StageError: The Ray cluster has ended" in errors
+    wait_until_gone([one.pid for one in servers])
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_workers_of_a_cluster_that_was_started(folder):
+    process = start_sleeping(folder)
+    os.killpg(process.pid, signal.SIGINT)
+    assert "KeyboardInterrupt" in process.communicate(timeout=60)[1]
+    wait_until_gone([int(path.read_text()) for path in folder.glob("*.pid")])
+
+
+@pytest.mark.slow
+def test_named_cluster_is_joined_with_its_token_and_stays(folder, monkeypatch):
+    """The head and the programs that join have the token that ``ray get-auth-token --generate`` has written to the home folder."""
+    ray_command = str(Path(sys.executable).with_name("ray"))
+    with pytest.raises(StageError, match="does not work through Ray Client"), monkeypatch.context() as patch:
+        patch.setenv("RAY_ADDRESS", "ray://127.0.0.1:10001")
+        list(map_tasks(tasks.write_square, [1], engine("ray"), name="test"))
+    home = {**os.environ, "HOME": str(folder), "PYTHONPATH": str(ROOT)}
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):  # of clusters that other tests have started in this process
+        home.pop(name, None)
+    subprocess.run([ray_command, "get-auth-token", "--generate"], env=home, check=True, capture_output=True)
+    head = [ray_command, "start", "--head", "--block", "--port=26379", "--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats"]
+    cluster = subprocess.Popen(
+        [*head, "--object-store-memory=100000000"], cwd="/", env=home, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        for _ in range(2):
+            joined = subprocess.run([sys.executable, "-c", JOIN], env={**home, "RAY_ADDRESS": "127.0.0.1:26379"}, check=False, stdout=-1)
+            assert (joined.returncode, joined.stdout) == (0, b"6\n")
+        assert files(folder) == {f"{number}.txt": str(number**2) for number in range(6)}
+        assert cluster.poll() is None
+    finally:
+        cluster.terminate()
+        cluster.wait(60)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:26379")
+    with pytest.raises(StageError, match=r"RAY_ADDRESS=127\.0\.0\.1:26379 cannot be joined"):
+        list(map_tasks(tasks.write_square, [1], engine("ray"), name="test"))
+
+
+def start_sleeping(folder):
+    """Start two tasks that take a minute, each on a worker, and return when they work."""
+    command = [sys.executable, "-c", SLEEP]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    for number in range(2):
+        wait_for(folder / f"{number}.pid")
+    return process
+
+
+def wait_for(path):
+    deadline = time.monotonic() + 120
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert path.exists()
+
+
+def wait_until_gone(processes):
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{process}").exists() for process in processes) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [process for process in processes if Path(f"/proc/{process}").exists()]
