@@ -5,7 +5,6 @@ writes to it. The key is a hash of everything that the content depends on: with 
 is removed. So a target has at most one leftover, which lasts until its next writer ends, or until the flow ``clean`` finds it a week old.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -18,6 +17,7 @@ from typing import Any
 from tuneline.errors import StageError
 from tuneline.files import publish_directory, remove_leftovers
 from tuneline.files.disk_errors import cannot_write, explain_disk_errors
+from tuneline.files.locks import lock_folder
 
 SUFFIX = ".resumable"
 
@@ -76,17 +76,11 @@ def content_key(*values: Any, files: Iterable[Path] = ()) -> str:
 def _locked(target: Path) -> tuple[Path, int]:
     """Return the folder beside the target, and the descriptor that locks it until it is closed."""
     outer = target.with_name(f".{target.name}{SUFFIX}")
+    busy = StageError(f"{target} is being written by another process.", "Wait until it has ended, or stop it.")
     while True:
         outer.mkdir(exist_ok=True)
         with suppress(FileNotFoundError):  # its writer has just ended, and removed it
-            lock = os.open(outer, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(lock)
-                raise StageError(f"{target} is being written by another process.", "Wait until it has ended, or stop it.") from None
-            except OSError:  # no locks on this file system
-                pass
+            lock = lock_folder(outer, busy)
             if outer.exists() and os.path.samestat(os.fstat(lock), outer.stat()):
                 return outer, lock
             os.close(lock)

@@ -4,7 +4,6 @@ The logits of a finished fold are kept, so a command that was interrupted trains
 interrupted resumes from its checkpoint. Another seed, model, training, code or data begins again.
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -23,6 +22,7 @@ from tuneline.cli.labels.labelled_rows import Folds, LabelledRows, Rows
 from tuneline.errors import DataError, StageError
 from tuneline.files import replace_file
 from tuneline.files.hashes import file_hash
+from tuneline.files.locks import lock_folder
 from tuneline.files.schemas import LABELS, read_table, write_table
 from tuneline.files.shards import SplitReader
 from tuneline.params_file import Changes, changed
@@ -89,12 +89,9 @@ def _locked() -> Iterator[None]:
         StageError: Another one does.
     """
     FOLDS.mkdir(parents=True, exist_ok=True)
-    lock = os.open(FOLDS, os.O_RDONLY)
+    lock = lock_folder(FOLDS, StageError("Another `tuneline labels review` trains folds in this project.", "Wait for its end."))
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
-    except BlockingIOError:
-        raise StageError("Another `tuneline labels review` trains folds in this project.", "Wait for its end.") from None
     finally:
         os.close(lock)
 

@@ -3,7 +3,6 @@
 ``.predictions/NAME.json`` in it says from what and how the result ``NAME`` was made. It is written after the result, and removed before.
 """
 
-import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ from tuneline.cli.predict.sources import as_path, is_remote
 from tuneline.cli.predict.tasks import TaskResult
 from tuneline.errors import DataError, StageError
 from tuneline.files.disk_errors import cannot_write
+from tuneline.files.locks import lock_folder
 from tuneline.readers.urls import DataFile, RemoteFile, file_system, reaching, shown
 from tuneline.records.record import Record
 
@@ -76,26 +76,24 @@ class ResultFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder; that of a storage is not held: two commands write the same bytes.
+        """Hold the folder. That of a storage is not held, as two commands write the same bytes, but tried before hours of work.
 
         Raises:
-            StageError: Another command holds it, or it cannot be created.
+            StageError: Another command holds it, or it cannot be written.
         """
         if not isinstance(self.place, Path):
+            with reaching(str(self)):
+                files, path = file_system(self.place)
+                files.pipe_file(f"{path}/{RECORDS}/writable", b"")
+                files.rm_file(f"{path}/{RECORDS}/writable")
             yield
             return
+        busy = StageError(f"--output: another command is writing to {self}.", "Wait until it has ended, or name another.")
         try:
             (self.place / RECORDS).mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.place / RECORDS, os.O_RDONLY)
+            lock = lock_folder(self.place / RECORDS, busy)
         except OSError as error:
             raise cannot_write(self.place, error) from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            raise StageError(f"--output: another command is writing to {self}.", "Wait until it has ended, or name another.") from None
-        except OSError:  # no locks on this file system
-            pass
         try:
             yield
         finally:

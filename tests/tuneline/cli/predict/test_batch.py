@@ -199,5 +199,7 @@ def test_input_and_output_on_s3(given, predict, bucket):
     failed = predict(f"{bucket.url}/in/z.jsonl", "-o", f"{bucket.url}/z.jsonl")
     assert failed.exit_code == 65
     assert f"{bucket.url}/in/z.jsonl, row 1 (line 1): no column 'subject'" in failed.stderr
+    missing = predict(f"{bucket.url}/in/z.jsonl", "-o", "s3://no-such-bucket/out/")
+    assert "s3://no-such-bucket/out/ does not exist" in missing.stderr, "said before the rows are read"
     assert sorted(bucket.keys()) == sorted([*before, "in/z.jsonl"]), "nothing half-written is left"
     assert bucket.uploads() == 0
