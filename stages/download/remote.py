@@ -41,14 +41,7 @@ class RemoteFolder:
         if ".." in Path(place).parts:
             raise DataError(f"data.path: {shown(url)} contains '..'.", "Write the address without it.")
         folder = FETCHED / scheme / place.lstrip("/")
-        wanted = {}
-        for file in list_files(f"{base}/", depth=2):
-            name = file.url.removeprefix(f"{base}/")
-            if _split_of(name) in splits and not file.name.startswith("."):
-                wanted[folder / name] = file
-        if not wanted:
-            expected = f"Expected {' or '.join(f'{split}.csv, {split}.parquet, {split}/...' for split in splits)}"
-            raise DataError(f"data.path: {shown(url)} has no file of these splits.", expected)
+        wanted = {folder / name: file for name, file in _files_of_splits(base, splits).items()}
         kept = {*wanted, *map(_record, wanted)}
         for path in [path for path in folder.rglob("*") if path.is_file() and path not in kept and path.suffix != ".partial"]:
             path.unlink(missing_ok=True)  # another process, whose partial files stay, may do the same
@@ -63,6 +56,19 @@ class RemoteFolder:
     def provenance(self, paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
         """Return the records of some of the copies, by URL, as JSON."""
         return {url: record.model_dump(mode="json") for url, record in (self.sources[path] for path in paths)}
+
+
+def _files_of_splits(base: str, splits: Collection[str]) -> dict[str, RemoteFile]:
+    """Return the files of splits in a folder of a storage, by their path in it."""
+    listed = list_files(f"{base}/", depth=2)
+    if [file.url for file in listed] == [base]:
+        raise DataError(f"data.path: {shown(base)} is a file; a folder is expected.", f"Write {shown(base.rpartition('/')[0])}.")
+    found = {file.url.removeprefix(f"{base}/"): file for file in listed if not file.name.startswith(".")}
+    found = {name: file for name, file in found.items() if _split_of(name) in splits}
+    if not found:
+        expected = f"Expected {' or '.join(f'{split}.csv, {split}.parquet, {split}/...' for split in splits)}"
+        raise DataError(f"data.path: {shown(base)} has no file of these splits.", expected)
+    return found
 
 
 def _split_of(name: str) -> str | None:

@@ -72,11 +72,6 @@ class LabelSchema:
         return cls(tuple(feature["names"]) if feature["_type"] == "ClassLabel" else None)
 
 
-def read_labels(path: Path) -> LabelSchema:
-    """Read the label schema of a raw or tokenized Parquet file."""
-    return LabelSchema.of(pq.read_schema(path))
-
-
 def raw_schema(text_columns: Sequence[str], labels: LabelSchema) -> pa.Schema:
     """Return the schema of ``data/raw/*.parquet``: the text columns, ``labels``, and ``idx``, the row number in the source."""
     fields = [pa.field(name, pa.string()) for name in text_columns]

@@ -13,7 +13,7 @@ from stages.download.__main__ import main
 from stages.download.raw import sample_rows
 from tests.conftest import ROOT
 from tests.stages.download.made import GOOD, TRAIN, write_params, write_source
-from tuneline.files.schemas import ROW_GROUP, LabelSchema, raw_schema, read_labels
+from tuneline.files.schemas import ROW_GROUP, LabelSchema, raw_schema
 
 RAW = Path("data/raw")
 SAMPLE = {"source": "sample", "text_columns": ["subject", "body"], "label_column": "queue"}
@@ -117,7 +117,7 @@ def test_a_quick_run_keeps_the_classes_of_the_whole(project: Path):
     )
     write_params({"max_rows": 2})
     main()
-    assert read_labels(RAW / "train.parquet").names == ("common", "rare")
+    assert LabelSchema.of(pq.read_schema(RAW / "train.parquet")).names == ("common", "rare")
 
 
 def test_a_quick_run_finds_the_faults_of_a_whole_one(project: Path):

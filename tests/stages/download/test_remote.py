@@ -49,9 +49,22 @@ def test_files_of_a_storage_give_the_splits_of_the_same_local_files(bucket, tmp_
     assert pq.read_table("data/raw/train.parquet").num_rows == 2 * (TRAIN.count("\n") - 1)
     assert (copies / "validation.csv").stat().st_mtime_ns == kept, "an unchanged file is not fetched again"
     assert not (copies / "train/2026-11-21-new.csv").exists()
-    for address, message in ((f"{bucket.url}/tickets", "has no file of these splits"), (f"{bucket.url}/a/../b", r"contains '\.\.'")):
-        with pytest.raises(DataError, match=message):
-            RemoteFolder.fetch(address, ["nothing"])
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("tickets", r"tickets has no file of these splits"),
+        ("tickets/train.csv", r"tickets/train\.csv is a file; a folder is expected\.\s+Write memory:///tickets\."),
+        ("tickets/../other", r"contains '\.\.'"),
+        ("nosuch", "nosuch/ does not exist"),
+    ],
+)
+def test_wrong_address_is_explained(path, message):
+    files, _ = file_system("memory://")
+    files.pipe({"/tickets/train.csv": TRAIN.encode()})
+    with pytest.raises(DataError, match=message):
+        RemoteFolder.fetch(f"memory://{path}", ["nothing"])
 
 
 def test_copy_that_another_process_is_writing_stays(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 from tests.params import change_params, write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw, write_splits
 from tuneline.errors import DataError, ParamsError, StageError
-from tuneline.files.schemas import ROW_GROUP, LabelSchema, read_labels, write_table
+from tuneline.files.schemas import ROW_GROUP, LabelSchema, write_table
 from tuneline.paths import SPLITS
 from tuneline.records.source import BaseSource, PretrainedSource
 
@@ -71,7 +71,7 @@ def test_tokenized_columns_are_those_of_the_contract(project):
         schema = pq.read_schema(project / f"data/tokenized/{split}.parquet")
         assert schema.names == ["input_ids", "attention_mask", "token_type_ids", "labels"]
         assert schema.types == [pa.list_(pa.int32()), pa.list_(pa.int8()), pa.list_(pa.int8()), pa.int64()]
-        assert read_labels(project / f"data/tokenized/{split}.parquet").names == ("no", "yes")
+        assert LabelSchema.of(pq.read_schema(project / f"data/tokenized/{split}.parquet")).names == ("no", "yes")
 
 
 def test_tokenized_rows_equal_those_of_transformers_in_order(project):

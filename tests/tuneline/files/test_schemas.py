@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tuneline.errors import DataError
-from tuneline.files.schemas import LabelSchema, raw_schema, read_labels, tokenized_schema, write_table
+from tuneline.files.schemas import LabelSchema, raw_schema, tokenized_schema, write_table
 
 QUEUES = LabelSchema(("billing", "delivery"))
 SCORE = LabelSchema(None)
@@ -16,7 +16,7 @@ SCORE = LabelSchema(None)
 def test_label_schema_is_stored_in_the_file(tmp_path, labels):
     schema = raw_schema(["text"], labels)
     write_table(pa.table({"text": ["a"], "labels": [1], "idx": [0]}, schema=schema), tmp_path / "train.parquet")
-    assert read_labels(tmp_path / "train.parquet") == labels
+    assert LabelSchema.of(pq.read_schema(tmp_path / "train.parquet")) == labels
 
 
 def test_datasets_library_restores_class_names(tmp_path):
@@ -44,7 +44,7 @@ def test_datasets_library_restores_a_regression(tmp_path):
 def test_table_without_label_names_is_refused(tmp_path):
     pq.write_table(pa.table({"labels": [1]}), tmp_path / "other.parquet")
     with pytest.raises(DataError, match="no label names"):
-        read_labels(tmp_path / "other.parquet")
+        LabelSchema.of(pq.read_schema(tmp_path / "other.parquet"))
 
 
 def test_label_schema_has_number_of_outputs_and_arrow_type():
