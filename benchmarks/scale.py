@@ -116,7 +116,7 @@ def _block(generator: np.random.Generator, count: int, words: pa.Array, cumulati
     return pa.table({"text": pc.binary_join(lists, " "), "queue": pa.array(CLASSES).take(pa.array(labels))})
 
 
-def write_project(folder: Path, rows: int) -> None:
+def write_project(folder: Path, rows: int, shard_rows: int) -> None:
     """Write the source, the parameters and the settings of a project."""
     for seed, (split, share) in enumerate(SHARES.items()):
         source = folder / "data/source" / split
@@ -126,7 +126,7 @@ def write_project(folder: Path, rows: int) -> None:
     for name in ("conf", "project"):
         (folder / name).symlink_to(ROOT / name)
     (folder / "data/corrections").mkdir()
-    (folder / "params.yaml").write_text(changed(ROOT / "params.yaml", SETTINGS), encoding="utf-8")
+    (folder / "params.yaml").write_text(changed(ROOT / "params.yaml", {**SETTINGS, "data.shard_rows": shard_rows}), encoding="utf-8")
 
 
 def set_engine(folder: Path, engine: str) -> None:
@@ -190,9 +190,9 @@ def _memory(pid: int) -> tuple[float, float]:
     return values["Pss:"], values["Pss_Anon:"]
 
 
-def measure(rows: int, stages: Sequence[str], engines: Sequence[str], folder: Path) -> Iterator[Measurement]:
+def measure(rows: int, shard_rows: int, stages: Sequence[str], engines: Sequence[str], folder: Path) -> Iterator[Measurement]:
     """Run the stages on generated rows; those that have engines with each of them."""
-    write_project(folder, rows)
+    write_project(folder, rows, shard_rows)
     for stage in STAGES:
         chosen = engines if stage in stages and stage in ("tokenize", "validate", "predict") else ["local"]
         for engine in chosen if stage in stages or stage in ("download", "base") else []:
@@ -215,6 +215,7 @@ def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
+    parser.add_argument("--shard-rows", type=int, default=100_000, help="rows of a file, which is the unit of work of Ray's workers")
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=["tokenize", "validate", "train", "evaluate", "export", "predict"])
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=["local", "ray1", "ray2"])
     parser.add_argument("--folder", type=Path, help="where the projects are written; default: the system's folder of temporary files")
@@ -224,7 +225,7 @@ def main() -> None:
     results = []
     for rows in options.rows:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            for one in measure(rows, options.stages, options.engines, Path(folder)):
+            for one in measure(rows, options.shard_rows, options.stages, options.engines, Path(folder)):
                 results.append(one)
                 with options.results.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(asdict(one)) + "\n")
