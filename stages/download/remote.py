@@ -8,8 +8,9 @@ from typing import Any
 from tuneline.errors import DataError
 from tuneline.files import replace_file
 from tuneline.paths import FETCHED
+from tuneline.readers.listing import list_files
 from tuneline.readers.rows import ENDINGS
-from tuneline.readers.urls import RemoteFile, file_system, list_files, reaching, sha256, shown
+from tuneline.readers.urls import RemoteFile, file_system, reaching, sha256, shown
 from tuneline.records.source import RemoteSource
 from tuneline.terminal import progress
 

@@ -152,49 +152,6 @@ class _RemoteBytes(io.RawIOBase):
         super().close()
 
 
-def list_files(url: str, depth: int = 1) -> list[RemoteFile]:
-    """Return the files of a URL by name: of a folder, those in it; of a pattern with ``*``, those that match; else the one file.
-
-    Args:
-        url: The URL.
-        depth: 2 to list the files of the folders in a folder, too.
-
-    Raises:
-        DataError: There is none, or the URL contains a password.
-        StageError: The storage cannot be reached, or its package is not installed.
-    """
-    with reaching(shown(url)):
-        files, path = file_system(url)
-        files.invalidate_cache()
-        if "*" in path:
-            found = files.glob(path, detail=True)
-            if not found:
-                files.ls(path.partition("*")[0].rpartition("/")[0])  # glob passes over errors, such as a wrong key
-        elif url.endswith("/") or (not url.startswith("http") and files.isdir(path)):  # of HTTP, that would read the file
-            found = dict(_below(files, path, depth))
-        else:
-            return [_found(files, path, files.info(path), url)]
-        listed = [_found(files, name, info) for name, info in sorted(found.items()) if info["type"] == "file" and not name.endswith("/")]
-    if not listed:
-        raise DataError(f"{shown(url)} has no files.", "Check the address; a folder ends in /, and * stands for any part of a name.")
-    return listed
-
-
-def _below(files: Any, path: str, depth: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield what is in a folder. fsspec's own search leaves out folders that it cannot list, without an error."""
-    for info in files.ls(path, detail=True):
-        if info["type"] == "file":
-            yield info["name"], info
-        elif depth > 1:
-            yield from _below(files, info["name"], depth - 1)
-
-
-def _found(files: Any, path: str, info: Mapping[str, Any], url: str | None = None) -> RemoteFile:
-    if info["type"] != "file":
-        raise DataError(f"{shown(url or path)} is a folder, not a file.", "Name a file in it.")
-    return RemoteFile(url or files.unstrip_protocol(path), int(info.get("size") or 0), version_of(info))
-
-
 def file_system(url: str) -> tuple[Any, str]:
     """Return the file system of a URL, and the path in it.
 

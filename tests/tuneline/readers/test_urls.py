@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from tests.s3 import Bucket, refusing
 from tuneline.errors import DataError, StageError, UnreadableError
 from tuneline.readers import urls
-from tuneline.readers.urls import RemoteFile, file_system, list_files, redacted
+from tuneline.readers.listing import list_files
+from tuneline.readers.urls import RemoteFile, file_system, redacted
 
 SCHEMES = ("https", "ssh", "s3", "git+http")
 VISIBLE = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"], exclude_characters="'\""), min_size=1)

@@ -11,11 +11,12 @@ from urllib.parse import unquote, urlsplit
 
 from tuneline.errors import DataError, StageError
 from tuneline.inputs import KINDS, OPTIONS, Input
+from tuneline.readers.listing import list_files
 from tuneline.readers.packed import is_gzip
 from tuneline.readers.parquet import open_parquet
 from tuneline.readers.rows import Kind
 from tuneline.readers.special_files import not_a_file
-from tuneline.readers.urls import DataFile, RemoteFile, is_url, list_files, shown
+from tuneline.readers.urls import DataFile, RemoteFile, is_url, shown
 
 TASK_ROWS = 50_000
 """Rows of a Parquet file that are one task. The number is fixed so that the same rows always give the same bytes: a batch does not reach
