@@ -101,6 +101,8 @@ def describe_end(code: int, hint: str) -> tuple[str | None, int]:
 def resume_hint(started: float, checkpoints: Path = CHECKPOINTS) -> str:
     """Return how to continue the run that has written to ``checkpoints`` since ``started``, in seconds since the epoch."""
     runs = [file for file in checkpoints.glob("*/run.json") if file.stat().st_mtime >= started - 1]
+    if not runs:  # it ended before it looked for its checkpoints, for example while it waited for other machines
+        return "`dvc repro` starts again, from the last checkpoint if there is one."
     return describe_resume(sorted(step for run in runs for step in run.parent.glob("step-*")))
 
 

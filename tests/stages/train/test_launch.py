@@ -44,7 +44,7 @@ def test_hint_names_the_newest_checkpoint_of_this_run(tmp_path):
         (tmp_path / key / "run.json").touch()
     os.utime(tmp_path / "old/run.json", (1, 1))
     assert resume_hint(time.time(), tmp_path) == f"`dvc repro` resumes from step 10 ({tmp_path}/this/step-00000010)."
-    assert "There is no checkpoint yet" in resume_hint(time.time() + 60, tmp_path)
+    assert "from the last checkpoint if there is one" in resume_hint(time.time() + 60, tmp_path), "no run has begun since"
 
 
 def test_launcher_of_several_machines_starts_this_command_on_each():

@@ -264,7 +264,7 @@ def test_machine_that_waits_for_the_others_ends_on_a_signal(machines, tmp_path, 
         process.send_signal(number)
         code, printed = last_lines(process, since)
         assert code == 75
-        assert "train: stopped. There is no checkpoint yet" in printed
+        assert "train: stopped. `dvc repro` starts again, from the last checkpoint if there is one" in printed
 
 
 def connect_for_two_seconds() -> None:
