@@ -7,6 +7,7 @@ import time
 
 import pyarrow.parquet as pq
 import pytest
+from ruamel.yaml import YAML
 
 from flows.runs.repository import locked
 from flows.score import score
@@ -59,6 +60,31 @@ def test_new_files_are_scored_once_and_bad_files_refused_with_the_reason(served,
     assert score(return_state=True).is_completed()
     assert scored(toy) == ["good.csv.parquet", "no-text.csv.parquet"], "the corrected file is scored, and its refusal forgotten"
     assert scored(toy, "inbox") == []
+
+
+@pytest.mark.slow  # starts Ray
+def test_ray_scores_files_as_the_local_engine_does(served, toy, promoted, put, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    for engine in ("local", "ray"):
+        settings = YAML(typ="safe", pure=True).load(toy.root / "conf/flows.yaml") or {}
+        settings["scoring"] = {**settings.get("scoring", {}), "engine": engine, "workers": None if engine == "local" else 2}
+        YAML().dump(settings, toy.root / "conf/flows.yaml")
+        put(f"{engine}-1.csv", tickets(300))
+        put(f"{engine}-2.csv", tickets(20))
+        put(f"{engine}-3.csv", tickets(3), column="body")
+        state = score(return_state=True)
+        assert state.message.startswith("2 files, 320 rows, by v0.1.0")
+        assert f"refused {engine}-3.csv" in state.message
+        (toy.root / f"data/inbox/{engine}-3.csv").unlink()
+    for number in (1, 2):
+        local, ray = (pq.read_table(toy.root / f"data/scored/{engine}-{number}.csv.parquet") for engine in ("local", "ray"))
+        assert ray.equals(local)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    put("new.csv", tickets(3))
+    state = score(return_state=True)
+    assert state.is_failed()
+    assert "RAY_ADDRESS=127.0.0.1:1 cannot be joined" in state.message
+    assert "new.csv" in scored(toy, "inbox"), "the next run scores it"
 
 
 def test_file_with_a_bad_row_has_no_output(served, toy, promoted, put):
