@@ -59,7 +59,7 @@ compare: setup ## Compare the working tree with a commit: make compare REF=main
 serve: setup ## Start Prefect server, worker and deployments on this machine
 	@python -m flows.server.serve $(ARGS)
 
-# In the order of the folders: xdist would leave the longest files, which have few tests, for last, and one worker without work.
+# In the order of tests/conftest.py, longest first: xdist would sort the modules by their numbers of tests.
 .PHONY: test
 test: setup ## Run the tests, one worker per core
 	@python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)

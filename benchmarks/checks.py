@@ -30,8 +30,8 @@ from rich.console import Console
 from rich.table import Table
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from tuneline.files.schemas import ROW_GROUP, LabelSchema, raw_schema, tokenized_schema, write_batches
-from tuneline.files.shards import SplitReader
+from tuneline.core.schemas import ROW_GROUP, LabelSchema, raw_schema, tokenized_schema, write_batches
+from tuneline.core.shards import SplitReader
 from tuneline.params import Params
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -106,18 +106,18 @@ def parameters() -> Params:
 
 def check_tokenized(folder: Path, derive: Callable[..., Any]) -> None:
     """Derive the scalar columns of the tokenized train split, and check them."""
-    from stages.validate.builders import TokenizedFacts
+    from stages.validate.checks import Table as CheckedTable
     from stages.validate.checks import expectations
-    from stages.validate.runner import read_outcomes, run_suites
-    from stages.validate.tables import Table as CheckedTable
-    from stages.validate.tokenizer import Vocabulary
+    from stages.validate.results import batch_definition, read_outcome, run_expectations
+    from stages.validate.tables import tokenized_limits
+    from stages.validate.tokenized import Vocabulary
 
     params, vocabulary = parameters(), Vocabulary.read(folder / "tokenized/tokenizer", 2)
     columns = derive(folder, vocabulary)
-    facts = TokenizedFacts(columns.names, vocabulary, params.tokenize.max_length, columns.rows)
-    tables = [CheckedTable("tokenized", "train", columns, list(expectations("tokenized", params.validate_, facts)))]
-    if failed := [outcome for outcome in read_outcomes(tables, run_suites(tables)) if not outcome.passed]:
-        raise SystemExit(f"valid data fails {failed[0].check}: {failed[0].crashed or failed[0].failing}")
+    table = CheckedTable("tokenized", "train", columns, tokenized_limits(vocabulary, params.tokenize.max_length, columns.rows))
+    results = run_expectations(table, list(expectations(table, params.validate_)), batch_definition())
+    if failed := [outcome for outcome in (read_outcome(table, result) for result, _ in results) if not outcome.passed]:
+        raise SystemExit(f"valid data fails {failed[0].check.key}: {failed[0].crashed or failed[0].failing}")
 
 
 def tokenized(folder: Path) -> None:
@@ -134,9 +134,13 @@ def tokenized(folder: Path) -> None:
 
 def in_pandas(folder: Path) -> None:
     """Derive the scalar columns row by row in pandas."""
-    from stages.validate.columns import FrameColumns
+    from stages.validate.columns import StoredColumns, write_columns
 
-    check_tokenized(folder, lambda folder, vocabulary: FrameColumns(row_by_row(folder / "tokenized/train.parquet", vocabulary)))
+    def derive(folder: Path, vocabulary: Any) -> StoredColumns:
+        frame = row_by_row(folder / "tokenized/train.parquet", vocabulary)
+        return write_columns(folder / "derived/train.parquet", {name: frame[name].to_numpy() for name in frame})
+
+    check_tokenized(folder, derive)
 
 
 def row_by_row(path: Path, vocabulary: Any) -> pd.DataFrame:
@@ -186,7 +190,7 @@ def stage(folder: Path) -> None:
 
     results = check_tables(derive_tables(parameters(), DataFolders(folder / "raw", folder / "tokenized", folder / "derived"), None))
     if results.errors:
-        raise SystemExit(f"valid data fails {results.errors[0].check.key}")
+        raise SystemExit(f"valid data fails {results.errors[0].check}")
     (folder / "report").mkdir()
     write_report(folder / "report", results)
 

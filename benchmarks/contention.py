@@ -1,7 +1,7 @@
 """Measure training on two cores or more while other programs use them.
 
 ``fixed``: waits of OpenMP's threads as torch sets them. ``passive``: ``OMP_WAIT_POLICY=PASSIVE``. ``spin N``: ``GOMP_SPINCOUNT=N``.
-``adaptive``: stages/train/contention.py. Each is measured on the quiet machine and beside one competing process per core, which leaves
+``adaptive``: stages/train/devices.py. Each is measured on the quiet machine and beside one competing process per core, which leaves
 half of each core as the fair share. Settings alternate.
 
 Run in the root of the project, with nothing else running: ``python -m benchmarks.contention``.

@@ -34,6 +34,7 @@ from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from flows.server import serve
 from flows.server.deploy import POOL, ROOT, deploy
+from tuneline.core.processes import ending
 
 SMALL = ["data.sample.rows=800", "tokenize.vocab_size=600", "train.epochs=1", "model.config.hidden_size=32"]
 SMALL += ["model.config.num_hidden_layers=1", "model.config.intermediate_size=64"]
@@ -76,8 +77,8 @@ def dvc_repro(root: Path, seed: int) -> float:
 
 def compose(root: Path, seed: int) -> None:
     """Set the parameters of a round."""
-    with Programs(root, "benchmark", preload=False) as programs:
-        Pipeline(programs, print).compose(parameters(seed))
+    programs = Programs(root, "benchmark")
+    Pipeline(programs, print).compose(parameters(seed))
 
 
 def parameters(seed: int) -> list[str]:
@@ -104,7 +105,7 @@ def prefect(home: Path, port: int) -> Iterator[SyncPrefectClient]:
         deploy(env)
         worker = serve.start("flows.server.prefect_worker", "worker", "start", "--pool", POOL, env=env, stdout=log, stderr=log)
         client_settings = {PREFECT_API_URL: env["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: login}
-        with serve.ending(worker), temporary_settings(client_settings), get_client(sync_client=True) as client:
+        with ending(worker), temporary_settings(client_settings), get_client(sync_client=True) as client:
             while not client.read_workers_for_work_pool(POOL):
                 time.sleep(0.5)
             yield client

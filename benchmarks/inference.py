@@ -29,11 +29,10 @@ from rich.table import Table
 from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel
 from transformers.utils.logging import disable_progress_bar
 
-from stages.export.graph import to_onnx
-from stages.export.model_files import save_model
+from stages.export.graph import save_model, to_onnx
 from stages.export.precisions import to_dynamic_int8, to_static_int8
-from tuneline.batches import Batch
-from tuneline.machine import threads
+from tuneline.core.machine import threads
+from tuneline.model.batches import Batch
 from tuneline.onnx.session import OnnxClassifier, session_options
 
 MRPC_LENGTHS = (19, 33, 35, 38, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 62, 65, 67, 70, 74, 104)

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from tuneline.batches import Batch, TokenizedSplit, length_sorted_batches
-from tuneline.files.shards import SplitReader
-from tuneline.machine import threads
+from tuneline.core.machine import threads
+from tuneline.core.paths import TOKENIZED
+from tuneline.core.shards import SplitReader
+from tuneline.model.batches import Batch, TokenizedSplit, length_sorted_batches
 from tuneline.onnx.session import open_session, processor_saturates, session_options
 from tuneline.params.loading import load_params
-from tuneline.paths import TOKENIZED
 
 ROUNDS = 3
 MODELS = ("fp32", "dynamic 7", "dynamic 8", "static 7", "static 8")
@@ -32,10 +32,9 @@ def write_models(folder: Path) -> None:
     if all((folder / f"{name}.onnx").exists() for name in MODELS):
         return
     from stages.export.__main__ import load_classifier
-    from stages.export.graph import to_onnx
-    from stages.export.model_files import save_model
+    from stages.export.graph import save_model, to_onnx
     from stages.export.precisions import QuantizationRows, to_dynamic_int8, to_static_int8
-    from tuneline.paths import CLASSIFIER
+    from tuneline.core.paths import CLASSIFIER
 
     folder.mkdir(parents=True, exist_ok=True)
     params = load_params()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from stages.download.sample import Ticket, write_tickets
-from tuneline.corrections import row_keys
+from tuneline.analysis.corrections import row_keys
 from tuneline.params.loading import load_params
 
 

@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from stages.validate.near_duplicates import NONE, NearDuplicates, find_near_duplicates
+from stages.validate.near_duplicates import NONE, NearDuplicateRows, find_near_duplicates
+from tuneline.analysis.similarity import WordSets
+from tuneline.analysis.text import EncodedWords, normalized, text_keys, unordered_row_keys, words
+from tuneline.core.paths import SPLITS
 from tuneline.params.loading import load_params
-from tuneline.paths import SPLITS
-from tuneline.similarity import WordSets
-from tuneline.text import EncodedWords, normalized, text_keys, unordered_row_keys, words
 
 Row = tuple[str, ...]
 PLANTED = 300
@@ -123,7 +123,7 @@ def encode(rows: Sequence[Row]) -> tuple[list[EncodedWords], NDArray[np.uint64]]
     return [EncodedWords.of(words(columns))], unordered_row_keys([text_keys(column) for column in columns])
 
 
-def search(splits: Sequence[Sequence[Row]], similarity: float) -> list[NearDuplicates]:
+def search(splits: Sequence[Sequence[Row]], similarity: float) -> list[NearDuplicateRows]:
     """Search splits for near-duplicates."""
     encoded = [encode(rows) for rows in splits]
     return find_near_duplicates([batches for batches, _ in encoded], [keys for _, keys in encoded], similarity)

@@ -20,20 +20,17 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.inference import MRPC_LENGTHS, bert
-from stages.export.graph import to_onnx
-from stages.export.model_files import save_model
+from stages.export.__main__ import embed, tokenizer_record
+from stages.export.graph import save_model, to_onnx
 from stages.export.precisions import to_dynamic_int8
-from stages.export.record import embed, tokenizer_record
 from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
 from tests.records import export_record
-from tuneline.batches import Batch, length_sorted_batches
-from tuneline.cli.predict.formats import OutputColumns
-from tuneline.cli.predict.model import DeployedModel
-from tuneline.cli.predict.streaming import StreamOptions, predict_rows, windows
-from tuneline.cli.predict.writing import Output, open_writer
-from tuneline.inputs import Input, InputColumns, Row, open_rows
-from tuneline.readers.bad_rows import STOP, BadRows
+from tuneline.cli.predict.streaming import StreamOptions, TextClassifier, predict_rows, windows
+from tuneline.cli.predict.writing import Output, OutputColumns, open_writer
+from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.readers.delimited import Dialect
+from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
+from tuneline.readers.rows import STOP, BadRows
 
 WORDS = [f"{stem}{ending}" for stem in ("parcel", "invoice", "refund", "order", "carrier", "login") for ending in ("", "s", "ed", "ing")]
 BATCH, WINDOW = 32, 4096
@@ -63,7 +60,7 @@ def write_rows(path: Path, rows: int) -> None:
             file.write(json.dumps({"first": " ".join(words[: length // 2]), "second": " ".join(words[length // 2 :])}) + "\n")
 
 
-def same_batches(model: DeployedModel, path: Path) -> Iterator[Batch]:
+def same_batches(model: TextClassifier, path: Path) -> Iterator[Batch]:
     """Yield the batches that the command makes from a file."""
     rows = [Row(1, (line["first"], line["second"]), {}) for line in map(json.loads, path.open(encoding="utf-8"))]
     for window in windows(iter(rows), BATCH, WINDOW):
@@ -72,7 +69,7 @@ def same_batches(model: DeployedModel, path: Path) -> Iterator[Batch]:
             yield encoded.pad(batch, model.pad_token_id)
 
 
-def bare_loop(model: DeployedModel, batches: list[Batch], clock: Clock) -> float:
+def bare_loop(model: TextClassifier, batches: list[Batch], clock: Clock) -> float:
     """Return the seconds of the model alone."""
     started = clock()
     for batch in batches:
@@ -80,7 +77,7 @@ def bare_loop(model: DeployedModel, batches: list[Batch], clock: Clock) -> float
     return clock() - started
 
 
-def command(model: DeployedModel, path: Path, clock: Clock) -> float:
+def command(model: TextClassifier, path: Path, clock: Clock) -> float:
     """Return the seconds of the whole command, without its start-up."""
     started = clock()
     source = Input(path, "jsonl", Dialect(",", literal=False))
@@ -124,7 +121,7 @@ def main() -> None:
         write_model(folder, options.layers, options.hidden)
         write_rows(path, options.rows)
         for precision in ("fp32", "int8"):
-            model = DeployedModel.load(folder / f"{precision}.onnx", None, None)
+            model = TextClassifier.load(folder / f"{precision}.onnx", None)
             batches = list(same_batches(model, path))
             pairs = [(bare_loop(model, batches, clock), command(model, path, clock)) for _ in range(options.rounds)]
             bare, whole = (statistics.median(column) for column in zip(*pairs, strict=True))

@@ -28,13 +28,11 @@ from rich.console import Console
 from rich.table import Table
 from transformers import PreTrainedTokenizerFast
 
-from stages.tokenize.rows import RawSplit
-from stages.tokenize.shards import SavedTokenizer, Shard, tokenize_shard
-from stages.tokenize.tokenizer import TRAINING_ROWS, save_tokenizer, train_wordpiece
-from tuneline.encoding import CHUNK, Encoder
-from tuneline.files.schemas import LabelSchema, raw_schema, write_batches
-from tuneline.files.shards import SplitReader
-from tuneline.tokenizer import load_tokenizer
+from stages.tokenize.tokenizer import TRAINING_ROWS, RawTexts, SavedTokenizer, Shard, save_tokenizer, tokenize_shard, train_wordpiece
+from tuneline.core.schemas import LabelSchema, raw_schema, write_batches
+from tuneline.core.shards import SplitReader
+from tuneline.model.architectures import load_tokenizer
+from tuneline.model.encoding import CHUNK, Encoder
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 COLUMNS = ["first", "second"]
@@ -72,7 +70,7 @@ def tokenizer_for(path: Path) -> PreTrainedTokenizerFast:
     folder = SHARED / "hub/models/google-bert/bert-base-uncased"
     if folder.is_dir():
         return load_tokenizer(folder, folder.name)
-    texts = RawSplit(SplitReader(path.parent, path.stem, (path,)), COLUMNS).texts
+    texts = RawTexts(SplitReader(path.parent, path.stem, (path,)), COLUMNS).texts
     return train_wordpiece(partial(texts, TRAINING_ROWS), 8000)
 
 

@@ -3,7 +3,7 @@
 import logging
 
 import tuneline as tuneline  # turns telemetry off, before a flow imports Prefect
-from tuneline.terminal import visible
+from tuneline.core.terminal import visible
 
 
 class VisibleRecord(logging.LogRecord):

@@ -12,16 +12,25 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas import State
 from prefect.states import Completed, Failed
 
-from flows.cleaning.branches import clean_branches
 from flows.cleaning.cache import clean_cache
-from flows.cleaning.checkouts import clean_checkouts, clean_models, clean_refused_batches
-from flows.cleaning.files import clean_leftovers, clean_scored
-from flows.cleaning.rows import Cleaning, Row, as_markdown, summary
+from flows.cleaning.removals import (
+    Cleaning,
+    Removed,
+    as_markdown,
+    clean_branches,
+    clean_checkouts,
+    clean_leftovers,
+    clean_models,
+    clean_refused_batches,
+    clean_scored,
+    summary,
+)
 from flows.promotion.registry import Registry
-from flows.runs.repository import BusyError, Repository, locked
+from flows.runs.repository import Repository
 from flows.server.worker import end_with_worker
 from flows.settings import Settings, load_settings
-from tuneline.terminal import visible
+from tuneline.core.locks import BusyError, locked
+from tuneline.core.terminal import visible
 
 
 @flow(name="clean", persist_result=False)
@@ -48,21 +57,21 @@ def clean(dry_run: bool = False, push: bool = False) -> State[Any]:
     return Failed(message=message) if problems else Completed(message=message, name="DryRun" if dry_run else "Completed")
 
 
-def clean_all(cleaning: Cleaning, settings: Settings) -> tuple[list[Row], list[str]]:
+def clean_all(cleaning: Cleaning, settings: Settings) -> tuple[list[Removed], list[str]]:
     """Clean one kind after the other, whatever happens to the others; return what was removed, and the problems.
 
     The cache comes last: only then is known what names its objects.
     """
-    rows: list[Row] = []
+    rows: list[Removed] = []
     problems: list[str] = []
 
-    def step(what: str, function: Callable[[], Row | Sequence[Row]]) -> None:
+    def step(what: str, function: Callable[[], Removed | Sequence[Removed]]) -> None:
         try:
             found = function()
         except Exception as error:
             problems.append(f"{what} are not cleaned, the next run tries again: {error}")
             return
-        for row in [found] if isinstance(found, Row) else found:
+        for row in [found] if isinstance(found, Removed) else found:
             cleaning.log(str(row))
             rows.append(row)
 

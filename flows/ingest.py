@@ -8,22 +8,19 @@ from prefect import flow, get_run_logger, runtime
 from prefect.client.schemas import State
 from prefect.states import Completed, Failed
 
-from flows.ingestion.attempt import Attempt, Change
-from flows.ingestion.checks import RefusedError, set_aside
-from flows.ingestion.commit import DONE, REFUSED, committed_by, put_away
-from flows.ingestion.events import INGESTED, send
-from flows.ingestion.events import REFUSED as REFUSED_EVENT
-from flows.runs.branches import NotFastForwardError, fast_forward
+from flows.ingestion.attempt import DONE, INGESTED, REFUSED, REFUSED_EVENT, IngestAttempt, committed_by, put_away, send
+from flows.ingestion.checks import RefusedDataError, set_aside
+from flows.ingestion.harvest import NewRows
 from flows.runs.checkout import Checkout, isolated
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
-from flows.runs.repository import BusyError, Repository, locked
-from flows.runs.results import require_remote
+from flows.runs.repository import Repository
+from flows.runs.results import NotFastForwardError, fast_forward, require_remote
 from flows.server.worker import end_with_worker
-from flows.settings import Settings, load_settings
-from flows.settings.ingest import IngestSource, Name
-from tuneline.errors import ParamsError
-from tuneline.terminal import visible
+from flows.settings import IngestSource, Name, Settings, load_settings
+from tuneline.core.errors import ParamsError
+from tuneline.core.locks import BusyError, locked
+from tuneline.core.terminal import visible
 
 ATTEMPTS = 5
 """Times that a run starts again if the branch has moved in the meantime."""
@@ -82,55 +79,56 @@ def _attempt(
 ) -> State[Any] | None:
     """Collect, check and commit; ``None`` if the branch has moved."""
     branch, run_id = settings.ingest.branch, str(runtime.flow_run.id)
-    with Programs(checkout.path, checkout.name, lock=checkout.lock) as programs:
-        attempt = Attempt(repository, settings, checkout, Pipeline(programs, _log, settings.lock_wait_seconds))
-        change = attempt.collect(sources)
-        if not change.entries or change.rows < change.required:
-            return _nothing_new(change, branch, committed_by(repository, checkout.spec.commit, run_id), dry_run=dry_run)
-        try:
-            attempt.check(change)
-        except RefusedError as error:
-            return _refused(repository, checkout, change, error, dry_run=dry_run)
-        if dry_run:
-            return _ended(change, f"Would commit to {branch}: {change.summary}", "DryRun")
-        commit = attempt.commit(change, run_id, push=push)
+    programs = Programs(checkout.path, checkout.name, locks=[checkout.lock])
+    attempt = IngestAttempt(repository, settings, checkout, Pipeline(programs, _log, settings.lock_wait_seconds))
+    new = attempt.collect(sources)
+    if not attempt.is_enough(new):
+        committed = committed_by(repository, checkout.spec.commit, run_id)
+        return _nothing_new(new, attempt.required, branch, committed, dry_run=dry_run)
+    try:
+        attempt.check(new)
+    except RefusedDataError as error:
+        return _refused(repository, checkout, new, error, dry_run=dry_run)
+    if dry_run:
+        return _ended(new, f"Would commit to {branch}: {new.summary}", "DryRun")
+    commit = attempt.commit(new, run_id, push=push)
     try:
         fast_forward(repository, branch, commit, push=push)
     except NotFastForwardError as error:
         get_run_logger().warning("%s The run starts again from there.", error)
         return None
-    put_away(change.done, DONE)
-    message = f"{change.rows:,} rows to {branch}, commit {commit[:12]}: {change.summary}"
-    send(INGESTED, change.names, message, branch=branch, commit=commit, rows=change.rows)
-    return _ended(change, message)
+    put_away(new.done, DONE)
+    message = f"{new.rows:,} rows to {branch}, commit {commit[:12]}: {new.summary}"
+    send(INGESTED, new.names, message, branch=branch, commit=commit, rows=new.rows)
+    return _ended(new, message)
 
 
-def _nothing_new(change: Change, branch: str, committed: tuple[str, int] | None, *, dry_run: bool) -> State[Any]:
-    if 0 < change.rows < change.required:
-        message = f"{change.rows:,} new rows wait until there are {change.required:,} (ingest.min_rows): {change.summary}"
-        return _ended(change, message, "NothingNew")
+def _nothing_new(new: NewRows, required: int, branch: str, committed: tuple[str, int] | None, *, dry_run: bool) -> State[Any]:
+    if 0 < new.rows < required:
+        message = f"{new.rows:,} new rows wait until there are {required:,} (ingest.min_rows): {new.summary}"
+        return _ended(new, message, "NothingNew")
     if not dry_run:
-        put_away(change.done, DONE)
+        put_away(new.done, DONE)
     if committed is None or dry_run:
-        return _ended(change, change.summary or "Nothing new.", "NothingNew")
+        return _ended(new, new.summary or "Nothing new.", "NothingNew")
     commit, rows = committed  # by an attempt that was killed afterwards, maybe before its event
     message = f"{rows:,} rows to {branch}, commit {commit[:12]}, by an earlier attempt of this run"
-    send(INGESTED, change.names, message, branch=branch, commit=commit, rows=rows)
-    return _ended(change, message)
+    send(INGESTED, new.names, message, branch=branch, commit=commit, rows=rows)
+    return _ended(new, message)
 
 
-def _refused(repository: Repository, checkout: Checkout, change: Change, error: RefusedError, *, dry_run: bool) -> State[Any]:
+def _refused(repository: Repository, checkout: Checkout, new: NewRows, error: RefusedDataError, *, dry_run: bool) -> State[Any]:
     if dry_run:
-        return Failed(message=visible(f"The data checks would refuse {change.summary}:\n{error}"))
-    folder = set_aside(repository, checkout, change.batches)
-    put_away(change.files, REFUSED)
-    message = f"The data checks refused {change.summary}; nothing was committed. Kept in {folder}.\n{error}"
-    send(REFUSED_EVENT, change.names, message, rows=change.rows, checks=str(error).splitlines(), folder=str(folder))
+        return Failed(message=visible(f"The data checks would refuse {new.summary}:\n{error}"))
+    folder = set_aside(repository, checkout, new.batches)
+    put_away(new.files, REFUSED)
+    message = f"The data checks refused {new.summary}; nothing was committed. Kept in {folder}.\n{error}"
+    send(REFUSED_EVENT, new.names, message, rows=new.rows, checks=str(error).splitlines(), folder=str(folder))
     return Failed(message=visible(message))
 
 
-def _ended(change: Change, message: str, name: str = "Completed") -> State[Any]:
-    if problems := change.problems:
+def _ended(new: NewRows, message: str, name: str = "Completed") -> State[Any]:
+    if problems := new.problems:
         more = [f"and {len(problems) - REPORTED} more, see the log"] if len(problems) > REPORTED else []
         return Failed(message=visible("\n".join([message, *problems[:REPORTED], *more])))
     return Completed(name=name, message=visible(message))

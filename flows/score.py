@@ -8,19 +8,18 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas import State
 from prefect.states import Completed, Failed
 
+from flows.promotion.production import fetch_model
 from flows.promotion.registry import Registry
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
-from flows.runs.repository import BusyError, Repository, locked
-from flows.scoring.archive import Archive, Selection, archived_files
-from flows.scoring.deployed import fetch_model
-from flows.scoring.inbox import Outbox, new_files, not_files
-from flows.scoring.results import Results
-from flows.scoring.score_files import report_drift, score_files
+from flows.runs.repository import Repository
+from flows.scoring.drift import report_drift
+from flows.scoring.inbox import Archive, Outbox, RescoreSelection, archived_files, new_files, not_files
+from flows.scoring.score_files import Results, score_files
 from flows.server.worker import end_with_worker
-from flows.settings import load_settings
-from flows.settings.scoring import Scoring
-from tuneline.terminal import visible
+from flows.settings import Scoring, load_settings
+from tuneline.core.locks import BusyError, locked
+from tuneline.core.terminal import visible
 
 REPORTED = 20
 """Problems in the message of a run; notifications contain it."""
@@ -47,7 +46,7 @@ def score(
     folders = {name: folder for name, folder in (("inbox", inbox), ("outbox", outbox)) if folder is not None}
     scoring = Scoring.model_validate(settings.scoring.model_dump() | folders)
     registry = Registry(repository, settings.promotion.artifact)
-    again = Selection(tuple(rescore or ["*"]), rescore_days) if rescore or rescore_days is not None else None
+    again = RescoreSelection(tuple(rescore or ["*"]), rescore_days) if rescore or rescore_days is not None else None
     repository.state.mkdir(parents=True, exist_ok=True)
     try:
         with locked(repository.state / "scoring.lock", wait=RESCORE_WAIT if again else 0) as lock:
@@ -58,7 +57,7 @@ def score(
         return Completed(name="Skipped", message="Another run is scoring; the next run scores what it leaves.")
 
 
-def _score(registry: Registry, stage: str, scoring: Scoring, lock: int, again: Selection | None) -> State[Any]:
+def _score(registry: Registry, stage: str, scoring: Scoring, lock: int, again: RescoreSelection | None) -> State[Any]:
     repository = registry.repository
     inbox, outbox = repository.root / scoring.inbox, Outbox(repository.root / scoring.outbox, repository.state / "scoring")
     archive = Archive(repository.root, scoring.archive)
@@ -76,10 +75,9 @@ def _score(registry: Registry, stage: str, scoring: Scoring, lock: int, again: S
     if not waiting:
         return _ended("NothingNew", "No new file.", problems)
     outbox.prepare()
-    with Programs(repository.root, f"score-{os.getpid()}", lock=lock, preload=False) as programs:
-        pipeline = Pipeline(programs, get_run_logger().info)
-        model = fetch_model(registry, version, pipeline)
-        results = score_files(pipeline, waiting, Results(model, outbox, archive, scoring))
+    pipeline = Pipeline(Programs(repository.root, f"score-{os.getpid()}", locks=[lock]), get_run_logger().info)
+    model = fetch_model(registry, version, pipeline)
+    results = score_files(pipeline, waiting, Results(model, outbox, archive, scoring))
     drift = report_drift(model, outbox, scoring.drift, repository.state)
     scored_again = f" ({results.again} again)" if results.again else ""
     message = f"{results.files} files{scored_again}, {results.rows} rows, by {version.name}; {drift}"

@@ -4,29 +4,29 @@ A model that is better than the one in production replaces it; docs/promotion.md
 """
 
 import datetime
+import logging
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Annotated, Any
 from uuid import UUID
 
-from prefect import flow, get_run_logger, runtime
+from prefect import flow, get_run_logger, runtime, task
+from prefect._internal.control_listener import get_intent  # nothing public tells a cancellation from another SIGTERM
 from prefect.client.orchestration import get_client
 from prefect.client.schemas import State
 from prefect.states import Completed
 from pydantic import Field
 
-from flows.promotion.finish import PROMOTION_WAIT, EndedRun, complete_unpushed, finish
+from flows.promotion.decide import PROMOTION_WAIT, EndedRun, complete_unpushed, finish, forget_unpushed
+from flows.promotion.production import fetch_reference
 from flows.promotion.registry import Registry
-from flows.promotion.unpushed import forget
-from flows.runs.cancellation import log_cancellation
 from flows.runs.checkout import Checkout, isolated
 from flows.runs.checkpoints import SharedCheckpoints
-from flows.runs.machine import training_lock
-from flows.runs.pipeline import Pipeline
+from flows.runs.machine import STAGE, training, training_lock
+from flows.runs.pipeline import UNCACHED, Graph, Pipeline, stage_task
 from flows.runs.processes import Programs
 from flows.runs.repository import Repository, UnreachableError, safe_name
 from flows.runs.results import Run, metrics_summary, require_remote
-from flows.runs.tasks import prepare, stage_task
-from flows.runs.training import TrainingStage
 from flows.server.crashes import restarts
 from flows.server.worker import end_with_worker
 from flows.settings import Settings, load_settings
@@ -80,30 +80,39 @@ def _run(repository: Repository, settings: Settings, checkout: Checkout, *, push
     _log_checkout(checkout)
     registry = Registry(repository, settings.promotion.artifact)
     completed = _refresh(registry, settings, checkout, push=push)
-    with (
-        training_lock(settings.training.one_per) as machine,
-        Programs(
-            checkout.path, checkout.name, settings.training.environment, lock=checkout.lock, more_locks=machine.descriptors
-        ) as programs,
-    ):
+    with training_lock(settings.training.one_per) as machine:
+        locks = [checkout.lock, *machine.descriptors]
+        programs = Programs(checkout.path, checkout.name, settings.training.environment, locks=locks)
         shared = SharedCheckpoints.open(repository, settings.training.checkpoints, checkout, get_run_logger().warning)
-        training = TrainingStage(checkout, machine, shared, _log)
         pipeline = Pipeline(programs, _log, settings.lock_wait_seconds)
         for stage in prepare(pipeline, checkout, registry, settings.promotion.stage).stages:
-            with training.around(stage):
+            with training(checkout, machine, shared, _log) if stage == STAGE else nullcontext():
                 stage_task(stage, settings.policy(stage))(pipeline)
-        training.end_stages()
+        machine.release()
         run = Run(runtime.flow_run.id, safe_name(runtime.flow_run.name))
         try:
-            result, version = finish(EndedRun(run, checkout, pipeline, registry, settings, promote), push=push)
+            result, version = finish(EndedRun(run, checkout, pipeline, registry, settings, promote, push))
         except BaseException as error:
             if not isinstance(error, Exception):  # cancelled: nobody expects the result of a cancelled run in production
-                forget(repository, checkout.name)
+                forget_unpushed(repository, checkout.name)
             raise
-        training.end()
+        if shared is not None:
+            shared.remove()
     promoted = f"{version.name} in {settings.promotion.stage}; " if version else ""
     message = f"{metrics_summary(checkout)}; {promoted}{result.branch or 'nothing new'}, commit {result.commit[:12]}"
     return Completed(message="; ".join([message, *completed]), name="Completed" if result.branch or version else "NothingNew")
+
+
+@task(name="prepare", task_run_name="prepare", **UNCACHED)
+def prepare(pipeline: Pipeline, checkout: Checkout, registry: Registry, stage: str) -> Graph:
+    """Set the parameters, read the graph, restore what the cache has, and fetch the profile of production's data."""
+    if checkout.spec.overrides:
+        pipeline.compose(checkout.spec.overrides)
+    graph = pipeline.graph()
+    pipeline.restore(graph.sources)
+    if version := fetch_reference(pipeline, registry, stage):
+        pipeline.on_line(f"The data will be compared with those of {registry.artifact} {version.name}, which is in {stage}.")
+    return graph
 
 
 def _refresh(registry: Registry, settings: Settings, checkout: Checkout, *, push: bool) -> list[str]:
@@ -149,3 +158,22 @@ def _warn_line(message: str) -> None:
 def _log(line: str) -> None:
     """Log a line of output to the task that runs, or to the flow between tasks."""
     get_run_logger().error(line) if line.startswith("ERROR:") else get_run_logger().info(line)
+
+
+STOPPED = "Stopped, because the run is being cancelled."
+
+
+class _Cancelled(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        if str(record.msg).startswith("Crash detected!") and get_intent() == "cancel":
+            record.msg, record.args = STOPPED, ()
+            record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+        return True
+
+
+_CANCELLED = _Cancelled()
+
+
+def log_cancellation() -> None:
+    """Have the tasks of this process log that they were stopped, and not that they crashed."""
+    logging.getLogger("prefect.task_runs").addFilter(_CANCELLED)

@@ -1,11 +1,15 @@
 """Settings and fixtures of all tests: no network, no telemetry, one thread per worker, no GPU (except for tests marked ``gpu``)."""
 
+import fcntl
+import gc
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.s3 import ENVIRONMENT, Bucket, served
 from tuneline import NO_TELEMETRY
@@ -23,6 +27,58 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
+
+
+SERVER = {
+    f"tests/flows/{name}.py" for name in ("promotion/test_production", "server/test_api", "server/test_crashes", "test_score", "test_train")
+}
+"""Modules whose tests of the default suite use the one Prefect server of a session."""
+FIRST = {*SERVER, "tests/pipeline/test_pipeline.py"}
+"""What takes longest: a worker that began it last would work on alone when all others are done."""
+
+
+def module(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Let one worker run all tests of the server: its start takes most of a minute. Other modules go to the next free worker."""
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "server" if module(nodeid) in SERVER else module(nodeid)
+
+    return Scheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort what takes longest to the front."""
+    for item in items:
+        uses_server = "served" in getattr(item, "fixturenames", ()) and not any(item.iter_markers("slow"))
+        assert not uses_server or module(item.nodeid) in SERVER, f"{item.nodeid} uses the server: add its module to SERVER"
+    items.sort(key=lambda item: module(item.nodeid) not in FIRST)
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """Return a folder that the first worker of a session makes while the others wait for it; only copy it."""
+    shared = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder, complete = shared / name, shared / f"{name}.complete"
+    with (shared / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not complete.exists():
+            make(folder)
+            complete.touch()
+    return folder
+
+
+@pytest.fixture(autouse=True, scope="module")
+def frozen() -> None:
+    """Leave what earlier modules imported out of the search for garbage: it takes a second once all libraries are loaded."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Static analysis of imports: find all files of the project that a module imports, without running it."""
 
 import ast
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -26,13 +25,12 @@ def imported_files(module: str, root: Path, packages: tuple[str, ...]) -> set[Pa
     return files
 
 
-def _files_of(name: str, root: Path) -> Iterator[Path]:
+@cache
+def _files_of(name: str, root: Path) -> list[Path]:
     parts = name.split(".")
-    for depth in range(1, len(parts) + 1):
-        path = Path(*parts[:depth])
-        for candidate in (path / "__init__.py", path.with_suffix(".py")):
-            if (root / candidate).is_file():
-                yield candidate
+    paths = [Path(*parts[:depth]) for depth in range(1, len(parts) + 1)]
+    candidates = (candidate for path in paths for candidate in (path / "__init__.py", path.with_suffix(".py")))
+    return [candidate for candidate in candidates if (root / candidate).is_file()]
 
 
 @cache

@@ -7,17 +7,19 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from tuneline.params import Params
-from tuneline.params.loading import parse_params
+from tuneline.params.loading import default_values, parse_params
 
-_YAML = YAML(typ="safe", pure=True)
-DEFAULTS = _YAML.load(Path(__file__).with_suffix(".yaml"))
-# A new data check starts with its project default here, so that adding one does not mean to write its parameters a third time.
-DEFAULTS["validate"] = {**_YAML.load(Path(__file__).parents[1] / "conf/base.yaml")["validate"], **DEFAULTS["validate"]}
+OF_THE_SAMPLE = {
+    "data": {"text_columns": ["subject", "body"], "label_column": "queue"},
+    "model": {"config": {"model_type": "bert"}},
+    "evaluate": {"behaviour": "tickets"},
+}
+"""What every task sets."""
 
 
 def complete(sections: dict[str, Any]) -> dict[str, Any]:
-    """Return a whole parameter file: ``tests/params.yaml`` with the values of ``sections``; ``model.config`` is replaced as a whole."""
-    return _merged(DEFAULTS, sections)
+    """Return a whole parameter file: the defaults, with the values of ``sections``; ``model.config`` is replaced as a whole."""
+    return _merged(_merged(default_values(), OF_THE_SAMPLE), sections)
 
 
 def _merged(defaults: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

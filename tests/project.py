@@ -79,15 +79,22 @@ class Project:
         return YAML(typ="safe", pure=True).load(self.folder / "dvc.lock")["stages"]
 
 
+def copy_code(folder: Path) -> None:
+    """Copy the pipeline's code, and ``dvc.yaml``, which says what of it a stage depends on."""
+    for name in ("project", "stages", "tuneline"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copyfile(ROOT / "dvc.yaml", folder / "dvc.yaml")
+
+
 def _replace_files_of_the_user(folder: Path) -> None:
     (folder / "dvc.lock").unlink(missing_ok=True)
     for path in [path for name in ("data", "metrics", "models") for path in (folder / name).rglob("*")]:
         if path.is_file() and path.name != "README.md":
             path.unlink()
     shutil.rmtree(folder / "conf")
-    shutil.copytree(ROOT / "tests/conf", folder / "conf", symlinks=True)
+    shutil.copytree(ROOT / "tests/conf", folder / "conf")
+    (folder / "conf/params.yaml").symlink_to("../params.yaml")
     write_params(folder)
-    shutil.copyfile(folder / "params.yaml", folder / "conf/base.yaml")
     yaml = YAML()
     pipeline = yaml.load(folder / "dvc.yaml")
     for name in pipeline["stages"].keys() - _with_upstream(pipeline["stages"], "compare"):

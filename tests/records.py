@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tuneline.records.export import FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord, TokenizerRecord
-from tuneline.records.provenance import DevicesUsed, StageProvenance
+from tuneline.core.provenance import DevicesUsed, StageProvenance
+from tuneline.reports.export import FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord, TokenizerRecord
 
 
 def export_record(models: dict[str, dict[str, Any]] | None = None, **changes: Any) -> ExportRecord:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tuneline.files.schemas import write_table
-from tuneline.files.shards import SplitReader, shard_file
-from tuneline.paths import SPLITS
+from tuneline.core.paths import SPLITS
+from tuneline.core.schemas import write_table
+from tuneline.core.shards import SplitReader, shard_file
 
 
 def into_shards(folder: Path, rows: int) -> None:

@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.params import change_params, write_params
-from tuneline.batches import TokenizedSplit, length_sorted_batches
-from tuneline.files.schemas import LABELS, LabelSchema, raw_schema, tokenized_schema, write_table
-from tuneline.files.shards import SplitReader
-from tuneline.records.provenance import StageProvenance, provenance_file
-from tuneline.records.source import BaseSource
+from tuneline.core.provenance import BaseSource, StageProvenance, provenance_file
+from tuneline.core.schemas import LABELS, LabelSchema, raw_schema, tokenized_schema, write_table
+from tuneline.core.shards import SplitReader
+from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 
 QUEUES = ("billing", "delivery", "returns")
 MAX_LENGTH = 24

@@ -43,8 +43,8 @@ def commit_task_of_the_hub(project: Project) -> None:
     """Write what ``dvc exp run -S task=mrpc`` writes."""
     if not (project.folder / "conf/task/mrpc.yaml").exists():
         pytest.skip("this project has no conf/task/mrpc.yaml")
-    with Programs(project.folder, "adopted") as programs:
-        Pipeline(programs, print).compose(["task=mrpc"])
+    programs = Programs(project.folder, "adopted")
+    Pipeline(programs, print).compose(["task=mrpc"])
 
 
 def add_and_remove_tasks(project: Project) -> None:

@@ -8,8 +8,13 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+import tuneline.params.hydra_plugins.defaults  # noqa: F401 - gives Hydra the defaults, as DVC does (.dvc/config)
+from flows.runs.pipeline import Pipeline
+from flows.runs.processes import Programs
 from tests.conftest import ROOT
-from tuneline.params.loading import known_keys, parse_params, read_yaml
+from tests.project import Project
+from tuneline.core.files import read_yaml
+from tuneline.params.loading import known_keys, parse_params
 
 TASKS = sorted(path.stem for path in (ROOT / "conf/task").glob("*.yaml"))
 
@@ -41,6 +46,19 @@ def test_task_is_valid_and_sets_every_key(task: str, root: Path):
     values = composed(root, f"task={task}")
     parse_params(values)
     assert set(known_keys()) <= flat(values)
+
+
+def test_dvc_composes_a_task_from_the_defaults_of_the_checkout(tmp_path: Path):
+    """Not from those of the installed version: a flow composes the parameters of another commit."""
+    project = Project.copy_to(tmp_path)
+    code = tmp_path / "tuneline/params/train.py"
+    code.write_text(code.read_text().replace("momentum: Fraction = 0.9", "momentum: Fraction = 0.75"))
+    project.set_params({"train.momentum": 0.5})
+    programs = Programs(tmp_path, "task")
+    Pipeline(programs, print).compose(["task=tickets", "seed=7"])
+    values = read_yaml(tmp_path / "params.yaml")
+    assert (values["train"]["momentum"], values["seed"]) == (0.75, 7)
+    parse_params(values)
 
 
 def test_glue_tasks_report_a_labelled_split(root: Path):

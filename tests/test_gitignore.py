@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
+from tests.dvc_files import init_dvc
 
 
 @pytest.mark.parametrize("folder", ["data/source", "models/source"])
@@ -17,7 +18,7 @@ def test_versioned_sources_are_restored_in_a_clone(tmp_path, folder):
         return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
 
     run("git", "init", "--quiet")
-    run(sys.executable, "-m", "dvc", "init", "--quiet")
+    init_dvc(tmp_path)
     shutil.copyfile(ROOT / ".gitignore", tmp_path / ".gitignore")
     mine = tmp_path / folder / "mine"
     mine.mkdir(parents=True)
@@ -31,13 +32,14 @@ def test_versioned_sources_are_restored_in_a_clone(tmp_path, folder):
 
 
 @pytest.mark.parametrize("ignored", [("git", "check-ignore"), (sys.executable, "-m", "dvc", "check-ignore")])
-@pytest.mark.parametrize("folder", ["data/inbox", "data/scored", "data/archive"])
-def test_scored_files_are_neither_committed_nor_versioned(tmp_path, ignored, folder):
+def test_scored_files_are_neither_committed_nor_versioned(tmp_path, ignored):
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
-    subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=tmp_path, check=True)
+    init_dvc(tmp_path)
     for name in (".gitignore", ".dvcignore"):
         shutil.copyfile(ROOT / name, tmp_path / name)
-    (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / folder / "tickets.csv").touch()
-    done = subprocess.run([*ignored, f"{folder}/tickets.csv"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == f"{folder}/tickets.csv"
+    files = [f"data/{folder}/tickets.csv" for folder in ("inbox", "scored", "archive")]
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).touch()
+    done = subprocess.run([*ignored, *files], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == files

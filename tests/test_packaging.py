@@ -1,6 +1,5 @@
 """requirements.txt pins what pyproject.toml requires, for any registry."""
 
-import hashlib
 import re
 import shutil
 import subprocess
@@ -8,7 +7,6 @@ import sys
 import tomllib
 import zipfile
 from importlib.metadata import packages_distributions
-from pathlib import Path
 
 import pytest
 from packaging.markers import default_environment
@@ -53,41 +51,6 @@ def test_requirements_are_pinned_exactly():
 def test_every_requirement_but_torch_has_hashes():
     """Each build of torch has another hash, and the build is the user's choice."""
     assert {Requirement(pin).name for pin, hashes in PINS if not hashes} == {"torch"}
-
-
-def test_other_bytes_of_a_package_are_not_installed(tmp_path):
-    """uv verifies the hashes in a file in which not all have one; pip refuses such a file."""
-    for name in ("one", "two"):
-        write_wheel(tmp_path / f"{name}-1.0-py3-none-any.whl", name)
-    digest = hashlib.sha256((tmp_path / "one-1.0-py3-none-any.whl").read_bytes()).hexdigest()
-    (tmp_path / "requirements.txt").write_text(f"one==1.0 --hash=sha256:{digest}\ntwo==1.0\n")
-    install = [
-        "uv",
-        "pip",
-        "install",
-        "--offline",
-        "--no-cache",
-        "--no-index",
-        "--find-links",
-        ".",
-        "--target",
-        "site",
-        "-r",
-        "requirements.txt",
-    ]
-    subprocess.run(install, cwd=tmp_path, check=True)
-    write_wheel(tmp_path / "one-1.0-py3-none-any.whl", "one", "print('not what was locked')\n")
-    done = subprocess.run([*install, "--reinstall"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode
-    assert "Hash mismatch for `one==1.0`" in done.stderr
-
-
-def write_wheel(path: Path, name: str, code: str = "") -> None:
-    with zipfile.ZipFile(path, "w") as wheel:
-        wheel.writestr(f"{name}.py", code)
-        wheel.writestr(f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        wheel.writestr(f"{name}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{name}-1.0.dist-info/RECORD", "")
 
 
 OTHER_ENVIRONMENTS = ROOT / "benchmarks/faults/workers"

@@ -12,8 +12,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, BertConfig, PreTrainedModel
 
 from benchmarks.training_ways.data import LABELS, VOCABULARY
-from tuneline.batches import TokenizedSplit
-from tuneline.scores import metrics_of
+from tuneline.metrics.scores import metrics_of
+from tuneline.model.batches import TokenizedSplit
 
 MATMULS = ("mm", "bmm", "linear", "scaled_dot_product", "gemm", "attention")
 

@@ -11,8 +11,8 @@ from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, Trai
 
 from benchmarks.training_ways.data import TOKENIZER
 from benchmarks.training_ways.measuring import Meter, matmul_share, new_model, score, timed
-from tuneline.batches import TokenizedSplit
-from tuneline.files.shards import SplitReader
+from tuneline.core.shards import SplitReader
+from tuneline.model.batches import TokenizedSplit
 
 
 def collator() -> Any:

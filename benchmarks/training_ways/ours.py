@@ -6,15 +6,15 @@ import os
 from typing import Any
 
 from benchmarks.training_ways.measuring import Meter, matmul_share, model_config, new_model, score, timed
-from stages.train import loop, machines
+from stages.train import checkpoints, loop
 from stages.train import state as setup
 from stages.train.checkpoints import Checkpoints
 from stages.train.data import Inputs
 from stages.train.devices import create_accelerator
 from stages.train.interruption import Interruption
 from tests.params import params
-from tuneline.batches import TokenizedSplit
-from tuneline.files.shards import SplitReader
+from tuneline.core.shards import SplitReader
+from tuneline.model.batches import TokenizedSplit
 from tuneline.params import Params
 
 
@@ -68,7 +68,7 @@ class _Padding:
 def metered(meter: Meter, options: argparse.Namespace) -> Any:
     """Measure the steps of the loop, and make it train the same model as the other methods."""
     train_batch, evaluate, save = loop.train_batch, loop.evaluate, Checkpoints.save
-    build, files, adapt = setup.build_model, machines.data_files, loop.short_waits_on_shared_cores
+    build, files, adapt = setup.build_model, checkpoints.data_files, loop.short_waits_on_shared_cores
 
     def counting(state: Any, rows: Any) -> Any:
         lengths = state.sampler.rows.lengths_of(rows)
@@ -89,9 +89,9 @@ def metered(meter: Meter, options: argparse.Namespace) -> Any:
 
     loop.train_batch, loop.evaluate, Checkpoints.save = counting, unmetered(evaluate), unmetered(save)  # type: ignore[method-assign]
     setup.build_model = lambda *_: (new_model(options), frozenset())
-    machines.data_files = lambda: iter(())
+    checkpoints.data_files = lambda: iter(())
     if options.waits == "fixed":
         loop.short_waits_on_shared_cores = contextlib.nullcontext  # type: ignore[assignment]
     yield
     loop.train_batch, loop.evaluate, Checkpoints.save = train_batch, evaluate, save  # type: ignore[method-assign]
-    setup.build_model, machines.data_files, loop.short_waits_on_shared_cores = build, files, adapt
+    setup.build_model, checkpoints.data_files, loop.short_waits_on_shared_cores = build, files, adapt

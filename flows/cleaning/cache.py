@@ -4,20 +4,19 @@ import json
 import sys
 import time
 from collections.abc import Collection
-from pathlib import Path
 
-from flows.cleaning.collect import BUSY
-from flows.cleaning.rows import Cleaning, Row
+from flows.cleaning.removals import Cleaning, Removed
 from flows.runs.checkout import CHECKOUTS_WAIT, active
 from flows.runs.processes import ProgramError, Programs
-from flows.runs.repository import Repository, dvc_config, locked
+from flows.runs.repository import Repository
+from tuneline.core.locks import locked
+from tuneline.project.dvc import BUSY, cache_folder
 
-COLLECT = Path(__file__).with_name("collect.py")
 POLL = 20.0
 """Seconds between two looks whether the cache is in use."""
 
 
-def clean_cache(cleaning: Cleaning, removed: Collection[str]) -> Row:
+def clean_cache(cleaning: Cleaning, removed: Collection[str]) -> Removed:
     """Remove the objects that nothing names.
 
     Runs store and restore objects before a commit names them, so this waits until none is active, and holds the lock without which
@@ -29,9 +28,9 @@ def clean_cache(cleaning: Cleaning, removed: Collection[str]) -> Row:
     """
     repository, retention = cleaning.repository, cleaning.retention
     if retention.cache_days is None:
-        return Row("objects of DVC's cache")
-    if not retention.own_cache and (folder := _cache(repository)) and not folder.is_relative_to(repository.root.resolve()):
-        return Row("objects of DVC's cache", note=f"left: other clones may use {folder} (retention.own_cache)")
+        return Removed("objects of DVC's cache")
+    if not retention.own_cache and not (folder := cache_folder(repository.root).resolve()).is_relative_to(repository.root.resolve()):
+        return Removed("objects of DVC's cache", note=f"left: other clones may use {folder} (retention.own_cache)")
     until = time.monotonic() + (0 if cleaning.dry_run else retention.cache_wait_minutes * 60)
     while True:
         with locked(repository.state / "checkouts.lock", wait=CHECKOUTS_WAIT) as lock:
@@ -45,16 +44,17 @@ def clean_cache(cleaning: Cleaning, removed: Collection[str]) -> Row:
                         raise
                     in_use = error.last[-1]
         if time.monotonic() > until:
-            return Row("objects of DVC's cache", note=f"left: {in_use}")
+            return Removed("objects of DVC's cache", note=f"left: {in_use}")
         cleaning.log(f"Waiting to collect DVC's cache: {in_use}")
         time.sleep(POLL)
 
 
-def _collect(cleaning: Cleaning, removed: Collection[str], lock: int) -> Row:
+def _collect(cleaning: Cleaning, removed: Collection[str], lock: int) -> Removed:
     """Run the program, which inherits the lock: if this process is killed, no run starts before the program has ended."""
     repository, retention = cleaning.repository, cleaning.retention
     gone = {(repository.state / name).resolve() for name in removed}
-    trees = {path: head for path, head in worktrees(repository).items() if path not in gone}
+    heads = {tree.path.resolve(): tree.head for tree in repository.worktrees() if tree.head.strip("0")}  # else without a commit
+    trees = {path: head for path, head in heads.items() if path not in gone}
     others = [path for path in trees if path != repository.root.resolve() and (path / ".dvc").is_dir()]
     options = {
         "revs": used_commits(repository, removed, trees.values(), everything=retention.remote),
@@ -63,35 +63,17 @@ def _collect(cleaning: Cleaning, removed: Collection[str], lock: int) -> Row:
         "dry": cleaning.dry_run,
         "remote": retention.remote,
     }
-    with Programs(repository.root, "clean", lock=lock, preload=False) as programs:
-        command = [sys.executable, "-P", str(COLLECT), json.dumps(options)]
-        *messages, found = programs.run(command, "Collecting DVC's cache", lambda _line: None, keep=1000)
+    programs = Programs(repository.root, "clean", locks=[lock])
+    command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "collect", json.dumps(options)]
+    *messages, found = programs.run(command, "Collecting DVC's cache", lambda _line: None, keep=1000)
     for line in messages:
         cleaning.log(line)
     found = json.loads(found)
-    return Row("objects of DVC's cache", bytes=found["bytes"], count=found["objects"], note=_remote_note(found["remote"]))
+    return Removed("objects of DVC's cache", bytes=found["bytes"], count=found["objects"], note=_remote_note(found["remote"]))
 
 
 def _remote_note(objects: int) -> str:
     return f"{objects} objects of the DVC remote" if objects else ""
-
-
-def _cache(repository: Repository) -> Path:
-    folder = dvc_config(repository.root).get("cache", {}).get("dir")
-    return Path(folder or repository.root / ".dvc" / "cache").resolve()
-
-
-def worktrees(repository: Repository) -> dict[Path, str]:
-    """Return the working trees of a repository, with the commits they are at."""
-    found: dict[Path, str] = {}
-    path = Path()
-    for line in repository.git("worktree", "list", "--porcelain").splitlines():
-        key, _, value = line.partition(" ")
-        if key == "worktree":
-            path = Path(value).resolve()
-        elif key == "HEAD" and int(value, 16):  # a branch without a commit has none
-            found[path] = value
-    return found
 
 
 def used_commits(repository: Repository, without: Collection[str], heads: Collection[str], *, everything: bool) -> list[str]:

@@ -3,18 +3,17 @@
 import shutil
 from pathlib import Path
 
-from flows.promotion.reference import fetch_profile, fetch_reference
+from flows.promotion.production import fetch_profile, fetch_reference
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout
-from flows.runs.pipeline import Pipeline
+from flows.runs.pipeline import Pipeline, stage_task
 from flows.runs.processes import ProgramError
 from flows.runs.repository import Repository
-from flows.runs.tasks import stage_task
 from flows.settings import Settings
-from tuneline.files import replace_directory
-from tuneline.paths import CHECKS, REFERENCE_PROFILE
-from tuneline.records.checks import Checks
-from tuneline.registry import Version
+from tuneline.core.files import replace_directory
+from tuneline.core.paths import CHECKS, REFERENCE_PROFILE
+from tuneline.project.registry import Version
+from tuneline.reports.checks import Checks
 
 STAGES = ("base", "download", "tokenize", "validate")
 """The stages up to the data checks, in their order."""
@@ -22,22 +21,15 @@ REFUSED_BATCHES = "refused"
 """Folder in ``.dvc/tmp/flows/`` for batches that failed the checks."""
 
 
-class RefusedError(Exception):
+class RefusedDataError(Exception):
     """The data with the new rows failed its checks; the message names them."""
 
 
 def check(pipeline: Pipeline, checkout: Checkout, registry: Registry, settings: Settings, stages: tuple[str, ...]) -> None:
     """Run the data checks, with production's data as the reference; before a promotion, with those of the checked-out commit.
 
-    Args:
-        pipeline: The pipeline in the checkout.
-        checkout: The checkout, with the new rows.
-        registry: Registry of the model.
-        settings: Settings of the flows.
-        stages: The stages of the checkout's ``dvc.yaml``.
-
     Raises:
-        RefusedError: A check of severity ``error`` failed.
+        RefusedDataError: A check of severity ``error`` failed.
         ProgramError: A stage failed for another reason.
     """
     if fetch_reference(pipeline, registry, settings.promotion.stage) is None:
@@ -49,7 +41,7 @@ def check(pipeline: Pipeline, checkout: Checkout, registry: Registry, settings: 
             failed = failed_checks(checkout.path) if stage == "validate" else []
             if not failed:
                 raise
-            raise RefusedError("\n".join(failed)) from None
+            raise RefusedDataError("\n".join(failed)) from None
 
 
 def _fetch_present(pipeline: Pipeline, checkout: Checkout, registry: Registry) -> None:

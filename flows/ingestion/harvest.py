@@ -8,26 +8,76 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from flows.ingestion.columns import POSITION, RowColumns, as_text
-from flows.ingestion.database import PROGRESS
-from flows.ingestion.known import Classes, KnownData
-from flows.ingestion.layout import Layout
+from flows.ingestion.known import BatchColumns, ClassNames, DataLayout, KnownData, NewRowSelection, RowHashes, RowStatus
 from flows.ingestion.ledger import PLACES, Ingested, Ledger
-from flows.ingestion.reading import LabelledFile
-from flows.ingestion.selection import RowHashes, RowStatus, Selection
-from flows.ingestion.sources import Collected, Delivery, collect
+from flows.ingestion.sources import PROGRESS, Collected, Delivery, collect
 from flows.scoring.inbox import Incoming
-from flows.settings.ingest import IngestSource
-from tuneline.errors import DataError
-from tuneline.files.schemas import ROW_GROUP, numpy_values, write_batches
-from tuneline.params.data import DataParams
-from tuneline.readers.urls import sha256
+from flows.settings import IngestSource
+from tuneline.core.errors import DataError
+from tuneline.core.files import file_hash
+from tuneline.core.schemas import ROW_GROUP, numpy_values, rebatch, write_batches
+from tuneline.params.data import DataParams, FilesParams
+from tuneline.readers.inputs import Input, open_table
+from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows, plain_text
+from tuneline.readers.rows import BadRows, RowProblem
 
 FindTexts = Callable[[str, pa.Array], pa.Table]
 """Takes an id column and ids; returns the ids and texts of scored rows that have one of them."""
+
+
+class LabelledFile:
+    """A file with new labels: rows with texts, or late labels of texts that were scored.
+
+    Attributes:
+        incomplete: Rows without a label, so far: a person has left them open.
+        bad: The bad rows, so far.
+    """
+
+    def __init__(self, delivery: Delivery, columns: BatchColumns, files: FilesParams, id_column: str | None = None) -> None:
+        self._source, self._name, self._columns, self._id = Input.of_data(delivery.path, files), delivery.read.name, columns, id_column
+        self.incomplete = 0
+        self.bad = BadRows(self._name, self._source.unit, columns.policy)
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Yield complete rows with ``POSITION``: columns of a batch file; of late labels without the texts, but with the id as text.
+
+        Raises:
+            DataError: The file cannot be used, a row is bad and that is an error, or too many are; while reading.
+        """
+        rows = bad = 0
+        with open_table(self._source) as table:
+            names = table.names()
+            late = self._id if self._id in names and not set(self._columns.texts) & set(names) else None
+            read = self._columns.labelled(late)
+            for batch in labelled_rows(table, read, self.bad):
+                rows, before = rows + batch.num_rows, self.bad.count
+                kept = batch.filter(self._complete(batch, read, late))
+                bad += self.bad.count - before
+                yield pa.table({**self._columns.named(kept, read), POSITION: kept[POSITION]})
+            if self._source.kind == "jsonl" and not table.keys and not self.bad.count:
+                raise DataError(f"{self._name} has no rows.", "Write one JSON object per line.")
+        self.bad.check(rows - bad)
+
+    def _complete(self, batch: pa.RecordBatch, read: LabelledColumns, late: str | None) -> pa.BooleanArray:
+        """Return which rows have all they need; count the others.
+
+        Raises:
+            DataError: A labelled row has no text or id, and bad rows are an error.
+        """
+        labelled = pc.is_valid(batch[LABEL])
+        filled = has_text(batch.columns[: len(read.texts)]) if late is None else pc.is_valid(self._columns.named(batch, read)[late])
+        self.incomplete += batch.num_rows - labelled.true_count
+        for row in np.flatnonzero(pc.and_not(labelled, filled).to_numpy(zero_copy_only=False)).tolist():
+            self.bad.add(RowProblem(batch[POSITION][row].as_py(), f"no {'text' if late is None else 'id'}", "Fill it in."))
+        return pc.and_(labelled, filled)
+
+    def place(self, position: int) -> str:
+        """Return the place of a row, for messages."""
+        return f"{self._name}, {self.bad.unit} {position:,}"
 
 
 @dataclass(frozen=True)
@@ -44,7 +94,7 @@ class Staged:
 
 
 @dataclass
-class Harvest:
+class NewRows:
     """What the sources gave.
 
     Attributes:
@@ -53,6 +103,7 @@ class Harvest:
         files: Files of drop folders that were read.
         done: Those of which nothing is left to read.
         problems: What could not be read; the next run tries again.
+        tracked: Folder of the batches that DVC tracks; ``None`` for a data set of the hub.
     """
 
     entries: list[Ingested] = field(default_factory=list)
@@ -60,11 +111,22 @@ class Harvest:
     files: list[Incoming] = field(default_factory=list)
     done: list[Incoming] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    tracked: Path | None = None
 
     @property
     def rows(self) -> int:
         """Number of new rows."""
         return sum(entry.added for entry in self.entries)
+
+    @property
+    def names(self) -> str:
+        """The names of the sources."""
+        return ", ".join(one.source for one in self.entries)
+
+    @property
+    def summary(self) -> str:
+        """The counts of each source."""
+        return "; ".join(f"{one.source}: {one.counts}" + (f", at {one.revision[:12]}" if one.revision else "") for one in self.entries)
 
 
 class Harvester:
@@ -87,20 +149,20 @@ class Harvester:
         self, root: Path, checkout: Path, data: DataParams, *, key: str | None, find_texts: FindTexts, log: Callable[[str], None]
     ) -> None:
         self._root, self._checkout, self._files, self._log, self._find_texts = root, checkout, data.files, log, find_texts
-        self.layout = Layout.of(data)
-        self._columns = RowColumns.of(data, key)
+        self.layout = DataLayout.of(data)
+        self._columns = BatchColumns.of(data, key)
         known = KnownData.read(checkout, self.layout, self._columns, data.files, log)
-        self._classes, self._selection = Classes.of(data, known.labels), Selection(known.rows)
+        self._classes, self._selection = ClassNames.of(data, known.labels), NewRowSelection(known.rows)
         self._ledger = Ledger.of(checkout)
 
-    def harvest(self, sources: Sequence[IngestSource], scratch: Path) -> Harvest:
+    def harvest(self, sources: Sequence[IngestSource], scratch: Path) -> NewRows:
         """Read the sources, one after the other, and write their batches.
 
         Args:
             sources: The sources.
             scratch: A folder for temporary files.
         """
-        result = Harvest()
+        result = NewRows()
         for source in sources:
             folder = scratch / source.name
             folder.mkdir(parents=True)
@@ -133,31 +195,33 @@ class Harvester:
 
     def _stage(self, source: IngestSource, delivery: Delivery, target: Path) -> Staged:
         """Read a file to its end before any row of it counts: one that cannot be read gives no row."""
-        file = LabelledFile(delivery.path, delivery.read.name, self._columns, source.id)
+        columns, file = self._columns, LabelledFile(delivery, self._columns, self._files, source.id)
         unmatched, positions, hashes, rows = 0, [], [], 0
-        schema = self._columns.schema.append(pa.field(POSITION, pa.int64()))
+        schema = columns.schema.append(pa.field(POSITION, pa.int64()))
         with pq.ParquetWriter(target, schema, compression="zstd") as writer:
             for given, missing in self._with_texts(file, source):
-                table = self._classes.translate(given, self._columns.label, file)
-                texts = [table[name].combine_chunks() for name in self._columns.texts]
-                keys = table[self._columns.key].combine_chunks() if self._columns.key else None
-                hashes.append(RowHashes.of(texts, table[self._columns.label].combine_chunks(), keys))
+                places = given[POSITION].to_pylist()
+                label = given[columns.label].combine_chunks()
+                labels = self._classes.translate(label, lambda row: f"{file.place(places[row])}, column {columns.label!r}")  # noqa: B023
+                table = given.set_column(given.schema.get_field_index(columns.label), columns.label, labels).select(schema.names)
+                keys = table[columns.key].combine_chunks() if columns.key else None
+                hashes.append(RowHashes.of([table[name].combine_chunks() for name in columns.texts], labels, keys))
                 positions.append(numpy_values(table[POSITION]))
-                writer.write_table(table.select(schema.names))
+                writer.write_table(table)
                 unmatched, before, rows = unmatched + missing, rows, rows + table.num_rows
                 if rows // PROGRESS > before // PROGRESS:
                     self._log(f"{source.name}: {rows:,} rows of {delivery.read.name} read")
         statuses = self._selection.classify(RowHashes.joined(hashes))
         conflicts = np.concatenate([np.zeros(0, np.int64), *positions])[statuses == RowStatus.CONFLICT][:PLACES]
-        places = tuple(f"{delivery.read.name}, {file.bad.unit} {position:,}" for position in conflicts.tolist())
-        for place in places:
+        conflicting = tuple(map(file.place, conflicts.tolist()))
+        for place in conflicting:
             self._log(f"{source.name}: {place} is left out: the data has this row with another label.")
-        return Staged(delivery, target, statuses, unmatched, file.incomplete, file.bad.count, places)
+        return Staged(delivery, target, statuses, unmatched, file.incomplete, file.bad.count, conflicting)
 
     def _with_texts(self, file: LabelledFile, source: IngestSource) -> Iterator[tuple[pa.Table, int]]:
         """Yield rows with their texts, and the number of rows whose text is unknown: late labels are joined with what was scored."""
         late = []
-        for table in file.batches(self._files):
+        for table in file.batches():
             if self._columns.texts[0] in table.column_names:
                 yield table, 0
             else:
@@ -168,7 +232,7 @@ class Harvester:
         found = self._find_texts(name, labels[name].combine_chunks())
         rows: dict[str | None, int] = {}
         for row, value in enumerate(found[name].to_pylist()):
-            rows.setdefault(as_text(value), row)
+            rows.setdefault(plain_text(value), row)
         places = [rows.get(value) for value in labels[name].to_pylist()]
         matched = labels.filter(pa.array([place is not None for place in places], pa.bool_()))
         texts = found.take(pa.array([place for place in places if place is not None], pa.int64()))
@@ -204,30 +268,17 @@ class Harvester:
         folder, schema = self._checkout / self.layout.batches, self._columns.schema
         folder.mkdir(parents=True, exist_ok=True)
         partial = folder / f".{source.name}.partial"
-        write_batches(partial, schema, rebatched(_new_rows(staged, schema), schema))
-        name = f"{now.date().isoformat()}-{source.name}-{sha256(partial)[:8]}.parquet"
+        write_batches(partial, schema, rebatch(_new_rows(staged, schema), schema))
+        name = f"{now.date().isoformat()}-{source.name}-{file_hash(partial)[:8]}.parquet"
         partial.rename(folder / name)
         return (self.layout.batches / name).as_posix()
 
 
-def _new_rows(staged: Iterable[Staged], schema: pa.Schema) -> Iterator[pa.Table]:
+def _new_rows(staged: Iterable[Staged], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for one in staged:
         first = 0
         with pq.ParquetFile(one.path) as file:
             for batch in file.iter_batches(ROW_GROUP, columns=schema.names):
                 new = one.statuses[first : first + batch.num_rows] == RowStatus.NEW
-                yield pa.Table.from_batches([batch]).select(schema.names).filter(pa.array(new))
+                yield batch.select(schema.names).cast(schema).filter(pa.array(new))
                 first += batch.num_rows
-
-
-def rebatched(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of ``ROW_GROUP``, so that the bytes of a batch file follow from its rows."""
-    waiting = schema.empty_table()
-    for table in tables:
-        waiting = pa.concat_tables([waiting, table.cast(schema)])
-        if waiting.num_rows >= ROW_GROUP:
-            whole = waiting.num_rows - waiting.num_rows % ROW_GROUP
-            yield from waiting.slice(0, whole).combine_chunks().to_batches(max_chunksize=ROW_GROUP)
-            waiting = waiting.slice(whole)
-    if waiting.num_rows:
-        yield from waiting.combine_chunks().to_batches(max_chunksize=ROW_GROUP)

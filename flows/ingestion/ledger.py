@@ -6,7 +6,7 @@ It contains no texts, and of URLs neither passwords nor what follows a ``?``.
 from collections.abc import Sequence
 from pathlib import Path
 
-from tuneline.records.record import OMITTED, Record
+from tuneline.core.records import OMITTED, Record
 
 LEDGER = Path("data/ingested.json")
 PLACES = 20

@@ -1,20 +1,38 @@
-"""The promotion gate: decides whether a candidate replaces the model in production. Pure functions, no input or output."""
+"""The promotion gate: measures a candidate and the model in production on the same rows, and decides whether it replaces that model."""
 
+import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flows.settings.promotion import PromotionPolicy
-from tuneline.metrics import METRIC_TABLE, Task, metrics_for, primary_metric
-from tuneline.stats import Difference, mcnemar_p_value, paired_difference
+from flows.promotion.production import fetch_model
+from flows.promotion.registry import Registry
+from flows.runs.pipeline import ArtifactError, Pipeline, PipelineFiles
+from flows.runs.processes import ProgramError
+from flows.runs.results import read_metrics
+from flows.settings import PromotionPolicy
+from tuneline.analysis.stats import Difference
+from tuneline.core.errors import DataError
+from tuneline.core.files import read_yaml
+from tuneline.core.paths import CHECKS, PARAMS, PREDICTIONS, RAW, TOKENIZED
+from tuneline.core.schemas import LabelSchema, read_table
+from tuneline.core.shards import SplitReader
+from tuneline.metrics.table import METRIC_TABLE, Task, metrics_for, primary_metric
+from tuneline.project.paired import McNemar, PairedComparison, translated_ids
+from tuneline.project.registry import Version
+from tuneline.reports.checks import Checks
 
 
 @dataclass(frozen=True)
-class Predictions:
-    """Predictions for the rows of the candidate's reported split.
+class PairedPredictions:
+    """Predictions of two models for the rows of the candidate's reported split.
 
     Attributes:
         labels: Class ids or numbers, shape ``(rows,)``.
@@ -51,7 +69,7 @@ class Measurements:
 
 
 @dataclass(frozen=True)
-class Criterion:
+class PromotionCriterion:
     """One condition of a promotion.
 
     Attributes:
@@ -68,35 +86,22 @@ class Criterion:
 
 
 @dataclass(frozen=True)
-class McNemar:
-    """Result of McNemar's test of two classifiers.
-
-    Attributes:
-        candidate_only: Rows that only the candidate predicts correctly.
-        baseline_only: Rows that only the other model does.
-        p: Two-sided, exact.
-    """
-
-    candidate_only: int
-    baseline_only: int
-    p: float
-
-
-@dataclass(frozen=True)
-class Decision:
+class PromotionDecision:
     """The decision about a candidate, with its reasons.
 
     Attributes:
         criteria: All criteria; the candidate is promoted if every one is met.
         metric: Name of the compared metric.
         gain: The metric of the candidate and of the baseline, with the confidence interval of their difference.
-        test: McNemar's test; ``None`` for a regression.
+        test: McNemar's test of the candidate and the baseline; ``None`` for a regression.
+        production: The version that the candidate was compared with; ``None`` if none was in production.
     """
 
-    criteria: tuple[Criterion, ...]
+    criteria: tuple[PromotionCriterion, ...]
     metric: str
     gain: Difference
     test: McNemar | None
+    production: Version | None = None
 
     @property
     def promoted(self) -> bool:
@@ -109,28 +114,44 @@ class Decision:
         unmet = [f"{criterion.name}: {criterion.value}, required {criterion.limit}" for criterion in self.criteria if not criterion.met]
         return "; ".join(unmet) or "every criterion is met"
 
+    def __str__(self) -> str:
+        """Return the decision and every criterion, for a commit message."""
+        baseline = f"{self.production.name} in production" if self.production else "nothing in production yet"
+        head = f"{'Promoted' if self.promoted else 'Rejected'} ({baseline}): {self.reason}."
+        rows = [f"- {'+' if one.met else 'x'} {one.name}: {one.value} (required: {one.limit})" for one in self.criteria]
+        return "\n".join([head, "", *rows])
 
-def decide(predictions: Predictions, measurements: Measurements, policy: PromotionPolicy) -> Decision:
+
+def decide(
+    predictions: PairedPredictions, measurements: Measurements, policy: PromotionPolicy, production: Version | None = None
+) -> PromotionDecision:
     """Compare the candidate with the model in production, or with the majority baseline if there is none.
 
     A criterion whose value is missing is not met.
 
     Raises:
-        ValueError: The policy names a metric of the other kind of task.
+        ValueError: The policy names a metric that cannot decide this task: accuracy for a regression, for example.
     """
-    metric = promotion_metric(policy.metric, "regression" if predictions.names is None else "classification")
-    baseline = predictions.production if predictions.production is not None else _majority_baseline(predictions)
-    rows = (predictions.labels, predictions.candidate, baseline)
-    binary = predictions.names is not None and len(predictions.names) == 2
-    gain = paired_difference(
-        METRIC_TABLE[metric], *rows, average="binary" if binary else "macro", resamples=policy.resamples, level=policy.confidence
+    regression = predictions.names is None
+    metric = promotion_metric(policy.metric, "regression" if regression else "classification")
+    compared = PairedComparison.of(
+        [METRIC_TABLE[metric]],
+        predictions.labels,
+        predictions.candidate,
+        _majority_baseline(predictions) if predictions.production is None else predictions.production,
+        average=None if regression else "binary" if len(predictions.names or ()) == 2 else "macro",
+        resamples=policy.resamples,
+        level=policy.confidence,
     )
-    test = None if predictions.names is None else mcnemar(*rows)
-    enough = _bounded("rows of the reported split", len(predictions.labels), policy.min_rows, at_least=True)
-    criteria = [enough, _gain(gain, metric, predictions, policy), *_significance(test, policy), *_limits(measurements, policy)]
+    criteria = [
+        _bounded("rows of the reported split", len(predictions.labels), policy.min_rows, at_least=True),
+        _gain(compared.differences[metric], metric, predictions, policy),
+        *_significance(compared.test, policy),
+        *_limits(measurements, policy),
+    ]
     if predictions.incomparable:
-        criteria.insert(0, Criterion("comparison with production", predictions.incomparable, "possible", met=False))
-    return Decision(tuple(criteria), metric, gain, test)
+        criteria.insert(0, PromotionCriterion("comparison with production", predictions.incomparable, "possible", met=False))
+    return PromotionDecision(tuple(criteria), metric, compared.differences[metric], compared.test, production)
 
 
 def promotion_metric(name: str | None, task: Task) -> str:
@@ -145,14 +166,7 @@ def promotion_metric(name: str | None, task: Task) -> str:
     return name or primary_metric(task).name
 
 
-def mcnemar(labels: NDArray[Any], candidate: NDArray[Any], baseline: NDArray[Any]) -> McNemar:
-    """Test if both classifiers are right on equally many of the rows that only one predicts correctly; arrays of shape ``(rows,)``."""
-    right, other = candidate == labels, baseline == labels
-    candidate_only, baseline_only = int((right & ~other).sum()), int((other & ~right).sum())
-    return McNemar(candidate_only, baseline_only, mcnemar_p_value(candidate_only, baseline_only))
-
-
-def _majority_baseline(predictions: Predictions) -> NDArray[Any]:
+def _majority_baseline(predictions: PairedPredictions) -> NDArray[Any]:
     """Return the predictions of the most frequent label; 0 for a regression, as a constant has no correlation."""
     if predictions.names is None:
         return np.zeros_like(predictions.labels)
@@ -160,37 +174,147 @@ def _majority_baseline(predictions: Predictions) -> NDArray[Any]:
     return np.full_like(predictions.labels, values[counts.argmax()])
 
 
-def _gain(gain: Difference, metric: str, predictions: Predictions, policy: PromotionPolicy) -> Criterion:
+def _gain(gain: Difference, metric: str, predictions: PairedPredictions, policy: PromotionPolicy) -> PromotionCriterion:
     over = "the majority" if predictions.production is None else "production"
     value = f"{gain.first:.4f} - {gain.second:.4f} = {gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
     required = f"all of the {policy.confidence:.0%} interval > {policy.min_gain:+g}"
-    return Criterion(f"{metric} over {over}", value, required, gain.low > policy.min_gain)
+    return PromotionCriterion(f"{metric} over {over}", value, required, gain.low > policy.min_gain)
 
 
-def _significance(test: McNemar | None, policy: PromotionPolicy) -> list[Criterion]:
+def _significance(test: McNemar | None, policy: PromotionPolicy) -> list[PromotionCriterion]:
     """Require a significantly better candidate; if the policy allows a loss, one that is not significantly worse."""
     if test is None:
         return []
-    alpha, better = 1 - policy.confidence, test.candidate_only > test.baseline_only
-    value = f"p = {test.p:.2g} (rows that only one predicts correctly: candidate {test.candidate_only}, baseline {test.baseline_only})"
+    alpha, better = 1 - policy.confidence, test.first_only > test.second_only
+    value = f"p = {test.p:.2g} (rows that only one predicts correctly: candidate {test.first_only}, baseline {test.second_only})"
     if policy.min_gain < 0:
-        return [Criterion("McNemar's test", value, "not significantly worse", test.p >= alpha or better)]
-    return [Criterion("McNemar's test", value, f"p < {alpha:.2g}, candidate better", test.p < alpha and better)]
+        return [PromotionCriterion("McNemar's test", value, "not significantly worse", test.p >= alpha or better)]
+    return [PromotionCriterion("McNemar's test", value, f"p < {alpha:.2g}, candidate better", test.p < alpha and better)]
 
 
-def _limits(measurements: Measurements, policy: PromotionPolicy) -> Sequence[Criterion]:
+def _limits(measurements: Measurements, policy: PromotionPolicy) -> Sequence[PromotionCriterion]:
     checks = {None: "unknown", True: "passed", False: "failed"}[measurements.checks_passed]
     return [
         _bounded("agreement of model.onnx", measurements.agreement, policy.min_agreement, at_least=True),
         _bounded("logit difference of model.onnx", measurements.max_abs_diff, policy.max_abs_diff),
-        Criterion("data checks", checks, "passed", bool(measurements.checks_passed)),
+        PromotionCriterion("data checks", checks, "passed", bool(measurements.checks_passed)),
         _bounded("size of model.onnx in MB", measurements.megabytes, policy.max_megabytes),
         _bounded("latency of one row in ms", measurements.latency_ms, policy.max_latency_ms),
     ]
 
 
-def _bounded(name: str, value: float | None, limit: float, *, at_least: bool = False) -> Criterion:
+def _bounded(name: str, value: float | None, limit: float, *, at_least: bool = False) -> PromotionCriterion:
     required = f"{'>=' if at_least else '<='} {limit:g}"
     if value is None:
-        return Criterion(name, "unknown", required, met=False)
-    return Criterion(name, f"{value:.4g}", required, value >= limit if at_least else value <= limit)
+        return PromotionCriterion(name, "unknown", required, met=False)
+    return PromotionCriterion(name, f"{value:.4g}", required, value >= limit if at_least else value <= limit)
+
+
+@dataclass(frozen=True)
+class CandidateModel:
+    """The model that a run made, in its checkout.
+
+    Attributes:
+        root: The checkout.
+        artifact: Name under ``artifacts:`` in its ``dvc.yaml``.
+    """
+
+    root: Path
+    artifact: str
+
+    @property
+    def model(self) -> Path:
+        """``model.onnx``, relative to the root."""
+        return Path(PipelineFiles.of_checkout(self.root).artifact(self.artifact)) / "model.onnx"
+
+    @property
+    def split(self) -> str:
+        """Name of the reported split."""
+        return str((read_yaml(self.root / PARAMS) or {}).get("evaluate", {}).get("split", "test"))
+
+
+def measure(candidate: CandidateModel, pipeline: Pipeline) -> Measurements:
+    """Collect the values that the policy limits. A value that cannot be had is ``None``, which the gate does not accept."""
+    compared = read_metrics(candidate.root, "compare")
+    checks = Checks.read_if_exists(candidate.root / CHECKS / "checks.json")
+    files = list((candidate.root / candidate.model).parent.glob("model.onnx*"))
+    return Measurements(
+        agreement=compared.get("fp32_agreement"),
+        max_abs_diff=compared.get("fp32_max_abs_diff"),
+        checks_passed=checks.passed if checks else None,
+        megabytes=sum(file.stat().st_size for file in files) / 2**20 if files else None,
+        latency_ms=_latency(candidate, pipeline),
+    )
+
+
+def _latency(candidate: CandidateModel, pipeline: Pipeline) -> float | None:
+    command = [sys.executable, "-P", "-m", "tuneline.project.latency", str(candidate.model), str(TOKENIZED), candidate.split]
+    try:
+        printed = pipeline.programs.run(command, "Measuring the latency of model.onnx", lambda _line: None)
+    except ProgramError as error:
+        pipeline.on_line(str(error))
+        return None
+    return float(json.loads(printed[-1])["p95_ms"])
+
+
+def predictions(candidate: CandidateModel, production: Version | None, registry: Registry, pipeline: Pipeline) -> PairedPredictions:
+    """Return what the candidate and the model in production predict for the rows of the candidate's reported split.
+
+    If both runs have the same raw splits, byte for byte, production's predictions are those that its own run wrote. Else
+    production's ONNX model predicts the candidate's rows. If it cannot (its text columns are missing, for example), the result says
+    why, and the candidate is not promoted.
+
+    Raises:
+        DataError: The candidate's predictions are missing.
+    """
+    ours = _read(candidate.root / PREDICTIONS)
+    if production is None:
+        return PairedPredictions(ours.labels, ours.predicted, None, ours.names)
+    try:
+        theirs = _production_predictions(candidate, production, registry, pipeline, ours)
+    except (ProgramError, ArtifactError, DataError) as error:
+        reason = error.reason if isinstance(error, ProgramError) else error
+        return PairedPredictions(ours.labels, ours.predicted, None, ours.names, incomparable=f"{production.name}: {reason}")
+    return PairedPredictions(ours.labels, ours.predicted, theirs, ours.names)
+
+
+@dataclass(frozen=True)
+class _Table:
+    labels: NDArray[Any]
+    predicted: NDArray[Any]
+    names: tuple[str, ...] | None
+
+
+def _read(path: Path) -> _Table:
+    if not path.exists():
+        raise DataError(f"{path} is missing: the promotion gate compares predictions.", "Run stage evaluate, which writes them.")
+    table = read_table(path, ["idx", "label", "prediction"]).sort_by("idx")
+    return _Table(table["label"].to_numpy(), table["prediction"].to_numpy(), LabelSchema.of(table.schema, "label").names)
+
+
+def _production_predictions(
+    candidate: CandidateModel, production: Version, registry: Registry, pipeline: Pipeline, ours: _Table
+) -> NDArray[Any]:
+    folder = candidate.root / ".dvc" / "tmp"
+    there, here = PipelineFiles.of_commit(registry.repository, production.commit), PipelineFiles.of_checkout(candidate.root)
+    if there.lock.reported_rows() == here.lock.reported_rows():
+        target, what = folder / f"{production.name}.parquet", f"Fetching the predictions of {production.name}"
+        pipeline.get(registry.repository, str(PREDICTIONS), production.commit, target, what)
+        theirs = _read(target)
+        return translated_ids(theirs.predicted, theirs.names, ours.names)
+    model = fetch_model(registry, production, pipeline)
+    predicted = []
+    for rows in SplitReader.open(candidate.root / RAW, candidate.split, made_by="download").paths:
+        target = folder / f"{production.name}-{rows.name}"
+        command = ["tuneline", "predict", str(rows), "--model", str(model.folder), "--output", str(target), "--bad-rows", "stop"]
+        pipeline.programs.run(command, f"Predicting {rows.name} with {production.name}", pipeline.on_line)
+        predicted.append(_predicted(target, ours.names))
+    return np.concatenate(predicted)
+
+
+def _predicted(path: Path, names: tuple[str, ...] | None) -> NDArray[Any]:
+    """Return the numbers or class ids in a file that ``tuneline predict`` wrote; -1 for a class that the candidate does not have."""
+    if names is None:
+        return np.asarray(read_table(path, ["prediction"])["prediction"].to_numpy())
+    ids = pc.fill_null(pc.index_in(read_table(path, ["label"])["label"], pa.array(names)), -1)
+    return np.asarray(ids.to_numpy().astype(np.int64))

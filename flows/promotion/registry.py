@@ -1,6 +1,6 @@
 """The registry of one artifact in a clone and in ``origin``: what is in a stage, and promotions, which a kill leaves undone or complete.
 
-``tuneline/registry.py`` describes the tags; ``gto show`` and ``gto history`` print the same. ``origin`` decides what counts: a
+``tuneline/project/registry.py`` describes the tags; ``gto show`` and ``gto history`` print the same. ``origin`` decides what counts: a
 promotion is first pushed, all refs or none, and only then are its tags made here, in one transaction of git. A file marks the time
 between. If it is still there, an earlier promotion was interrupted, and fetching from ``origin`` completes or undoes it.
 """
@@ -11,10 +11,62 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.promotion.merge import merge
-from flows.runs.repository import BusyError, GitError, Repository, UnreachableError, locked
-from tuneline.files import write_json
-from tuneline.registry import TAG_FORMAT, RegistryTag, RegistryTags, Version
+from flows.runs.repository import GitError, Repository, UnreachableError
+from tuneline.core.files import write_json
+from tuneline.core.locks import BusyError, locked
+from tuneline.project.registry import TAG_FORMAT, RegistryTag, RegistryTags, Version, bump, version_key
+
+
+@dataclass(frozen=True)
+class Merge:
+    """The tags of a clone after the merge.
+
+    Attributes:
+        tags: By name. A tag whose own name differs is to be made anew under the new name.
+        messages: What happened to tags of this clone.
+    """
+
+    tags: Mapping[str, RegistryTag]
+    messages: tuple[str, ...]
+
+
+def merge(ours: RegistryTags, theirs: RegistryTags) -> Merge:
+    """Merge the tags of a clone with those of ``origin``."""
+    published = {tag.name: tag for tag in theirs.tags}
+    unpublished = [tag for tag in ours.tags if tag.name not in published or published[tag.name].commit != tag.commit]
+    versions = _renumbered([tag for tag in unpublished if tag.version], theirs)
+    changed = _changed_stages(ours, theirs)
+    assignments = {tag.name: tag for tag in unpublished if tag.stage and tag.stage not in changed}
+    renamed = [
+        f"{tag.name} ({tag.commit[:12]}) is now {name}: another machine published other versions."
+        for name, tag in versions.items()
+        if tag.name != name
+    ]
+    undone = [
+        f"{tag.name} ({tag.commit[:12]}) was never pushed, and no longer counts: another machine has changed {tag.stage} since."
+        for tag in unpublished
+        if tag.stage in changed
+    ]
+    return Merge({**versions, **assignments, **published}, (*renamed, *undone))
+
+
+def _renumbered(unpublished: list[RegistryTag], theirs: RegistryTags) -> dict[str, RegistryTag]:
+    """Return the unpublished tags of versions by name: their own names, unless one is taken; then the next ones in the same order."""
+    numbers = {version.commit: version.name for version in theirs.versions}
+    registrations = (tag for tag in unpublished if not tag.cancels and tag.commit not in numbers)
+    own = {tag.commit: str(tag.version) for tag in sorted(registrations, key=lambda tag: version_key(str(tag.version)))}
+    if set(own.values()) & {tag.version for tag in theirs.tags}:
+        number = theirs.next_version()
+        for commit in own:
+            own[commit], number = number, bump(number)
+    numbers.update(own)
+    return {tag.name.replace(f"@{tag.version}", f"@{numbers[tag.commit]}", 1): tag for tag in unpublished if tag.commit in numbers}
+
+
+def _changed_stages(ours: RegistryTags, theirs: RegistryTags) -> set[str]:
+    """Return the stages for which ``origin`` has an assignment that the clone does not have."""
+    known = {(tag.name, tag.commit) for tag in ours.tags}
+    return {tag.stage for tag in theirs.tags if tag.stage and (tag.name, tag.commit) not in known}
 
 
 class RegistryError(Exception):
@@ -74,9 +126,6 @@ class Registry:
     def locked(self, wait: float) -> Iterator[None]:
         """Hold the lock under which the processes of this machine change the registry.
 
-        Args:
-            wait: Seconds to wait for another process.
-
         Raises:
             BusyError: Another process still holds it.
         """
@@ -106,7 +155,7 @@ class Registry:
         """Make the registry of this clone that of ``origin`` and what was promoted here without a push. Under the lock.
 
         Returns:
-            The conflicts that were resolved, for the log (see ``flows/promotion/merge.py``).
+            The conflicts that were resolved, for the log (see ``flows/promotion/registry.py``).
 
         Raises:
             GitError: ``origin`` cannot be reached; the message is git's.

@@ -4,12 +4,84 @@ The registry decides what is in production, whatever happens here. What is taken
 ``params.yaml`` as composed, and the profile of the reference data.
 """
 
-from flows.promotion.pull_request import TRAILER, text
+import json
+import re
+from collections.abc import Iterator, Mapping
+
 from flows.promotion.registry import Registry
-from flows.runs.branches import NotFastForwardError, contains, fast_forward, fetch_branch
 from flows.runs.repository import GitError, Repository, UnreachableError
-from flows.settings.promotion import PromotionPolicy
-from tuneline.registry import Version
+from flows.runs.results import HEADLINE, NotFastForwardError, contains, fast_forward, fetch_branch
+from flows.settings import PromotionPolicy
+from tuneline.core.paths import METRICS, PARAMS
+from tuneline.project.registry import Version
+
+TRAILER = "Tuneline-Promotion"
+"""Trailer of the commit: tells the commits of promotions from those of people."""
+_CRITERION = re.compile(r"^- ([+x]) (.+?): (.*) \(required: (.*)\)$", re.MULTILINE)
+
+
+def text(
+    repository: Repository, artifact: str, version: Version, before: str | None, policy: PromotionPolicy, *, conflicts: bool = False
+) -> str:
+    """Return the commit message; its first line is the title."""
+    message = repository.git("log", "-1", "--format=%B", version.commit)
+    evaluated, validated = (_compared(repository, stage, before, version.commit) for stage in ("evaluate", "validate"))
+    headline = ", ".join(f"{name} {evaluated[name][1]:.4g}" for name in HEADLINE if name in evaluated and evaluated[name][1] is not None)
+    parts = [
+        f"Promote {artifact} {version.name}: {headline or 'no metrics'}",
+        f"{artifact} {version.name} is in {policy.stage} (`{version.commit[:12]}`), whether this is merged or not. This brings its "
+        f"`dvc.lock`, metrics and parameters to `{policy.branch}`.",
+        *_notes(repository, version.commit, message, policy, conflicts=conflicts),
+        *_metrics_table("Metrics", evaluated),
+        *_criteria(message),
+        *_metrics_table("Data checks", {name: pair for name, pair in validated.items() if pair[0] != pair[1] or name == "warnings"}),
+        f"{TRAILER}: {artifact} {version.name} {version.commit}",
+    ]
+    return "\n\n".join(parts)
+
+
+def _notes(repository: Repository, commit: str, message: str, policy: PromotionPolicy, *, conflicts: bool) -> Iterator[str]:
+    ran = next((line for line in message.splitlines() if line.startswith("The pipeline of ")), "")
+    if ran:
+        yield ran
+    if PARAMS.name in repository.git("diff", "--name-only", f"{commit}^", commit).splitlines():
+        yield f"`{PARAMS}` is that of the run: its parameters become the defaults of `{policy.branch}`."
+    if conflicts:
+        changed = f"`{policy.branch}` has changed the same files since."
+        yield f"{changed} Do not merge `dvc.lock` by hand: run the pipeline of `{policy.branch}` again."
+
+
+def _criteria(message: str) -> Iterator[str]:
+    if rows := _CRITERION.findall(message):
+        cells = (("✅" if met == "+" else "❌", *(value.replace("|", "\\|") for value in row)) for met, *row in rows)
+        lines = (f"| {' | '.join(row)} |" for row in cells)
+        yield "\n".join(["**Gate**", "", "| | criterion | value | required |", "|---|---|---|---|", *lines])
+
+
+def _metrics_table(title: str, metrics: Mapping[str, tuple[float | None, float | None]]) -> Iterator[str]:
+    def number(value: float | None, sign: str = "") -> str:
+        return "" if value is None else f"{value:{sign}.4g}"
+
+    def difference(before: float | None, after: float | None) -> str:
+        return "" if before is None or after is None else number(after - before, "+")
+
+    rows = [f"| {name} | {number(before)} | {number(after)} | {difference(before, after)} |" for name, (before, after) in metrics.items()]
+    if rows:
+        yield "\n".join([f"**{title}**", "", "| | before | after | difference |", "|---|---|---|---|", *rows])
+
+
+def _compared(repository: Repository, stage: str, before: str | None, after: str) -> dict[str, tuple[float | None, float | None]]:
+    """Return the metrics of a stage in two commits, by name."""
+    old, new = (_metrics(repository, stage, commit) if commit else {} for commit in (before, after))
+    return {name: (old.get(name), new.get(name)) for name in {**new, **old}}
+
+
+def _metrics(repository: Repository, stage: str, commit: str) -> dict[str, float]:
+    try:
+        return dict(json.loads(repository.git("show", f"{commit}:{METRICS}/{stage}.json")))
+    except (GitError, ValueError):
+        return {}
+
 
 BRANCH = "tuneline/promotion"
 """The branch of the pull request: one, which each promotion updates."""
@@ -22,11 +94,7 @@ class ForeignCommitsError(Exception):
 def take_over(registry: Registry, policy: PromotionPolicy, version: Version, *, push: bool) -> str | None:
     """Bring the result of a promoted version to ``policy.branch``, unless another version is in the stage by now. Under the lock.
 
-    Args:
-        registry: Registry of the artifact.
-        policy: Says how, and into which branch.
-        version: The promoted version.
-        push: Change the branches of ``origin``, else those of this clone.
+    With ``push``, the branches of ``origin`` change, else those of this clone.
 
     Returns:
         What happened, for the log; ``None`` if nothing is to be done.

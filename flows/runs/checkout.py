@@ -7,20 +7,57 @@ failed, was cancelled or was killed.
 """
 
 import contextlib
+import json
 import shutil
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, Self
 
 import psutil
 
 from flows.runs.processes import RUN_VARIABLE
-from flows.runs.repository import BusyError, GitError, Repository, dvc_config, locked
-from flows.runs.spec import RunSpec
+from flows.runs.repository import GitError, Repository
 from flows.settings import load_settings
-from tuneline.files.disk_errors import explain_disk_errors
-from tuneline.paths import CHECKPOINTS
+from tuneline.core.files import explain_disk_errors, write_json
+from tuneline.core.locks import BusyError, locked
+from tuneline.core.paths import CHECKPOINTS
+from tuneline.project.dvc import is_lock, share_settings
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What a run computes. Two runs of the same spec can resume from each other's checkpoints.
+
+    Attributes:
+        ref: Branch, tag or commit that was requested.
+        commit: The commit it named when the run first started.
+        overrides: Parameters, as after ``dvc exp run -S``.
+    """
+
+    ref: str
+    commit: str
+    overrides: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, record: Path) -> Self:
+        """Read a spec that ``write`` wrote."""
+        return cls.of(json.loads(record.read_text(encoding="utf-8")))
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Return the spec that a JSON object contains."""
+        return cls(values["ref"], values["commit"], tuple(values["overrides"]))
+
+    def write(self, record: Path) -> None:
+        """Write the spec as JSON."""
+        write_json(record, asdict(self))
+
+    def trains_same_model(self, other: "RunSpec") -> bool:
+        """Return True if both train the same model, as far as the specs tell; the training compares its inputs itself."""
+        return self.overrides == other.overrides and (self.ref == other.ref or self.commit == other.commit)
+
 
 ATTEMPT_WAIT = 60.0
 """Seconds to wait for an earlier attempt of the same run: one that was interrupted takes half a minute to end its processes."""
@@ -111,24 +148,11 @@ def _resume(repository: Repository, name: str, lock: int) -> Checkout | None:
 
 def _repair_dvc_lock(repository: Repository, path: Path) -> None:
     """Replace a truncated ``dvc.lock`` by the committed one: DVC writes it in place, and its run cache has what was computed."""
-    if not (path / "dvc.lock").exists() or _is_lock(path / "dvc.lock"):
+    if not (path / "dvc.lock").exists() or is_lock(path / "dvc.lock"):
         return
     (path / "dvc.lock").unlink()
     with contextlib.suppress(GitError):  # it may not be committed yet
         repository.git("checkout", "--", "dvc.lock", cwd=path)
-
-
-def _is_lock(file: Path) -> bool:
-    """Return True if a file has what DVC expects of ``dvc.lock``; a full disk leaves it empty."""
-    from dvc.exceptions import DvcException
-    from dvc.schema import COMPILED_LOCKFILE_SCHEMA
-    from dvc.utils.strictyaml import load
-
-    try:
-        load(str(file), COMPILED_LOCKFILE_SCHEMA)
-    except DvcException:
-        return False
-    return True
 
 
 def _create(repository: Repository, name: str, spec: RunSpec, lock: int, *, trains: bool) -> Checkout:
@@ -136,7 +160,7 @@ def _create(repository: Repository, name: str, spec: RunSpec, lock: int, *, trai
     try:
         with explain_disk_errors(path):
             repository.git("worktree", "add", "--quiet", "--force", "--detach", str(path), spec.commit)
-            _configure_dvc(repository, path)
+            share_settings(repository.root, path)
             spec.write(_record(repository, name))  # only a complete checkout has a record
             # last: what is removed below has none that another run left
             adopted = _adopt_checkpoints(repository, path, spec) if trains else None
@@ -144,23 +168,6 @@ def _create(repository: Repository, name: str, spec: RunSpec, lock: int, *, trai
         remove(repository, name, unlock=False)
         raise
     return Checkout(path, name, spec, lock, adopted=adopted)
-
-
-def _configure_dvc(repository: Repository, path: Path) -> None:
-    """Write the checkout's local DVC settings: the repository's cache, and its remotes with addresses that are valid from here."""
-    from dvc.config import Config
-
-    settings = dvc_config(repository.root)
-    local = repository.root / ".dvc" / "config.local"
-    if local.exists():
-        shutil.copy(local, path / ".dvc" / "config.local")
-    with Config(dvc_dir=str(path / ".dvc")).edit("local", validate=False) as edited:
-        edited.setdefault("cache", {})["dir"] = settings["cache"].get("dir") or str(repository.root / ".dvc" / "cache")
-        edited.setdefault("core", {})["check_update"] = False
-        if default := settings["core"].get("remote"):  # a ref may be older than the remote
-            edited["core"]["remote"] = default
-        for name, remote in settings["remote"].items():
-            edited.setdefault("remote", {}).setdefault(name, {})["url"] = remote["url"]
 
 
 def _adopt_checkpoints(repository: Repository, path: Path, spec: RunSpec) -> str | None:
@@ -229,7 +236,7 @@ def abandoned(repository: Repository) -> list[str]:
 
 
 def _kill_processes(name: str) -> None:
-    """Kill the processes of a run whose flow and guardian were both killed."""
+    """Kill the processes of a run whose flow was killed, and the supervisor of its program as well."""
     remaining = [process for process in psutil.process_iter() if _belongs_to(process, name)]
     for process in remaining:
         with contextlib.suppress(psutil.Error):

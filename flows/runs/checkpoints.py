@@ -20,16 +20,16 @@ from typing import Any, Self
 
 import fsspec
 
-from flows.runs.checkout import Checkout
-from flows.runs.repository import Repository, dvc_config
-from flows.runs.spec import RunSpec
-from tuneline.paths import CHECKPOINTS
-from tuneline.readers.urls import redacted
+from flows.runs.checkout import Checkout, RunSpec
+from flows.runs.repository import Repository
+from tuneline.core.paths import CHECKPOINTS
+from tuneline.project.dvc import dvc_config
+from tuneline.readers.files import redacted
 
 DVC = "dvc"
 """Value of the setting that stands for the default DVC remote."""
 MARKER = "complete.json"
-"""File that completes a checkpoint (``stages/train/marker.py``)."""
+"""File that completes a checkpoint (``stages/train/checkpoints.py``)."""
 COPY_EVERY = 5.0
 """Seconds between two looks for new checkpoints."""
 FETCH_AFTER = (0, 10, 60)
@@ -69,11 +69,7 @@ class SharedCheckpoints:
 
     @classmethod
     def open(cls, repository: Repository, where: str | None, checkout: Checkout, warn: OnLine) -> Self | None:
-        """Return those of a run in the storage that the settings name; ``None`` if they name none.
-
-        Raises:
-            StorageError: It cannot be used.
-        """
+        """Return those of a run in the storage that the settings name; ``None`` if they name none."""
         return None if where is None else cls(*open_storage(repository.root, where), checkout.name, checkout.spec, warn)
 
     def fetch(self, checkout: Path) -> str | None:

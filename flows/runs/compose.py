@@ -20,7 +20,7 @@ _HARMLESS = re.compile(r"(?!-)[\w./@:+=,%-]*")
 """Strings that a shell takes as one word that is no option, wherever in a command they are."""
 
 
-class RefusedError(Exception):
+class RefusedOverrideError(Exception):
     """Overrides that a run does not accept."""
 
 
@@ -32,7 +32,7 @@ def main() -> None:
 
     try:
         compose(Path.cwd(), json.loads(sys.argv[1]))
-    except (RefusedError, DvcException, HydraException, OmegaConfBaseException) as error:
+    except (RefusedOverrideError, DvcException, HydraException, OmegaConfBaseException) as error:
         sys.stdout.write(f"{error}\n")
         sys.exit(REFUSED)
 
@@ -40,12 +40,8 @@ def main() -> None:
 def compose(root: Path, overrides: Sequence[str]) -> None:
     """Write ``params.yaml``: composed by Hydra if DVC's settings enable that, else by changing values.
 
-    Args:
-        root: The checkout.
-        overrides: As after ``-S``: ``task=mrpc``, ``train.learning_rate=1e-3``.
-
     Raises:
-        RefusedError: An override reaches out of the parameters of the ref, or a value does not fit into a command of ``dvc.yaml``.
+        RefusedOverrideError: An override reaches out of the parameters of the ref, or a value does not fit into a command of ``dvc.yaml``.
         HydraException, OmegaConfBaseException, DvcException: Hydra rejects an override.
     """
     from dvc.config import Config
@@ -64,33 +60,28 @@ def compose(root: Path, overrides: Sequence[str]) -> None:
 def check_overrides(overrides: Sequence[str], folder: Path) -> None:
     """Refuse overrides that read something else than the parameters of the ref: the environment, or other YAML files.
 
-    Args:
-        overrides: As after ``-S``.
-        folder: The folder of Hydra's configuration.
-
     Raises:
-        RefusedError: An override does.
+        RefusedOverrideError: An override does.
     """
     from dvc.utils.hydra import to_hydra_overrides
 
     for override in overrides:
         if "${" in override:
-            raise RefusedError(f"{override}: interpolations, ${{...}}, are not allowed in overrides. Write the value itself.")
+            raise RefusedOverrideError(f"{override}: interpolations, ${{...}}, are not allowed in overrides. Write the value itself.")
     for parsed in to_hydra_overrides(list(overrides)):
         if "hydra" in {re.split(r"[./]", key)[0] for key in (parsed.key_or_group, parsed.package or "")}:
-            raise RefusedError(f"{parsed.input_line}: Hydra's own settings are not parameters. Remove this override.")
+            raise RefusedOverrideError(f"{parsed.input_line}: Hydra's own settings are not parameters. Remove this override.")
         if (folder / parsed.key_or_group).is_dir() and any(".." in PurePosixPath(name).parts for name in _strings(parsed.value())):
-            raise RefusedError(f"{parsed.input_line}: this is no file of {folder.name}/{parsed.key_or_group}/. Give the name of one.")
+            raise RefusedOverrideError(
+                f"{parsed.input_line}: this is no file of {folder.name}/{parsed.key_or_group}/. Give the name of one."
+            )
 
 
 def check_templates(root: Path) -> None:
     """Refuse values that are not one harmless word, where ``dvc.yaml`` has a parameter in a command or path: a shell runs the command.
 
-    Args:
-        root: A folder with ``dvc.yaml`` and ``params.yaml``.
-
     Raises:
-        RefusedError: There is such a value.
+        RefusedOverrideError: There is such a value.
     """
     from dvc.parsing.interpolate import get_matches, normalize_key
     from ruamel.yaml import YAML
@@ -102,7 +93,7 @@ def check_templates(root: Path) -> None:
         for text in _strings(_find(params, key)):
             if not _HARMLESS.fullmatch(text) or ".." in PurePosixPath(text).parts:
                 where = f"dvc.yaml has ${{{key}}} in a command or path"
-                raise RefusedError(f"{key}: {text!r} is not allowed, because {where}. Use letters, digits and ./@:+=,%-")
+                raise RefusedOverrideError(f"{key}: {text!r} is not allowed, because {where}. Use letters, digits and ./@:+=,%-")
 
 
 def _find(params: Any, key: str) -> Any:

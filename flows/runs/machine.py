@@ -1,11 +1,10 @@
-"""One training at a time on a machine or a GPU: across deployments, workers and clones.
+"""The training of a run: one at a time on a machine or a GPU, across deployments, workers and clones; with shared checkpoints.
 
-The locks are files of the machine that the operating system locks. A run opens them before it starts its guardian, which inherits them:
-the next training starts when the last process of the one before has ended, however it ended.
+The locks are files of the machine that the operating system locks. The supervisor of each program of the run inherits them: the next
+training starts when the last process of the one before has ended, however it ended.
 """
 
 import contextlib
-import fcntl
 import os
 import re
 import socket
@@ -13,6 +12,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from flows.runs.checkout import Checkout
+from flows.runs.checkpoints import SharedCheckpoints
+from tuneline.core.locks import BusyError, lock, unlock
+
+STAGE = "train"
+"""The stage that trains. From it on a run has the machine to itself: later stages measure speed."""
 MACHINE_LOCKS = "TUNELINE_MACHINE_LOCKS"
 """Environment variable with the folder of the locks. It must be the same for all workers of a machine."""
 LOOK_EVERY = 1.0
@@ -35,10 +40,10 @@ class TrainingLock:
     """The right to train on this machine, or on some of its GPUs.
 
     Args:
-        files: Open lock files, in the order in which every run locks them, and how: ``fcntl.LOCK_EX`` or ``fcntl.LOCK_SH``.
+        files: Open lock files, in the order in which every run locks them; True for one that runs share.
     """
 
-    def __init__(self, files: Mapping[int, int]) -> None:
+    def __init__(self, files: Mapping[int, bool]) -> None:
         self._files = files
 
     @property
@@ -54,8 +59,8 @@ class TrainingLock:
             on_line: Called with a line when the wait begins and when it ends.
         """
         waited_since = None
-        for file, how in self._files.items():
-            while not _try_lock(file, how):
+        for file, shared in self._files.items():
+            while not _try_lock(file, shared=shared):
                 if waited_since is None:
                     waited_since = time.monotonic()
                     holder = os.pread(file, 200, 0).decode(errors="replace") or "another run"
@@ -69,7 +74,7 @@ class TrainingLock:
     def release(self) -> None:
         """Let the next run train. Without it, that happens when all processes of this run have ended."""
         for file in self._files:
-            fcntl.flock(file, fcntl.LOCK_UN)
+            unlock(file)
 
 
 @contextlib.contextmanager
@@ -82,23 +87,20 @@ def training_lock(one_per: str | None) -> Iterator[TrainingLock]:
     Raises:
         MachineLockError: They cannot be opened.
     """
+    gpus = sorted({re.sub(r"[^\w-]", "-", name.strip()) for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")} - {"", "-1"})
+    if one_per is None:
+        names = {}
+    elif one_per == "machine" or not gpus:
+        names = {"machine": False}
+    else:  # trainings on single GPUs share the machine
+        names = {"machine": True, **{f"gpu-{gpu}": False for gpu in gpus}}
     with contextlib.ExitStack() as opened:
         files = {}
-        for name, how in _names(one_per, os.environ.get("CUDA_VISIBLE_DEVICES", "")):
+        for name, shared in names.items():
             file = _open(_folder() / name)
             opened.callback(os.close, file)
-            files[file] = how
+            files[file] = shared
         yield TrainingLock(files)
-
-
-def _names(one_per: str | None, visible: str) -> list[tuple[str, int]]:
-    """Return the names of the locks of a training, and how it locks them. The machine's is shared by trainings on single GPUs."""
-    gpus = sorted({re.sub(r"[^\w-]", "-", name.strip()) for name in visible.split(",")} - {"", "-1"})
-    if one_per is None:
-        return []
-    if one_per == "machine" or not gpus:
-        return [("machine", fcntl.LOCK_EX)]
-    return [("machine", fcntl.LOCK_SH), *((f"gpu-{gpu}", fcntl.LOCK_EX) for gpu in gpus)]
 
 
 def _folder() -> Path:
@@ -110,16 +112,31 @@ def _folder() -> Path:
 def _open(file: Path) -> int:
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise MachineLockError(error) from None
 
 
-def _try_lock(file: int, how: int) -> bool:
+def _try_lock(file: int, *, shared: bool) -> bool:
     try:
-        fcntl.flock(file, how | fcntl.LOCK_NB)
-    except BlockingIOError:
+        lock(file, wait=0, shared=shared)
+    except BusyError:
         return False
     except OSError as error:  # NFS without a lock service, for example
         raise MachineLockError(error) from None
     return True
+
+
+@contextlib.contextmanager
+def training(
+    checkout: Checkout, machine: TrainingLock, checkpoints: SharedCheckpoints | None, on_line: Callable[[str], None]
+) -> Iterator[None]:
+    """Wait for the machine and fetch the checkpoints of an earlier attempt; copy those that are completed in the block."""
+    machine.acquire(checkout.name, on_line)
+    if checkpoints is None:
+        yield
+        return
+    if fetched := checkpoints.fetch(checkout.path):
+        on_line(f"Fetched checkpoint {fetched}; training resumes from it.")
+    with checkpoints.copied(checkout.path):
+        yield

@@ -1,32 +1,37 @@
-"""The pipeline in a checkout: its files, its graph, and its stages, which DVC runs."""
+"""The pipeline in a checkout: its files, its graph, and its stages, which DVC runs; and the Prefect tasks of stages.
+
+DVC is the only cache: Prefect's is off.
+"""
 
 import json
 import re
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from ruamel.yaml import YAML
+from prefect import Task, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas import State
+from prefect.states import Completed
 
 from flows.runs.compose import REFUSED
-from flows.runs.credentials import for_composition, for_stages
-from flows.runs.deaths import KilledError, killed_by, out_of_memory_kills
-from flows.runs.processes import ProgramError, Programs
-from flows.runs.repository import Repository, dvc_config
-from tuneline.errors import DataError
-from tuneline.files import replace_directory, replace_file
-from tuneline.repo import Lock, cached_folder, cached_out, git, is_intact, load_yaml, lock_at, read_lock
+from flows.runs.processes import ProgramError, Programs, for_composition, for_stages
+from flows.runs.repository import Repository
+from flows.settings import StagePolicy
+from tuneline.core.errors import DataError
+from tuneline.core.files import read_yaml, replace_directory, replace_file
+from tuneline.project.dvc import Lock, cached_folder, cached_out, default_remote, is_intact, load_yaml, read_lock
+from tuneline.project.repo import git, lock_at
 
-Outcome = Literal["ran", "skipped", "restored"]
+StageOutcome = Literal["ran", "skipped", "restored"]
 OnLine = Callable[[str], None]
 
 COMPOSE = Path(__file__).with_name("compose.py")
-_EDGE = re.compile(r'^"([^"]+)"(?: -> "([^"]+)")?;$')
 _HINT = re.compile(r"To track the changes with git|\s*git add |To enable auto staging|\s*dvc config core.autostage|Use `dvc push`")
 _BUSY = ("Unable to acquire lock", "is busy, it is being blocked by")
 
@@ -75,6 +80,14 @@ class PipelineFiles:
             raise ArtifactError(f"dvc.yaml of {self.source} has no artifact {name!r}; promotion.artifact in conf/flows.yaml names it.")
         return str(artifacts[name]["path"])
 
+    def artifact_hash(self, name: str) -> str | None:
+        """Return the hash of an artifact; ``None`` if it was not made.
+
+        Raises:
+            ArtifactError: ``dvc.yaml`` lists no artifact of that name.
+        """
+        return self.lock.out(self.artifact(name))
+
 
 def _parse(text: str) -> dict[str, Any]:
     return dict(load_yaml(text) or {})
@@ -110,9 +123,6 @@ class Pipeline:
     def compose(self, overrides: Sequence[str]) -> None:
         """Write ``params.yaml`` as ``dvc exp run -S ...`` does: composed by Hydra from ``conf/`` if that is enabled.
 
-        Args:
-            overrides: As after ``-S``: ``task=mrpc``, ``train.learning_rate=1e-3``.
-
         Raises:
             OverridesError: An override is refused, by Hydra or by ``flows/runs/compose.py``; the message says why.
         """
@@ -124,9 +134,7 @@ class Pipeline:
                 raise
             raise OverridesError("\n".join([f"Parameters {' '.join(overrides)}:", *error.last])) from None
 
-    def dvc(
-        self, *arguments: str, what: str, on_line: OnLine | None = None, keep: int = 20, env: Mapping[str, str] | None = None
-    ) -> tuple[str, ...]:
+    def dvc(self, *arguments: str, what: str, on_line: OnLine | None = None, env: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """Run DVC, waiting while another process holds its lock: DVC itself gives up after three seconds.
 
         Raises:
@@ -135,7 +143,7 @@ class Pipeline:
         until = time.monotonic() + self.lock_wait
         while True:
             try:
-                return self.programs.run(["dvc", *arguments], what, on_line or self.on_line, keep, env)
+                return self.programs.run(["dvc", *arguments], what, on_line or self.on_line, env=env)
             except ProgramError as error:
                 if not any(sign in line for line in error.last for sign in _BUSY) or time.monotonic() > until:
                     raise
@@ -151,12 +159,12 @@ class Pipeline:
         """
         if self._copy_cached(repository, path, commit, out, what):  # DVC takes a second, and copies a damaged file
             return
-        remote = dvc_config(repository.root).get("core", {}).get("remote")
+        remote = default_remote(repository.root)
         named = ("--remote", remote) if remote else ()  # of a commit, DVC reads only the committed settings: not those of a worker
         try:
             self.dvc("get", str(repository.root), path, "--rev", commit, "--out", str(out), "--force", *named, what=what)
         except ProgramError as error:
-            hint = "If only another machine has it, publish it there: python -m flows.promotion.publication"
+            hint = "If only another machine has it, publish it there: python -m flows.promotion publish"
             raise ProgramError(what, error.code, (*error.last, hint)) from None
 
     @staticmethod
@@ -184,18 +192,10 @@ class Pipeline:
         Raises:
             ProgramError: ``dvc.yaml`` cannot be read.
         """
-        printed = self.dvc("dag", "--dot", what="Reading dvc.yaml", on_line=lambda _line: None, keep=100_000)
-        edges: dict[str, set[str]] = {}
-        for match in filter(None, map(_EDGE.match, printed)):
-            before, after = match.groups()
-            edges.setdefault(before, set())
-            if after is not None:
-                edges.setdefault(after, set()).add(before)
-        order = tuple(TopologicalSorter(edges).static_order())
-        return Graph(
-            stages=tuple(name for name in order if not name.endswith(".dvc")),
-            sources=tuple(name for name in order if name.endswith(".dvc")),
-        )
+        command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "graph"]
+        printed = self.programs.run(command, "Reading dvc.yaml", lambda _line: None, keep=100_000)
+        names = [line.partition(" ")[::2] for line in printed]
+        return Graph(*(tuple(name for kind, name in names if kind == listed) for listed in ("stage", "source")))
 
     def restore(self, sources: Sequence[str]) -> None:
         """Restore what the cache has for this commit; fetch missing sources from the DVC remote.
@@ -209,17 +209,17 @@ class Pipeline:
 
     def _has_outs(self, source: str) -> bool:
         path = self.programs.cwd / source
-        outs = YAML(typ="safe", pure=True).load(path).get("outs", [])
+        outs = read_yaml(path).get("outs", [])
         return all((path.parent / out["path"]).exists() for out in outs)
 
-    def reproduce(self, stage: str) -> Outcome:
+    def reproduce(self, stage: str) -> StageOutcome:
         """Run one stage, unless DVC finds its inputs unchanged.
 
         Raises:
             ProgramError: The stage failed; the message ends with the last lines it printed.
             KilledError: The system killed it.
         """
-        outcome: Outcome = "ran"
+        outcome: StageOutcome = "ran"
         kills = out_of_memory_kills()
 
         def listen(line: str) -> None:
@@ -238,3 +238,107 @@ class Pipeline:
                 raise KilledError(number, error, kills) from None
             raise
         return outcome
+
+
+FAULTS = (signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
+"""Signals by which a system or a driver ends a program; those by which a person stops one are others."""
+KERNEL_COUNTERS = Path("/proc/vmstat")
+_EXITED = re.compile(r"failed to run: .*, exited with (-?\d+)$")
+
+
+class KilledError(ProgramError):
+    """The system killed a stage.
+
+    Args:
+        number: The signal.
+        error: What DVC, which ran the stage, ended with.
+        kills: ``out_of_memory_kills()`` before the stage started.
+    """
+
+    def __init__(self, number: signal.Signals, error: ProgramError, kills: int | None) -> None:
+        why = cause(number, kills, out_of_memory_kills())
+        super().__init__(error.what, -number, [*([why] if why else []), *error.last])
+        self.signal = number
+
+
+def killed_by(error: ProgramError) -> signal.Signals | None:
+    """Return the signal by which the system killed a stage, or the DVC that ran it; ``None`` if the stage failed by itself.
+
+    DVC ends with an exit code of its own. It prints that of the stage: -N for signal N, 128 + N where a shell or
+    ``stages.train.launch`` waited for the killed process, 256 - N where a program passed -N on.
+    """
+    codes = [int(match[1]) for match in map(_EXITED.search, error.last) if match]
+    code = codes[-1] if codes else error.code
+    return next((fault for fault in FAULTS if code in (-fault, 128 + fault, 256 - fault)), None)
+
+
+def out_of_memory_kills() -> int | None:
+    """Return how many processes the kernel has killed since the machine started because memory ran out; ``None`` if it does not say.
+
+    Those of the memory limit of a container or service are included.
+    """
+    try:
+        counters = dict(line.split() for line in KERNEL_COUNTERS.read_text(encoding="ascii").splitlines())
+        return int(counters["oom_kill"])
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def cause(number: signal.Signals, before: int | None, now: int | None) -> str | None:
+    """Return the probable cause of a signal, for a person; ``None`` for a signal that says it itself."""
+    if number != signal.SIGKILL:
+        return None
+    if before is None or now is None:
+        return "Usually, that is the kernel's out-of-memory killer."
+    if now > before:
+        return "The kernel's out-of-memory killer was at work: the machine or the container has too little memory for this stage."
+    return "The kernel counts no lack of memory, so a person or another program sent it."
+
+
+UNCACHED: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
+_UNCHANGED = {
+    "skipped": ("Skipped", "Nothing that the stage reads has changed."),
+    "restored": ("Restored", "DVC ran the stage on these inputs before, and restored its outs."),
+}
+
+
+def stage_task(stage: str, policy: StagePolicy) -> Task[[Pipeline], State[Any] | None]:
+    """Return the task of one stage: named after it, with its retries and timeout. A stage that DVC skips ends as Skipped.
+
+    A stage that a signal killed is started again within its timeout; one that failed by itself is not, unless the policy has retries.
+
+    The task has no tags: Prefect requests the concurrency limit of each tag from the server, and after every long stage loses two
+    seconds because the server has closed the idle connection (measured with 3.8.8).
+    """
+
+    @task(
+        name=stage,
+        task_run_name=stage,
+        retries=policy.retries,
+        retry_delay_seconds=policy.delays,
+        timeout_seconds=policy.timeout_minutes * 60,
+        **UNCACHED,
+    )
+    def run(pipeline: Pipeline) -> State[Any] | None:
+        killed: list[str] = []
+        while True:
+            try:
+                outcome = pipeline.reproduce(stage)
+                break
+            except KilledError as error:
+                if len(killed) == policy.retries_after_signal:
+                    raise
+                killed.append(error.signal.name)
+                get_run_logger().warning("%s\nIt is started again (%d of %d).", error, len(killed), policy.retries_after_signal)
+        if outcome == "ran":
+            return Completed(message=f"Killed by {', '.join(killed)}, then started again.") if killed else None
+        name, message = _UNCHANGED[outcome]
+        return Completed(name=name, message=message)
+
+    return run
+
+
+@task(name="push", task_run_name="push", retries=2, retry_delay_seconds=[10, 60], **UNCACHED)
+def push_artifacts(pipeline: Pipeline) -> None:
+    """Push the outs of the run to the DVC remote. Done before its commit is pushed: what a commit names must be available."""
+    pipeline.dvc("push", what="Pushing artifacts to the DVC remote")

@@ -1,25 +1,81 @@
-"""Programs that a flow starts: their output is read line by line, and they end with the flow (see ``flows/runs/guardian.py``)."""
+"""Programs that a flow starts: their output is read line by line, and they end with the flow."""
 
 import contextlib
-import json
+import math
 import os
-import selectors
+import re
+import select
 import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from flows.runs.output import OutputLines
-from tuneline.paths import SITE_CACHE
-from tuneline.terminal import visible
+from tuneline.core.paths import SITE_CACHE
+from tuneline.core.processes import supervised
+from tuneline.core.terminal import visible
+from tuneline.readers.files import redacted
 
-GUARDIAN = Path(__file__).with_name("guardian.py")
+ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+MAX_LENGTH = 2000
+"""Characters of a line that are kept. Prefect rejects log records of a megabyte."""
+
+
+class OutputLines:
+    """Splits a stream of bytes into lines and passes each on when it is complete.
+
+    A progress bar rewrites its line with carriage returns. The last state of each line is kept, and a line that is being rewritten
+    is passed on at most every ``bar_every`` seconds: hours of training appear in the log without flooding it.
+
+    Args:
+        on_line: Called with each line, without line end, colours and passwords of addresses.
+        keep: Number of last lines remembered for an error message.
+        bar_every: Seconds between two states of one progress bar.
+    """
+
+    def __init__(self, on_line: Callable[[str], None], keep: int = 20, bar_every: float = 30.0) -> None:
+        self.last: deque[str] = deque(maxlen=keep)
+        self._on_line = on_line
+        self._bar_every = bar_every
+        self._bar_due = time.monotonic() + bar_every
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> None:
+        """Process more of the stream."""
+        *complete, self._rest = (self._rest + chunk).split(b"\n")
+        for line in complete:
+            self._emit(line)
+        bar, separator, rest = self._rest.rpartition(b"\r")
+        if separator and time.monotonic() >= self._bar_due:
+            self._emit(bar if not rest else self._rest)
+            self._rest = b""
+        elif separator:
+            self._rest = bar.rpartition(b"\r")[2] + separator + rest  # one state is enough to remember
+        if len(self._rest) > 8 * MAX_LENGTH:
+            self._emit(self._rest)
+            self._rest = b""
+
+    def close(self) -> None:
+        """Pass on what follows the last line end."""
+        if self._rest:
+            self._emit(self._rest)
+            self._rest = b""
+
+    def _emit(self, line: bytes) -> None:
+        states = [state for state in ANSI.sub("", line.decode(errors="replace")).split("\r") if state.strip()]
+        if not states:
+            return
+        text = visible(redacted(states[-1].rstrip()))
+        text = text if len(text) <= MAX_LENGTH else text[:MAX_LENGTH] + " [...]"
+        self._bar_due = time.monotonic() + self._bar_every
+        self.last.append(text)
+        self._on_line(text)
+
+
 STOPPED_WITHIN = 27.0
-"""Seconds a stopped command may take to end. The guardian kills after 23; Prefect kills the flow after 30."""
+"""Seconds a stopped command may take to end. Its supervisor kills after 23; Prefect kills the flow after 30."""
 RUN_VARIABLE = "TUNELINE_RUN"
 """Environment variable with the run's name in every process of the run: processes that outlive a crash are found by it."""
 
@@ -46,67 +102,22 @@ class ProgramError(Exception):
 
 
 class Programs:
-    """Runs programs one after the other in a folder. The guardian, a process between the flow and the programs, starts and ends them.
+    """Runs programs one after the other in a folder, each below a supervisor: when ``run`` returns, nothing that it has started is left.
 
-    A context manager: when it exits, no process that it started is left. Anything that interrupts a command (a cancellation, which
-    Prefect raises as a ``BaseException``; a timeout; an error in a log handler) first stops the command and its descendants.
+    Anything that interrupts a program (a cancellation, which Prefect raises as a ``BaseException``; a timeout; an error in a log
+    handler) first stops the program and its descendants. So does the end of this process, however it ends.
 
     Args:
         cwd: Working directory of the programs.
         run: Name of the run, in the environment of every process.
         env: Variables added to the environment.
-        lock: File descriptor of a lock. The guardian holds it as well, until the last program has ended if this process is killed.
-        more_locks: File descriptors of files that are locked later, if at all; the guardian holds them in the same way.
-        preload: Import DVC in the guardian; pays off from the second DVC command on.
+        locks: File descriptors of locks. The supervisor holds them as well, until the program has ended if this process is killed.
     """
 
-    def __init__(
-        self,
-        cwd: Path,
-        run: str,
-        env: Mapping[str, str] | None = None,
-        *,
-        lock: int | None = None,
-        more_locks: Sequence[int] = (),
-        preload: bool = True,
-    ) -> None:
+    def __init__(self, cwd: Path, run: str, env: Mapping[str, str] | None = None, *, locks: Sequence[int] = ()) -> None:
         self.cwd = cwd
-        self._preload = preload
-        self._locks = [*([] if lock is None else [lock]), *more_locks]
+        self._locks = locks
         self.env = {**environment(), RUN_VARIABLE: run, **_site_cache(cwd), **(env or {})}
-        self._answers = b""
-
-    def __enter__(self) -> Self:
-        output, printed = os.pipe()
-        control, answered = os.pipe()
-        os.set_blocking(output, False)
-        os.set_blocking(control, False)
-        self._output, self._control = output, control
-        options = {"control": answered, "output": output, "locks": self._locks, "preload": self._preload}
-        self._guardian = subprocess.Popen(
-            [sys.executable, "-P", str(GUARDIAN), json.dumps(options)],
-            stdin=subprocess.PIPE,
-            stdout=printed,
-            stderr=printed,
-            pass_fds=[answered, output, *self._locks],
-            start_new_session=True,
-            env=self.env,
-            bufsize=0,
-        )
-        os.close(printed)
-        os.close(answered)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            self._guardian.stdin.close()  # type: ignore[union-attr]
-        try:
-            self._guardian.wait(STOPPED_WITHIN)
-        except subprocess.TimeoutExpired:
-            self._guardian.kill()
-            self._guardian.wait()
-        for descriptor in (self._output, self._control):
-            os.close(descriptor)
 
     def run(
         self, command: Sequence[str], what: str, on_line: Callable[[str], None], keep: int = 20, env: Mapping[str, str] | None = None
@@ -114,7 +125,7 @@ class Programs:
         """Run a program to its end.
 
         Args:
-            command: Program and arguments; no shell. ``dvc`` runs in a fork of the guardian, without the cost of its imports.
+            command: Program and arguments; no shell. ``dvc`` is that of this environment; it is stopped after its stage.
             what: The activity, for the error message.
             on_line: Called with each line of standard output and error.
             keep: Number of last lines to return, or to show in the error.
@@ -126,67 +137,78 @@ class Programs:
         Raises:
             ProgramError: Its exit code is not 0.
         """
-        lines = OutputLines(on_line, keep)
-        self._ask({"run": [*command], "cwd": str(self.cwd), "env": dict(self.env if env is None else env)})
-        leader, code = None, None
-        try:
-            while code is None:
-                for answer in self._wait(lines):
-                    leader, code = answer.get("started", leader), answer.get("ended", code)
-        except BaseException:
-            self._stop(leader, on_line)
-            raise
-        self._drain(lines)
+        lines, is_dvc = OutputLines(on_line, keep), command[0] == "dvc"
+        program = [sys.executable, "-P", "-m", *command] if is_dvc else command
+        output, printed = os.pipe()
+        with contextlib.ExitStack() as opened:
+            opened.callback(os.close, output)
+            try:
+                supervisor = subprocess.Popen(
+                    supervised(program, output, leader_last=is_dvc),
+                    cwd=self.cwd,
+                    env=dict(self.env if env is None else env),
+                    stdin=subprocess.DEVNULL,
+                    stdout=printed,
+                    stderr=printed,
+                    pass_fds=[output, *self._locks],
+                    start_new_session=True,
+                )
+            finally:
+                os.close(printed)
+            try:
+                _read(output, supervisor, lines)
+            except BaseException:
+                _stop(output, supervisor, on_line)
+                raise
+            finally:
+                code = _wait(supervisor)
         lines.close()
         if code:
             raise ProgramError(what, code, lines.last)
         return tuple(lines.last)
 
-    def _ask(self, request: Mapping[str, object]) -> None:
+
+def _read(output: int, supervisor: subprocess.Popen[bytes], lines: OutputLines, until: float = math.inf) -> None:
+    """Read what is printed until all processes have ended, or the supervisor was killed."""
+    ready = select.poll()
+    ready.register(output, select.POLLIN)
+    while time.monotonic() < until:
+        if ready.poll(1000):  # a second: a timeout that another thread raises here needs Python code to run
+            if not (chunk := os.read(output, 65536)):
+                return
+            lines.feed(chunk)
+        elif supervisor.poll() is not None:
+            return
+
+
+def _stop(output: int, supervisor: subprocess.Popen[bytes], on_line: Callable[[str], None]) -> None:
+    """Stop a program; what it still prints ("checkpoint saved", for example) reaches the log."""
+
+    def log(line: str) -> None:
+        with contextlib.suppress(Exception):
+            on_line(line)
+
+    try:
+        supervisor.terminate()
+        _read(output, supervisor, OutputLines(log), time.monotonic() + STOPPED_WITHIN)
+    finally:
         try:
-            self._guardian.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]
-        except BrokenPipeError:
-            raise RuntimeError("The guardian of this run's processes has ended.") from None
+            supervisor.wait(1)
+        except subprocess.TimeoutExpired:
+            _kill_group(supervisor)
 
-    def _wait(self, lines: OutputLines) -> list[dict[str, int]]:
-        """Wait for output or answers, at most a second: a timeout that another thread raises here needs Python code to run."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._output, selectors.EVENT_READ)
-            selector.register(self._control, selectors.EVENT_READ)
-            ready = {key.fd for key, _ in selector.select(1.0)}
-        if self._output in ready:
-            self._drain(lines)
-        return self._read_answers() if self._control in ready else []
 
-    def _read_answers(self) -> list[dict[str, int]]:
-        if not (chunk := os.read(self._control, 65536)):
-            raise RuntimeError("The guardian of this run's processes was killed.")
-        *answers, self._answers = (self._answers + chunk).split(b"\n")
-        return [json.loads(answer) for answer in answers]
+def _wait(supervisor: subprocess.Popen[bytes]) -> int:
+    """Return the exit code of a program; -N after signal N. If its supervisor was killed, kill what it has left."""
+    code = supervisor.wait()
+    if code < 0:
+        _kill_group(supervisor)
+    return 128 - code if code - 128 in list(signal.Signals) else code
 
-    def _drain(self, lines: OutputLines) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self._output, 65536):
-                lines.feed(chunk)
 
-    def _stop(self, leader: int | None, on_line: Callable[[str], None]) -> None:
-        """Stop the command; what it still prints ("checkpoint saved", for example) reaches the log."""
-
-        def log(line: str) -> None:
-            with contextlib.suppress(Exception):
-                on_line(line)
-
-        until = time.monotonic() + STOPPED_WITHIN
-        output = OutputLines(log)
-        try:
-            self._ask({"stop": True})
-            while time.monotonic() < until:
-                if any("ended" in answer for answer in self._wait(output)):
-                    return
-        except RuntimeError:  # the guardian was killed, and DVC with it: only the stage is left
-            if leader is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(leader, signal.SIGKILL)
+def _kill_group(supervisor: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(supervisor.pid, signal.SIGKILL)
 
 
 def _site_cache(root: Path) -> dict[str, str]:
@@ -207,3 +229,21 @@ def environment() -> dict[str, str]:
     # Stages are started as `python`: take the one that runs this.
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
     return {**kept, "PATH": path, "PYTHONUNBUFFERED": "1"}
+
+
+SECRETS_OF_THE_WORKER = frozenset({"GIT_TOKEN", "GIT_USERNAME", "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE", "TUNELINE_NOTIFY"})
+"""Variables that only the worker, git and DVC need: an address may contain a password."""
+# Hydra resolves ${oc.env:NAME} from the environment into params.yaml, which is committed.
+_WITHOUT_SECRETS = re.compile(
+    r"PATH|HOME|LANG|LANGUAGE|LC_\w+|TMPDIR|TZ|VIRTUAL_ENV|LD_LIBRARY_PATH|PYTHON\w+|TUNELINE_RUN|DVC_SITE_CACHE_DIR|DVC_NO_ANALYTICS|DO_NOT_TRACK"
+)
+
+
+def for_stages(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a stage: without the credentials for git. Those for data and models (HF_TOKEN, AWS_...) stay."""
+    return {name: value for name, value in env.items() if name not in SECRETS_OF_THE_WORKER}
+
+
+def for_composition(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the composition of ``params.yaml``: only variables that are known to contain no secret."""
+    return {name: value for name, value in env.items() if _WITHOUT_SECRETS.fullmatch(name)}

@@ -1,26 +1,38 @@
-"""The git repository that runs are made from, and file locks between processes of one machine."""
+"""The git repository that runs are made from."""
 
-import contextlib
-import fcntl
 import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from flows.runs.outages import may_pass
 from flows.settings import load_settings
-from tuneline.readers.urls import redacted
-from tuneline.terminal import say, visible
+from tuneline.core.terminal import say, visible
+from tuneline.readers.files import redacted
+
+_TEMPORARY = re.compile(r"Internal Server Error|returned error: (408|429|5\d\d)")
+_PERMANENT = re.compile(
+    r"\[(remote )?rejected\]"
+    r"|returned error: 4\d\d|Authentication failed|could not read (Username|Password)|Permission denied|Host key verification failed"
+    r"|does not appear to be a git repository|[Rr]epository .*not (found|exported)|couldn't find remote ref|dubious ownership"
+    r"|does not match any|certificate|remote helper|No space left|does not support|not a git repository"
+)
+
+
+def is_outage(message: str) -> bool:
+    """Return True if a git command failed because its remote could not be reached, by the message of git; then a retry may succeed.
+
+    Authentication, refused refs and wrong addresses are no outages. An unknown message counts as one.
+    """
+    return bool(_TEMPORARY.search(message) or not _PERMANENT.search(message))
+
 
 REPOSITORY_VARIABLE = "TUNELINE_REPOSITORY"
 """Environment variable with the path of the repository, if it is not the one that holds the flows."""
 AUTHOR = {"name": "Tuneline", "email": "tuneline@localhost"}
 """Author of commits and tags if git has none configured."""
-
 
 _STALLED = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60")
 """Settings with which git gives up a connection over HTTP that transfers nothing for a minute, instead of waiting for ever."""
@@ -37,6 +49,15 @@ class GitError(Exception):
 
 class UnreachableError(GitError):
     """A git remote could not be reached, in any of several attempts."""
+
+
+@dataclass(frozen=True)
+class Worktree:
+    """A working tree: its folder, the commit that it is at, and its branch, which is empty if none is checked out."""
+
+    path: Path
+    head: str
+    branch: str
 
 
 def _say_error(line: str) -> None:
@@ -68,11 +89,6 @@ class Repository:
     def git(self, *arguments: str, cwd: Path | None = None, text: str | None = None) -> str:
         """Run git and return its output.
 
-        Args:
-            arguments: Arguments of git.
-            cwd: A checkout of the repository; its root by default.
-            text: Standard input.
-
         Raises:
             GitError: git failed.
         """
@@ -102,7 +118,7 @@ class Repository:
             try:
                 return self.git(*_STALLED, *arguments)
             except GitError as error:
-                if not may_pass(str(error)):
+                if not is_outage(str(error)):
                     raise
                 delays = load_settings(self.root).git.retry_delay_seconds
                 if attempt == len(delays) or time.monotonic() - started > _LONGEST:
@@ -132,9 +148,30 @@ class Repository:
         except GitError:
             raise GitError(f"{ref!r} names no commit in {self.root}. Give a branch, a tag or a commit (`git branch -a`).") from None
 
-    def has_remote(self, name: str = "origin") -> bool:
-        """Return True if the repository has a git remote of that name."""
-        return name in self.git("remote").split()
+    def worktrees(self) -> list["Worktree"]:
+        """List the working trees."""
+        found = []
+        for entry in self.git("worktree", "list", "--porcelain").split("\n\n"):
+            values = dict(line.partition(" ")[::2] for line in entry.splitlines())
+            branch = values.get("branch", "").removeprefix("refs/heads/")
+            found.append(Worktree(Path(values["worktree"]), values.get("HEAD", ""), branch))
+        return found
+
+    def commit_page(self, commit: str) -> str | None:
+        """Return the web page of a commit, if ``origin`` is on a host with the usual addresses; without credentials in the address."""
+        if not self.has_remote():
+            return None
+        url = self.git("remote", "get-url", "origin").removesuffix("/").removesuffix(".git")
+        if url.startswith("git@"):
+            url = "https://" + url.removeprefix("git@").replace(":", "/", 1)
+        if not url.startswith("https://"):
+            return None
+        host, _, path = url.removeprefix("https://").partition("/")
+        return f"https://{host.rpartition('@')[2]}/{path}/commit/{commit}"
+
+    def has_remote(self) -> bool:
+        """Return True if the repository has a git remote ``origin``."""
+        return "origin" in self.git("remote").split()
 
 
 def safe_name(text: str) -> str:
@@ -143,51 +180,5 @@ def safe_name(text: str) -> str:
     return name.strip("-_") or "run"
 
 
-def dvc_config(root: Path) -> dict[str, Any]:
-    """Return DVC's settings in a checkout: all levels merged, relative addresses resolved."""
-    from dvc.config import Config  # takes a fifth of a second to import
-
-    return dict(Config(dvc_dir=str(root / ".dvc")))
-
-
 def _author() -> dict[str, str]:
     return {f"GIT_{role}_{key.upper()}": value for role in ("AUTHOR", "COMMITTER") for key, value in AUTHOR.items()}
-
-
-class BusyError(Exception):
-    """Another process holds the lock."""
-
-
-@contextlib.contextmanager
-def locked(file: Path, wait: float) -> Iterator[int]:
-    """Hold a lock that the operating system releases when this process and those that inherit it have ended, however they end.
-
-    Args:
-        file: The file to lock; created if missing.
-        wait: Seconds to wait for another process that holds it.
-
-    Yields:
-        The file descriptor that holds the lock.
-
-    Raises:
-        BusyError: Another process still holds it after ``wait`` seconds.
-    """
-    until = time.monotonic() + wait
-    while True:
-        with file.open("a") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    raise BusyError(f"{file} is held by another process.") from None
-                time.sleep(0.2)
-                continue
-            if _is_open_as(file, handle.fileno()):  # else its former holder removed it: lock the new file
-                yield handle.fileno()
-                return
-
-
-def _is_open_as(file: Path, descriptor: int) -> bool:
-    with contextlib.suppress(FileNotFoundError):
-        return os.path.samestat(file.stat(), os.fstat(descriptor))
-    return False

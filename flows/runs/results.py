@@ -1,4 +1,8 @@
-"""The result of a run: a commit with ``dvc.lock``, metrics and parameters, on a branch ``runs/<date>-<run name>``."""
+"""What runs leave in git: the commit of a result on a branch ``runs/<date>-<run name>``, and branches that move forward to such a commit.
+
+The commit has ``dvc.lock``, metrics and parameters. A branch moves forward in ``origin``, and in this clone with the working tree of
+whoever has the branch checked out.
+"""
 
 import contextlib
 from collections.abc import Mapping
@@ -7,10 +11,13 @@ from datetime import date
 from pathlib import Path
 
 from flows.runs.checkout import Checkout
-from flows.runs.repository import GitError, Repository, dvc_config
-from tuneline.metrics import METRIC_TABLE
-from tuneline.paths import METRICS
-from tuneline.records.metrics import Metrics
+from flows.runs.pipeline import Pipeline
+from flows.runs.processes import ProgramError, Programs
+from flows.runs.repository import GitError, Repository
+from tuneline.core.paths import METRICS
+from tuneline.core.records import Metrics
+from tuneline.metrics.table import METRIC_TABLE
+from tuneline.project.dvc import default_remote
 
 TRAILER = "Prefect-Run"
 HEADLINE = tuple(metric.name for metric in METRIC_TABLE.values() if metric.resampled)
@@ -34,7 +41,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Result:
+class RunResult:
     """The commit of a run's result.
 
     Attributes:
@@ -44,6 +51,11 @@ class Result:
 
     commit: str
     branch: str | None
+
+    @property
+    def name(self) -> str:
+        """Its branch, else its abbreviated commit, for messages."""
+        return self.branch or self.commit[:12]
 
     @property
     def refs(self) -> list[str]:
@@ -57,23 +69,17 @@ def require_remote(repository: Repository) -> None:
     Raises:
         NoRemoteError: DVC has no default remote.
     """
-    if not dvc_config(repository.root).get("core", {}).get("remote"):
+    if not default_remote(repository.root):
         raise NoRemoteError("push: DVC has no default remote. Set one (`dvc remote add --default NAME URL`), or run with push=false.")
 
 
-def commit_run(repository: Repository, checkout: Checkout, run: Run, message: str) -> Result:
+def commit_run(repository: Repository, checkout: Checkout, run: Run, message: str) -> RunResult:
     """Commit what a run changed, and point the run's branch at the commit.
 
     A second call (by another attempt, or with another promotion decision) replaces the run's commit.
-
-    Args:
-        repository: Repository that gets the branch.
-        checkout: Checkout of the run.
-        run: The Prefect run.
-        message: Body of the commit message.
     """
     if not has_changes(repository, checkout):
-        return Result(checkout.spec.commit, None)
+        return RunResult(checkout.spec.commit, None)
     text = f"Run {run.name}: {metrics_summary(checkout)}\n\n{_origin(checkout)}\n\n{message}\n\n{TRAILER}: {run.id}"
     repository.git("add", "--all", cwd=checkout.path)
     if repository.git("rev-parse", "HEAD", cwd=checkout.path) == checkout.spec.commit:
@@ -86,16 +92,16 @@ def commit_run(repository: Repository, checkout: Checkout, run: Run, message: st
     earlier = earlier_result(repository, run.id)
     branch = (earlier and earlier.branch) or _free_branch(repository, f"runs/{date.today().isoformat()}-{run.name}", run.id)
     repository.git("branch", "--force", branch, commit)
-    return Result(commit, branch)
+    return RunResult(commit, branch)
 
 
-def earlier_result(repository: Repository, run_id: str) -> Result | None:
+def earlier_result(repository: Repository, run_id: str) -> RunResult | None:
     """Return the result that an earlier attempt of a run committed; ``None`` if it came to no commit."""
     known = f"--format=%(objectname) %(refname:short) %(contents:trailers:key={TRAILER},valueonly)"
     for line in repository.git("for-each-ref", known, "refs/heads/runs").splitlines():
         commit, branch, *runs = line.split() or ("", "")
         if runs == [run_id]:
-            return Result(commit, branch)
+            return RunResult(commit, branch)
     return None
 
 
@@ -143,3 +149,94 @@ def read_metrics(root: Path, stage: str) -> Mapping[str, float]:
     """Read ``metrics/STAGE.json``; empty if the pipeline has none."""
     metrics = Metrics.read_if_exists(root / METRICS / f"{stage}.json")
     return metrics.values if metrics else {}
+
+
+class NotFastForwardError(Exception):
+    """The branch has commits that are not before the commit it is to be moved to."""
+
+
+def fast_forward(repository: Repository, branch: str, commit: str, *, push: bool) -> None:
+    """Move a branch forward to a commit; nothing happens if the branch contains the commit.
+
+    With ``push`` and an ``origin``, origin's branch is moved first, and decides: the clone's branch follows where it can, and is left
+    alone, with a message, where it has commits of its own or a person's files are in the way.
+
+    A working tree that has the branch checked out follows by ``git merge --ff-only``, and ``dvc checkout`` of the ``.dvc`` files that
+    changed: neither overwrites what is saved nowhere else.
+
+    Args:
+        repository: The clone.
+        branch: Name of the branch; made if it does not exist.
+        commit: The commit.
+        push: Move the branch of ``origin`` as well, if there is one.
+
+    Raises:
+        NotFastForwardError: The branch has other commits; nothing was changed.
+        UnreachableError: ``origin`` cannot be reached; nothing was changed.
+        GitError: ``origin`` refused, or without ``push``, a person's files are in the way; nothing was changed.
+    """
+    if not (push and repository.has_remote()):
+        _move_here(repository, branch, commit)
+        return
+    _move_in_origin(repository, branch, commit)
+    try:
+        _move_here(repository, branch, commit)
+    except (GitError, NotFastForwardError) as error:
+        repository.log(f"{branch} of origin is moved, that of this clone is not: {error}")
+
+
+def contains(repository: Repository, ref: str, commit: str) -> bool:
+    """Return True if a commit is reachable from a ref."""
+    try:
+        repository.git("merge-base", "--is-ancestor", commit, ref)
+    except GitError:
+        return False
+    return True
+
+
+def fetch_branch(repository: Repository, branch: str) -> str:
+    """Fetch a branch of ``origin`` and return its commit.
+
+    Raises:
+        UnreachableError: ``origin`` cannot be reached.
+        GitError: ``origin`` has no such branch.
+    """
+    here = f"refs/remotes/origin/{branch}"
+    repository.transfer("fetch", "--no-tags", "origin", f"+refs/heads/{branch}:{here}")
+    return repository.git("rev-parse", here)
+
+
+def _move_in_origin(repository: Repository, branch: str, commit: str) -> None:
+    try:
+        repository.transfer("push", "origin", f"{commit}:refs/heads/{branch}")
+    except GitError as error:
+        if "[rejected]" not in str(error):
+            raise
+        if not contains(repository, fetch_branch(repository, branch), commit):
+            raise NotFastForwardError(f"{branch} of origin has other commits than those before {commit[:12]}.") from None
+
+
+def _move_here(repository: Repository, branch: str, commit: str) -> None:
+    ref = f"refs/heads/{branch}"
+    before = repository.git("for-each-ref", "--format=%(objectname)", ref)
+    if before and contains(repository, before, commit):
+        return
+    if before and not contains(repository, commit, before):
+        raise NotFastForwardError(f"{branch} has other commits than those before {commit[:12]}.")
+    if folder := next((tree.path for tree in repository.worktrees() if tree.branch == branch), None):
+        repository.git("merge", "--ff-only", "--no-autostash", "--quiet", commit, cwd=folder)
+        _restore_data(repository, folder, before, commit)
+    else:
+        repository.git("update-ref", "-m", "fast-forward", ref, commit, before or "0" * 40)
+
+
+def _restore_data(repository: Repository, folder: Path, before: str, commit: str) -> None:
+    """Check out the data of ``.dvc`` files that changed. DVC refuses to remove data that its cache does not have."""
+    changed = repository.git("diff", "--name-only", "--diff-filter=d", before, commit, "--", "*.dvc").splitlines()
+    if not changed:
+        return
+    try:
+        pipeline = Pipeline(Programs(folder, "fast-forward"), lambda _line: None)
+        pipeline.dvc("checkout", "--quiet", "--allow-missing", *changed, what="Restoring data")
+    except ProgramError as error:
+        repository.log(f"{folder} has the new {', '.join(changed)}, but not their data: {error.reason}")

@@ -2,22 +2,29 @@
 
 Three properties are compared with the train split in ``reports/checks/profile.json`` of the model's commit: the lengths of the
 texts, the predicted labels, and the share of words that were common in training. Of new texts only counts are kept, so that many
-small files add up. The distances are those of the data checks (``tuneline/drift.py``).
+small files add up. The distances are those of the data checks (``tuneline/analysis/drift.py``).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from prefect import get_run_logger, task
+from prefect.artifacts import create_markdown_artifact
 
-from flows.settings.scoring import DriftLimits
-from tuneline.drift import Counts, bin_counts, kolmogorov_smirnov, population_stability
-from tuneline.records.profile import Profile
-from tuneline.text import VocabularyCounts, normalized, words
+from flows.alerts import send_if_due
+from flows.promotion.production import FetchedModel
+from flows.runs.pipeline import UNCACHED
+from flows.scoring.inbox import Outbox
+from flows.settings import DriftLimits
+from tuneline.analysis.drift import Counts, bin_counts, kolmogorov_smirnov, population_stability
+from tuneline.analysis.text import VocabularyCounts, normalized, words
+from tuneline.reports.checks import Profile
 
 
 @dataclass(frozen=True)
@@ -45,13 +52,7 @@ class RowCounts:
 
     @classmethod
     def of(cls, profile: Profile, texts: Sequence[pa.StringArray], predicted: pa.Array) -> Self:
-        """Count rows.
-
-        Args:
-            profile: Profile with the bins.
-            texts: One array for each text column.
-            predicted: Label names or numbers.
-        """
+        """Count rows."""
         lengths = np.sum([pc.utf8_length(column).to_numpy(zero_copy_only=False) for column in texts], axis=0)
         total, known = _count_words(profile, texts) if profile.train.words.hashes else (0, 0)
         return cls(_count_labels(profile, predicted), bin_counts(lengths, np.array(profile.train.characters.edges)), total, known)
@@ -140,3 +141,54 @@ def measure(profile: Profile, counts: RowCounts, limits: DriftLimits) -> list[Dr
         share, limit = counts.words_known / counts.words / train.words.known, limits.min_known_words
         measures.append(DriftMeasure("share of common words, of that in training", share, None, limit, share < limit))
     return measures
+
+
+@task(name="drift", task_run_name="drift", **UNCACHED)
+def report_drift(model: FetchedModel, outbox: Outbox, limits: DriftLimits, state: Path) -> str:
+    """Compare the last scored rows with the training data, and emit ``tuneline.data.drifted`` if they drifted.
+
+    Returns:
+        The result in a few words.
+    """
+    if model.profile is None:
+        return "drift unknown"
+    counts = recent_counts(model, outbox, limits.window_rows)
+    if counts.rows < limits.min_rows:
+        return f"{counts.rows} rows are too few to detect drift"
+    measures = measure(model.profile, counts, limits)
+    create_markdown_artifact(as_markdown(model, counts, measures), key="drift", description=f"{model.version.name}, {counts.rows} rows")
+    for one in measures:
+        get_run_logger().info("%s: %.4g (limit %g)%s", one.name, one.value, one.limit, " DRIFTED" if one.drifted else "")
+    drifted = [one.name for one in measures if one.drifted]
+    if not drifted:
+        return "no drift"
+    payload = {"version": model.version.name, "rows": counts.rows, "measures": [asdict(one) for one in measures]}
+    resource = {"prefect.resource.id": "tuneline.data.inbox", "tuneline.version": model.version.name}
+    event: dict[str, Any] = {"event": "tuneline.data.drifted", "resource": resource, "payload": payload}
+    send_if_due(state / "drift.json", model.version.name, limits.repeat_hours, **event)
+    return f"drifted: {', '.join(drifted)}"
+
+
+def recent_counts(model: FetchedModel, outbox: Outbox, rows: int) -> RowCounts:
+    """Return the counts of at least the last ``rows`` rows that this version scored, in whole files."""
+    if model.profile is None:
+        raise ValueError(f"{model.version.name} has no profile, so its scored rows were not counted")
+    counts = RowCounts.empty(model.profile)
+    for record in outbox.latest():
+        if record.version == model.version.name and (seen := RowCounts.from_json(model.profile, record.seen)):
+            counts += seen
+        if counts.rows >= rows:
+            break
+    return counts
+
+
+def as_markdown(model: FetchedModel, counts: RowCounts, measures: list[DriftMeasure]) -> str:
+    """Return the measures as a table, for Prefect's UI."""
+    head = f"# {'The data drifted' if any(one.drifted for one in measures) else 'No drift'}"
+    about = f"The last {counts.rows} rows, against the training data of {model.version.name} (`{model.version.commit[:12]}`)."
+    rows = [
+        f"| {'❌' if one.drifted else '✅'} | {one.name} | {one.value:.4g} | {one.limit:g} | "
+        f"{'' if one.p_value is None else f'{one.p_value:.1g}'} |"
+        for one in measures
+    ]
+    return "\n".join([head, "", about, "", "| | measure | value | limit | p-value |", "|---|---|---|---|---|", *rows])

@@ -8,7 +8,7 @@ deployment, which a worker executes. This application is the same, except that i
 - refuses requests for other host names: a page whose name is made to resolve to this machine (DNS rebinding) asks for its own name;
 - removes old runs (``retention.prefect_days`` in ``conf/flows.yaml``), unless Prefect's own settings say otherwise.
 - looks after runs that died (flows/server/crashes.py);
-- writes to SQLite without losing what it cannot write at once (flows/server/sqlite.py).
+- writes to SQLite without losing what it cannot write at once (flows/server/api.py).
 
 Its addresses are those in ``PREFECT_API_URL`` and, for browsers, ``PREFECT_UI_API_URL`` if that differs; and this machine's loopback.
 """
@@ -16,8 +16,12 @@ Its addresses are those in ``PREFECT_API_URL`` and, for browsers, ``PREFECT_UI_A
 import asyncio
 import contextlib
 import os
+import secrets
+import stat
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +29,7 @@ from urllib.parse import urlsplit
 import httpx
 from fastapi import FastAPI
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
+from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
 
 from flows.settings import load_settings
 
@@ -38,11 +43,7 @@ LOOPBACK = ("127.0.0.1", "localhost")
 
 
 def create_app() -> TrustedHostMiddleware:
-    """Return the application.
-
-    Raises:
-        SystemExit: No password is set.
-    """
+    """Return the application."""
     hosts, origins = served_at(os.environ)
     os.environ["PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS"] = ",".join(origins)
     for name, value in vacuum(load_settings(ROOT).retention.prefect_days).items():
@@ -50,12 +51,11 @@ def create_app() -> TrustedHostMiddleware:
     from prefect.server.api import server  # reads the settings when it is imported
     from prefect.settings import get_current_settings
 
-    import flows.server.recipient  # noqa: F401 - the class of the block that sends notifications
+    import flows.server.notifications  # noqa: F401 - the class of the block that sends notifications
 
     password = get_current_settings().server.api.auth_string
     if password is None or not password.get_secret_value():
         sys.exit(f"The server has no password. Set {AUTH} to USER:PASSWORD, and {CLIENT_AUTH} of its clients to the same.")
-    from flows.server.sqlite import lock_at_begin
 
     lock_at_begin()
     application = server.create_app(final=True)
@@ -108,3 +108,54 @@ def served_at(env: Mapping[str, str]) -> tuple[list[str], list[str]]:
             hosts |= {*names}
             origins |= {f"{url.scheme}://{name}" + (f":{url.port}" if url.port else "") for name in names}
     return sorted(hosts), sorted(origins)
+
+
+FILE = "tuneline-serve.secret"
+"""Name of the file, in the folder of the server's database."""
+_REMEDY = "Remove it; the next start writes a new one, with which other terminals log in."
+
+
+def read_or_create(file: Path) -> str:
+    """Return the ``USER:PASSWORD`` in a file, which is created with a random password if it is missing.
+
+    The file appears complete, and other users can read it at no time.
+
+    Raises:
+        SystemExit: Other users can read or replace the content of the file, or it contains no ``USER:PASSWORD``.
+    """
+    if not os.path.lexists(file):
+        _create(file)
+    status = file.lstat()
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
+        sys.exit(f"Other users may know the password of the server: {file} is not a file of yours with mode 0600. {_REMEDY}")
+    text = file.read_text(encoding="utf-8", errors="replace").strip()
+    if not all(text.partition(":")) or len(text.split()) != 1:
+        sys.exit(f"{file} is damaged: it should contain USER:PASSWORD. {_REMEDY}")
+    return text
+
+
+def _create(file: Path) -> None:
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")  # mode 0600 from the start
+    partial = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as content:
+            content.write(f"tuneline:{secrets.token_hex(32)}\n")
+            content.flush()
+            os.fsync(descriptor)
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def lock_at_begin() -> None:
+    """Make every transaction of the server lock the database when it begins: then it waits its turn, for up to a minute."""
+    from prefect.server.database.configurations import AioSqliteConfiguration
+
+    begin = AioSqliteConfiguration.begin_transaction
+
+    def begin_transaction(
+        self: AioSqliteConfiguration, session: AsyncSession, **_deferred: bool
+    ) -> AbstractAsyncContextManager[AsyncSessionTransaction]:
+        return begin(self, session, with_for_update=True)
+
+    AioSqliteConfiguration.begin_transaction = begin_transaction  # type: ignore[assignment, method-assign]

@@ -5,6 +5,7 @@ holds one back for a quarter of an hour if it follows another that only the old 
 server that was away or asleep, a busy database and clocks that differ only make it wait longer.
 
 Only runs of a deployment are watched: nobody could start another again. Their deployments have them send heartbeats (prefect.yaml).
+``python -m flows.server.crashes`` removes the automations that did this in earlier versions.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from prefect.client.orchestration import PrefectClient
+from prefect.client.orchestration import PrefectClient, SyncPrefectClient, get_client
 from prefect.client.schemas.filters import (
     FlowFilter,
     FlowFilterName,
@@ -25,9 +26,12 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.states import AwaitingRetry, Crashed, Failed
 
-from flows.server.automations import FLOWS
-from tuneline.terminal import say
+from tuneline.core.terminal import say
 
+FLOWS = ["train", "score", "ingest", "watch", "clean"]
+"""Names of the flows whose runs are started again after a crash."""
+FORMER = ("tuneline: pick up a crashed run", "tuneline: notice a run whose machine is gone")
+"""Automations of earlier versions, which would start a crashed run a second time."""
 LOOK = 10.0
 """Seconds between two looks."""
 SILENT, STARTING, REPORTING = 9, 30, 3
@@ -43,11 +47,7 @@ _PATIENCE = {StateType.RUNNING: SILENT, StateType.PENDING: STARTING, StateType.C
 
 
 class Watch:
-    """What was seen of the runs so far.
-
-    Args:
-        client: Client of the server.
-    """
+    """What was seen of the runs so far."""
 
     def __init__(self, client: PrefectClient) -> None:
         self._client = client
@@ -124,3 +124,15 @@ async def watch(client: PrefectClient) -> None:
             await runs.look()
         except Exception as error:
             say(f"The server could not look at its runs: {type(error).__name__}: {error}", error=True)
+
+
+def remove_former(client: SyncPrefectClient) -> None:
+    """Remove the automations of earlier versions."""
+    for name in FORMER:
+        for automation in client.read_automations_by_name(name):
+            client.delete_automation(automation.id)
+
+
+if __name__ == "__main__":
+    with get_client(sync_client=True) as here:
+        remove_former(here)

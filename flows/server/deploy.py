@@ -1,4 +1,4 @@
-"""Create work pool, deployments and automations on the server that ``PREFECT_API_URL`` names; repeat it after every change.
+"""Create work pool and deployments on the server that ``PREFECT_API_URL`` names; repeat it after every change.
 
 ``python -m flows.server.deploy``, on any machine (docs/production.md).
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from tuneline.terminal import say, visible
+from tuneline.core.terminal import say, visible
 
 POOL = "tuneline"
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def deploy(env: Mapping[str, str], parameters: Mapping[str, Any] | None = None, 
         for step in (
             ["prefect", "work-pool", "create", POOL, "--type", "process", "--overwrite"],
             ["prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file)],
-            ["flows.server.automations"],
+            ["flows.server.crashes"],
         ):
             say(f"... {' '.join(step[:4])}")
             done = subprocess.run([sys.executable, "-m", *step], cwd=ROOT, env=env, capture_output=True, text=True, check=False)

@@ -5,27 +5,88 @@ show it, and Prefect keeps it encrypted. docs/notifications.md has the addresses
 """
 
 import argparse
+import contextlib
 import getpass
+import logging
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
 import httpx
+from apprise import Apprise, NotifyBase
+from prefect.blocks.abstract import NotificationError
+from prefect.blocks.notifications import AppriseNotificationBlock
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.events.actions import SendNotification
 from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import ObjectNotFound
 from prefect.settings import get_current_settings
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from flows.runs.repository import Repository
-from flows.server.automations import apply
-from flows.server.recipient import AddressError, Recipient
-from tuneline.terminal import say, visible
+from tuneline.core.terminal import say, visible
+
+
+class AddressError(ValueError):
+    """The address has no form that can be sent to. The message does not contain it."""
+
+
+class Recipient(AppriseNotificationBlock):
+    """Sends to one address of Apprise: Slack, Teams, mail, web hooks and many more."""
+
+    _block_type_name = "Tuneline recipient"
+    retries: ClassVar[int] = 3
+    retry_seconds: ClassVar[float] = 20.0
+
+    @classmethod
+    def of(cls, address: str) -> "Recipient":
+        """Return the block for an address; a plain web address is that of a web hook that takes JSON."""
+        web_hook = address.replace("http", "json", 1) if address.startswith(("https://", "http://")) else address
+        for one in dict.fromkeys((address, web_hook)):  # that of Slack or Teams is known as it is
+            if open_address(one):
+                return cls(url=SecretStr(one))
+        raise AddressError("This is not an address that notifications can be sent to.")
+
+    @property
+    def service(self) -> str:
+        """Name of the service, for people."""
+        opened = open_address(self.url.get_secret_value())
+        return str(opened.service_name) if opened else "unknown"
+
+    def block_initialization(self) -> None:
+        """Open the address, with more attempts if the receiver does not answer."""
+        super().block_initialization()
+        for service in self._apprise_client:
+            service.retry, service.wait = self.retries, self.retry_seconds
+
+    def try_once(self, subject: str, body: str) -> str | None:
+        """Send a message without another attempt, and return why that failed; ``None`` if it did not."""
+        for service in self._apprise_client:
+            service.retry = 0
+        with self.raise_on_failure():
+            try:
+                self.notify(body, subject)
+            except NotificationError as error:
+                return error.log.strip() or "The receiver gave no reason."
+        return None
+
+
+def open_address(address: str) -> NotifyBase | None:
+    """Return Apprise's service for an address; ``None`` if there is none. Apprise would log the address with its secret."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with contextlib.suppress(TypeError):
+            return Apprise.instantiate(address)
+        return None
+    finally:
+        logging.disable(disabled)
+
 
 ADDRESS = "TUNELINE_NOTIFY"
 """Environment variable with the address."""
@@ -88,11 +149,7 @@ def read_address() -> str:
 
 
 def read_entries(root: Path) -> list[dict[str, Any]]:
-    """Return the automations of ``conf/notifications.yaml``, still without the block that sends.
-
-    Raises:
-        NotificationsError: The file cannot be read, or an automation is invalid.
-    """
+    """Return the automations of ``conf/notifications.yaml``, still without the block that sends."""
     file = root / NOTIFICATIONS
     try:
         entries = YAML(typ="safe", pure=True).load(file)["automations"]
@@ -123,6 +180,34 @@ def remove(client: SyncPrefectClient) -> list[str]:
     names = _delete(client, block, keep=set())
     client.delete_block_document(block)
     return [*names, "the address"]
+
+
+def apply(client: SyncPrefectClient, wanted: Sequence[AutomationCore]) -> list[str]:
+    """Create the automations, replace those whose content differs, and return their names.
+
+    An automation that is up to date is left alone: it knows for which runs it waits.
+    """
+    for automation in wanted:
+        existing = client.read_automations_by_name(automation.name)
+        same = [one for one in existing if _content(one) == _content(automation)]
+        for outdated in existing:
+            if outdated not in same[:1]:
+                client.delete_automation(outdated.id)
+        if not same:
+            client.create_automation(automation)
+    return [automation.name for automation in wanted]
+
+
+def _content(automation: AutomationCore) -> dict[str, Any]:
+    """Return the content to compare, without the ids that the server adds."""
+    content = automation.model_dump(mode="json", include=set(AutomationCore.model_fields))
+    return {**content, "trigger": _comparable(content["trigger"])}
+
+
+def _comparable(trigger: dict[str, Any]) -> dict[str, Any]:
+    sets: dict[str, Any] = {key: sorted(trigger[key]) for key in ("after", "expect", "for_each") if key in trigger}  # their order varies
+    nested = {"triggers": [_comparable(one) for one in trigger["triggers"]]} if "triggers" in trigger else {}
+    return {**trigger, **sets, **nested, "id": None}
 
 
 def _delete(client: SyncPrefectClient, block: UUID, keep: set[str]) -> list[str]:

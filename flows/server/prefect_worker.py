@@ -7,7 +7,7 @@ process of its own: half a minute later on a busy machine. If the run has been s
 attempt, which loses its place among the runs of its deployment ("410 Gone: Lease not found").
 
 Unless a command is configured, it also starts a process that finds the code of the flow, and only then the one that runs it. The flows are
-installed where the worker is (flows/server/folder.py), so there is nothing to find: the default command is given as a configured one.
+installed where the worker is (``worker.enter``), so there is nothing to find: the default command is given as a configured one.
 """
 
 from typing import Any

@@ -6,7 +6,6 @@ checkpoint.
 
 import argparse
 import contextlib
-import functools
 import os
 import shlex
 import signal
@@ -19,13 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from flows.runs.guardian import end_with_parent
-from flows.runs.repository import BusyError, locked
-from flows.server.api import APPLICATION, AUTH, CLIENT_AUTH
+from flows.server.api import APPLICATION, AUTH, CLIENT_AUTH, FILE, read_or_create
 from flows.server.deploy import ROOT, deploy
-from flows.server.secret import FILE, read_or_create
 from flows.server.worker import worker_settings
-from tuneline.terminal import say
+from tuneline.core import processes
+from tuneline.core.locks import BusyError, locked
+from tuneline.core.processes import ending
+from tuneline.core.terminal import say
 
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - refused
 SERVER_START = 180.0
@@ -89,9 +88,6 @@ def exclusive(host: str, port: int) -> Iterator[Path]:
 
     Yields:
         The folder of the database.
-
-    Raises:
-        SystemExit: The port or the database is in use.
     """
     home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
     home.mkdir(mode=0o700, parents=True, exist_ok=True)  # the database contains the secrets of notifications, and their key
@@ -110,12 +106,7 @@ def exclusive(host: str, port: int) -> Iterator[Path]:
 
 
 def settings(api: str, password: str) -> dict[str, str]:
-    """Return the environment of server and worker: that of ``worker_settings`` and the address and password of the server.
-
-    Args:
-        api: Address of the API.
-        password: ``USER:PASSWORD`` that the server asks for.
-    """
+    """Return the environment of server and worker: that of ``worker_settings`` and the address and password of the server."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     served = {"PREFECT_API_URL": api, AUTH: password, CLIENT_AUTH: password}
     return {**worker_settings(os.environ), **served, "PATH": path}
@@ -126,24 +117,12 @@ def start(module: str, *arguments: str, env: dict[str, str], **more: Any) -> sub
 
     If this process is killed, the module is asked to end.
     """
-    asked_to_end = functools.partial(end_with_parent, os.getpid(), signal.SIGTERM)
-    command = [sys.executable, "-m", module, *arguments]
-    return subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True, preexec_fn=asked_to_end, **more)  # noqa: PLW1509
+    return processes.start([sys.executable, "-m", module, *arguments], cwd=ROOT, env=env, start_new_session=True, **more)
 
 
 @contextlib.contextmanager
 def server(host: str, port: int, env: dict[str, str], **more: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a server and wait until it answers.
-
-    Args:
-        host: Address it listens on.
-        port: Its port.
-        env: Environment of the process.
-        more: Arguments of ``subprocess.Popen``.
-
-    Raises:
-        SystemExit: The server ended, or did not answer in time.
-    """
+    """Run a server and wait until it answers."""
     command = ("uvicorn", "--factory", APPLICATION, "--host", host, "--port", str(port), "--log-level", "warning")
     with ending(start(*command, env=env, **more)) as process:
         until = time.monotonic() + SERVER_START
@@ -160,20 +139,6 @@ def _answers(api: str) -> bool:
             return bool(answer.status == 200)
     except OSError:  # URLError is one
         return False
-
-
-@contextlib.contextmanager
-def ending(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """End a process when the block exits: SIGTERM, then SIGKILL after a minute (flows/server/worker.py waits 45 seconds for runs)."""
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 if __name__ == "__main__":

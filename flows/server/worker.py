@@ -11,26 +11,25 @@ Environment variables:
 - ``TUNELINE_MACHINE_LOCKS``, ``CUDA_VISIBLE_DEVICES``: see flows/runs/machine.py.
 """
 
-import functools
 import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 
 from rich.console import Console  # noqa: TID251 - the one that Prefect prints with
 
-from flows.runs.guardian import adopt_orphans, end_with_parent
-from flows.runs.repository import REPOSITORY_VARIABLE, GitError, Repository, locked
+from flows.runs.repository import REPOSITORY_VARIABLE, GitError, Repository
 from flows.server.deploy import POOL, ROOT
 from flows.settings import load_settings
 from tuneline import NO_TELEMETRY
-from tuneline.readers.urls import redacted
-from tuneline.terminal import say, visible
+from tuneline.core import processes
+from tuneline.core.locks import locked
+from tuneline.core.terminal import say, visible
+from tuneline.readers.files import redacted
 
 ORIGIN, DVC_REMOTE = "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"
 HEARTBEAT = 30
@@ -69,12 +68,12 @@ def run_worker(command: Sequence[str]) -> int:
     Returns:
         The worker's exit code.
     """
-    adopt_orphans()
+    processes.adopt_orphans()
     # The terminal sends SIGINT to the worker as well. Set before the worker starts: a script's background process ignores SIGINT, and
     # so would Prefect's worker, which ends itself by SIGINT; a handler is not inherited.
     signal.signal(signal.SIGINT, lambda _number, _frame: None)
     # If this process is killed, Prefect's worker must not take more runs. Its runs notice, and save.
-    worker = subprocess.Popen(command, preexec_fn=functools.partial(end_with_parent, os.getpid(), signal.SIGKILL))  # noqa: PLW1509
+    worker = processes.start(command, orphaned=signal.SIGKILL)
     signal.signal(signal.SIGALRM, lambda _number, _frame: worker.kill())
 
     def stop(_number: int, _frame: object) -> None:
@@ -97,6 +96,12 @@ def run_worker(command: Sequence[str]) -> int:
     return code if code is not None and code >= 0 else 1
 
 
+def enter() -> dict[str, str]:
+    """Change to the folder of the flows, wherever it is on this machine: the step ``pull`` in ``prefect.yaml`` of each run."""
+    os.chdir(ROOT)
+    return {"directory": str(ROOT)}
+
+
 def end_with_worker() -> None:
     """Make this process end when the worker that started it has ended, however that ended. Without a worker, do nothing.
 
@@ -104,12 +109,6 @@ def end_with_worker() -> None:
     """
     if "PREFECT__FLOW_RUN_ID" not in os.environ:  # set by a worker
         return
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os.kill(os.getpid(), signal.SIGTERM)
 
     def stay_silent(console: Console) -> None:
         console.quiet = True
@@ -117,7 +116,7 @@ def end_with_worker() -> None:
     # The worker reads the output of this process. Once it is gone, rich would exit in the middle of a log call, before the
     # signal, and nothing would be reported.
     Console.on_broken_pipe = stay_silent  # type: ignore[assignment, method-assign]
-    threading.Thread(target=watch, name="end-with-worker", daemon=True).start()
+    processes.end_with_parent(kernel=False)  # which would count the end of the worker's thread that started this run
 
 
 def worker_settings(env: os._Environ[str] | dict[str, str]) -> dict[str, str]:

@@ -8,49 +8,90 @@ first when a model is trained from scratch, with a tokenizer trained on the trai
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stages.base.checks import check_vocabulary, check_weights
-from tuneline.errors import StageError
-from tuneline.files import replace_directory
-from tuneline.files.hashes import file_hash
-from tuneline.launch import check_launch
-from tuneline.model_types import check_model_type
+from tuneline.checkpoints.pretrained import COMMIT, CONFIG, INDEX, Pretrained, check_model_type, find
+from tuneline.core.errors import StageError
+from tuneline.core.files import file_hash, replace_directory
+from tuneline.core.launch import check_launch
+from tuneline.core.paths import BASE, BASE_MODEL, BASE_RECORD, BASE_TOKENIZER
+from tuneline.core.provenance import BaseSource, PretrainedSource
+from tuneline.core.stage import run_stage
+from tuneline.core.terminal import say
+from tuneline.model.architectures import load_tokenizer
 from tuneline.params import Params
-from tuneline.params.loading import load_params
-from tuneline.params.warnings import print_warnings
-from tuneline.paths import BASE, BASE_MODEL, BASE_RECORD, BASE_TOKENIZER
-from tuneline.pretrained import COMMIT, CONFIG, Pretrained, find
-from tuneline.records.source import BaseSource, PretrainedSource
-from tuneline.stage import run_stage
-from tuneline.terminal import say
+from tuneline.params.loading import load_params, print_warnings
 
 
-def bring(params: Params, target: Path) -> BaseSource:
-    """Fetch and check what the parameters name. The weights come last, because they take longest.
+def check_weights(checkpoint: Pretrained, folder: Path) -> None:
+    """Check that every safetensors file in a folder is complete."""
+    from safetensors import SafetensorError, safe_open
 
-    Args:
-        params: All parameters.
-        target: An empty folder.
+    for name in checkpoint.weight_files():
+        if name == INDEX:
+            continue
+        try:
+            with safe_open(folder / name, framework="numpy"):
+                pass
+        except SafetensorError as error:
+            raise checkpoint.damaged(name, f"it is truncated or damaged ({error})") from None
 
-    Raises:
-        StageError: A repository or folder cannot be read, or cannot be used.
-    """
-    checkpoint = find_checkpoint(params)
-    tokenizer = find_tokenizer(params, checkpoint)
-    return BaseSource(
-        tokenizer=bring_tokenizer(tokenizer, checkpoint, target / BASE_TOKENIZER.name) if tokenizer else None,
-        checkpoint=bring_checkpoint(checkpoint, target / BASE_MODEL.name) if checkpoint else None,
+
+def check_vocabulary(tokenizer: Pretrained, folder: Path, checkpoint: Pretrained | None) -> None:
+    """Check that a tokenizer loads, and that the checkpoint, if there is one, has an embedding for each token: that of the same token."""
+    tokens = _tokens_by_id(folder, tokenizer)
+    if checkpoint is None:
+        return
+    embeddings = checkpoint.config().get("vocab_size")
+    if isinstance(embeddings, int) and max(tokens) >= embeddings:
+        excess = min(number for number in tokens if number >= embeddings)
+        raise StageError(
+            f"{tokenizer.key}: {tokenizer.label} has another vocabulary than {checkpoint.label}, whose weights have {embeddings:,} "
+            f"embeddings: there is none for token {excess}, {tokens[excess]!r}.",
+            _hint(checkpoint),
+        )
+    if tokenizer == checkpoint or not checkpoint.tokenizer_files():
+        return
+    own = _tokens_by_id(checkpoint.fetch(checkpoint.tokenizer_files()), checkpoint)
+    for number in sorted(tokens.keys() & own.keys()):
+        if tokens[number] != own[number]:
+            raise StageError(
+                f"{tokenizer.key}: {tokenizer.label} has another vocabulary than {checkpoint.label}: "
+                f"token {number} is {tokens[number]!r}, not {own[number]!r}.",
+                _hint(checkpoint),
+            )
+
+
+def _tokens_by_id(folder: Path, pretrained: Pretrained) -> Mapping[int, str]:
+    tokenizer = load_tokenizer(folder, f"{pretrained.key}: {pretrained.label}")
+    return {number: token for token, number in tokenizer.get_vocab().items()}
+
+
+def _hint(checkpoint: Pretrained) -> str:
+    return (
+        f"Set tokenize.tokenizer to null for the tokenizer of {checkpoint.name}. If the weights were made for this one, save both into one "
+        "folder models/source/NAME."
     )
 
 
-def find_checkpoint(params: Params) -> Pretrained | None:
-    """Find the checkpoint; ``None`` if the model is trained from scratch.
+def bring(params: Params, target: Path) -> BaseSource:
+    """Fetch and check what the parameters name, into an empty folder. The weights come last, because they take longest."""
+    checkpoint = find_checkpoint(params)
+    tokenizer = find_tokenizer(params, checkpoint)
+    tokenizer_source = checkpoint_source = None
+    if tokenizer is not None:
+        names = [*tokenizer.tokenizer_files(), *([CONFIG] if CONFIG in tokenizer.files else [])]
+        tokenizer_source = copy(tokenizer, names, target / BASE_TOKENIZER.name)
+        check_vocabulary(tokenizer, target / BASE_TOKENIZER.name, checkpoint)
+    if checkpoint is not None:
+        checkpoint_source = copy(checkpoint, [CONFIG, *checkpoint.weight_files()], target / BASE_MODEL.name)
+        check_weights(checkpoint, target / BASE_MODEL.name)
+    return BaseSource(tokenizer=tokenizer_source, checkpoint=checkpoint_source)
 
-    Raises:
-        StageError: It is of a type that cannot be trained, or has no safetensors.
-    """
+
+def find_checkpoint(params: Params) -> Pretrained | None:
+    """Find the checkpoint; ``None`` if the model is trained from scratch."""
     if params.model.checkpoint is None:
         return None
     checkpoint = announce(find(params.model.checkpoint, params.model.revision), params.model.revision)
@@ -82,21 +123,6 @@ def announce(pretrained: Pretrained, revision: str | None) -> Pretrained:
     return pretrained
 
 
-def bring_tokenizer(tokenizer: Pretrained, checkpoint: Pretrained | None, target: Path) -> PretrainedSource:
-    """Copy a tokenizer, and check it against the checkpoint."""
-    files = [*tokenizer.tokenizer_files(), *([CONFIG] if CONFIG in tokenizer.files else [])]
-    source = copy(tokenizer, files, target)
-    check_vocabulary(tokenizer, target, checkpoint)
-    return source
-
-
-def bring_checkpoint(checkpoint: Pretrained, target: Path) -> PretrainedSource:
-    """Copy configuration and weights, and check that the weights are complete."""
-    source = copy(checkpoint, [CONFIG, *checkpoint.weight_files()], target)
-    check_weights(checkpoint, target)
-    return source
-
-
 def copy(pretrained: Pretrained, names: Sequence[str], target: Path) -> PretrainedSource:
     """Fetch files and copy them.
 
@@ -123,7 +149,7 @@ def copy(pretrained: Pretrained, names: Sequence[str], target: Path) -> Pretrain
 def main() -> None:
     """Read the parameters, and write ``models/base/``."""
     params = load_params()
-    check_launch(params.train)
+    check_launch(params.train.launch, params.train.optimizer)
     print_warnings("base", params)
     with replace_directory(BASE) as folder:
         source = bring(params, folder)

@@ -10,47 +10,42 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 
-from stages.compare.comparison import Comparison, Logits, Reference, compare_logits, violations_of
-from stages.compare.report import Violations, write_report
-from stages.compare.saturation import check_saturation
-from tuneline.batches import TokenizedSplit, length_sorted_batches
-from tuneline.errors import DataError, GateError
-from tuneline.files import replace_directory
-from tuneline.files.schemas import numpy_values, read_table
-from tuneline.files.shards import SplitReader
+from stages.compare.comparison import (
+    LogitComparison,
+    Logits,
+    TrainedLogits,
+    Violations,
+    check_saturation,
+    compare_logits,
+    violations_of,
+    write_report,
+)
+from tuneline.core.errors import DataError, GateError
+from tuneline.core.files import replace_directory
+from tuneline.core.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, TOKENIZED
+from tuneline.core.records import Metrics
+from tuneline.core.schemas import numpy_values, read_table
+from tuneline.core.shards import SplitReader
+from tuneline.core.stage import require, run_stage
+from tuneline.core.terminal import say
+from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.params import CompareParams
 from tuneline.params.loading import load_params
-from tuneline.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, TOKENIZED
-from tuneline.records.comparison import Saturation
-from tuneline.records.export import EXPORT_RECORD, ExportRecord, ModelRecord
-from tuneline.records.metrics import Metrics
-from tuneline.stage import require, run_stage
-from tuneline.terminal import say
+from tuneline.reports.evaluation import Saturation
+from tuneline.reports.export import EXPORT_RECORD, ExportRecord, ModelRecord
 
 SATURATION_ROWS = 64
 """Most rows of the reported split on which saturated products are counted."""
 
 
 def compare(
-    params: CompareParams, exported: Mapping[str, Logits], saturation: Mapping[str, Saturation], reference: Reference, seed: int
-) -> tuple[dict[str, Comparison], Violations]:
-    """Compare the logits of every exported model with those of the trained model, and check the tolerances.
-
-    Args:
-        params: The section ``compare``.
-        exported: Logits by precision, shape ``(rows, outputs)``.
-        saturation: Results of the saturation check by precision.
-        reference: Labels and the trained model's logits.
-        seed: Seed of the bootstrap.
-
-    Returns:
-        Comparisons and violated tolerances, by precision.
-    """
+    params: CompareParams, exported: Mapping[str, Logits], saturation: Mapping[str, Saturation], reference: TrainedLogits, seed: int
+) -> tuple[dict[str, LogitComparison], Violations]:
+    """Compare the logits of every exported model with the trained model's; return comparisons and violated tolerances by precision."""
     comparisons = {
         precision: replace(compare_logits(reference, logits, params.close, seed), saturation=saturation.get(precision))
         for precision, logits in exported.items()
@@ -86,7 +81,7 @@ def read_logits(path: Path, rows: int) -> Logits:
     return np.asarray(logits[np.argsort(idx)])
 
 
-def metrics_of(comparisons: Mapping[str, Comparison], reference: Reference, published: Sequence[str]) -> dict[str, float]:
+def metrics_of(comparisons: Mapping[str, LogitComparison], reference: TrainedLogits, published: Sequence[str]) -> dict[str, float]:
     """Return the metrics for ``metrics/compare.json``, each with its precision as prefix."""
     metrics = {f"trained_{name}": value for name, value in reference.quality(reference.logits).items()}
     for precision, one in comparisons.items():
@@ -98,13 +93,7 @@ def metrics_of(comparisons: Mapping[str, Comparison], reference: Reference, publ
 
 
 def publish(record: ExportRecord, metrics: Mapping[str, Mapping[str, float]], split: str) -> None:
-    """Fill ``models/onnx`` with the models that passed, and with every file of the candidates' folder that is not a model.
-
-    Args:
-        record: Record of the candidates.
-        metrics: Metrics of the models that passed, by precision; the published record has them.
-        split: The reported split, on which they were computed.
-    """
+    """Fill ``models/onnx`` with the models that passed, those of ``metrics``, and with every file of the candidates that is not a model."""
     models = record.models
     excluded = {file for precision in models if precision not in metrics for file in models[precision].sha256}
     published = {precision: ModelRecord(**{**dict(models[precision]), "metrics": metrics[precision]}) for precision in metrics}
@@ -127,23 +116,12 @@ def select_published(violations: Violations, params: CompareParams) -> tuple[lis
     return ([] if stopping else [precision for precision in violations if precision not in failed]), stopping
 
 
-def stop_pipeline(violations: Sequence[str]) -> NoReturn:
-    """Remove published models, and end the stage.
-
-    Raises:
-        GateError: Always; the message names every violation.
-    """
-    shutil.rmtree(ONNX, ignore_errors=True)  # from an earlier run without DVC, which removes it by itself
-    message = "\n  ".join(["an exported model failed its comparison with the trained one.", *violations])
-    raise GateError(message, f"Rows are counted from 0 in the reported split; their text is in {COMPARISON}/flips.json.")
-
-
 def main() -> dict[str, float]:
     """Compare the exported models with the trained model, write metrics and report, and publish."""
     params = load_params()
     record = ExportRecord.read(require(CANDIDATES / EXPORT_RECORD, "export"))
     split = TokenizedSplit.read(SplitReader.open(TOKENIZED, params.evaluate.split, "tokenize"))
-    reference = Reference(split.labels, split.label_schema, read_logits(require(PREDICTIONS, "evaluate"), len(split)))
+    reference = TrainedLogits(split.labels, split.label_schema, read_logits(require(PREDICTIONS, "evaluate"), len(split)))
     exported = {
         precision: logits_of(OnnxClassifier(CANDIDATES / model.file), split, record.pad_token_id, params.compare.batch_size, precision)
         for precision, model in record.models.items()
@@ -153,7 +131,9 @@ def main() -> dict[str, float]:
     Metrics.of(metrics_of(comparisons, reference, published)).write(METRICS / "compare.json")
     write_report(params, comparisons, violations, reference, published)
     if stopping:
-        stop_pipeline(stopping)
+        shutil.rmtree(ONNX, ignore_errors=True)  # from an earlier run without DVC, which removes it by itself
+        message = "\n  ".join(["an exported model failed its comparison with the trained one.", *stopping])
+        raise GateError(message, f"Rows are counted from 0 in the reported split; their text is in {COMPARISON}/flips.json.")
     for precision in sorted(set(comparisons) - set(published)):
         say(f"compare: {precision} is not published: {'; '.join(violations[precision])}", error=True)
     publish(record, {precision: reference.quality(exported[precision]) for precision in published}, params.evaluate.split)

@@ -1,33 +1,143 @@
 """Compare the logits of an exported model with those of the trained model, and check tolerances."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
-from stages.compare.saturation import violation_of
-from tuneline.curves import Softmax, calibration, calibration_error
-from tuneline.files.schemas import LabelSchema
-from tuneline.metrics import Metric, primary_metric
+from tuneline.analysis.curves import Softmax, calibration, calibration_error, probabilities
+from tuneline.analysis.stats import Interval, accuracy_drop_interval, paired_difference
+from tuneline.core.files import replace_directory
+from tuneline.core.paths import COMPARISON, RAW
+from tuneline.core.schemas import LabelSchema
+from tuneline.core.shards import SplitReader
+from tuneline.metrics.scores import compute_metric, predictions_of, task_of
+from tuneline.metrics.table import Metric, primary_metric
+from tuneline.model.batches import Batch
+from tuneline.onnx.session import run_outputs
+from tuneline.params import Params
 from tuneline.params.evaluate import Int8Tolerance, Tolerance
-from tuneline.records.comparison import Saturation
-from tuneline.scores import compute_metric, predictions_of, task_of
-from tuneline.stats import Interval, accuracy_drop_interval, paired_difference
+from tuneline.reports.evaluation import ComparisonRecord, Flip, Flips, ModelComparison, Prediction, Saturation
+
+LARGEST_SUM = 32_767
+LARGEST_ACTIVATION = 255
+COLUMNS_AT_A_TIME = 4096
+
+
+@dataclass(frozen=True)
+class IntegerProduct:
+    """One matrix product of 8-bit activations and constant 8-bit weights.
+
+    Attributes:
+        activations: Name of the uint8 tensor, of shape ``(..., inputs)``.
+        weights: int8 of shape ``(inputs, outputs)``.
+    """
+
+    activations: str
+    weights: NDArray[np.int8]
+
+
+def check_saturation(path: Path, batches: Iterable[Batch]) -> Saturation:
+    """Bound the products of a quantized model; where the bound does not exclude saturation, count it on padded batches of model inputs.
+
+    Raises:
+        ValueError: The model multiplies 8-bit numbers in a form that the stage ``export`` does not write.
+    """
+    model = onnx.load(path)
+    products = integer_products(model.graph)
+    largest = max((largest_pair_sum(product.weights) for product in products), default=0)
+    if largest <= LARGEST_SUM:
+        return Saturation(possible=False, largest_sum=largest, sums=0, saturated=0)
+    sums = saturated = 0
+    for batch in batches:
+        activations = run_outputs(model, [product.activations for product in products], batch)
+        for product, values in zip(products, activations, strict=True):
+            rows = values.reshape(-1, values.shape[-1])
+            sums += len(rows) * ((product.weights.shape[0] + 1) // 2) * product.weights.shape[1]
+            saturated += count_saturated(rows, product.weights)
+    return Saturation(possible=True, largest_sum=largest, sums=sums, saturated=saturated)
+
+
+def violation_of(saturation: Saturation) -> str:
+    """Return the message for a model that may not saturate."""
+    return (
+        f"two of its products add up to {saturation.largest_sum:,}, more than 16 bits hold ({LARGEST_SUM:,}): on a processor without VNNI "
+        f"its predictions can be wrong (here {saturation.saturated:,} of {saturation.sums:,} sums would be clipped); set "
+        "export.int8.reduce_range: true, or accept it with compare.int8.allow_saturation: true"
+    )
+
+
+def largest_pair_sum(weights: NDArray[np.int8]) -> int:
+    """Return the largest magnitude of ``a * v + b * w`` for two weights of one output and ``0 <= a, b <= 255``.
+
+    Which weights are neighbours depends on how the kernel packs them, so any two count.
+    """
+    ordered = np.sort(weights.astype(np.int64), axis=0)
+    highest = np.maximum(ordered[-2:], 0).sum(axis=0).max()
+    lowest = np.minimum(ordered[:2], 0).sum(axis=0).min()
+    return int(LARGEST_ACTIVATION * max(highest, -lowest))
+
+
+def count_saturated(activations: NDArray[np.uint8], weights: NDArray[np.int8]) -> int:
+    """Count the sums of two neighbouring products that exceed 16 bits: activations ``(rows, inputs)``, weights ``(inputs, outputs)``."""
+    if len(weights) % 2:
+        activations, weights = np.pad(activations, ((0, 0), (0, 1))), np.pad(weights, ((0, 1), (0, 0)))
+    first, second = weights[0::2].astype(np.int32), weights[1::2].astype(np.int32)
+    highest = np.maximum(first, 0) + np.maximum(second, 0)
+    lowest = np.minimum(first, 0) + np.minimum(second, 0)
+    # Most pairs of weights are too small to saturate with any activations: only the others are multiplied.
+    pairs, outputs = np.nonzero(LARGEST_ACTIVATION * np.maximum(highest, -lowest) > LARGEST_SUM)
+    left, right = activations[:, 0::2].astype(np.int32), activations[:, 1::2].astype(np.int32)
+    count = 0
+    for start in range(0, len(pairs), COLUMNS_AT_A_TIME):
+        pair, output = pairs[start : start + COLUMNS_AT_A_TIME], outputs[start : start + COLUMNS_AT_A_TIME]
+        sums = left[:, pair] * first[pair, output] + right[:, pair] * second[pair, output]
+        count += int(np.count_nonzero((sums > LARGEST_SUM) | (sums < -LARGEST_SUM - 1)))
+    return count
+
+
+def integer_products(graph: onnx.GraphProto) -> list[IntegerProduct]:
+    """Find the matrix products that ONNX Runtime computes in 8 bits.
+
+    These are ``MatMulInteger`` (dynamic quantization), and ``MatMul`` and ``Gemm`` of two ``DequantizeLinear`` nodes (static
+    quantization), which ONNX Runtime fuses when it loads the model.
+
+    Raises:
+        ValueError: A product of 8-bit numbers has another form than the stage ``export`` gives it.
+    """
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    quantized = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "DequantizeLinear"}
+    products = []
+    for node in graph.node:
+        if node.op_type == "MatMulInteger":
+            activations, weights = node.input[0], node.input[1]
+        elif node.op_type in {"MatMul", "Gemm"} and node.input[0] in quantized and node.input[1] in quantized:
+            activations, weights = quantized[node.input[0]], quantized[node.input[1]]
+        elif node.op_type in {"QLinearMatMul", "QGemm", "DynamicQuantizeMatMul", "MatMulIntegerToFloat"}:
+            raise ValueError(f"{node.op_type} {node.name!r} is not a product that the stage export writes")
+        else:
+            continue
+        if weights not in constants:
+            continue  # two activations: kernels for two unsigned factors widen them to 16 bits before they multiply
+        values = onnx.numpy_helper.to_array(constants[weights])
+        if values.dtype != np.int8:
+            raise ValueError(f"{node.op_type} {node.name!r}: weights are {values.dtype}, not int8")
+        transposed = any(attribute.name == "transB" and attribute.i for attribute in node.attribute)
+        products.append(IntegerProduct(activations, values.T if transposed else values))
+    return products
+
 
 Logits = NDArray[np.float32]
 SHOWN_ROWS = 10
 
 
 @dataclass(frozen=True)
-class Reference:
-    """What exported models are compared with: the labels of the reported split and the trained model's logits.
-
-    Attributes:
-        labels: int64 or float32 of shape ``(rows,)``.
-        label_schema: Label schema.
-        logits: Logits of the trained model, shape ``(rows, outputs)``.
-    """
+class TrainedLogits:
+    """What exported models are compared with: labels of the reported split, and the trained model's logits, shape ``(rows, outputs)``."""
 
     labels: NDArray[Any]
     label_schema: LabelSchema
@@ -51,7 +161,7 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class LogitComparison:
     """Comparison of one exported model with the trained model.
 
     Attributes:
@@ -73,7 +183,7 @@ class Comparison:
     saturation: Saturation | None = None
 
 
-def compare_logits(reference: Reference, exported: Logits, close: float, seed: int) -> Comparison:
+def compare_logits(reference: TrainedLogits, exported: Logits, close: float, seed: int) -> LogitComparison:
     """Compare the logits of an exported model with those of the trained model.
 
     Args:
@@ -101,16 +211,16 @@ def compare_logits(reference: Reference, exported: Logits, close: float, seed: i
         f"{drop}_high": interval.high,
         **reference.quality(exported),
     }
-    return Comparison(metrics, exported, per_row, flipped[np.argsort(-per_row[flipped], kind="stable")], not_finite)
+    return LogitComparison(metrics, exported, per_row, flipped[np.argsort(-per_row[flipped], kind="stable")], not_finite)
 
 
-def _agrees(reference: Reference, exported: Logits, difference: NDArray[np.float64], close: float) -> NDArray[np.bool_]:
+def _agrees(reference: TrainedLogits, exported: Logits, difference: NDArray[np.float64], close: float) -> NDArray[np.bool_]:
     if reference.label_schema.is_regression:
         return np.asarray(difference <= close * reference.labels.std())
     return np.asarray(predictions_of(reference.logits, reference.label_schema) == predictions_of(exported, reference.label_schema))
 
 
-def _drop_interval(reference: Reference, exported: Logits, seed: int) -> Interval:
+def _drop_interval(reference: TrainedLogits, exported: Logits, seed: int) -> Interval:
     trained, other = predictions_of(reference.logits, reference.label_schema), predictions_of(exported, reference.label_schema)
     if reference.label_schema.is_regression:
         result = paired_difference(reference.metric, reference.labels, trained, other, seed=seed)
@@ -118,7 +228,7 @@ def _drop_interval(reference: Reference, exported: Logits, seed: int) -> Interva
     return accuracy_drop_interval(trained == reference.labels, other == reference.labels, seed)
 
 
-def violations_of(comparison: Comparison, tolerance: Tolerance, metric: str) -> list[str]:
+def violations_of(comparison: LogitComparison, tolerance: Tolerance, metric: str) -> list[str]:
     """Return one message for each limit that a comparison exceeds, with the rows that show it."""
     metrics, drop = comparison.metrics, comparison.metrics[f"{metric}_drop"]
     worst = int(comparison.difference.argmax())
@@ -145,3 +255,64 @@ def rows_named(rows: NDArray[np.int64]) -> str:
     shown = ", ".join(str(row) for row in np.sort(rows[:SHOWN_ROWS]))
     more = f" and {len(rows) - SHOWN_ROWS} more" if len(rows) > SHOWN_ROWS else ""
     return f"row{'s' * (len(rows) > 1)} {shown}{more}"
+
+
+LIMIT = 100
+"""Flipped rows written per model: those whose logits differ most."""
+Violations = Mapping[str, Sequence[str]]
+"""Messages about exceeded tolerances, by precision."""
+
+
+def write_report(
+    params: Params, comparisons: Mapping[str, LogitComparison], violations: Violations, reference: TrainedLogits, published: Sequence[str]
+) -> None:
+    """Write ``comparison.json`` and ``flips.json``; all mappings are by precision."""
+    raw = SplitReader.open(RAW, params.evaluate.split, made_by="download")
+    models, flips = {}, {}
+    for precision, comparison in comparisons.items():
+        own = {"saturation": comparison.saturation, "violations": violations[precision], "published": precision in published}
+        required = params.compare.tolerance(precision).required
+        models[precision] = ModelComparison.model_validate({**comparison.metrics, **own, "required": required})
+        flips[precision] = describe_flips(comparison, reference, raw, params.data.text_columns)
+    report = ComparisonRecord(
+        split=params.evaluate.split,
+        rows=len(reference.labels),
+        metric=reference.metric.name,
+        trained=reference.quality(reference.logits),
+        models=models,
+    )
+    with replace_directory(COMPARISON) as folder:
+        report.write(folder / "comparison.json")
+        Flips.model_validate(flips).write(folder / "flips.json")
+
+
+def describe_flips(comparison: LogitComparison, reference: TrainedLogits, raw: SplitReader, text_columns: Sequence[str]) -> list[Flip]:
+    """Return one entry for each flipped row, the largest difference first, at most ``LIMIT``, with its text in the raw split."""
+    positions = comparison.flipped[:LIMIT]
+    order = np.argsort(positions)
+    texts = raw.take(positions[order], text_columns).take(np.argsort(order)).to_pylist()
+    return [
+        Flip(
+            row=int(position),
+            text=text,
+            label=_label(reference, position),
+            trained=_prediction(reference, reference.logits, position),
+            exported=_prediction(reference, comparison.logits, position),
+            difference=float(comparison.difference[position]),
+        )
+        for position, text in zip(positions, texts, strict=True)
+    ]
+
+
+def _label(reference: TrainedLogits, position: int) -> str | float:
+    names = reference.label_schema.names
+    return float(reference.labels[position]) if names is None else names[reference.labels[position]]
+
+
+def _prediction(reference: TrainedLogits, logits: Logits, position: int) -> Prediction:
+    names = reference.label_schema.names
+    if names is None:
+        return Prediction(prediction=float(logits[position, 0]))
+    (probability,) = probabilities(logits[position : position + 1])
+    best = int(probability.argmax())
+    return Prediction(prediction=names[best], probability=float(probability[best]))

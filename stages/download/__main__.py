@@ -7,41 +7,63 @@ more than ``data.shard_rows`` rows ``train-00000-of-00012.parquet`` and so on, `
 the commit, and what was corrected), ``reports/download/skipped.parquet`` (bad rows that were left out) and ``metrics/download.json``.
 """
 
-import importlib.metadata
 import shutil
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from stages.download.correct import Corrector, remove_classes
-from stages.download.incomplete import check_rows
-from stages.download.raw import LabelEncoder, RawWriter
-from stages.download.selection import Selection, divide
-from stages.download.shards import named_shards
-from stages.download.skipped import SkippedRows, open_skipped
-from stages.download.slices import refuse_overlaps, resolve, source_splits
-from stages.download.source import Source, SourceColumns, open_source
-from stages.download.staged import StagedSplit
-from stages.download.staging import stage_split
-from tuneline.corrections import Corrections, dropped_file, label_file
-from tuneline.errors import DataError
-from tuneline.files.resumable import content_key, resumable_directory
-from tuneline.launch import check_launch
+from stages.download.raw import Corrector, LabelEncoder, RawWriter, RowSelection, divide, named_shards, remove_classes
+from stages.download.source import (
+    SkippedRows,
+    Source,
+    StagedSplit,
+    check_rows,
+    open_skipped,
+    refuse_overlaps,
+    resolve,
+    source_splits,
+    stage_split,
+)
+from tuneline.analysis.corrections import Corrections
+from tuneline.core.errors import DataError
+from tuneline.core.files import replace_directory
+from tuneline.core.launch import check_launch
+from tuneline.core.paths import DOWNLOAD, METRICS, RAW, SPLITS
+from tuneline.core.provenance import AppliedCorrections, RawSource, SplitSource
+from tuneline.core.records import Metrics
+from tuneline.core.stage import run_stage
+from tuneline.core.terminal import progress, say
 from tuneline.params import Params
+from tuneline.params.data import DataParams
 from tuneline.params.loading import load_params
-from tuneline.paths import DOWNLOAD, METRICS, RAW, SPLITS
-from tuneline.readers.bad_rows import BadRowPolicy
-from tuneline.readers.rows import listed
-from tuneline.records.metrics import Metrics
-from tuneline.records.provenance import ROOT, code_hash
-from tuneline.records.source import AppliedCorrections, RawSource, SplitSource
-from tuneline.stage import run_stage
-from tuneline.terminal import progress, say
+from tuneline.readers.labelled import LabelledColumns
+from tuneline.readers.rows import BadRowPolicy, listed
 
 WORK = "work"
-"""Folder for the copies of the source's splits (``staged``) and for the files of the raw splits (``written``)."""
+"""Folder for the copies of the source's splits (``staged``) and for the files of the raw splits (``written``); removed at the end."""
 LIBRARIES = ("datasets", "pyarrow")
 SKIPPED = DOWNLOAD / "skipped.parquet"
+
+
+def open_source(params: DataParams, seed: int) -> Source:
+    """Open the source that ``data.source`` names. Only its module, and the libraries that it needs, are imported.
+
+    Raises:
+        DataError: The source does not exist.
+    """
+    match params.source:
+        case "sample":
+            from stages.download.sample import SampleSource
+
+            return SampleSource(params.sample, seed)
+        case "files":
+            from stages.download.files import Files
+
+            return Files(params)
+        case "hub":
+            from stages.download.hub import Hub
+
+            return Hub(str(params.path), params.name, params.revision)
 
 
 def download(params: Params, source: Source, folder: Path, skipped: SkippedRows) -> dict[str, int]:
@@ -50,7 +72,7 @@ def download(params: Params, source: Source, folder: Path, skipped: SkippedRows)
     Args:
         params: All parameters.
         source: The source of the rows.
-        folder: A folder for the Parquet files and ``source.json``; empty, or with what a killed process has left.
+        folder: An empty folder for the Parquet files and ``source.json``.
         skipped: Gets the rows that are left out.
 
     Returns:
@@ -65,15 +87,15 @@ def download(params: Params, source: Source, folder: Path, skipped: SkippedRows)
     slices = {split: resolve(split, spec, sizes) for split, spec in specs.items()}
     refuse_overlaps(slices)
     with progress("download: dividing the rows by data.split"):
-        division = divide(params, slices["train"], staged)
-    selections = {split: Selection(parts) for split, parts in slices.items()} | division.selections
+        divided, ungrouped = divide(params, slices["train"], staged)
+    selections = {split: RowSelection(parts) for split, parts in slices.items()} | divided
     for split in labelled_splits(params):
         refuse_unlabelled(split, selections[split], staged)
     splits, label_names, applied = write_splits(params, staged, selections, corrections, folder)
     rows = {name: count for split in staged.values() for name, count in split.file_rows.items()}
     values = {"source": params.data.source, **source.provenance(rows), "splits": splits, "label_names": label_names, "corrections": applied}
     if params.data.split is not None:
-        values["split"] = {**params.data.split.model_dump(), "seed": params.seed, "rows_without_group": division.ungrouped}
+        values["split"] = {**params.data.split.model_dump(), "seed": params.seed, "rows_without_group": ungrouped}
     RawSource.model_validate(values).write(folder / "source.json")
     shutil.rmtree(folder / WORK)
     return {name: split.rows for name, split in splits.items()}
@@ -91,8 +113,8 @@ def read_splits(params: Params, source: Source, specs: Mapping[str, str], stagin
     staged: dict[str, StagedSplit] = {}
     for name in dict.fromkeys(name for names in sources.values() for name in names):
         columns = source_columns(params, label_optional=name not in labelled, grouped=name in sources["train"])
-        before, folder = skipped.count, staging / str(len(staged))
-        staged[name] = stage_split(source.read(name, columns), columns, folder, params.data, partial(skipped.add, name))
+        before, path = skipped.count, staging / f"{len(staged)}.parquet"
+        staged[name] = stage_split(source.read(name, columns), columns, path, params.data, partial(skipped.add, name))
         check_rows(staged[name], columns)
         count = skipped.count - before
         bad = f", {count:,} bad row{'s' * (count > 1)} left out: {SKIPPED}" if count else ""
@@ -100,7 +122,7 @@ def read_splits(params: Params, source: Source, specs: Mapping[str, str], stagin
     return staged
 
 
-def source_columns(params: Params, label_optional: bool = False, grouped: bool = False) -> SourceColumns:
+def source_columns(params: Params, label_optional: bool = False, grouped: bool = False) -> LabelledColumns:
     """Return the columns that section ``data`` names.
 
     Args:
@@ -109,13 +131,18 @@ def source_columns(params: Params, label_optional: bool = False, grouped: bool =
         grouped: Rows of the split of the source are divided: ``data.split.by`` is read.
     """
     data = params.data
-    group = data.split.by if data.split is not None and grouped else None
-    regression = data.task == "regression"
-    policy = BadRowPolicy(data.bad_rows, data.max_bad_share)
-    return SourceColumns(tuple(data.text_columns), data.label_column, regression, label_optional, group, policy)
+    return LabelledColumns(
+        tuple(data.text_columns),
+        data.label_column,
+        regression=data.task == "regression",
+        others={data.split.by: "data.split.by"} if data.split is not None and data.split.by is not None and grouped else {},
+        optional=[data.label_column] if label_optional else [],
+        sparse=data.bad_rows == "skip",
+        policy=BadRowPolicy(data.bad_rows, data.max_bad_share),
+    )
 
 
-def refuse_unlabelled(split: str, selection: Selection, staged: Mapping[str, StagedSplit]) -> None:
+def refuse_unlabelled(split: str, selection: RowSelection, staged: Mapping[str, StagedSplit]) -> None:
     """Check that a split has labels.
 
     Raises:
@@ -130,7 +157,7 @@ def refuse_unlabelled(split: str, selection: Selection, staged: Mapping[str, Sta
 
 
 def write_splits(
-    params: Params, staged: Mapping[str, StagedSplit], selections: Mapping[str, Selection], corrections: Corrections, folder: Path
+    params: Params, staged: Mapping[str, StagedSplit], selections: Mapping[str, RowSelection], corrections: Corrections, folder: Path
 ) -> tuple[dict[str, SplitSource], tuple[str, ...] | None, AppliedCorrections | None]:
     """Write the Parquet files of the three splits.
 
@@ -164,23 +191,14 @@ def applied_corrections() -> AppliedCorrections | None:
     return RawSource.read(RAW / "source.json").corrections
 
 
-def content(params: Params, source: Source) -> str:
-    """Return the key of what the stage writes: a killed run is continued by one with the same."""
-    versions = [importlib.metadata.version(library) for library in LIBRARIES]
-    read = [params.seed, params.data.model_dump(mode="json"), labelled_splits(params), source.provenance({})]
-    corrections = [path for path in (label_file(), dropped_file()) if path.exists()]
-    with progress("download: looking for what an interrupted run has left"):
-        return content_key(versions, code_hash(ROOT, ["stages/download", "tuneline"]), read, files=[*source.inputs, *corrections])
-
-
 def main() -> dict[str, float]:
     """Run the stage on ``params.yaml``."""
     params = load_params()
-    check_launch(params.train)
+    check_launch(params.train.launch, params.train.optimizer)
     metrics = METRICS / "download.json"
     metrics.unlink(missing_ok=True)
     source = open_source(params.data, params.seed)
-    with open_skipped(SKIPPED) as skipped, resumable_directory(RAW, content(params, source)) as folder:
+    with open_skipped(SKIPPED) as skipped, replace_directory(RAW) as folder:
         rows = download(params, source, folder, skipped)
     Metrics.of({**{f"{split}_rows": count for split, count in rows.items()}, "bad_rows": skipped.count}).write(metrics)
     say("download: " + ", ".join(f"{split} {count:,}" for split, count in rows.items()) + " rows")

@@ -1,31 +1,228 @@
-"""Files under ``data/source/`` as a source: one per split, named after it, a folder of batches, or both."""
+"""Files under ``data/source/`` as a source: one per split, named after it, a folder of batches, or both.
 
-import dataclasses
+Files as the hub names them, ``train-00000-of-00012.parquet``, are read as batches without a day. A batch is a file in the folder ``SPLIT/``
+whose name begins with its day (UTC): ``train/2026-11-21-tickets-0f3a91c2.parquet``. The rows of a split are those of its file, then those
+of its batches in the order of their names.
+"""
+
+import datetime
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from stages.download.bad_values import BadRowError, BadValues
-from stages.download.columnar import read_parquet
-from stages.download.remote import RemoteFolder
-from stages.download.slices import source_splits
-from stages.download.source import GROUP, LABEL, POSITION, Cursor, SourceColumns, SourceFile, SourceSplit, batches_of
-from stages.download.values import JsonLabels, group_values, json_group, label_values
-from tuneline.errors import DataError
+from stages.download.source import SourceFile, SourceSplit, source_splits
+from tuneline.core.errors import DataError
+from tuneline.core.files import file_hash, replace_file
+from tuneline.core.paths import FETCHED, SOURCE
+from tuneline.core.provenance import RemoteSource
+from tuneline.core.shards import split_files
+from tuneline.core.terminal import progress
 from tuneline.params.data import DataParams
-from tuneline.paths import SOURCE
-from tuneline.readers.bad_rows import BadRows
-from tuneline.readers.delimited import DelimitedReader, Dialect
-from tuneline.readers.jsonl import read_jsonl
-from tuneline.readers.limits import Limits
-from tuneline.readers.rows import RowProblem, listed, text_problem
-from tuneline.readers.source_files import choose_files, find_files
-from tuneline.readers.special_files import not_a_file
-from tuneline.readers.text import open_text
-from tuneline.readers.urls import is_url
+from tuneline.readers.files import RemoteFile, file_system, is_url, list_files, not_a_file, reaching, shown
+from tuneline.readers.inputs import Input, open_table
+from tuneline.readers.labelled import LabelledColumns, labelled_rows
+from tuneline.readers.rows import ENDINGS, BadRows, listed
+
+_DATED = re.compile(r"(\d{4}-\d\d-\d\d)(?!\d)")
+Day = datetime.date
+_MOVE = "Move it away, or put a dot in front of its name."
+
+
+@dataclass(frozen=True)
+class SplitFiles:
+    """The files of one split.
+
+    Attributes:
+        file: The file named after the split, if there is one.
+        batches: The batches, in the order of their names.
+    """
+
+    file: Path | None
+    batches: tuple[Path, ...] = ()
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """All files, in the order of their rows."""
+        return (*([] if self.file is None else [self.file]), *self.batches)
+
+
+def find_files(folder: Path, split: str) -> SplitFiles:
+    """Find the files of a split.
+
+    Raises:
+        DataError: There is none, more than one file is named after the split, what is named after it is no file, or its folder has
+            something that is not a batch.
+    """
+    found = [path for ending in ENDINGS if os.path.lexists(path := folder / f"{split}{ending}")]
+    for path in found:
+        if problem := not_a_file(path):
+            raise DataError(f"{path} {problem}.", f"Rename it: batches are in a folder {split}/." if path.is_dir() else _MOVE)
+    if len(found) > 1:
+        raise DataError(f"{folder}: split {split!r} has {len(found)} files: {listed(path.name for path in found)}.", "Keep one.")
+    shards = [path for path in split_files(folder, split) if path not in found]
+    if found and shards:
+        raise DataError(f"{folder}: split {split!r} is {found[0].name} and {shards[0].name}.", "Keep one of them.")
+    files = SplitFiles(found[0] if found else None, (*shards, *_batch_files(folder / split)))
+    if not files.paths:
+        raise DataError(f"{folder} has no file for split {split!r}.", _hint(folder, split))
+    return files
+
+
+def _batch_files(folder: Path) -> Iterator[Path]:
+    if os.path.lexists(folder) and not folder.is_dir() and (problem := not_a_file(folder)):
+        raise DataError(f"{folder}, named like a folder of batches, {problem}.", _MOVE)
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if path.suffix == ".dvc" and not (data := path.with_suffix("")).exists():
+            raise DataError(f"{data} is missing, but {path.name} names it.", "Get it with `dvc checkout` or `dvc pull`.")
+        if path.suffix == ".dvc" or path.name.startswith("."):
+            continue
+        if problem := not_a_file(path):
+            raise DataError(f"{path}, in a folder of batches, {problem}.", _MOVE)
+        if not path.name.endswith(ENDINGS):
+            raise DataError(f"{path} is in a folder of batches, but it is not a file that ends in {', '.join(ENDINGS)}.", _MOVE)
+        yield path
+
+
+def _hint(folder: Path, split: str) -> str:
+    expected = f"Expected {split}.csv, .tsv, .jsonl or .parquet, plain or .gz, or a folder {split}/ with such files"
+    present = sorted(path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    other = next((name for name in present if name.partition(".")[0] == split), None)
+    if other is not None:
+        return f"{expected}; {other} has another suffix."
+    remedy = f"Rename a file, name another in data.splits.{split}, or divide one with data.split."
+    return f"{expected}; the folder has {listed(present) or 'no files'}. {remedy}"
+
+
+def choose_files(splits: Mapping[str, SplitFiles], as_of: str | None, last_days: int | None) -> dict[str, tuple[Path, ...]]:
+    """Return the files of each split that ``data.as_of`` and ``data.last_days`` leave.
+
+    A split without batches is read whole: it is not one that grows. With ``last_days``, the file of a split with batches is left out,
+    because nothing says how old its rows are.
+
+    Args:
+        splits: The files of all splits that are read.
+        as_of: The last day, as ``YYYY-MM-DD``; ``None``: that of the newest batch of all splits.
+        last_days: Number of days; ``None``: all.
+
+    Raises:
+        DataError: A batch has no date, or no batch is of these days, or a split has no file of them.
+    """
+    if as_of is None and last_days is None:
+        return {split: files.paths for split, files in splits.items()}
+    option = "data.last_days" if as_of is None else "data.as_of"
+    days = {path: _day(path, option) for files in splits.values() for path in files.batches}
+    if not days:
+        raise DataError(
+            f"{option} is set, but no split has a folder of batches.",
+            f"Set {option} to null, or put batches into a folder SPLIT/.",
+        )
+    last = max(days.values()) if as_of is None else Day.fromisoformat(as_of)
+    first = Day.fromordinal(max(last.toordinal() - last_days + 1, 1)) if last_days else Day.min
+    chosen = {path for path, day in days.items() if first <= day <= last}
+    period = f"from {first} to {last}" if last_days else f"up to {last}"
+    hint = f"The batches are of {min(days.values())} to {max(days.values())}; change {option}."
+    if not chosen:
+        raise DataError(f"{option}: there is no batch {period}.", hint)
+    result = {}
+    for split, files in splits.items():
+        undated = () if files.file is None or (last_days and files.batches) else (files.file,)
+        result[split] = (*undated, *(path for path in files.batches if path in chosen))
+        if not result[split]:
+            raise DataError(f"{option}: split {split!r} has no batch {period}.", hint)
+    return result
+
+
+def _day(path: Path, option: str) -> Day:
+    found = _DATED.match(path.name)
+    try:
+        return Day.fromisoformat(found[1] if found else "")
+    except ValueError:
+        hint = f"Rename it, such as 2026-11-21-{path.name}, or set {option} to null."
+        raise DataError(f"{path}: {option} is set, but the name of this batch does not begin with a date.", hint) from None
+
+
+@dataclass(frozen=True)
+class RemoteFolder:
+    """The copy of a folder of a storage.
+
+    Attributes:
+        folder: The copy.
+        sources: What each file in it is a copy of: URL, and record of the file.
+    """
+
+    folder: Path
+    sources: Mapping[Path, tuple[str, RemoteSource]]
+
+    @classmethod
+    def fetch(cls, url: str, splits: Collection[str]) -> "RemoteFolder":
+        """Copy the files of splits. Those that are whole already, and have not changed on the storage, are kept.
+
+        Raises:
+            DataError: There is none.
+            UnreadableError: The storage cannot be reached. What was copied is kept for the next try.
+        """
+        with reaching(shown(url)):
+            files, path = file_system(url)
+            base = files.unstrip_protocol(path).rstrip("/")
+        scheme, _, place = base.partition("://")
+        if ".." in Path(place).parts:
+            raise DataError(f"data.path: {shown(url)} contains '..'.", "Write the address without it.")
+        folder = FETCHED / scheme / place.lstrip("/")
+        wanted = {folder / name: file for name, file in _files_of_splits(base, splits).items()}
+        kept = {*wanted, *map(_record, wanted)}
+        for path in [path for path in folder.rglob("*") if path.is_file() and path not in kept and path.suffix != ".partial"]:
+            path.unlink(missing_ok=True)  # another process, whose partial files stay, may do the same
+        with progress(f"download: fetching {shown(url)}", sum(file.size for file in wanted.values()), unit="") as step:
+            sources = {}
+            for path, file in wanted.items():
+                step.detail = file.name
+                sources[path] = str(file), _copy(file, path)
+                step.advance(file.size)
+        return cls(folder, sources)
+
+    def provenance(self, paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
+        """Return the records of some of the copies, by URL, as JSON."""
+        return {url: record.model_dump(mode="json") for url, record in (self.sources[path] for path in paths)}
+
+
+def _files_of_splits(base: str, splits: Collection[str]) -> dict[str, RemoteFile]:
+    """Return the files of splits in a folder of a storage, by their path in it."""
+    listed = list_files(f"{base}/", depth=2)
+    if [file.url for file in listed] == [base]:
+        raise DataError(f"data.path: {shown(base)} is a file; a folder is expected.", f"Write {shown(base.rpartition('/')[0])}.")
+    found = {file.url.removeprefix(f"{base}/"): file for file in listed if not file.name.startswith(".")}
+    found = {name: file for name, file in found.items() if _split_of(name) in splits}
+    if not found:
+        expected = f"Expected {' or '.join(f'{split}.csv, {split}.parquet, {split}/...' for split in splits)}"
+        raise DataError(f"data.path: {shown(base)} has no file of these splits.", expected)
+    return found
+
+
+def _split_of(name: str) -> str | None:
+    """Return the split of a file, by its path in the folder; ``None`` for other files."""
+    folder, _, file = name.rpartition("/")
+    return folder or next((file.removesuffix(ending) for ending in ENDINGS if file.endswith(ending)), None)
+
+
+def _copy(file: RemoteFile, path: Path) -> RemoteSource:
+    """Copy a file, unless that was done. Its record, beside it, is written last."""
+    record = RemoteSource.read_if_valid(_record(path))
+    if record and path.is_file() and file.version is not None and (record.size, record.version) == (file.size, file.version):
+        return record
+    with replace_file(path) as partial:
+        file.fetch(partial)
+    record = RemoteSource(size=file.size, version=file.version, sha256=file_hash(path))
+    record.write(_record(path))
+    return record
+
+
+def _record(path: Path) -> Path:
+    return path.with_name(f".{path.name}.json")
 
 
 class Files:
@@ -39,14 +236,13 @@ class Files:
                 or none of these days.
         """
         self.params = params.files
-        self.limits = Limits.of(self.params.max_cell_characters, self.params.max_row_group_mb, self.params.max_unpacked_mb)
         names = dict.fromkeys(name for split, spec in params.source_specs.items() for name in source_splits(split, spec))
         self.remote = RemoteFolder.fetch(params.path, names) if params.path and is_url(params.path) else None
         self.folder = self.remote.folder if self.remote else _folder(params.path)
         self.splits = {name: find_files(self.folder, name) for name in names}
         self.chosen = choose_files(self.splits, params.as_of, params.last_days)
 
-    def read(self, split: str, columns: SourceColumns) -> SourceSplit:
+    def read(self, split: str, columns: LabelledColumns) -> SourceSplit:
         """Open the files of one split.
 
         Raises:
@@ -55,19 +251,12 @@ class Files:
         files = [self._open(path, columns) for path in self.chosen[split]]
         return SourceSplit.of(files[0]) if len(files) == 1 else SourceSplit(f"{self.folder / split} ({len(files)} files)", files)
 
-    def _open(self, path: Path, columns: SourceColumns) -> SourceFile:
-        kind, params = Path(path.name.removesuffix(".gz")).suffix, self.params
-        if kind == ".parquet":
-            return read_parquet(path, columns, self.limits)
-        if kind == ".jsonl":
-            return read_json(path, params.encoding, columns, self.limits)
-        dialect = Dialect.default(kind == ".tsv", params.delimiter, params.quoting, params.columns)
-        return read_delimited(path, params.encoding, dialect, columns, self.limits)
-
-    @property
-    def inputs(self) -> list[Path]:
-        """The files that are read."""
-        return [path for chosen in self.chosen.values() for path in chosen]
+    def _open(self, path: Path, columns: LabelledColumns) -> SourceFile:
+        source = Input.of_data(path, self.params)
+        with open_table(source) as table:
+            names = table.declared(columns.label)
+        bad = BadRows(table.name, source.unit, columns.policy)
+        return SourceFile(bad, _batches(source, columns, bad), names)
 
     def provenance(self, rows: Mapping[str, int], /) -> dict[str, Any]:
         """Return the files that were read, and the rows of each batch; DVC tracks their content."""
@@ -78,7 +267,8 @@ class Files:
                 files[split] = found.file.as_posix()
             if found.batches:
                 batches[split] = {path.as_posix(): rows.get(str(path), 0) for path in chosen if path != found.file}
-        remote = None if self.remote is None else self.remote.provenance(self.inputs)
+        paths = [path for chosen in self.chosen.values() for path in chosen]
+        remote = None if self.remote is None else self.remote.provenance(paths)
         return {"files": files, "batches": batches or None, "remote": remote}
 
 
@@ -99,121 +289,6 @@ def _folder(path: str | None) -> Path:
     return folder
 
 
-def read_delimited(path: Path, encoding: str, dialect: Dialect, columns: SourceColumns, limits: Limits) -> SourceFile:
-    """Open a CSV or TSV file; ``position`` is the line on which a row starts.
-
-    Raises:
-        DataError: The file cannot be read, or one of its rows cannot and bad rows are an error; while reading.
-    """
-    bad = columns.bad_rows(str(path), "line")
-
-    def batches(cursor: Cursor) -> Iterator[pa.RecordBatch]:
-        return _delimited_batches(_delimited_rows(path, encoding, dialect, columns, limits, bad=bad, cursor=cursor), columns, bad)
-
-    return SourceFile(bad, batches)
-
-
-def _delimited_batches(rows: Iterator[tuple[Any, ...]], columns: SourceColumns, bad: BadRows) -> Iterator[pa.RecordBatch]:
-    as_text = columns.schema.set(columns.schema.get_field_index(LABEL), pa.field(LABEL, pa.string()))
-    for batch in batches_of(rows, as_text):
-        texts = batch.columns[: len(columns.text_columns)]
-        read = {**dict(zip(columns.text_columns, texts, strict=True)), columns.label_column: batch[LABEL]}
-        values = BadValues(bad, batch[POSITION], read)
-        groups = [group_values(batch[GROUP], values.place(column)) for column in columns.grouped]
-        labels = label_values(batch[LABEL], columns.regression, values, columns.label_column)
-        yield values.without(pa.record_batch([*texts, *groups, labels, batch[POSITION]], schema=columns.schema))
-
-
-def _delimited_rows(
-    path: Path, encoding: str, dialect: Dialect, columns: SourceColumns, limits: Limits, *, bad: BadRows, cursor: Cursor
-) -> Iterator[tuple[Any, ...]]:
-    with open_text(path, encoding, limits=limits) as lines:
-        reader = DelimitedReader(lines, dialect)
-        has_label = columns.check(reader.names, str(path), reader.hint)
-        cells = [reader.names.index(name) for name in (*columns.text_columns, *columns.grouped)]
-        label = reader.names.index(columns.label_column) if has_label else None
-        for line, fields in reader:
-            if line <= cursor.position:
-                continue
-            cursor.position = line
-            if isinstance(fields, RowProblem):
-                bad.add(fields)
-            else:
-                yield (*[fields[cell] for cell in cells], None if label is None else fields[label], line)
-
-
-def read_json(path: Path, encoding: str, columns: SourceColumns, limits: Limits) -> SourceFile:
-    """Open a JSON Lines file; ``position`` is the line.
-
-    Raises:
-        DataError: The file cannot be read, or one of its rows cannot and bad rows are an error; while reading.
-    """
-    bad = columns.bad_rows(str(path), "line")
-
-    def batches(cursor: Cursor) -> Iterator[pa.RecordBatch]:
-        return batches_of(_json_rows(path, encoding, columns, limits, bad=bad, cursor=cursor), columns.schema)
-
-    return SourceFile(bad, batches)
-
-
-def _json_rows(
-    path: Path, encoding: str, columns: SourceColumns, limits: Limits, *, bad: BadRows, cursor: Cursor
-) -> Iterator[tuple[Any, ...]]:
-    labels = JsonLabels(columns.label_column, columns.regression)
-    keys = _RequiredKeys(path, columns)
-    with open_text(path, encoding, limits=limits) as lines:
-        for line, record in read_jsonl(lines):
-            is_new = line > cursor.position  # the rows before tell which keys and which type of labels the file has
-            cursor.position = max(cursor.position, line)
-            try:
-                row = _json_row(line, record, columns, labels, keys)
-            except BadRowError as error:
-                if is_new:
-                    bad.add(dataclasses.replace(error.problem, content=lines.content))
-                continue
-            if is_new:
-                yield row
-    keys.check_end()
-
-
-def _json_row(
-    line: int, record: dict[str, Any] | RowProblem, columns: SourceColumns, labels: JsonLabels, keys: "_RequiredKeys"
-) -> tuple[Any, ...]:
-    """Return the values of a row.
-
-    Raises:
-        BadRowError: It cannot be used.
-        DataError: It has not all the keys that it needs.
-    """
-    if isinstance(record, RowProblem):
-        raise BadRowError(record)
-    keys.check(record, line)
-    texts = [record.get(name) for name in columns.text_columns]
-    for name, text in zip(columns.text_columns, texts, strict=True):
-        if text is not None and (problem := text_problem(text, name)):
-            raise BadRowError(RowProblem(line, problem, "Put text in quotes, correct the escape sequence, or name another column."))
-    groups = [json_group(record.get(name), line, name) for name in columns.grouped]
-    return (*texts, *groups, labels.convert(record.get(columns.label_column), line), line)
-
-
-class _RequiredKeys:
-    """Checks that the objects of a file have the keys that are read: each of them, or at least one where a value may be missing."""
-
-    def __init__(self, path: Path, columns: SourceColumns) -> None:
-        self.path = path
-        self.columns = columns
-        texts_and_label = {*columns.text_columns, *([] if columns.label_optional else [columns.label_column])}
-        self.everywhere = set() if columns.policy.action == "skip" else texts_and_label
-        self.unseen = texts_and_label | set(columns.grouped)
-        self.present: dict[str, None] = {}
-
-    def check(self, record: dict[str, Any], line: int) -> None:
-        if not self.everywhere <= record.keys():
-            self.columns.check(list(record), f"{self.path}, line {line:,}")
-        if self.unseen:
-            self.unseen -= record.keys()
-            self.present |= dict.fromkeys(record)
-
-    def check_end(self) -> None:
-        if self.unseen and self.present:
-            self.columns.check(list(self.present), str(self.path))
+def _batches(source: Input, columns: LabelledColumns, bad: BadRows) -> Iterator[pa.RecordBatch]:
+    with open_table(source) as table:
+        yield from labelled_rows(table, columns, bad)

@@ -8,11 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from stages.download.columnar import ColumnConverter
-from stages.download.source import Cursor, SourceColumns, SourceFile, SourceSplit
-from tuneline.errors import DataError
-from tuneline.files.schemas import ROW_GROUP
-from tuneline.readers.rows import listed, nearest
+from stages.download.source import SourceFile, SourceSplit
+from tuneline.core.errors import DataError
+from tuneline.core.schemas import ROW_GROUP
+from tuneline.readers.inputs import ValueBatch
+from tuneline.readers.labelled import LabelledColumns, labelled_batches
+from tuneline.readers.rows import BadRows, listed, nearest
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _PIN = "Without network, set data.revision to the commit of a data set that was fetched before; data/raw/source.json records it."
@@ -50,7 +51,7 @@ class Hub:
             raise DataError(f"data.revision: commit {self.commit} of {self.label} is not in the cache, and the hub is out of reach.", _PIN)
         return data
 
-    def read(self, split: str, columns: SourceColumns) -> SourceSplit:
+    def read(self, split: str, columns: LabelledColumns) -> SourceSplit:
         """Open one split.
 
         Raises:
@@ -60,18 +61,12 @@ class Hub:
             problem = f"data.splits: {self.label} has no split {split!r}{nearest(split, self.data)}."
             raise DataError(problem, f"It has {listed(self.data)}. Divide one with data.split, or name a slice: 'train[90%:]'.")
         data, name = self.data[split], f"{self.label}, split {split}"
-        names = columns.names(columns.check(data.column_names, name))
-        feature = data.features.get(columns.label_column)
+        names = list(columns.check(data.column_names, name))
+        feature = data.features.get(columns.label)
         classes = tuple(feature.names) if hasattr(feature, "names") else None
-        converter = ColumnConverter(columns.bad_rows(name, "row"), columns, classes)
-
-        def batches(cursor: Cursor) -> Iterator[pa.RecordBatch]:
-            rows = data.select(range(cursor.position, len(data))).select_columns(names).with_format("arrow")
-            return converter.convert(_batches(rows.iter(batch_size=ROW_GROUP)), cursor)
-
-        return SourceSplit.of(SourceFile(converter.bad, batches, classes))
-
-    inputs = ()
+        bad = BadRows(name, "row", columns.policy)
+        batches = _batches(data.select_columns(names).with_format("arrow").iter(batch_size=ROW_GROUP))
+        return SourceSplit.of(SourceFile(bad, labelled_batches(batches, columns, bad, classes), classes))
 
     def provenance(self, _rows: Mapping[str, int], /) -> dict[str, Any]:
         """Return the data set and the commit that was read."""
@@ -96,9 +91,12 @@ class Hub:
             raise DataError(f"data.path: {self.label} cannot be read: {error}") from None
 
 
-def _batches(tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
+def _batches(tables: Iterator[pa.Table]) -> Iterator[ValueBatch]:
+    first = 1
     for table in tables:
-        yield from table.combine_chunks().to_batches()
+        for batch in table.combine_chunks().to_batches():
+            yield ValueBatch(range(first, first + batch.num_rows), {name: batch[name] for name in batch.schema.names})
+            first += batch.num_rows
 
 
 def resolve_commit(path: str, revision: str | None) -> str:

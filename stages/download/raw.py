@@ -1,26 +1,82 @@
-"""Writes ``data/raw`` from the staged splits: complete rows, labels as ids, at most ``data.max_rows``."""
+"""Writes ``data/raw`` from the staged splits: complete rows, labels as ids, at most ``data.max_rows``, corrected by ``data/corrections/``.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+Corrections are applied to the rows that are written, after the division into splits, so that no other row changes its split.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from stages.download.correct import Corrector
-from stages.download.selection import Selection
-from stages.download.shards import write_shards
-from stages.download.source import LABEL, SourceColumns
-from stages.download.staged import INDEX, StagedSplit
-from stages.download.values import class_texts
-from tuneline.corrections import dropped_file
-from tuneline.errors import DataError
-from tuneline.files.schemas import UNLABELLED, LabelSchema, raw_schema
+from stages.download.source import GROUP, INDEX, SourceSlice, StagedSplit
+from tuneline.analysis.corrections import KEY, LATER, Corrections, dropped_file, label_file, row_keys
+from tuneline.core.errors import DataError
+from tuneline.core.files import file_hash
+from tuneline.core.paths import SPLITS
+from tuneline.core.provenance import AppliedCorrections
+from tuneline.core.schemas import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, raw_schema, rebatch, write_batches
+from tuneline.core.shards import shard_file
+from tuneline.core.terminal import Progress, progress, say
+from tuneline.params import Params
+from tuneline.readers.labelled import LABEL, LabelledColumns, class_name
 from tuneline.readers.rows import listed
-from tuneline.terminal import Progress, progress
+
+
+@dataclass(frozen=True)
+class RowSelection:
+    """The rows of one split of the pipeline.
+
+    Attributes:
+        slices: Slices of the source's splits, in the order of their rows.
+        members: Mask of the rows of the slices that are in the split; ``None`` for all.
+    """
+
+    slices: list[SourceSlice]
+    members: NDArray[np.bool_] | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(part.stop - part.start for part in self.slices) if self.members is None else int(self.members.sum())
+
+    def batches(self, staged: Mapping[str, StagedSplit]) -> Iterator[tuple[StagedSplit, pa.RecordBatch]]:
+        """Yield the rows, each batch with the split of the source that it comes from."""
+        first = 0
+        for part in self.slices:
+            for batch in staged[part.source].batches(part.start, part.stop):
+                last = first + batch.num_rows
+                yield staged[part.source], batch if self.members is None else batch.filter(pa.array(self.members[first:last]))
+                first = last
+
+
+def divide(params: Params, slices: list[SourceSlice], staged: Mapping[str, StagedSplit]) -> tuple[dict[str, RowSelection], int]:
+    """Divide the rows of the train split's slices as ``data.split`` asks; without it they are all train.
+
+    Returns:
+        The rows of train and of each split that is taken from it, and the number of rows without a value in ``data.split.by``.
+    """
+    split, whole = params.data.split, RowSelection(slices)
+    if split is None:
+        return {"train": whole}, 0
+    from tuneline.analysis.splitting import assign_splits, hashes, row_hashes
+
+    rows, labels, ungrouped = [], [], 0
+    for _, batch in whole.batches(staged):
+        groups = batch[GROUP] if split.by is not None else None
+        ungrouped += groups.null_count if groups is not None else 0
+        rows.append(row_hashes(batch.columns[: len(params.data.text_columns)], groups, params.seed))
+        labels.append(np.zeros(batch.num_rows, np.uint64) if params.data.task == "regression" else hashes(batch[LABEL]))
+    parts = assign_splits(np.concatenate(rows), np.concatenate(labels), split)
+    return {name: RowSelection(slices, parts == SPLITS.index(name)) for name in ("train", *params.data.divided)}, ungrouped
+
 
 MANY = 1_000
 """More distinct labels than this, and in more than half of the rows, mean that the wrong column was named."""
@@ -45,7 +101,7 @@ class LabelEncoder:
         return cls(LabelSchema(None), ())
 
     @classmethod
-    def classification(cls, staged: Mapping[str, StagedSplit], train: Selection, given: Sequence[str] | None) -> Self:
+    def classification(cls, staged: Mapping[str, StagedSplit], train: RowSelection, given: Sequence[str] | None) -> Self:
         """Return the encoder of a classification: with the given names, else those of the source, else the sorted ones of train.
 
         Args:
@@ -60,7 +116,7 @@ class LabelEncoder:
         declared = next((staged[part.source].label_names for part in train.slices), None)
         names = tuple(given or declared or sorted_names(observed))
         ids = tuple(str(position) for position in range(len(names)))
-        written = tuple(class_texts(pa.array(names, pa.string())).to_pylist())
+        written = tuple(class_name(name) or name for name in names)
         if given and not observed <= set(written) and observed <= set(ids):
             written = ids
         return cls(LabelSchema(names), written)
@@ -105,17 +161,151 @@ def sorted_names(names: set[str]) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def unknown_label(where: str, name: str, encoder: LabelEncoder) -> DataError:
-    """Return the error for a label that is not a class."""
-    hint = "Correct it; if the train split lacks this class, list all classes in data.label_names."
-    return DataError(f"{where}: label {name!r} is not one of {listed(encoder.written)}.", hint)
-
-
 def sample_rows(rows: int, at_most: int | None, seed: int) -> NDArray[np.int64]:
     """Return sorted row numbers: all of them, or ``at_most`` drawn without replacement."""
     if at_most is None or at_most >= rows:
         return np.arange(rows)
     return np.sort(np.random.default_rng(seed).choice(rows, at_most, replace=False, shuffle=False))
+
+
+Ids = NDArray[np.int64]
+NAMED = 5
+"""Lines that a warning names."""
+
+
+class Lookup:
+    """Finds the entries of a file of corrections by the hash of a row's texts.
+
+    Args:
+        keys: The hashes of the entries.
+    """
+
+    def __init__(self, keys: pa.ChunkedArray) -> None:
+        hashes = np.array(keys.to_pylist(), dtype="S32")
+        self._order = np.argsort(hashes, kind="stable")
+        self._sorted = hashes[self._order]
+
+    def find(self, keys: NDArray[np.bytes_]) -> tuple[Ids, Ids]:
+        """Return all pairs of a row and an entry with the same hash: positions in ``keys`` and entries, in the order of the rows."""
+        first, stop = np.searchsorted(self._sorted, keys, "left"), np.searchsorted(self._sorted, keys, "right")
+        rows = np.repeat(np.arange(len(keys)), stop - first)
+        offsets = np.arange(len(rows)) - np.repeat(np.cumsum(stop - first) - (stop - first), stop - first)
+        return rows, self._order[np.repeat(first, stop - first) + offsets]
+
+
+class Corrector:
+    """Corrects the rows of the splits, in the order in which they are written, and counts what the corrections did.
+
+    Attributes:
+        relabelled: Rows that got another label.
+        left_out: Rows that were left out.
+    """
+
+    def __init__(self, corrections: Corrections, text_columns: Sequence[str], labels: LabelSchema) -> None:
+        self._labels, self._dropped = corrections.labels, corrections.dropped
+        self._texts = list(text_columns)
+        self._by_label, self._by_dropped = Lookup(self._labels[KEY]), Lookup(self._dropped[KEY])
+        self._before, self._after = (label_values(self._labels[name], labels) for name in ("before", "after"))
+        self._usable = self._after >= 0 if labels.names is not None else np.isfinite(self._after)
+        self._from = np.array(self._dropped["split"].to_pylist(), dtype=object)
+        self._later = np.array(self._dropped["rows"].to_pylist(), dtype=object) == LATER
+        # Of each label correction: a row has its texts; it applied; a row has its texts and a label of neither side.
+        self._found, self._applied, self._differs = np.zeros((3, self._labels.num_rows), dtype=bool)
+        self._matched = np.zeros(self._dropped.num_rows, dtype=bool)
+        self.relabelled = self.left_out = 0
+        self._has_classes = labels.names is not None
+        self._taken: set[int] = set()  # labels that rows had before they were corrected or left out
+        self._present: set[int] = set()  # labels of the rows that are written
+
+    def apply(self, split: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the corrected rows of a split, given those of ``data/raw``."""
+        if not self._labels.num_rows and not self._dropped.num_rows:
+            yield from batches
+            return
+        for batch in batches:
+            keys = np.array(row_keys([batch[name] for name in self._texts]).to_pylist(), dtype="S32")
+            kept = pa.array(self._keep(split, keys))
+            corrected = self._relabel(batch, keys)
+            if self._has_classes:
+                taken = pc.or_(pc.not_equal(batch[LABELS], corrected[LABELS]), pc.invert(kept))
+                self._taken.update(pc.unique(batch[LABELS].filter(taken)).to_pylist())
+                self._present.update(pc.unique(corrected[LABELS].filter(kept)).to_pylist())
+            yield corrected.filter(kept)
+
+    def _relabel(self, batch: pa.RecordBatch, keys: NDArray[np.bytes_]) -> pa.RecordBatch:
+        rows, entries = self._by_label.find(keys)
+        if not len(rows):
+            return batch
+        index = batch.schema.get_field_index(LABELS)
+        values = batch.column(index).to_numpy(zero_copy_only=False).copy()
+        current = values[rows]
+        self._found[entries] = True
+        usable = (current == self._before[entries]) & self._usable[entries]
+        self._applied[entries[usable]] = True
+        self._differs[entries[~usable & (current != self._after[entries])]] = True
+        values[rows[usable]] = self._after[entries[usable]]
+        self.relabelled += len(rows[usable])
+        return batch.set_column(index, batch.schema.field(index), pa.array(values, batch.schema.field(index).type))
+
+    def _keep(self, split: str, keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
+        rows, entries = self._by_dropped.find(keys)
+        here = (self._from[entries] == "") | (self._from[entries] == split)
+        rows, entries = rows[here], entries[here]
+        is_first = np.zeros(len(rows), dtype=bool)
+        is_first[np.unique(entries, return_index=True)[1]] = True
+        spared = self._later[entries] & is_first & ~self._matched[entries]
+        self._matched[entries] = True
+        kept = np.ones(len(keys), dtype=bool)
+        kept[rows[~spared]] = False
+        self.left_out += int((~kept).sum())
+        return kept
+
+    def emptied_classes(self) -> list[int]:
+        """Return the ids of the classes that had rows and have none now; none if fewer than two others are left."""
+        empty = sorted(self._taken - self._present - {UNLABELLED})
+        return empty if len(self._present - {UNLABELLED}) > 1 else []
+
+    def report(self) -> AppliedCorrections | None:
+        """Print what was applied and what was not, and return it; ``None`` without corrections."""
+        if not self._labels.num_rows and not self._dropped.num_rows:
+            return None
+        labels = f"{self.relabelled:,} label{'s' * (self.relabelled != 1)} corrected"
+        say(f"download: {labels}, {self.left_out:,} row{'s' * (self.left_out != 1)} left out, as data/corrections says.")
+        stale, done = self._differs & ~self._applied, self._found & ~self._applied & ~self._differs
+        lost = "The source has lost these rows or changed their texts, or data.max_rows, data.as_of or data.last_days leaves them out."
+        _warn(label_file(), ~self._found, "match no row of this data", lost)
+        _warn(label_file(), stale, "are not applied", "Their rows have another label now than the one that was corrected.")
+        _warn(label_file(), done, "are not needed", "The source has these labels by now: remove the lines.")
+        _warn(dropped_file(), ~self._matched, "match no row of this data", lost)
+        return AppliedCorrections(
+            labels=self.relabelled,
+            dropped=self.left_out,
+            unmatched=int((~self._found).sum() + (~self._matched).sum()),
+            stale=int(stale.sum()),
+            sha256={path.name: file_hash(path) for path in (label_file(), dropped_file()) if path.exists()},
+        )
+
+
+def label_values(names: pa.ChunkedArray, labels: LabelSchema) -> NDArray[Any]:
+    """Return labels as ``data/raw`` has them: class ids, -2 for an unknown class; or numbers, NaN for invalid ones."""
+    if labels.names is not None:
+        ids: Ids = pc.fill_null(pc.index_in(names, value_set=pa.array(labels.names, pa.string())), -2).to_numpy().astype(np.int64)
+        return ids
+    return np.array([_number(name) for name in names.to_pylist()], dtype=np.float32)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def _warn(path: Path, entries: NDArray[np.bool_], problem: str, hint: str) -> None:
+    if lines := (np.flatnonzero(entries)[:NAMED] + 2).tolist():
+        more = ", ..." if entries.sum() > NAMED else ""
+        where = f"{path}, line {', '.join(map(str, lines))}{more}"
+        say(f"download: warning: {entries.sum():,} of {len(entries):,} corrections {problem} ({where}). {hint}")
 
 
 @dataclass
@@ -130,13 +320,13 @@ class RawWriter:
         left_out: Number of rows without text or label, which were left out.
     """
 
-    columns: SourceColumns
+    columns: LabelledColumns
     shard_rows: int
     encoder: LabelEncoder
     corrector: Corrector
     left_out: int = 0
 
-    def write(self, folder: Path, staged: Mapping[str, StagedSplit], selection: Selection, at_most: int | None, seed: int) -> int:
+    def write(self, folder: Path, staged: Mapping[str, StagedSplit], selection: RowSelection, at_most: int | None, seed: int) -> int:
         """Write the rows of a split, into the folder of its name, and return their number.
 
         Every label is checked, also of rows that are not drawn: a run on few rows finds the same errors as a run on all.
@@ -144,7 +334,7 @@ class RawWriter:
         Raises:
             DataError: A label is unknown, or no row is left.
         """
-        schema = raw_schema(self.columns.text_columns, self.encoder.labels)
+        schema = raw_schema(self.columns.texts, self.encoder.labels)
         chosen = None if at_most is None else sample_rows(selection.rows, at_most, seed)
         with progress(f"download: writing {folder.name}", selection.rows) as step:
             batches = self._batches(selection.batches(staged), chosen, schema, step)
@@ -177,10 +367,55 @@ class RawWriter:
         ids = self.encoder.ids(batch, staged.labelled)
         if staged.labelled and not self.encoder.labels.is_regression:
             self._refuse(batch, staged, pc.and_(staged.complete(batch), pc.equal(ids, UNLABELLED)))
-        return pa.record_batch([*batch.columns[: len(self.columns.text_columns)], ids, batch[INDEX]], schema=schema)
+        return pa.record_batch([*batch.columns[: len(self.columns.texts)], ids, batch[INDEX]], schema=schema)
 
     def _refuse(self, batch: pa.RecordBatch, staged: StagedSplit, unknown: pa.BooleanArray) -> None:
         row = pc.index(unknown, pa.scalar(True)).as_py()
         if row >= 0:
-            where = f"{staged.place(batch, row)}, column {self.columns.label_column!r}"
-            raise unknown_label(where, batch[LABEL][row].as_py(), self.encoder)
+            where, name = f"{staged.place(batch, row)}, column {self.columns.label!r}", batch[LABEL][row].as_py()
+            hint = "Correct it; if the train split lacks this class, list all classes in data.label_names."
+            raise DataError(f"{where}: label {name!r} is not one of {listed(self.encoder.written)}.", hint)
+
+
+def write_shards(folder: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], shard_rows: int) -> int:
+    """Write rows as ``00000.parquet``, ``00001.parquet``, ... of ``shard_rows`` rows in a new folder, and return their number."""
+    folder.mkdir(parents=True)
+    rows = 0
+    for number, numbered in groupby(_cut(batches, shard_rows), itemgetter(0)):
+        shard = (batch for _, batch in numbered)
+        rows += write_batches(folder / f"{number:05d}.parquet", schema, rebatch(shard, schema))
+    return rows
+
+
+def _cut(batches: Iterator[pa.RecordBatch], shard_rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows with the number of their shard."""
+    row = 0
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            part = batch.slice(start, shard_rows - row % shard_rows)
+            yield row // shard_rows, part
+            row, start = row + part.num_rows, start + part.num_rows
+
+
+def named_shards(written: Path, rows: int, shard_rows: int, folder: Path, split: str) -> Iterator[tuple[Path, Path]]:
+    """Yield each file of a split as ``write_shards`` wrote it, and the path that it gets in ``data/raw``."""
+    count = -(-rows // shard_rows)
+    for number in range(count):
+        yield written / f"{number:05d}.parquet", shard_file(folder, split, number, count)
+
+
+def remove_classes(files: Iterable[tuple[Path, Path]], labels: LabelSchema, empty: Collection[int]) -> LabelSchema:
+    """Copy files of the raw splits, each to its path, without the empty classes; return the schema of the others, which get new ids."""
+    kept = [label for label in range(labels.outputs) if label not in empty]
+    fewer = LabelSchema(tuple((labels.names or ())[label] for label in kept))
+    for path, target in files:
+        with pq.ParquetFile(path) as file:
+            schema = raw_schema(file.schema_arrow.names[:-2], fewer)
+            write_batches(target, schema, (_renumbered(batch, kept, schema) for batch in file.iter_batches(ROW_GROUP)))
+    return fewer
+
+
+def _renumbered(batch: pa.RecordBatch, kept: Sequence[int], schema: pa.Schema) -> pa.RecordBatch:
+    ids = pc.fill_null(pc.index_in(batch[LABELS], value_set=pa.array(kept, pa.int64())), UNLABELLED).cast(pa.int64())
+    return batch.set_column(batch.schema.get_field_index(LABELS), LABELS, ids).cast(schema)

@@ -1,100 +1,38 @@
-"""Sources of rows: what each of them gives, and which of them ``data.source`` selects."""
+"""What the stage reads: the sources of rows, a copy of each of their splits, and the slices of these that ``data.splits`` names.
 
+A source is read once. Its splits are copied to temporary Parquet files, because finding the classes, dividing the rows and writing the
+splits of the pipeline each go over all rows.
+"""
+
+import re
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from tuneline.files.schemas import ROW_GROUP
-from tuneline.params import DataParams
-from tuneline.readers.bad_rows import STOP, BadRowPolicy, BadRows
-from tuneline.readers.rows import check_columns
+from tuneline.core.errors import DataError
+from tuneline.core.files import replace_file
+from tuneline.core.schemas import ROW_GROUP, UNLABELLED, rebatch, write_batches
+from tuneline.core.terminal import progress
+from tuneline.params.data import DataParams
+from tuneline.readers.labelled import LABEL, POSITION, BadValues, LabelledColumns, has_text
+from tuneline.readers.rows import MB, PARAMETERS, BadRows, RowProblem, too_large
 
-LABEL = "label"
-GROUP = "group"
-POSITION = "position"
-BATCH_CHARACTERS = 1 << 24
-"""Characters of texts and labels from which a batch has fewer rows than usual."""
-
-
-@dataclass(frozen=True)
-class SourceColumns:
-    """The columns that the pipeline reads from a source.
-
-    Attributes:
-        text_columns: One or two names.
-        label_column: Its name.
-        regression: Labels are numbers; otherwise they are class names.
-        label_optional: The split may have no label column.
-        group_column: ``data.split.by``, in the split of the source that is divided.
-        policy: What to do about bad rows.
-    """
-
-    text_columns: tuple[str, ...]
-    label_column: str
-    regression: bool = False
-    label_optional: bool = False
-    group_column: str | None = None
-    policy: BadRowPolicy = STOP
-
-    @property
-    def grouped(self) -> list[str]:
-        """The group column, if any."""
-        return [] if self.group_column is None else [self.group_column]
-
-    def bad_rows(self, name: str, unit: str) -> BadRows:
-        """Return the counter of the bad rows of a file."""
-        return BadRows(name, unit, self.policy)
-
-    def names(self, has_label: bool) -> list[str]:
-        """Return the text columns, the group column if any, and the label column where the source has it; each once."""
-        return list(dict.fromkeys([*self.text_columns, *self.grouped, *([self.label_column] if has_label else [])]))
-
-    def check(self, present: Sequence[str], where: str, hint: str | None = None) -> bool:
-        """Check that a source has these columns.
-
-        Args:
-            present: The columns of the source.
-            where: The file or data set, for messages.
-            hint: What to do about a missing column. Default: list the columns that are present.
-
-        Returns:
-            True if the label column is present; it may be missing only where it is optional.
-
-        Raises:
-            DataError: A column is missing or duplicated.
-        """
-        required = dict.fromkeys(self.text_columns, "data.text_columns")
-        if not self.label_optional or self.label_column in present:
-            required[self.label_column] = "data.label_column"
-        required = dict.fromkeys(self.grouped, "data.split.by") | required
-        check_columns(present, required, where, hint)
-        return self.label_column in present
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Schema of a source's batches: ``text_0``, ``group`` if asked for, ``label`` (class name or number), ``position``.
-
-        A missing text, group or label is null.
-        """
-        text = [pa.field(f"text_{index}", pa.string()) for index in range(len(self.text_columns))]
-        label = pa.float64() if self.regression else pa.string()
-        group = [pa.field(GROUP, pa.string()) for _ in self.grouped]
-        return pa.schema([*text, *group, pa.field(LABEL, label), pa.field(POSITION, pa.int64(), nullable=False)])
-
-
-@dataclass
-class Cursor:
-    """How far a file has been read.
-
-    Attributes:
-        position: Line or row of the last record that was read; reading begins behind it. It is that of the rows of a batch when the
-            batch is yielded, so that who has written the batch can go on there later.
-    """
-
-    position: int = 0
+GROUP = "other_0"
+"""Column of a source's batches with ``data.split.by``, where that is read."""
+INDEX = "idx"
+HAS_TEXT = "has_text"
+HINT = "Fill it in."
 
 
 @dataclass(frozen=True)
@@ -104,12 +42,12 @@ class SourceFile:
     Attributes:
         bad: Its path, or its data set and split, for messages; what ``position`` counts, from 1: ``line`` in a text file, ``row``
             elsewhere; and the bad rows that reading the batches meets.
-        batches: Returns batches of ``SourceColumns.schema``, of the rows behind a cursor. Iterating may raise a ``DataError``.
+        batches: Batches of ``LabelledColumns.schema``. Iterating may raise a ``DataError``.
         label_names: Class names in the order of their ids, where the source declares them.
     """
 
     bad: BadRows
-    batches: Callable[[Cursor], Iterator[pa.RecordBatch]]
+    batches: Iterator[pa.RecordBatch]
     label_names: tuple[str, ...] | None = None
 
 
@@ -134,7 +72,7 @@ class SourceSplit:
 class Source(Protocol):
     """A source of rows."""
 
-    def read(self, split: str, columns: SourceColumns) -> SourceSplit:
+    def read(self, split: str, columns: LabelledColumns) -> SourceSplit:
         """Open one split.
 
         Raises:
@@ -150,63 +88,292 @@ class Source(Protocol):
         """
         ...
 
+
+class Origin(NamedTuple):
+    """Where rows of a staged split come from: the ``idx`` of the first row of a file, and the file's bad rows."""
+
+    first: int
+    bad: BadRows
+
+
+@dataclass(frozen=True)
+class StagedSplit:
+    """The copy of a split of the source.
+
+    Attributes:
+        name: Its file, its folder of files, or its data set and split, for messages.
+        origins: Its files, in the order of their rows.
+        label_names: Class names in the order of their ids, where the source declares them.
+        path: A Parquet file: ``LabelledColumns.schema``, ``idx``, the row number from 0, and ``has_text``.
+        rows: Number of rows.
+        labelled: True if any label is neither null nor -1.
+        gaps: True if any row has no text or a null for its label.
+    """
+
+    name: str
+    origins: Sequence[Origin]
+    label_names: tuple[str, ...] | None
+    path: Path
+    rows: int
+    labelled: bool
+    gaps: bool
+
     @property
-    def inputs(self) -> Sequence[Path]:
-        """The files that are read. What their content does not determine is in the provenance."""
-        ...
+    def file_rows(self) -> dict[str, int]:
+        """Number of rows of each file of the source, by its name."""
+        ends = [*(origin.first for origin in self.origins[1:]), self.rows]
+        return {origin.bad.name: end - origin.first for origin, end in zip(self.origins, ends, strict=True)}
+
+    def file(self, index: int) -> BadRows:
+        """Return the bad rows of the file that the row of this ``idx`` is from."""
+        return self.origins[bisect_right(self.origins, index, key=lambda one: one.first) - 1].bad
+
+    def place(self, batch: pa.RecordBatch, row: int) -> str:
+        """Return where a row of a batch is: its file, and its line or row there."""
+        file = self.file(batch[INDEX][row].as_py())
+        return f"{file.name}, {file.unit} {batch[POSITION][row].as_py():,}"
+
+    def complete(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Return which rows of a batch have a text and, in a split with labels, a label."""
+        return pc.and_(batch[HAS_TEXT], pc.is_valid(batch[LABEL])) if self.labelled else batch[HAS_TEXT]
+
+    def batches(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows from ``start`` to ``stop`` (exclusive). Only the row groups that contain them are read."""
+        first = 0
+        with pq.ParquetFile(self.path) as file:
+            for group in range(file.num_row_groups):
+                end = first + file.metadata.row_group(group).num_rows
+                if first < stop and start < end:
+                    begin = max(start - first, 0)
+                    yield from file.read_row_group(group).slice(begin, min(stop, end) - first - begin).to_batches()
+                first = end
 
 
-def open_source(params: DataParams, seed: int) -> Source:
-    """Open the source that ``data.source`` names. Only its module, and the libraries that it needs, are imported.
+OnSkip = Callable[[BadRows, RowProblem], None]
+
+
+def stage_split(split: SourceSplit, columns: LabelledColumns, path: Path, params: DataParams, on_skip: OnSkip) -> StagedSplit:
+    """Copy a split of the source. Rows that cannot be read are left out; those without text or label are only marked.
+
+    Args:
+        split: The split.
+        columns: The columns that it gives.
+        path: The file to write.
+        params: Section ``data``.
+        on_skip: Called with each row that is left out, and the bad rows of its file.
 
     Raises:
-        DataError: The source does not exist.
+        DataError: It cannot be read, or has too large rows; a row is bad, and bad rows are an error; or very many are bad.
     """
-    match params.source:
-        case "sample":
-            from stages.download.sample import Sample
+    path.parent.mkdir(parents=True, exist_ok=True)
+    schema = columns.schema.append(pa.field(INDEX, pa.int64(), nullable=False)).append(pa.field(HAS_TEXT, pa.bool_()))
+    origins: list[Origin] = []
+    rows, labelled, gaps, limit = 0, False, False, params.files.max_row_group_mb
+    unlabelled = pa.scalar(UNLABELLED).cast(schema.field(LABEL).type)
 
-            return Sample(params.sample, seed)
-        case "files":
-            from stages.download.files import Files
+    def numbered() -> Iterator[pa.RecordBatch]:
+        nonlocal rows, labelled, gaps
+        size = 0
+        for file in split.files:
+            origins.append(Origin(rows, file.bad))
+            file.bad.on_skip = partial(on_skip, file.bad)
+            with progress(f"download: {file.bad.name}") as step:
+                for batch in file.batches:
+                    # The rows that will be in memory together: those of this batch, and those before it in the same row group.
+                    size = batch.nbytes + (size if 0 < rows % ROW_GROUP <= ROW_GROUP - batch.num_rows else 0)
+                    if size > limit * MB:
+                        where = f"{file.bad.name}, before {file.bad.unit} {batch[POSITION][-1].as_py():,}"
+                        raise too_large(where, f"up to {ROW_GROUP:,} rows take more", f"{limit:,} MB", PARAMETERS.row_group)
+                    filled = has_text(batch.columns[: len(columns.texts)])
+                    labelled = labelled or bool(pc.any(pc.not_equal(batch[LABEL], unlabelled)).as_py())
+                    gaps = gaps or bool(batch[LABEL].null_count) or not pc.all(filled).as_py()
+                    index = pa.array(np.arange(rows, rows + batch.num_rows))
+                    rows += batch.num_rows
+                    yield pa.record_batch([*batch.columns, index, filled], schema=schema)
+                    step.advance(batch.num_rows)
 
-            return Files(params)
-        case "hub":
-            from stages.download.hub import Hub
-
-            return Hub(str(params.path), params.name, params.revision)
+    write_batches(path, schema, rebatch(numbered(), schema))
+    return StagedSplit(split.name, origins, split.files[0].label_names, path, rows, labelled, gaps)
 
 
-def batches_of(rows: Iterator[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Collect rows of Python values into batches of ``ROW_GROUP`` rows, or fewer where the rows are large."""
-    batch: list[Sequence[Any]] = []
-    characters = 0
+SCHEMA = pa.schema([("split", pa.string()), ("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("content", pa.string())])
+"""``split`` is that of the source; ``line`` is the row number where rows are not lines."""
+LONGEST = 500
+"""Characters of the content."""
+
+
+class SkippedRows:
+    """Writes the rows that are left out, in batches.
+
+    Attributes:
+        count: Their number. A broken record of a text file counts as many as it has lines.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.count = 0
+        self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
+        self._waiting: list[tuple[str, str, int, str, str]] = []
+
+    def add(self, split: str, bad: BadRows, problem: RowProblem) -> None:
+        """Add a row of a file of a split of the source."""
+        self.count += problem.lines
+        self._waiting.append((split, bad.name, problem.line, problem.reason, _shown(problem.content)))
+        if len(self._waiting) == ROW_GROUP:
+            self._write()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._write()
+        self._writer.close()
+
+    def _write(self) -> None:
+        columns = zip(*self._waiting, strict=True) if self._waiting else [()] * len(SCHEMA)
+        self._writer.write_batch(
+            pa.record_batch([pa.array(values, kind) for values, kind in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA)
+        )
+        self._waiting.clear()
+
+
+def _shown(content: str) -> str:
+    """Return the start of a row without its line end; bytes that are not text as codes."""
+    content = content.rstrip("\r\n")
+    start = content[:LONGEST] + ("…" if len(content) > LONGEST else "")
+    return start.encode(errors="backslashreplace").decode()
+
+
+@contextmanager
+def open_skipped(path: Path) -> Iterator[SkippedRows]:
+    """Open the file. It is also written if too many bad rows end the block: it has all that were read."""
+    too_many: DataError | None = None
+    with replace_file(path) as partial:
+        skipped = SkippedRows(partial)
+        try:
+            yield skipped
+        except DataError as error:
+            if not skipped.count:
+                raise
+            too_many = error
+        finally:
+            skipped.close()
+    if too_many is not None:
+        raise too_many
+
+
+def check_rows(staged: StagedSplit, columns: LabelledColumns) -> None:
+    """Report the incomplete rows of a split of the source, and check the share of bad rows of each of its files.
+
+    Raises:
+        DataError: A row is incomplete, and bad rows are an error; a file has too many bad rows; or there are no rows.
+    """
+    incomplete: Counter[str] = Counter()
+    if staged.gaps:
+        for batch in staged.batches(0, staged.rows):
+            _report(staged, columns, batch, incomplete)
+    rows = staged.file_rows
+    for origin in staged.origins:
+        origin.bad.check(rows[origin.bad.name] - incomplete[origin.bad.name])
+    if staged.rows == 0:
+        raise DataError(f"{staged.name} has no rows.", "Add rows, or name another split in data.splits.")
+
+
+def _report(staged: StagedSplit, columns: LabelledColumns, batch: pa.RecordBatch, incomplete: Counter[str]) -> None:
+    rows = np.flatnonzero(~staged.complete(batch).to_numpy(zero_copy_only=False)).tolist()
+    texts = {name: batch[f"text_{position}"] for position, name in enumerate(columns.texts)}
+    read = {**texts, columns.label: batch[LABEL]}
+    values: dict[str, BadValues] = {}
     for row in rows:
-        batch.append(row)
-        characters += sum(len(value) for value in row if isinstance(value, str))
-        if len(batch) == ROW_GROUP or characters >= BATCH_CHARACTERS:
-            yield _batch(batch, schema)
-            batch, characters = [], 0
-    if batch:
-        yield _batch(batch, schema)
+        bad = staged.file(batch[INDEX][row].as_py())
+        incomplete[bad.name] += 1
+        file = values.setdefault(bad.name, BadValues(bad, batch[POSITION], read))
+        missing = next((name for name, text in texts.items() if not text[row].is_valid), None)
+        if missing is not None:
+            file.add(row, repr(missing), "no text (null)", HINT)
+        elif not any(text[row].as_py().strip() for text in texts.values()):
+            file.add(row, " and ".join(map(repr, texts)), "no text, or only white space", HINT)
+        else:
+            file.add(row, repr(columns.label), "no label", HINT)
 
 
-def _batch(rows: list[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    return pa.record_batch([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
+SYNTAX = "https://huggingface.co/docs/datasets/loading#slice-splits"
+_HINT = f"Write 'train', 'train[:90%]', 'train[100:200]' or a sum of slices: {SYNTAX}"
+_NAME = re.compile(r"\w+(\.\w+)*", re.ASCII)
 
 
-def rebatch(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of exactly ``ROW_GROUP`` (the last may be shorter), so that outputs do not depend on the reader."""
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        waiting.append(batch)
-        rows += batch.num_rows
-        if rows >= ROW_GROUP:
-            table = pa.Table.from_batches(waiting, schema).combine_chunks()
-            whole = rows - rows % ROW_GROUP
-            yield from table.slice(0, whole).to_batches(max_chunksize=ROW_GROUP)
-            waiting, rows = table.slice(whole).to_batches(), rows - whole
-    if rows:
-        yield from pa.Table.from_batches(waiting, schema).combine_chunks().to_batches()
+class SourceSlice(NamedTuple):
+    """Rows ``start`` to ``stop`` (exclusive) of a source's split."""
+
+    source: str
+    start: int
+    stop: int
+
+
+def source_splits(split: str, spec: str) -> list[str]:
+    """Return the names of the source's splits that a specification uses.
+
+    Args:
+        split: The split of the pipeline, for messages.
+        spec: For example ``train[:90%]``.
+
+    Raises:
+        DataError: The specification is not in the slice syntax.
+    """
+    if _NAME.fullmatch(spec):
+        return [spec]
+    names = [relative.splitname for relative in _instruction(split, spec)._relative_instructions]
+    return list(dict.fromkeys(names))
+
+
+def resolve(split: str, spec: str, rows: Mapping[str, int]) -> list[SourceSlice]:
+    """Resolve a specification to row numbers.
+
+    Args:
+        split: The split of the pipeline, for messages.
+        spec: For example ``train[:90%]``.
+        rows: Number of rows of each of the source's splits.
+
+    Raises:
+        DataError: It selects no rows.
+    """
+    if _NAME.fullmatch(spec):
+        slices = [SourceSlice(spec, 0, rows[spec])]
+    else:
+        try:
+            absolute = _instruction(split, spec).to_absolute(dict(rows))
+        except ValueError as error:
+            raise DataError(f"data.splits.{split}: {spec!r}: {error}", _HINT) from None
+        slices = [SourceSlice(part.splitname, part.from_, part.to) for part in absolute if part.from_ < part.to]
+    if not any(part.stop > part.start for part in slices):
+        sizes = ", ".join(f"{name!r} has {rows[name]:,}" for name in source_splits(split, spec))
+        raise DataError(f"data.splits.{split}: {spec!r} selects no rows.", f"Available rows: {sizes}.")
+    return slices
+
+
+def _instruction(split: str, spec: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - a class of datasets, which has no types
+    from datasets.arrow_reader import ReadInstruction
+
+    try:
+        return ReadInstruction.from_spec(spec)
+    except ValueError as error:
+        raise DataError(f"data.splits.{split}: {spec!r} is not a slice: {error}", _HINT) from None
+
+
+def refuse_overlaps(slices: Mapping[str, list[SourceSlice]]) -> None:
+    """Check that no row is in two splits: evaluating on training rows overestimates the model.
+
+    Raises:
+        DataError: Two splits overlap; the message names the first such rows.
+    """
+    for (one, parts), (other, others) in combinations(slices.items(), 2):
+        for source, start, stop in _shared(parts, others):
+            raise DataError(
+                f"data.splits: rows {start:,} to {stop - 1:,} of {source!r} would be in both {one} and {other}.",
+                f"Separate them, for example {one}: '{source}[:90%]', {other}: '{source}[90%:]'.",
+            )
+
+
+def _shared(parts: list[SourceSlice], others: list[SourceSlice]) -> Iterator[SourceSlice]:
+    for part in parts:
+        for other in others:
+            start, stop = max(part.start, other.start), min(part.stop, other.stop)
+            if part.source == other.source and start < stop:
+                yield SourceSlice(part.source, start, stop)

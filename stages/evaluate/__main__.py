@@ -8,49 +8,52 @@ Writes: ``reports/predictions.parquet``, ``reports/slices.json``, ``reports/beha
 ``metrics/evaluate.json``. A behaviour test below its ``min_pass_rate`` stops the pipeline, after all outs are written.
 """
 
+import csv
+import os
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from stages.evaluate.behaviour.cases import LabelledTexts
-from stages.evaluate.behaviour.results import pass_rates, run_suite, violations_of
-from stages.evaluate.behaviour.suite import Suite, read_suite
-from stages.evaluate.files import (
-    mapped_logits,
-    read_label_batches,
-    read_origin,
-    read_split,
-    write_plots,
-    write_predictions,
-    write_slices_plot,
+from stages.evaluate.behaviour import LabelledTexts, pass_rates, read_suite, run_suite, violations_of
+from stages.evaluate.scoring import (
+    RowSlice,
+    SplitPredictions,
+    baseline_metrics,
+    label_slices,
+    leak_metrics,
+    leaked_rows,
+    length_slices,
+    overlap_slices,
+    score,
+    score_slices,
+    slices_report,
+    source_slices,
+    tfidf_metrics,
 )
-from stages.evaluate.leaks import leak_metrics, leaked_rows
-from stages.evaluate.scoring import baseline_metrics, score
-from stages.evaluate.slices import Slice, label_slices, length_slices, overlap_slices, score_slices, slices_report, source_slices
-from stages.evaluate.texts import TextSplit
-from stages.evaluate.tfidf import tfidf_metrics
-from tuneline.batches import TokenizedSplit
-from tuneline.curves import Softmax, calibration, calibration_error, ranking_metrics
-from tuneline.custom_metrics import CustomMetric, load_metric
-from tuneline.errors import GateError
-from tuneline.files import replace_directory
-from tuneline.files.shards import SplitReader
-from tuneline.metrics import primary_metric
+from tuneline.analysis.curves import Columns, Softmax, calibration, calibration_error, precision_recall_curve, ranking_metrics, roc_curve
+from tuneline.analysis.tfidf import TfidfModel, read_sample
+from tuneline.core.errors import DataError, GateError
+from tuneline.core.files import replace_directory, replace_file
+from tuneline.core.paths import CLASSIFIER, FAILING_ROWS, METRICS, PLOTS, PREDICTIONS, RAW, REPORTS, TOKENIZED
+from tuneline.core.provenance import RawSource
+from tuneline.core.records import Metrics
+from tuneline.core.schemas import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, numpy_values, predictions_schema, write_batches
+from tuneline.core.shards import SplitReader
+from tuneline.core.stage import Measurements, require, run_stage
+from tuneline.core.terminal import phase, progress
+from tuneline.metrics.functions import CustomMetric, load_metric
+from tuneline.metrics.scores import averaging, loss_of, predictions_of
+from tuneline.model.batches import TokenizedSplit
 from tuneline.params import EvaluateParams, Params
 from tuneline.params.loading import load_params
-from tuneline.paths import CLASSIFIER, FAILING_ROWS, METRICS, PLOTS, PREDICTIONS, RAW, REPORTS, TOKENIZED
-from tuneline.records.evaluation import Behaviour, BehaviourResult, Slices
-from tuneline.records.metrics import Metrics
-from tuneline.scores import averaging, loss_of, predictions_of, task_of
-from tuneline.stage import Measurements, require, run_stage
-from tuneline.terminal import phase, progress
-from tuneline.tfidf import TfidfModel, read_sample
-
-if TYPE_CHECKING:
-    from stages.evaluate.classifier import Classifier
+from tuneline.reports.evaluation import Behaviour, BehaviourResult, Slices
 
 Logits = NDArray[np.float32]
 
@@ -82,26 +85,13 @@ def run(
     return metrics | baseline_metrics(train_labels, split.labels, split.label_schema, average)
 
 
-def slice_split(params: EvaluateParams, split: TokenizedSplit, texts: TextSplit, logits: Logits) -> Slices:
-    """Return the metrics by slice.
-
-    Args:
-        params: The section ``evaluate``.
-        split: Rows that were predicted.
-        texts: Texts of the rows.
-        logits: Shape ``(rows, outputs)``.
-    """
-    average = "macro" if split.label_schema.is_regression else averaging(split.label_schema, params.f1)
-    metric = primary_metric(task_of(split.label_schema)).name
-    return slices_report(score_slices(_slices(split, texts), logits, split.labels, split.label_schema, average), metric)
-
-
-def _slices(split: TokenizedSplit, texts: TextSplit) -> Iterator[Slice]:
-    yield from length_slices(split.lengths)
+def make_slices(lengths: NDArray[np.int64], texts: LabelledTexts) -> Iterator[RowSlice]:
+    """Yield the slices of a split by length, shared words, class and source."""
+    yield from length_slices(lengths)
     if len(texts.columns) == 2:
         yield from overlap_slices(texts.batches())
-    if split.label_schema.names is not None:
-        yield from label_slices(split.labels, split.label_schema.names)
+    if texts.label_schema.names is not None:
+        yield from label_slices(texts.labels, texts.label_schema.names)
     yield from source_slices(*read_origin(texts.raw, RAW / "source.json"))
 
 
@@ -110,8 +100,9 @@ def main() -> Measurements:
     params = load_params()
     settings = params.evaluate
     split = read_split(SplitReader.open(TOKENIZED, settings.split, made_by="tokenize"))
-    texts = TextSplit.of(SplitReader.open(RAW, settings.split, made_by="download"), params.data.text_columns, len(split))
-    train = SplitReader.open(TOKENIZED, "train", made_by="tokenize")
+    raw = SplitReader.open(RAW, settings.split, made_by="download")
+    texts = LabelledTexts.of(raw, params.data.text_columns, split.labels, split.label_schema)
+    SplitReader.open(TOKENIZED, "train", made_by="tokenize")  # for the baselines: missing is said before the model predicts
     suite = None if settings.behaviour is None else read_suite(settings.behaviour)
     custom = [load_metric("evaluate.metrics", name, split.label_schema) for name in settings.functions]
     require(CLASSIFIER, made_by="train")
@@ -123,45 +114,84 @@ def main() -> Measurements:
         started = time.perf_counter()
         classifier.logits(split, settings.batch_size, logits)
         seconds = time.perf_counter() - started
-        behaviour = _test_behaviour(suite, LabelledTexts(texts, split.labels, split.label_schema), classifier, settings.batch_size)
+        behaviour = run_suite(suite, texts, lambda rows: classifier.logits_of_texts(rows, settings.batch_size)) if suite else []
         with progress("evaluate"):
-            phase("slices")
-            slices = slice_split(settings, split, texts, logits)
-            phase("metrics")
-            metrics = run(settings, split, read_label_batches(train), logits, custom) | _score_tfidf(params, split, texts, logits)
-            metrics |= _score_without_leaks(params, split, logits) | pass_rates(behaviour) | _score_of_worst(slices)
+            slices, metrics = measure(params, split, texts, logits, custom)
             phase("writing")
-            write_outs(split, logits, slices, behaviour, Metrics.of(metrics))
+            write_outs(split, logits, slices, behaviour, Metrics.of(metrics | pass_rates(behaviour) | score_of_worst(slices)))
     if violations := violations_of(behaviour):
         message = "\n  ".join(["the model fails behaviour tests:", *violations])
         raise GateError(message, f"Failed cases are in {REPORTS / 'behaviour.json'}.")
     return {"predicting_seconds": round(seconds, 2), "rows_per_second": round(len(split) / seconds, 1)}
 
 
-def _score_tfidf(params: Params, split: TokenizedSplit, texts: TextSplit, logits: Logits) -> dict[str, float]:
+def measure(
+    params: Params, split: TokenizedSplit, texts: LabelledTexts, logits: Logits, custom: Sequence[CustomMetric]
+) -> tuple[Slices, dict[str, float]]:
+    """Return the metrics by slice, and those of the whole split: with the baselines, and without leaked rows."""
+    phase("slices")
+    schema, settings = split.label_schema, params.evaluate
+    predicted = SplitPredictions(split.labels, predictions_of(logits, schema), schema, averaging(schema, settings.f1), params.seed)
+    slices = slices_report(score_slices(make_slices(split.lengths, texts), predicted), predicted.primary.name)
+    phase("metrics")
+    train = SplitReader.open(TOKENIZED, "train", made_by="tokenize")
+    metrics = run(settings, split, (numpy_values(batch[LABELS]) for batch in train.batches([LABELS])), logits, custom)
     phase("the TF-IDF baseline")
-    train, schema = SplitReader.open(RAW, "train", made_by="download"), split.label_schema
-    model = TfidfModel.fit(read_sample(train, params.data.text_columns, schema.outputs, params.seed), schema)
-    baseline = np.concatenate([model.predict(batch) for batch in texts.batches()])
-    average = "macro" if schema.is_regression else averaging(schema, params.evaluate.f1)
-    return tfidf_metrics(split.labels, predictions_of(logits, schema), baseline, schema, average=average, seed=params.seed)
+    metrics |= tfidf_metrics(predicted, predict_with_baseline(params, texts))
+    if FAILING_ROWS.exists():  # else the data checks have not run here
+        metrics |= leak_metrics(predicted, leaked_rows(FAILING_ROWS, settings.split, len(split)))
+    return slices, metrics
 
 
-def _score_without_leaks(params: Params, split: TokenizedSplit, logits: Logits) -> dict[str, float]:
-    if not FAILING_ROWS.exists():  # the data checks have not run here
-        return {}
-    schema = split.label_schema
-    average = "macro" if schema.is_regression else averaging(schema, params.evaluate.f1)
-    leaked = leaked_rows(FAILING_ROWS, params.evaluate.split, len(split))
-    return leak_metrics(split.labels, predictions_of(logits, schema), leaked, schema, average=average, seed=params.seed)
-
-
-def _score_of_worst(slices: Slices) -> dict[str, float]:
+def score_of_worst(slices: Slices) -> dict[str, float]:
+    """Return the primary metric of the worst slice, if there is one."""
     return {} if slices.worst is None else {f"worst_slice_{slices.metric}": slices.value(slices.worst)}
 
 
-def _test_behaviour(suite: Suite | None, split: LabelledTexts, classifier: "Classifier", batch_size: int) -> list[BehaviourResult]:
-    return [] if suite is None else run_suite(suite, split, lambda texts: classifier.logits_of_texts(texts, batch_size))
+def predict_with_baseline(params: Params, texts: LabelledTexts) -> NDArray[Any]:
+    """Return the predictions of TF-IDF with a linear model, trained on the train split; shape ``(rows,)``."""
+    train = SplitReader.open(RAW, "train", made_by="download")
+    sample = read_sample(train, params.data.text_columns, texts.label_schema.outputs, params.seed)
+    model = TfidfModel.fit(sample, texts.label_schema)
+    return np.concatenate([model.predict(batch) for batch in texts.batches()])
+
+
+def read_split(rows: SplitReader) -> TokenizedSplit:
+    """Read the tokenized rows.
+
+    Raises:
+        DataError: There are no rows, or some rows have no label.
+    """
+    split = TokenizedSplit.read(rows)
+    if len(split) == 0:
+        raise DataError(f"{rows.name} has no rows.", "Report on another split (evaluate.split), or give this one rows (data.splits).")
+    unlabelled = np.flatnonzero(split.labels == UNLABELLED)
+    if len(unlabelled) == len(split) or (len(unlabelled) and not split.label_schema.is_regression):  # -1 can be a number to predict
+        raise DataError(
+            f"{rows.name}: {len(unlabelled)} of {len(split)} rows have no label, the first is row {unlabelled[0]}.",
+            "Report on a split with labels: evaluate.split.",
+        )
+    return split
+
+
+def read_origin(raw: SplitReader, source: Path) -> tuple[str, NDArray[np.int64]]:
+    """Read the specification of the split, as in ``data.splits``, and the row numbers in its source.
+
+    Args:
+        raw: The raw split.
+        source: ``data/raw/source.json``; without it, the specification is empty.
+    """
+    record = RawSource.read_if_exists(source)
+    return record.splits[raw.split].specification if record else "", numpy_values(raw.read(["idx"])["idx"])
+
+
+@contextmanager
+def mapped_logits(folder: Path, rows: int, outputs: int) -> Iterator[Logits]:
+    """Yield an empty array ``(rows, outputs)``, mapped to a file without a name in a folder: the system writes and evicts its pages."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        os.posix_fallocate(file.fileno(), 0, 4 * rows * outputs)  # else a full disk would kill the process when it writes a page
+        yield np.asarray(np.memmap(file, np.float32, "r+", shape=(rows, outputs)))
 
 
 def write_outs(split: TokenizedSplit, logits: Logits, slices: Slices, behaviour: Sequence[BehaviourResult], metrics: Metrics) -> None:
@@ -171,8 +201,66 @@ def write_outs(split: TokenizedSplit, logits: Logits, slices: Slices, behaviour:
     Behaviour(tests=behaviour).write(REPORTS / "behaviour.json")
     with replace_directory(PLOTS / "evaluation") as partial:
         write_plots(partial, logits, split.labels, split.label_schema)
-        write_slices_plot(partial, slices)
+        scores = [(f"{one.by}: {one.name}", f"{slices.value(one):.6g}", one.rows) for one in slices.slices]
+        write_rows(partial / "slices.csv", ("slice", "score", "rows"), scores)
     metrics.write(METRICS / "evaluate.json")
+
+
+SCATTERED = 2_000
+"""Most points of a scatter plot, evenly spaced rows."""
+
+
+def write_predictions(path: Path, split: TokenizedSplit, logits: Logits) -> None:
+    """Write ``reports/predictions.parquet``, one row for each row of the reported split, in its order; logits ``(rows, outputs)``."""
+    schema = predictions_schema(split.label_schema)
+    starts = range(0, len(split), ROW_GROUP)
+    batches = (_predictions(start, split.labels[start:][:ROW_GROUP], logits[start:][:ROW_GROUP], split.label_schema) for start in starts)
+    with replace_file(path) as partial:
+        write_batches(partial, schema, (pa.record_batch(columns, schema=schema) for columns in batches))
+
+
+def _predictions(start: int, labels: NDArray[Any], logits: Logits, label_schema: LabelSchema) -> list[pa.Array]:
+    return [
+        pa.array(np.arange(start, start + len(labels), dtype=np.int64)),
+        pa.array(labels),
+        pa.FixedSizeListArray.from_arrays(pa.array(logits.ravel()), logits.shape[1]).cast(pa.list_(pa.float32())),
+        pa.array(predictions_of(logits, label_schema)),
+    ]
+
+
+def write_plots(folder: Path, logits: Logits, labels: NDArray[Any], label_schema: LabelSchema) -> None:
+    """Write every plot of one split, from logits ``(rows, outputs)``. Those of the other task get no rows: DVC warns of a missing file."""
+    numbers = labels[:0], logits[:0, 0]
+    if label_schema.is_regression:
+        every = -(-len(labels) // SCATTERED)
+        numbers = labels[::every], logits[::every, 0]
+        logits, labels = np.empty((0, 1), dtype=np.float32), np.empty(0, dtype=np.int64)
+    probability = Softmax.of(logits)
+    write_rows(folder / "confusion.csv", ("actual", "predicted"), _confused(logits, labels, label_schema.names or ()))
+    write_columns(folder / "scatter.csv", dict(zip(("actual", "predicted"), numbers, strict=True)))
+    write_columns(folder / "roc.csv", roc_curve(probability, labels))
+    write_columns(folder / "precision_recall.csv", precision_recall_curve(probability, labels))
+    write_columns(folder / "calibration.csv", calibration(probability, labels))
+
+
+def _confused(logits: Logits, labels: NDArray[Any], names: Sequence[str]) -> Iterator[Sequence[str]]:
+    named = np.array(names, dtype=object)
+    for start in range(0, len(labels), ROW_GROUP):
+        rows = slice(start, start + ROW_GROUP)
+        yield from zip(named[labels[rows]], named[logits[rows].argmax(axis=1)], strict=True)
+
+
+def write_columns(path: Path, columns: Columns | dict[str, NDArray[Any]]) -> None:
+    """Write numbers, with 6 significant digits."""
+    write_rows(path, list(columns), ([f"{value:.6g}" for value in row] for row in zip(*columns.values(), strict=True)))
+
+
+def write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a CSV with a header."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
 
 
 if __name__ == "__main__":

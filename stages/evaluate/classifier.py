@@ -13,24 +13,18 @@ from tqdm import tqdm
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
-from tuneline.batches import TokenizedRows, length_sorted_batches
-from tuneline.encoding import Encoder
-from tuneline.errors import DataError, StageError
-from tuneline.files.schemas import LabelSchema
-from tuneline.machine import threads
+from tuneline.core.errors import DataError, StageError
+from tuneline.core.machine import threads
+from tuneline.core.schemas import LabelSchema
+from tuneline.model.batches import TokenizedRows, length_sorted_batches
+from tuneline.model.encoding import Encoder
 
 Logits = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """A trained model on its device.
-
-    Attributes:
-        model: In evaluation mode.
-        tokenizer: Tokenizer of the model.
-        device: The accelerator if there is one, else the CPU.
-    """
+    """A trained model in evaluation mode on its device: the accelerator if there is one, else the CPU."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
@@ -88,15 +82,7 @@ class Classifier:
         return logits
 
     def logits_of_texts(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> Logits:
-        """Return the logits of texts, tokenized as the stage ``tokenize`` does it.
-
-        Args:
-            texts: Rows of one or two texts; all have the same number.
-            batch_size: Rows in one forward pass.
-
-        Returns:
-            float32 of shape ``(rows, outputs)``.
-        """
+        """Return the logits of rows of one or two texts, tokenized as the stage ``tokenize`` does it; shape ``(rows, outputs)``."""
         pairs = len(texts[0]) == 2
         encoder = Encoder(self.tokenizer, self.tokenizer.model_max_length, pairs)
         columns = encoder.columns(encoder.encode(list(texts) if pairs else [row[0] for row in texts]))

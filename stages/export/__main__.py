@@ -8,6 +8,7 @@ tokenizer, so that the folder can be deployed alone. The stage ``compare`` check
 model and publishes those that pass in ``models/onnx/``.
 """
 
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,19 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from stages.export.graph import to_onnx
-from stages.export.model_files import save_model
+from stages.export.graph import save_model, to_onnx
 from stages.export.precisions import QuantizationRows, to_fp16, to_int8
-from stages.export.record import embed, new_record
-from tuneline.files import replace_directory
-from tuneline.files.hashes import file_hash
-from tuneline.files.schemas import LABELS
-from tuneline.files.shards import SplitReader
-from tuneline.params import ExportParams
+from tuneline.core.errors import DataError
+from tuneline.core.files import file_hash, replace_directory
+from tuneline.core.paths import BASE_RECORD, CANDIDATES, CLASSIFIER, RAW, SPLITS, TOKENIZED
+from tuneline.core.provenance import BaseSource, RawSource, StageProvenance, provenance_file, split_hash, stage_provenance
+from tuneline.core.schemas import LABELS
+from tuneline.core.shards import SplitReader
+from tuneline.core.stage import Measurements, require, run_stage
+from tuneline.params import ExportParams, Params
 from tuneline.params.loading import load_params
-from tuneline.paths import CANDIDATES, CLASSIFIER, TOKENIZED
-from tuneline.records.export import EXPORT_RECORD, ExportRecord, ModelRecord
-from tuneline.stage import Measurements, require, run_stage
+from tuneline.reports.export import EXPORT_RECORD, FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord, TokenizerRecord
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -38,31 +38,21 @@ COPIED_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
 """Files of the classifier that are copied beside the models, to tokenize text and to name the classes."""
 
 
+EARLIER_STAGES = ("base", "download", "tokenize", "train")
+LIBRARIES = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch", "transformers")
+"""Libraries that the models depend on."""
+
+
 @dataclass(frozen=True)
 class ExportedModel:
-    """A model in one precision.
-
-    Attributes:
-        graph: The graph with its weights.
-        quantization: Method and bits of int8; empty for the other precisions.
-    """
+    """A model in one precision; that of int8 with the method and bits of its quantization."""
 
     graph: onnx.ModelProto
     quantization: Mapping[str, Any] = field(default_factory=dict)
 
 
 def export(model: "PreTrainedModel", columns: Sequence[str], params: ExportParams, rows: QuantizationRows) -> dict[str, ExportedModel]:
-    """Convert a classifier to all precisions.
-
-    Args:
-        model: The trained classifier in evaluation mode.
-        columns: Model inputs in the tokenized splits.
-        params: The section ``export``.
-        rows: Rows for the calibration of int8.
-
-    Returns:
-        The models by precision.
-    """
+    """Convert a classifier in evaluation mode to all precisions; return the models by precision."""
     fp32 = to_onnx(model, columns, params.opset)
     exported = {"fp32": ExportedModel(fp32)}
     if "fp16" in params.precisions:
@@ -107,6 +97,70 @@ def write_models(exported: Mapping[str, ExportedModel], record: ExportRecord, cl
     inputs = [value.name for value in exported["fp32"].graph.graph.input]
     record.model_copy(update={"inputs": inputs, "models": models}).write(folder / EXPORT_RECORD)
     return {f"{precision}_mb": round(model.bytes / 2**20, 2) for precision, model in models.items()}
+
+
+def new_record(classifier: Path, params: Params) -> ExportRecord:
+    """Return the record of a trained model before its export."""
+    config = _read_json(classifier / "config.json")
+    regression = config.get("problem_type") == "regression"
+    return ExportRecord(
+        format=FORMAT,
+        task="regression" if regression else "classification",
+        labels=None if regression else label_names(config),
+        text_columns=params.data.text_columns,
+        max_length=params.tokenize.max_length,
+        pad_token_id=config.get("pad_token_id") or 0,
+        tokenizer=tokenizer_record(classifier),
+        architecture=config["model_type"],
+        opset=params.export.opset,
+        inputs=[],
+        models={},
+        provenance=model_provenance(),
+    )
+
+
+def tokenizer_record(folder: Path) -> TokenizerRecord:
+    """Return the record of the tokenizer in a folder."""
+    config = _read_json(folder / "tokenizer_config.json")
+    sha256 = file_hash(folder / "tokenizer.json")
+    return TokenizerRecord(file="tokenizer.json", sha256=sha256, truncation_side=config.get("truncation_side", "right"))
+
+
+def label_names(config: Mapping[str, Any]) -> list[str]:
+    """Return the class names in the order of their ids."""
+    names = config.get("id2label")
+    if not names:
+        raise DataError("models/classifier/config.json has no id2label.", "Train again: `dvc repro -f train`.")
+    return [names[key] for key in sorted(names, key=int)]
+
+
+def data_record(folder: Path) -> DataRecord:
+    """Return the source of the raw splits in a folder, and the SHA-256 of each (``split_hash``)."""
+    sha256 = {split: split_hash(SplitReader.open(folder, split, made_by="download").paths) for split in SPLITS}
+    return DataRecord(source=RawSource.read_if_exists(folder / "source.json"), sha256=sha256)
+
+
+def model_provenance() -> ModelProvenance:
+    """Return the provenance of the models: their data, and all stages that they went through."""
+    earlier = {stage: StageProvenance.read(require(provenance_file(stage), stage)) for stage in EARLIER_STAGES}
+    stages = {**earlier, "export": stage_provenance("export", LIBRARIES)}
+    return ModelProvenance(data=data_record(RAW), base=BaseSource.read(BASE_RECORD), stages=stages)
+
+
+def embed(model: onnx.ModelProto, record: ExportRecord, **own: Any) -> None:
+    """Replace the metadata of a model: the record without what it says about all models, and what is said of this one only.
+
+    Strings are written unchanged, other values as JSON.
+    """
+    del model.metadata_props[:]
+    for key, value in {**record.model_dump(mode="json", exclude={"inputs", "models"}), **own}.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+        model.metadata_props.add(key=key, value=text)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return values
 
 
 def main() -> Measurements:

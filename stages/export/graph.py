@@ -9,24 +9,423 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
+from onnx import helper, numpy_helper
 
-from stages.export.first_token import keep_first_token
-from stages.export.model_files import clean, save_model
-from stages.export.padding import skip_padding
-from stages.export.shapes import BATCH, SEQUENCE, ShapedGraph
-from tuneline.batches import Batch
-from tuneline.errors import StageError
-from tuneline.files import temporary_directory
+from tuneline.core.errors import StageError
+from tuneline.core.files import temporary_directory
+from tuneline.model.batches import Batch
 from tuneline.onnx.session import OnnxClassifier
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
+
+PRODUCER = "tuneline"
+ONE_FILE = 2**31 - 2**20
+"""Maximal bytes of weights in the model's own file: protobuf's limit is 2 GB, and the graph needs some of it."""
+
+
+def weight_bytes(model: onnx.ModelProto) -> int:
+    """Return the size of the weights in bytes."""
+    return sum(len(initializer.raw_data) for initializer in model.graph.initializer)
+
+
+def save_model(model: onnx.ModelProto, path: Path, one_file: int = ONE_FILE) -> list[Path]:
+    """Write a model. The same model gives the same bytes.
+
+    Args:
+        model: The model; it is not changed.
+        path: The file to write.
+        one_file: If the weights have more bytes, they are written to ``path`` with ``.data`` added, which must stay beside it.
+
+    Returns:
+        The files written, the model first.
+    """
+    if weight_bytes(model) <= one_file:
+        path.write_bytes(model.SerializeToString(deterministic=True))
+        return [path]
+    data = path.with_name(f"{path.name}.data")
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)  # onnx.save_model moves the weights out of the model it is given
+    onnx.save_model(copy, path, save_as_external_data=True, all_tensors_to_one_file=True, location=data.name)
+    return [path, data]
+
+
+def load_model(path: Path) -> onnx.ModelProto:
+    """Read a model with its weights, from one file or two."""
+    return onnx.load(path, load_external_data=True)
+
+
+def clean(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Remove traces of the exporter from a model, in place, and return it.
+
+    Removed are: documentation strings; metadata of nodes and values, where the exporter stores file names and stack traces;
+    inferred shapes of inner values, which break the quantizer; inputs whose values no node reads.
+    """
+    del model.metadata_props[:]
+    model.doc_string = ""
+    model.domain = ""
+    model.producer_name, model.producer_version = PRODUCER, ""
+    _clean_graph(model.graph)
+    for function in model.functions:
+        _clear_metadata([function, *function.node])
+    _drop_unread_inputs(model.graph)
+    return model
+
+
+def _clean_graph(graph: onnx.GraphProto) -> None:
+    del graph.value_info[:]
+    graph.name = PRODUCER
+    _clear_metadata([graph, *graph.node, *graph.initializer, *graph.input, *graph.output])
+    for subgraph in _subgraphs(graph):
+        _clean_graph(subgraph)
+
+
+def _clear_metadata(parts: list[onnx.GraphProto | onnx.FunctionProto | onnx.NodeProto]) -> None:
+    for part in parts:
+        del part.metadata_props[:]
+        part.doc_string = ""
+
+
+def _drop_unread_inputs(graph: onnx.GraphProto) -> None:
+    """Remove inputs of which only the shape is read. All inputs have shape ``(batch, sequence)``, so the first one provides it."""
+    nodes = _all_nodes(graph)
+    read = {name for node in nodes if node.op_type != "Shape" for name in node.input}
+    first, *others = graph.input
+    for unread in [value for value in others if value.name not in read]:
+        for node in nodes:
+            node.input[:] = [first.name if name == unread.name else name for name in node.input]
+        graph.input.remove(unread)
+
+
+def _all_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+    return [*graph.node, *(node for subgraph in _subgraphs(graph) for node in _all_nodes(subgraph))]
+
+
+def _subgraphs(graph: onnx.GraphProto) -> list[onnx.GraphProto]:
+    """Return the bodies of control flow operators: ``If``, ``Loop``, ``Scan``."""
+    attributes = [attribute for node in graph.node for attribute in node.attribute]
+    single = [attribute.g for attribute in attributes if attribute.type == onnx.AttributeProto.GRAPH]
+    return [*single, *(subgraph for attribute in attributes for subgraph in attribute.graphs)]
+
+
+BATCH, SEQUENCE = "batch", "sequence"
+Dims = list[int | str]
+
+
+@dataclass(frozen=True)
+class ShapedGraph:
+    """A graph with the shapes of its values.
+
+    Attributes:
+        graph: The graph.
+        shapes: Dimensions by name of a value: numbers, and names of dynamic dimensions.
+        constants: Weights and other constants by name.
+    """
+
+    graph: onnx.GraphProto
+    shapes: dict[str, Dims]
+    constants: dict[str, onnx.TensorProto]
+
+    @classmethod
+    def read(cls, graph: onnx.GraphProto) -> "ShapedGraph":
+        """Read shapes and constants from a graph as the exporter writes it."""
+        values = [*graph.input, *graph.value_info, *graph.output]
+        shapes: dict[str, Dims] = {
+            value.name: [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in values
+        }
+        constants = {tensor.name: tensor for tensor in graph.initializer}
+        return cls(graph, shapes | {name: list(tensor.dims) for name, tensor in constants.items()}, constants)
+
+    def consumers(self) -> dict[str, list[tuple[int, int]]]:
+        """Return for each value the nodes that read it, as (index of the node, index of its input). The graph's output is node -1."""
+        consumers: dict[str, list[tuple[int, int]]] = {output.name: [(-1, 0)] for output in self.graph.output}
+        for node_index, node in enumerate(self.graph.node):
+            for input_index, name in enumerate(node.input):
+                consumers.setdefault(name, []).append((node_index, input_index))
+        return consumers
+
+    def is_per_token(self, name: str) -> bool:
+        """Return True if a value has one vector per token: shape ``(batch, sequence, n)`` with n > 1. With n = 1 it is a mask."""
+        dims = self.shapes.get(name, [])
+        return len(dims) == 3 and dims[:2] == [BATCH, SEQUENCE] and isinstance(dims[2], int) and dims[2] > 1
+
+    def add_constant(self, name: str, value: int | Sequence[int]) -> str:
+        """Add an int64 constant to the graph unless it has one of that name, and return the name."""
+        if name not in self.constants:
+            self.constants[name] = numpy_helper.from_array(np.array(value, dtype=np.int64), name)
+            self.graph.initializer.append(self.constants[name])
+        return name
+
+    def replace_nodes(self, nodes: Sequence[onnx.NodeProto]) -> None:
+        """Replace all nodes of the graph."""
+        del self.graph.node[:]
+        self.graph.node.extend(nodes)
+
+
+def int_attribute(node: onnx.NodeProto, name: str, default: int) -> int:
+    """Return an integer attribute of a node."""
+    return next((int(attribute.i) for attribute in node.attribute if attribute.name == name), default)
+
+
+ELEMENTWISE = frozenset(
+    (
+        "Add", "And", "Cast", "Div", "Erf", "Gelu", "Identity", "Mul", "Neg", "Not", "Or", "Pow", "Relu", "Sigmoid", "Sqrt", "Sub",
+        "Tanh", "Where",
+    )
+)  # fmt: skip
+InputAxes = dict[int, int]
+"""By index of a node's input: the axis along which its first entry suffices."""
+
+
+@dataclass
+class Narrowing:
+    """Values that are reduced to their first entry along an axis.
+
+    Attributes:
+        values: Axis by name of the value.
+        inputs: Axis by (index of a node, index of its input), for inputs of which the first entry suffices.
+    """
+
+    values: dict[str, int] = field(default_factory=dict)
+    inputs: dict[tuple[int, int], int] = field(default_factory=dict)
+
+
+def keep_first_token(shaped: ShapedGraph) -> None:
+    """Narrow a graph and its shapes in place. The graph does not change if more than the first token is read."""
+    narrowing, slices = plan_narrowing(shaped), _Slices(shaped)
+    nodes: list[onnx.NodeProto] = []
+    for node_index, node in enumerate(shaped.graph.node):
+        for input_index, name in enumerate(node.input):
+            axis = narrowing.inputs.get((node_index, input_index))
+            if axis is not None and name not in narrowing.values:
+                nodes += slices.before(node, input_index, axis)
+        if node.op_type == "Reshape" and node.output[0] in narrowing.values:
+            _set_reshape_target(node, narrowing.values[node.output[0]], shaped)
+        nodes.append(node)
+    for name, axis in narrowing.values.items():
+        shaped.shapes[name][axis] = 1
+    shaped.replace_nodes(nodes)
+
+
+def plan_narrowing(shaped: ShapedGraph) -> Narrowing:
+    """Find the values to narrow, from the graph's end to its start.
+
+    A value is narrowed if all nodes that read it need only its first entry along the same axis, and the node that computes it can
+    work on narrowed inputs.
+    """
+    narrowing, consumers = Narrowing(), shaped.consumers()
+    selections = []
+    for node_index in reversed(range(len(shaped.graph.node))):
+        node = shaped.graph.node[node_index]
+        if _selects_first_token(node, shaped):
+            selections.append(node_index)
+            narrowing.inputs[node_index, 0] = 1
+            continue
+        axes = {narrowing.inputs.get(consumer) for name in node.output for consumer in consumers.get(name, [])}
+        if len(axes) != 1 or (axis := axes.pop()) is None:
+            continue
+        if (input_axes := _input_axes(node, axis, shaped)) is not None:
+            narrowing.values |= dict.fromkeys(node.output, axis)
+            narrowing.inputs |= {(node_index, input_index): input_axis for input_index, input_axis in input_axes.items()}
+    for node_index in selections:
+        if shaped.graph.node[node_index].input[0] not in narrowing.values:  # the value stays whole, so no slice is needed
+            del narrowing.inputs[node_index, 0]
+    return narrowing
+
+
+def _selects_first_token(node: onnx.NodeProto, shaped: ShapedGraph) -> bool:
+    if node.op_type != "Gather" or int_attribute(node, "axis", 0) != 1 or not shaped.is_per_token(node.input[0]):
+        return False
+    index = shaped.constants.get(node.input[1])
+    return index is not None and not index.dims and int(numpy_helper.to_array(index)) == 0
+
+
+def _input_axes(node: onnx.NodeProto, axis: int, shaped: ShapedGraph) -> InputAxes | None:
+    """Return the inputs whose first entries suffice for the first entry of the output; ``None`` if not possible or unknown."""
+    rule = _RULES.get(node.op_type, _elementwise if node.op_type in ELEMENTWISE else None)
+    shapes = [shaped.shapes.get(name) for name in (node.output[0], *node.input)]
+    known = [dims for dims in shapes if dims is not None]
+    return rule(node, axis, known) if rule and len(known) == len(shapes) else None
+
+
+def _elementwise(_: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes:
+    """Inputs are aligned at their last axes. An input that is broadcast along the axis does not change."""
+    axes = {input_index: axis - len(shapes[0]) + len(dims) for input_index, dims in enumerate(shapes[1:])}
+    return {
+        input_index: input_axis for input_index, input_axis in axes.items() if input_axis >= 0 and shapes[1 + input_index][input_axis] != 1
+    }
+
+
+def _over_last_axis(node: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes | None:
+    last = len(shapes[0]) - 1
+    return {0: axis} if int_attribute(node, "axis", -1) % (last + 1) == last and axis < last else None
+
+
+def _split(node: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes | None:
+    return {0: axis} if int_attribute(node, "axis", 0) % len(shapes[0]) != axis else None
+
+
+def _matmul(_: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes | None:
+    return {0: len(shapes[1]) - 2} if axis == len(shapes[0]) - 2 and len(shapes[1]) >= 2 else None
+
+
+def _transpose(node: onnx.NodeProto, axis: int, _: list[Dims]) -> InputAxes:
+    return {0: next(list(attribute.ints) for attribute in node.attribute if attribute.name == "perm")[axis]}
+
+
+def _reshape(_: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes | None:
+    """Possible if only axes after the token axis change, as when attention heads are split or joined."""
+    output, given = shapes[:2]
+    static = all(isinstance(dim, int) and dim > 0 for dim in output[axis + 1 :])
+    return {0: axis} if static and output[: axis + 1] == given[: axis + 1] else None
+
+
+_RULES: dict[str, Callable[[onnx.NodeProto, int, list[Dims]], InputAxes | None]] = {
+    "LayerNormalization": _over_last_axis,
+    "MatMul": _matmul,
+    "Reshape": _reshape,
+    "Softmax": _over_last_axis,
+    "Split": _split,
+    "Transpose": _transpose,
+}
+
+
+def _set_reshape_target(node: onnx.NodeProto, axis: int, shaped: ShapedGraph) -> None:
+    """Set the target shape of a Reshape: 1 along ``axis``, 0 (keep the dimension) before it."""
+    target = [0] * axis + [1] + [int(dim) for dim in shaped.shapes[node.output[0]][axis + 1 :]]
+    node.input[1] = shaped.add_constant(f"{node.output[0]}_shape", target)
+    del node.attribute[:]
+
+
+class _Slices:
+    """Nodes that take the first entry of a value that other nodes need whole; one for each value and axis."""
+
+    def __init__(self, shaped: ShapedGraph) -> None:
+        self._shaped = shaped
+        self._created: set[str] = set()
+
+    def before(self, node: onnx.NodeProto, input_index: int, axis: int) -> list[onnx.NodeProto]:
+        """Redirect an input of a node to its first entry, and return the nodes to insert before it."""
+        whole = node.input[input_index]
+        name = node.input[input_index] = f"{whole}_first_{axis}"
+        if name in self._created:
+            return []
+        self._created.add(name)
+        bounds = [self._shaped.add_constant(f"first_token_{value}", [value]) for value in (0, 1, axis)]
+        return [helper.make_node("Slice", [whole, *bounds], [name], name=f"node_{name}")]
+
+
+MASK = "attention_mask"
+PER_TOKEN = frozenset(
+    ("Add", "Cast", "Div", "Erf", "Gelu", "LayerNormalization", "MatMul", "Mul", "Relu", "Sigmoid", "Split", "Sub", "Tanh")
+)
+REAL_TOKENS, LIST_INDEX = "real_tokens", "places_of_tokens"
+"""Names of the two index tensors in the graph, see ``_index_nodes``."""
+CONSTANTS: dict[str, int | list[int]] = {
+    "padding_axis": 0,
+    "padding_end": [2**31],
+    "padding_front": [0, 1, 0, 0],
+    "padding_list": [-1],
+    "padding_one": [1],
+    "padding_real": 1,
+}
+
+
+def skip_padding(shaped: ShapedGraph) -> None:
+    """Rewrite a graph in place. The graph does not change if it has no mask or no linear layer over tokens."""
+    per_token = _per_token_nodes(shaped)
+    if MASK not in {value.name for value in shaped.graph.input} or not per_token:
+        return
+    listed = {name for node_index in per_token for name in shaped.graph.node[node_index].output}
+    nodes, converted = _index_nodes(shaped), set[str]()
+    for node_index, node in enumerate(shaped.graph.node):
+        for input_index, name in enumerate(node.input):
+            if node_index in per_token and shaped.is_per_token(name) and name not in listed:
+                node.input[input_index] = f"{name}_real"
+                nodes += [] if name in converted else _gather_nodes(name, shaped)
+                converted.add(name)
+            elif node_index not in per_token and name in listed:
+                node.input[input_index] = f"{name}_placed"
+                nodes += [] if name in converted else [_node("Gather", [name, LIST_INDEX], f"{name}_placed", axis=0)]
+                converted.add(name)
+        if node_index in per_token:
+            _adjust_axis(node)
+        nodes.append(node)
+    shaped.replace_nodes(nodes)
+
+
+def _per_token_nodes(shaped: ShapedGraph) -> set[int]:
+    """Return the indices of the nodes that treat tokens independently, from the first linear layer on."""
+    indices: set[int] = set()
+    outputs: set[str] = set()
+    for node_index, node in enumerate(shaped.graph.node):
+        follows = node.op_type == "MatMul" or any(name in outputs for name in node.input)
+        if follows and _is_per_token(node, shaped):
+            indices.add(node_index)
+            outputs.update(node.output)
+    return set() if outputs & {value.name for value in shaped.graph.output} else indices
+
+
+def _is_per_token(node: onnx.NodeProto, shaped: ShapedGraph) -> bool:
+    if node.op_type not in PER_TOKEN or not all(shaped.is_per_token(name) for name in node.output):
+        return False
+    if node.op_type == "MatMul":
+        first, second = node.input
+        return shaped.is_per_token(first) and second in shaped.constants and len(shaped.shapes[second]) == 2
+    vectors = {name for name in node.input if name in shaped.constants and len(shaped.shapes[name]) <= 1}
+    return all(shaped.is_per_token(name) or name in vectors for name in node.input)
+
+
+def _index_nodes(shaped: ShapedGraph) -> list[onnx.NodeProto]:
+    """Create the nodes that compute the two index tensors from the mask.
+
+    ``REAL_TOKENS``, shape ``(tokens,)``: positions of the real tokens in the flattened batch. ``LIST_INDEX``, shape ``(batch, sequence)``:
+    index in the list of real tokens for each position; at padding, that of the last real token before it. The first position of
+    a row counts as real even if it is masked, because the classifier reads it.
+    """
+    for name, value in CONSTANTS.items():
+        shaped.add_constant(name, value)
+    return [
+        _node("Slice", [MASK, "padding_one", "padding_end", "padding_one"], "mask_of_others"),
+        _node("Pad", ["mask_of_others", "padding_front", "padding_real"], "mask_of_real"),
+        _node("Reshape", ["mask_of_real", "padding_list"], "mask_list"),
+        _node("NonZero", ["mask_list"], "real_tokens_row"),
+        _node("Reshape", ["real_tokens_row", "padding_list"], REAL_TOKENS),
+        _node("CumSum", ["mask_list", "padding_axis"], "tokens_so_far"),
+        _node("Sub", ["tokens_so_far", "padding_one"], "token_numbers"),
+        _node("Shape", [MASK], "mask_shape"),
+        _node("Reshape", ["token_numbers", "mask_shape"], LIST_INDEX),
+    ]
+
+
+def _gather_nodes(name: str, shaped: ShapedGraph) -> list[onnx.NodeProto]:
+    hidden = int(shaped.shapes[name][2])
+    target = shaped.add_constant(f"list_of_{hidden}", [-1, hidden])
+    return [
+        _node("Reshape", [name, target], f"{name}_list"),
+        _node("Gather", [f"{name}_list", REAL_TOKENS], f"{name}_real", axis=0),
+    ]
+
+
+def _node(op_type: str, inputs: list[str], output: str, **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(op_type, inputs, [output], name=f"node_{output}", **attributes)
+
+
+def _adjust_axis(node: onnx.NodeProto) -> None:
+    """Make the axis of a node count from the end: the list of tokens has one axis less at the start."""
+    if node.op_type in {"LayerNormalization", "Split"} and int_attribute(node, "axis", -1) > 0:
+        for attribute in node.attribute:
+            if attribute.name == "axis":
+                attribute.i -= 3
+
 
 LOGITS = "logits"
 EXAMPLE_ROWS, EXAMPLE_TOKENS = 2, 8
@@ -41,12 +440,7 @@ REWRITINGS: tuple[tuple[Rewriting, ...], ...] = ((keep_first_token, skip_padding
 
 
 def to_onnx(model: "PreTrainedModel", columns: Sequence[str], opset: int) -> onnx.ModelProto:
-    """Convert a classifier to an ONNX graph with the output ``logits`` of shape ``(batch, outputs)``.
-
-    Args:
-        model: The classifier in evaluation mode, on the CPU.
-        columns: Model inputs in the tokenized splits.
-        opset: Version of the ONNX operator set.
+    """Convert a classifier in evaluation mode, on the CPU, to an ONNX graph with the output ``logits`` of shape ``(batch, outputs)``.
 
     Returns:
         The graph with its weights, cleaned of traces of this machine. Inputs that the model ignores (``token_type_ids`` in some
@@ -108,13 +502,7 @@ def rewrite(traced: onnx.ModelProto, rewritings: Sequence[Rewriting]) -> onnx.Mo
 
 
 def same_logits(graph: onnx.ModelProto, model: "PreTrainedModel", names: Sequence[str]) -> bool:
-    """Return True if graph and model give the same logits on random padded rows.
-
-    Args:
-        graph: The ONNX graph.
-        model: The model in evaluation mode, on the CPU.
-        names: The model's inputs.
-    """
+    """Return True if graph and model give the same logits on random padded rows."""
     import torch
 
     batch = random_batch(model)

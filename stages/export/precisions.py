@@ -13,10 +13,10 @@ import onnx
 from numpy.typing import NDArray
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 
-from stages.export.model_files import clean, load_model, save_model
-from tuneline.batches import Batch, TokenizedSplit, length_sorted_batches
-from tuneline.files import temporary_directory
-from tuneline.files.shards import SplitReader
+from stages.export.graph import clean, load_model, save_model
+from tuneline.core.files import temporary_directory
+from tuneline.core.shards import SplitReader
+from tuneline.model.batches import Batch, TokenizedSplit, length_sorted_batches
 from tuneline.onnx.session import SAFE_WEIGHT_BITS, OnnxClassifier, logits_of
 from tuneline.params.evaluate import Int8Params
 
@@ -62,12 +62,9 @@ class QuantizationRows:
 
 
 def to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Convert weights and arithmetic to fp16, for GPUs; on a CPU it is slower than fp32. ``logits`` stay float32.
+    """Convert a copy of the fp32 graph to fp16, for GPUs; on a CPU it is slower than fp32. ``logits`` stay float32.
 
     Constants beyond the range of fp16 become its largest number, so masks stay masks.
-
-    Args:
-        model: The fp32 graph; it is not changed.
     """
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
@@ -79,10 +76,10 @@ def to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def to_int8(model: onnx.ModelProto, params: Int8Params, rows: QuantizationRows) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """Quantize a model with the method in ``params``.
+    """Quantize a model with the method in ``params``; return it, and its entry ``quantization`` for ``export.json``.
 
-    Returns:
-        The int8 model, and its entry ``quantization`` for ``export.json``.
+    With ``reduce_range``, weights have 7 bits: two products of activations up to 255 and weights up to 64 add up to at most 32,640, which
+    16 bits hold, so processors without VNNI do not saturate them.
     """
     bits = {"weight_bits": SAFE_WEIGHT_BITS if params.reduce_range else 8}
     if params.method == "dynamic":
@@ -117,15 +114,9 @@ def mean_difference(logits: NDArray[np.float32], reference: NDArray[np.float32])
 
 
 def to_dynamic_int8(model: onnx.ModelProto, reduce_range: bool) -> onnx.ModelProto:
-    """Quantize weights to int8; ranges of activations are computed for each batch at run time.
+    """Quantize the weights of a copy of the fp32 graph to int8; ranges of activations are computed for each batch at run time.
 
-    Args:
-        model: The fp32 graph, without inferred shapes; it is not changed.
-        reduce_range: Quantize weights to 7 bits. Two products of activations up to 255 and weights up to 64 add up to at most
-            32,640, which 16 bits hold, so processors without VNNI do not saturate them.
-
-    Returns:
-        A graph whose logits depend slightly on the other rows of the batch, because activations share one range per batch.
+    So the logits of a row depend slightly on the other rows of its batch.
     """
     return _quantize(
         model,
@@ -141,14 +132,7 @@ def to_dynamic_int8(model: onnx.ModelProto, reduce_range: bool) -> onnx.ModelPro
 
 
 def to_static_int8(model: onnx.ModelProto, reduce_range: bool, calibration: Iterable[Batch]) -> onnx.ModelProto:
-    """Quantize weights to int8, and activations by their minimum and maximum on calibration rows.
-
-    Args:
-        model: The fp32 graph, without inferred shapes; it is not changed.
-        reduce_range: Quantize weights to 7 bits. Two products of activations up to 255 and weights up to 64 add up to at most
-            32,640, which 16 bits hold, so processors without VNNI do not saturate them.
-        calibration: Padded batches of model inputs.
-    """
+    """Quantize the weights of a copy of the fp32 graph to int8, and activations by their minimum and maximum on padded batches."""
     inputs = [value.name for value in model.graph.input]
     return _quantize(
         model,

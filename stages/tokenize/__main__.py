@@ -16,28 +16,33 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stages.tokenize.rows import RawSplit
-from tuneline.architectures import has_token_type_ids, token_limit
-from tuneline.base import read_base
+from stages.tokenize.tokenizer import (
+    TRAINING_ROWS,
+    RawTexts,
+    SavedTokenizer,
+    Shard,
+    check_length,
+    save_tokenizer,
+    tokenize_shard,
+    train_wordpiece,
+)
+from tuneline.core.files import replace_directory, write_json
+from tuneline.core.launch import check_launch
+from tuneline.core.paths import BASE_RECORD, BASE_TOKENIZER, METRICS, RAW, SPLITS, TOKENIZED, TOKENIZER
+from tuneline.core.provenance import BaseSource, stage_provenance
+from tuneline.core.records import Metrics
+from tuneline.core.resumable import content_key, resumable_directory
+from tuneline.core.shards import SplitReader, shard_file
+from tuneline.core.stage import Measurements, run_stage
+from tuneline.core.terminal import say
 from tuneline.engines import map_tasks
-from tuneline.files import replace_directory, write_json
-from tuneline.files.resumable import content_key, resumable_directory
-from tuneline.files.shards import SplitReader, shard_file
-from tuneline.launch import check_launch
+from tuneline.model.architectures import checkpoint_limit, has_token_type_ids, load_tokenizer, read_base, token_limit
+from tuneline.model.encoding import Counts
 from tuneline.params import Params
 from tuneline.params.loading import load_params
-from tuneline.paths import BASE_RECORD, BASE_TOKENIZER, METRICS, RAW, SPLITS, TOKENIZED, TOKENIZER
-from tuneline.records.metrics import Metrics
-from tuneline.records.provenance import stage_provenance
-from tuneline.records.source import BaseSource
-from tuneline.stage import Measurements, run_stage
-from tuneline.terminal import say
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-    from stages.tokenize.shards import SavedTokenizer, Shard
-    from tuneline.encoding import Counts
 
 LIBRARIES = ("pyarrow", "tokenizers", "transformers")
 """Libraries that the outs depend on."""
@@ -45,25 +50,13 @@ STATE = "state"
 """Folder of what is known of the tokenizer and of the finished files, while the stage runs."""
 
 
-def run(params: Params, base: BaseSource, splits: Mapping[str, SplitReader], target: Path) -> tuple[dict[str, "Counts"], "Counts"]:
-    """Tokenize every split.
-
-    Args:
-        params: All parameters.
-        base: What is in ``models/base/``.
-        splits: The raw splits.
-        target: Folder for the tokenized splits and the tokenizer, with those of them that are finished.
+def run(params: Params, base: BaseSource, splits: Mapping[str, SplitReader], target: Path) -> tuple[dict[str, Counts], Counts]:
+    """Tokenize every split into a folder, which may have splits and a tokenizer that are finished.
 
     Returns:
         Counts of rows and tokens by split, and those of the rows that were not finished.
-
-    Raises:
-        StageError: The tokenizer cannot be loaded, ``max_length`` does not suit it, or a raw split is invalid.
     """
-    from stages.tokenize.shards import tokenize_shard
-    from tuneline.encoding import Counts
-
-    train = RawSplit(splits["train"], params.data.text_columns)
+    train = RawTexts(splits["train"], params.data.text_columns)
     shards = shards_of(params, splits, saved_tokenizer(params, base, train, target), target)
     unfinished = [shard for shard in shards if not shard.counts.exists()]
     if finished := len(shards) - len(unfinished):
@@ -76,15 +69,8 @@ def run(params: Params, base: BaseSource, splits: Mapping[str, SplitReader], tar
     return counts, done
 
 
-def saved_tokenizer(params: Params, base: BaseSource, train: RawSplit, target: Path) -> "SavedTokenizer":
-    """Load or train the tokenizer and save it, or return the one that a run that was ended has saved.
-
-    Raises:
-        StageError: As ``run``.
-    """
-    from stages.tokenize.shards import SavedTokenizer
-    from stages.tokenize.tokenizer import save_tokenizer
-
+def saved_tokenizer(params: Params, base: BaseSource, train: RawTexts, target: Path) -> SavedTokenizer:
+    """Load or train the tokenizer and save it, or return the one that a run that was ended has saved."""
     folder, record = target / TOKENIZER.name, target / STATE / "tokenizer.json"
     if not record.exists():
         tokenizer = build_tokenizer(params, base, train)
@@ -94,15 +80,12 @@ def saved_tokenizer(params: Params, base: BaseSource, train: RawSplit, target: P
     return SavedTokenizer(folder / "tokenizer.json", **json.loads(record.read_bytes()))
 
 
-def build_tokenizer(params: Params, base: BaseSource, train: RawSplit) -> "PreTrainedTokenizerFast":
+def build_tokenizer(params: Params, base: BaseSource, train: RawTexts) -> "PreTrainedTokenizerFast":
     """Load the tokenizer, or train it on ``train``, and check that ``max_length`` suits it and the model.
 
     Raises:
         StageError: The tokenizer cannot be loaded or trained, or ``max_length`` is too long or too short.
     """
-    from stages.tokenize.tokenizer import TRAINING_ROWS, check_length, train_wordpiece
-    from tuneline.tokenizer import checkpoint_limit, load_tokenizer
-
     limit, config = None, params.model.config
     if base.tokenizer is None:
         tokenizer = train_wordpiece(partial(train.texts, TRAINING_ROWS), params.tokenize.vocab_size)
@@ -118,10 +101,8 @@ def build_tokenizer(params: Params, base: BaseSource, train: RawSplit) -> "PreTr
     return tokenizer
 
 
-def shards_of(params: Params, splits: Mapping[str, SplitReader], tokenizer: "SavedTokenizer", target: Path) -> list["Shard"]:
+def shards_of(params: Params, splits: Mapping[str, SplitReader], tokenizer: SavedTokenizer, target: Path) -> list[Shard]:
     """Return the tasks: one for each raw file."""
-    from stages.tokenize.shards import Shard
-
     shards = []
     for split, reader in splits.items():
         for number, raw in enumerate(reader.paths):
@@ -133,7 +114,7 @@ def shards_of(params: Params, splits: Mapping[str, SplitReader], tokenizer: "Sav
 def main() -> Measurements:
     """Read the parameters, tokenize the splits, write splits and metrics."""
     params = load_params()
-    check_launch(params.train)
+    check_launch(params.train.launch, params.train.optimizer)
     splits = {split: SplitReader.open(RAW, split, made_by="download") for split in SPLITS}
     base = read_base(params)
     started = time.perf_counter()
@@ -143,7 +124,7 @@ def main() -> Measurements:
     with resumable_directory(TOKENIZED, key) as folder:
         counts, done = run(params, base, splits, folder)
     seconds = time.perf_counter() - started
-    total = sum(counts.values(), start=type(done)())
+    total = sum(counts.values(), start=Counts())
     by_split = {name: value for split, count in counts.items() for name, value in count.metrics(f"{split}_").items()}
     Metrics.of({**total.metrics(), **by_split}).write(METRICS / "tokenize.json")
     return {"rows_per_second": round(done.rows / seconds), "tokens_per_second": round(done.tokens / seconds)}

@@ -1,15 +1,82 @@
-"""The tokenizer: trained on the train split, checked against the parameters, and saved."""
+"""The raw texts, the tokenizer that is trained on them, and the encoding of each raw file.
+
+Only training a tokenizer imports transformers: a worker that encodes does not wait for it.
+"""
 
 import json
+import math
 import string
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import PreTrainedTokenizerFast
 
-from tuneline.errors import DataError, ParamsError
+from tuneline.core.errors import DataError, ParamsError
+from tuneline.core.files import replace_file, write_json
+from tuneline.core.schemas import LABELS, LabelSchema, tokenized_schema, write_batches
+from tuneline.core.shards import SplitReader
+from tuneline.core.terminal import Progress, progress
+from tuneline.model.encoding import Counts, Encoder, encode_rows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+HINT = "Run `dvc repro -f download`."
+
+
+class RawTexts:
+    """The texts and labels of a split of ``data/raw/``, or of one of its shards."""
+
+    def __init__(self, reader: SplitReader, text_columns: Sequence[str]) -> None:
+        """Check the columns.
+
+        Raises:
+            DataError: A file is not a complete Parquet file, or a column is missing or does not hold text.
+        """
+        self.reader, self.text_columns = reader, list(text_columns)
+        self.rows = reader.rows
+        path, schema = reader.paths[0], reader.schema
+        for name in [*self.text_columns, LABELS]:
+            if name not in schema.names:
+                known = ", ".join(schema.names)
+                raise DataError(f"{path} has no column {name!r}; it has {known}.", f"Check data.text_columns. {HINT}")
+        for name in self.text_columns:
+            if not pa.types.is_string(schema.field(name).type):
+                raise DataError(f"{path}: column {name!r} is {schema.field(name).type}, not text.", HINT)
+        try:
+            self.labels = LabelSchema.of(schema)
+        except DataError as error:
+            raise DataError(f"{path}: {error.problem}", HINT) from None
+
+    def texts(self, at_most: int) -> Iterator[list[str]]:
+        """Yield the texts in batches, one column of a batch after the other, to train a tokenizer.
+
+        Of more than ``at_most`` rows, every second, third, ... is read, so they are from all parts of the split.
+        """
+        step, first = max(math.ceil(self.rows / at_most), 1), 0
+        for batch in self.batches(self.text_columns):
+            yield from (batch[name].to_pylist()[-first % step :: step] for name in self.text_columns)
+            first += batch.num_rows
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield some columns in batches of at most ``ROW_GROUP`` rows.
+
+        Raises:
+            DataError: A value is null, or a file is damaged.
+        """
+        first = 0
+        for batch in self.reader.batches(columns):
+            for name in batch.schema.names:
+                if batch[name].null_count:
+                    row = first + batch[name].is_null().index(pa.scalar(True)).as_py()
+                    raise DataError(f"{self.reader.place(row)}: column {name!r} is null.", HINT)
+            yield batch
+            first += batch.num_rows
+
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET_LIMIT = 1000
@@ -29,16 +96,14 @@ CALL_KEYS = frozenset({"max_length", "stride", "truncation_strategy", "pad_to_mu
 """Keys left in a tokenizer configuration by an earlier call. ``model_max_length`` sets the length here."""
 
 
-def train_wordpiece(texts: Texts, vocab_size: int) -> PreTrainedTokenizerFast:
+def train_wordpiece(texts: Texts, vocab_size: int) -> "PreTrainedTokenizerFast":
     """Train a tokenizer that normalizes text as ``bert-base-uncased`` does (lower case, no accents).
-
-    Args:
-        texts: The texts of the train split.
-        vocab_size: Maximal number of vocabulary entries.
 
     Raises:
         DataError: The texts are empty or blank.
     """
+    from transformers import PreTrainedTokenizerFast
+
     characters = alphabet(texts, min(ALPHABET_LIMIT, (vocab_size - len(SPECIAL_TOKENS)) // 2))
     if not characters:
         raise DataError(
@@ -108,13 +173,7 @@ def assemble(model: models.WordPiece, post_process: bool = True) -> Tokenizer:
 
 
 def check_length(max_length: int, limit: int | None, special_tokens: int, texts: int) -> None:
-    """Check ``tokenize.max_length``.
-
-    Args:
-        max_length: Maximal tokens of a row, special tokens included.
-        limit: Tokens that the model takes; ``None`` if unlimited or unknown.
-        special_tokens: Special tokens that the tokenizer adds to a row.
-        texts: Number of texts in a row.
+    """Check ``tokenize.max_length``: the model's limit (``None`` if unlimited or unknown), and room for one token of each text.
 
     Raises:
         ParamsError: The model takes fewer tokens, or a row cannot hold one token of each text.
@@ -131,13 +190,10 @@ def check_length(max_length: int, limit: int | None, special_tokens: int, texts:
         )
 
 
-def save_tokenizer(tokenizer: PreTrainedTokenizerFast, max_length: int, folder: Path) -> None:
+def save_tokenizer(tokenizer: "PreTrainedTokenizerFast", max_length: int, folder: Path) -> None:
     """Write ``tokenizer.json`` and ``tokenizer_config.json`` for ``AutoTokenizer.from_pretrained``, without paths of this machine.
 
-    Args:
-        tokenizer: Its truncation and padding are switched off.
-        max_length: Written as ``model_max_length``.
-        folder: Created if missing.
+    Its truncation and padding are switched off.
     """
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
@@ -148,3 +204,56 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, max_length: int, folder: 
     kept["model_max_length"] = max_length
     kept["model_input_names"] = list(tokenizer.model_input_names)
     path.write_text(json.dumps(dict(sorted(kept.items())), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class SavedTokenizer:
+    """What an ``Encoder`` needs of a tokenizer, to be sent to another process: among them the path of ``tokenizer.json``."""
+
+    path: Path
+    truncation_side: str
+    unk_token_id: int | None
+    model_input_names: Sequence[str]
+
+    @property
+    def backend_tokenizer(self) -> Tokenizer:
+        """The Rust tokenizer. A worker need not import transformers for it."""
+        return Tokenizer.from_file(str(self.path))
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file of a raw split, and what becomes of it.
+
+    Attributes:
+        counts: JSON file for its counts. It is written last: where it exists, the shard is finished.
+    """
+
+    split: str
+    raw: Path
+    tokenized: Path
+    counts: Path
+    tokenizer: SavedTokenizer
+    text_columns: Sequence[str]
+    max_length: int
+
+    def __str__(self) -> str:
+        return str(self.raw)
+
+
+def tokenize_shard(shard: Shard) -> Counts:
+    """Encode one raw file into a tokenized one, in bounded memory."""
+    source = RawTexts(SplitReader(shard.raw.parent, shard.split, (shard.raw,)), shard.text_columns)
+    encoder = Encoder(shard.tokenizer, shard.max_length, pairs=len(shard.text_columns) == 2)
+    schema = tokenized_schema(encoder.token_type_ids, source.labels)
+    rows = source.batches([*shard.text_columns, LABELS])
+    with progress(f"tokenize: {shard.raw.stem}", source.rows) as step, replace_file(shard.tokenized) as partial:
+        write_batches(partial, schema, _counted(encode_rows(encoder, rows, shard.text_columns, schema), step))
+    write_json(shard.counts, asdict(encoder.counts))
+    return encoder.counts
+
+
+def _counted(batches: Iterator[pa.RecordBatch], step: Progress) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch
+        step.advance(batch.num_rows)

@@ -9,29 +9,44 @@ Writes: ``models/classifier/``, ``plots/training/{loss,validation}.tsv``, ``metr
 ``reports/live/``. After an interruption: ``reports/interrupted/train.json``.
 """
 
+import json
+import shutil
 import signal
 import sys
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
+import torch
 from accelerate import Accelerator
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.utils import logging
 
 from stages.train.data import read_inputs
 from stages.train.devices import check_devices, create_accelerator, devices_used
-from stages.train.heartbeat import end_unless_connected, end_without_other_machines
-from stages.train.interruption import Interruption, TrainingInterrupted, clear_note, exit_without_cleanup, write_note
-from stages.train.launch import INTERRUPTED, STOPPING, end_with_parent
+from stages.train.interruption import (
+    Interruption,
+    TrainingInterrupted,
+    clear_note,
+    end_unless_connected,
+    end_without_other_machines,
+    exit_without_cleanup,
+    write_note,
+)
+from stages.train.launch import INTERRUPTED, STOPPING, end_with_launcher
 from stages.train.loop import train
-from stages.train.publishing import publish_curves, publish_model, resource_usage, training_metrics
-from stages.train.state import TrainingResult
-from tuneline.base import read_base
-from tuneline.params.loading import load_params
-from tuneline.params.warnings import print_warnings
-from tuneline.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER
-from tuneline.records.metrics import Metrics
-from tuneline.records.provenance import TrainingSegment
-from tuneline.stage import Measurements, run_stage
-from tuneline.terminal import say
+from stages.train.progress import TrainingProgress
+from stages.train.state import TrainingResult, TrainState
+from tuneline.core.files import replace_directory
+from tuneline.core.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER
+from tuneline.core.provenance import TrainingSegment
+from tuneline.core.records import Metrics
+from tuneline.core.stage import Measurements, run_stage
+from tuneline.core.terminal import say
+from tuneline.model.architectures import read_base
+from tuneline.params.loading import load_params, print_warnings
 
 
 def main(segments: list[TrainingSegment] | None = None) -> Measurements:
@@ -77,11 +92,7 @@ def publish(result: TrainingResult) -> None:
 
 
 def exit_interrupted(accelerator: Accelerator, interrupted: TrainingInterrupted) -> NoReturn:
-    """Write and print how to resume, and exit.
-
-    Raises:
-        SystemExit: Always, with exit code 75.
-    """
+    """Write and print how to resume, and exit."""
     if accelerator.is_main_process:
         write_note(interrupted)
         say(f"\ntrain: {interrupted}", error=True)
@@ -103,6 +114,75 @@ def run() -> NoReturn:
             signal.signal(number, signal.SIG_IGN)
 
 
+MACHINE_KEYS = ("name_or_path", "_name_or_path", "_commit_hash", "tokenizer_file", "local_files_only")
+"""Keys of ``tokenizer_config.json`` that contain paths of the machine or depend on its cache."""
+
+
+def publish_model(model: PreTrainedModel, weights: dict[str, Tensor], tokenizer: Path, target: Path) -> None:
+    """Write a folder in Hugging Face format: safetensors, label names, tokenizer."""
+    model.config._name_or_path = ""  # transformers 5.23 would save the path of the base model, and has no public setter
+    disable_progress_bar: Any = logging.disable_progress_bar
+    disable_progress_bar()
+    with replace_directory(target) as partial:
+        model.save_pretrained(partial, state_dict=weights)
+        for path in sorted(tokenizer.iterdir()):
+            copy_tokenizer_file(path, partial / path.name)
+
+
+def copy_tokenizer_file(path: Path, target: Path) -> None:
+    """Copy one file; drop ``MACHINE_KEYS`` from the tokenizer's configuration."""
+    if path.name != "tokenizer_config.json":
+        shutil.copyfile(path, target)
+        return
+    values = json.loads(path.read_text(encoding="utf-8"))
+    kept = {key: value for key, value in values.items() if key not in MACHINE_KEYS}
+    target.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def publish_curves(progress: TrainingProgress, metric: str, target: Path) -> None:
+    """Write the training and the validation curve as TSV files, for ``dvc plots``."""
+    with replace_directory(target) as partial:
+        training = [(row.step, row.loss, row.learning_rate, row.gradient_norm) for row in progress.logged]
+        _write_curve(partial / "loss.tsv", ("step", "loss", "learning_rate", "gradient_norm"), training)
+        validation = [(row.step, row.loss, row.metric) for row in progress.validation_curve]
+        _write_curve(partial / "validation.tsv", ("step", "loss", metric), validation)
+
+
+def _write_curve(path: Path, header: Sequence[str], rows: Iterable[Sequence[float]]) -> None:
+    lines = ["\t".join(header), *("\t".join(f"{value:.6g}" if isinstance(value, float) else str(value) for value in row) for row in rows)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def training_metrics(progress: TrainingProgress, metric: str) -> dict[str, float]:
+    """Return the contents of ``metrics/train.json``; losses and metrics are of the validation split unless named training."""
+    last, best = progress.evaluated[-1], progress.best or progress.evaluated[-1]
+    return {
+        "steps": progress.step,
+        "best_step": best.step,
+        "final_training_loss": progress.logged[-1].loss,
+        "final_loss": last.loss,
+        "best_loss": best.loss,
+        f"final_{metric}": last.metric,
+        f"best_{metric}": best.metric,
+    }
+
+
+def resource_usage(state: TrainState) -> dict[str, float]:
+    """Return speed, padding and memory since the process started, for ``reports/timing/train.json``."""
+    seconds, throughput = state.logger.seconds, state.logger.throughput
+    usage = {
+        "training_seconds": round(seconds, 2),
+        "samples_per_second": round(throughput.samples / seconds, 2),
+        "tokens_per_second": round(throughput.tokens / seconds, 1),
+        "padding_share": round(throughput.padding, 4),
+        "micro_batch_size": state.micro_batch_size,
+        "processes": state.accelerator.num_processes,
+    }
+    if state.accelerator.device.type == "cuda":
+        usage["peak_device_memory_mb"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
+    return usage
+
+
 if __name__ == "__main__":
-    end_with_parent()
+    end_with_launcher()
     run()

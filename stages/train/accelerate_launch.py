@@ -6,22 +6,29 @@ accelerate's launcher (torchrun, for most configurations), and this process wait
 """
 
 import argparse
+import logging
 import os
+import signal
+import subprocess
 import sys
+import threading
 import traceback
-from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from stages.train.launch import CRASHED, PARENT, end_with_parent
-from stages.train.processes import run_launcher
-from tuneline import stage  # noqa: F401 - sets variables that libraries read when they are imported
-from tuneline.errors import ParamsError, StageError
-from tuneline.files.disk_errors import explain_disk_errors
-from tuneline.launch import AUTO, Choice, check_launch, choose, find_devices, launch_file, read_launch
-from tuneline.machine import cpu_is_forced, threads
+from stages.train.launch import CRASHED, INTERRUPTED, STOPPING, end_with_launcher
+from tuneline.core import stage  # noqa: F401 - sets variables that libraries read when they are imported
+from tuneline.core.errors import ParamsError, StageError
+from tuneline.core.files import explain_disk_errors
+from tuneline.core.launch import AUTO, DeviceChoice, check_launch, choose, find_devices, launch_file, read_launch
+from tuneline.core.machine import cpu_is_forced, threads
+from tuneline.core.processes import PARENT, terminate_descendants
+from tuneline.core.terminal import say
 from tuneline.params import TrainParams
 from tuneline.params.loading import load_params
-from tuneline.terminal import say
+
+if TYPE_CHECKING:
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 TRAINING = "stages.train"
 MACHINE_VARIABLES = {
@@ -35,7 +42,7 @@ MACHINE_VARIABLES = {
 
 def main() -> NoReturn:
     """Train, and exit with the code of the training; see ``stages.train.launch.describe_end``."""
-    end_with_parent()
+    end_with_launcher()
     try:
         with explain_disk_errors():
             code = launch(load_params().train, sys.argv[1:])
@@ -58,7 +65,7 @@ def launch(params: TrainParams, flags: list[str]) -> int:
     Raises:
         ParamsError: The launch configuration does not suit accelerate or this machine.
     """
-    check_launch(params)
+    check_launch(params.launch, params.optimizer)
     given = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(threads())  # before torch is imported: OpenMP reads it once
     given_flags = [*machine_flags(params.launch, os.environ), *flags]
@@ -83,7 +90,7 @@ def launch(params: TrainParams, flags: list[str]) -> int:
     return train_here(args)
 
 
-def choose_devices(params: TrainParams) -> Choice:
+def choose_devices(params: TrainParams) -> DeviceChoice:
     """Choose devices and precision, and print the choice."""
     devices = find_devices()
     choice = choose(devices, params.global_batch_size, params.mixed_precision)
@@ -92,7 +99,7 @@ def choose_devices(params: TrainParams) -> Choice:
     return choice
 
 
-def chosen_flags(name: str, choice: Choice | None, given: Sequence[str] = ()) -> list[str]:
+def chosen_flags(name: str, choice: DeviceChoice | None, given: Sequence[str] = ()) -> list[str]:
     """Return the flags of ``accelerate launch`` for what a launch configuration leaves open. With all of them, accelerate warns of none.
 
     Args:
@@ -113,11 +120,7 @@ def chosen_flags(name: str, choice: Choice | None, given: Sequence[str] = ()) ->
 
 
 def machine_flags(name: str, environ: Mapping[str, str]) -> list[str]:
-    """Return the flags of ``accelerate launch`` for the machines that a scheduler describes in the environment.
-
-    Raises:
-        ParamsError: They are several, and the launch configuration is for one; or their number is a range.
-    """
+    """Return the flags of ``accelerate launch`` for the machines that a scheduler describes in the environment."""
     given = environ.get("PET_NNODES", "1")
     if not given.isdecimal():
         raise ParamsError(f"PET_NNODES is {given!r}, but a training has a fixed number of machines.", "Set it to this number.")
@@ -153,12 +156,8 @@ def parse(name: str, flags: list[str]) -> argparse.Namespace:
     return args
 
 
-def validate(name: str, parsed: argparse.Namespace, choice: Choice | None) -> argparse.Namespace:
-    """Return the arguments completed from the configuration, as ``accelerate launch`` does it.
-
-    Raises:
-        ParamsError: accelerate refuses the configuration.
-    """
+def validate(name: str, parsed: argparse.Namespace, choice: DeviceChoice | None) -> argparse.Namespace:
+    """Return the arguments completed from the configuration, as ``accelerate launch`` does it."""
     from accelerate.commands.launch import _validate_launch_command
 
     try:
@@ -184,11 +183,7 @@ def threads_per_process(args: argparse.Namespace) -> int:
 
 
 def train_here(args: argparse.Namespace) -> NoReturn:
-    """Train in this process, with the environment that accelerate's launcher would start another one with.
-
-    Raises:
-        SystemExit: Always.
-    """
+    """Train in this process, with the environment that accelerate's launcher would start another one with."""
     from accelerate.utils.launch import prepare_simple_launcher_cmd_env
 
     _, environment = prepare_simple_launcher_cmd_env(args)
@@ -196,6 +191,70 @@ def train_here(args: argparse.Namespace) -> NoReturn:
     from stages.train.__main__ import run
 
     run()
+
+
+def run_launcher(launcher: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> int:
+    """Start processes with a function of accelerate, wait for them, and return one exit code for all of them."""
+    from torch.distributed import DistError
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    stop_on_signals()
+    hide_torchrun_log()
+    try:
+        launcher(args)
+    except ChildFailedError as error:
+        return exit_code(error)
+    except subprocess.CalledProcessError as error:
+        return 128 - error.returncode if error.returncode < 0 else error.returncode
+    except SignalException as error:
+        return 128 + error.sigval
+    except (DistError, ConnectionError) as error:  # of the machines: those of the processes are theirs
+        raise StageError(
+            f"The machines did not find each other at {args.main_process_ip}:{args.main_process_port}: {str(error).splitlines()[0]}",
+            "Start the training on all machines, with the same address of the main one, and a port that no other program uses there.",
+        ) from None
+    return 0
+
+
+def stop_on_signals() -> None:
+    """Let a thread handle the signals: Python's handlers do not run while a native function waits for the other machines."""
+    received, written = os.pipe()
+    os.set_blocking(written, False)
+    signal.set_wakeup_fd(written)
+    for number in STOPPING:
+        signal.signal(number, lambda *_: None)
+    threading.Thread(target=_stop_when, args=(received,), name="stop on signals", daemon=True).start()
+
+
+def _stop_when(received: int) -> None:
+    while (number := os.read(received, 1)[0]) not in STOPPING:
+        pass
+    if not terminate_descendants():  # torchrun starts them in sessions of their own, without Ctrl-C
+        os._exit(128 + number)
+
+
+def hide_torchrun_log() -> None:
+    """Hide torchrun's messages about processes that ended: the last line of a run says it. ``LOGLEVEL`` shows them."""
+    import torch.distributed.run
+
+    if "LOGLEVEL" not in os.environ:
+        for name in logging.getLogger().manager.loggerDict:
+            if name.startswith(torch.distributed.__name__):
+                logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def exit_code(error: "ChildFailedError") -> int:
+    """Return one exit code for several processes, and print the error of one that ended with a ``StageError``."""
+    failures: list[Any] = sorted(error.failures.values(), key=lambda failure: int(failure.timestamp))
+    if any(failure.exitcode == INTERRUPTED for failure in failures):
+        return INTERRUPTED
+    for failure in failures:
+        if failure.error_file_data.get("stage"):  # see tuneline.core.stage.report_error
+            say(failure.message, error=True)
+            return 1
+    code = int(failures[0].exitcode)
+    return 128 - code if code < 0 else CRASHED
 
 
 if __name__ == "__main__":

@@ -5,47 +5,70 @@ removed only then. It is verified before use.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
+import secrets
 import shutil
-import time
+import socket
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import broadcast_object_list, gather_object
 from rich.filesize import decimal
 
-import stages
-from stages.train.devices import sharding
+from stages.train.data import data_files
+from stages.train.devices import several_machines, sharding
 from stages.train.launch import describe_resume
-from stages.train.marker import find_damage, write_marker
-from stages.train.progress import Progress
-from tuneline.errors import DiskError, StageError
-from tuneline.files import replace_directory
-from tuneline.files.hashes import file_hash
+from stages.train.progress import TrainingProgress
+from tuneline.core.errors import DiskError, StageError
+from tuneline.core.files import file_hash, replace_directory
+from tuneline.core.locks import BusyError, locked
+from tuneline.core.paths import CHECKPOINTS
+from tuneline.core.provenance import stage_code
+from tuneline.core.terminal import say
 from tuneline.params import Params
-from tuneline.paths import CHECKPOINTS
-from tuneline.terminal import say
+
+MARKER = "complete.json"
+
+
+def write_marker(folder: Path) -> None:
+    """Write the marker, which completes a checkpoint."""
+    files = {str(path.relative_to(folder)): _size_and_crc(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+    (folder / MARKER).write_text(json.dumps(files, indent=1), encoding="utf-8")
+
+
+def find_damage(folder: Path) -> str | None:
+    """Return the first problem of a checkpoint, or ``None`` if it is complete."""
+    try:
+        files: dict[str, Any] = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return f"{MARKER} is missing or unreadable"
+    for name, expected in files.items():
+        if not (folder / name).is_file():
+            return f"{name} is missing"
+        if _size_and_crc(folder / name) != expected:
+            return f"{name} differs from its checksum"
+    return None
+
+
+def _size_and_crc(path: Path) -> list[int]:
+    """Return size in bytes and CRC-32."""
+    crc = size = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            crc, size = zlib.crc32(block, crc), size + len(block)
+    return [size, crc]
+
 
 LOCK = CHECKPOINTS / ".lock"
 LOCK_TIMEOUT = 30.0
 """Seconds. A killed run may leave a child process that is still saving."""
 _PROGRESS = "progress.json"
-_CODE = (
-    "stages/train/**/*.py",
-    "tuneline/batches.py",
-    "tuneline/custom_metrics.py",
-    "tuneline/files/schemas.py",
-    "tuneline/files/shards.py",
-    "tuneline/files/token_maps.py",
-    "tuneline/functions.py",
-    "tuneline/metrics.py",
-)
 _LIBRARIES = ("torch", "transformers", "accelerate", "peft", "numpy", "safetensors")
 
 
@@ -54,21 +77,13 @@ def run_identity(params: Params, accelerator: Accelerator, data: Iterable[Path],
 
     The layout is the machines, the number of processes and threads, and the size of micro-batches: batches stay the same, but their
     sums are rounded differently.
-
-    Args:
-        params: All parameters; those of this stage are selected.
-        accelerator: Source of device, precision and sharding.
-        data: Files that the run reads.
-        functions: Files of the user's loss and metric.
     """
-    root = Path(stages.__file__).parents[1]
-    code = sorted(path for pattern in _CODE for path in root.glob(pattern))
     return {
         "seed": params.seed,
         "model": params.model.model_dump(mode="json", include={"config"}),  # the checkpoint is in ``data``
         "train": params.train.model_dump(mode="json", exclude={"launch", "micro_batch_size"}),
         "data": {str(path): _hash_files([path]) for path in data},
-        "code": _hash_files(code),
+        "code": stage_code("train"),
         "functions": {str(path): _hash_files([path]) for path in functions},
         "libraries": {name: version(name) for name in _LIBRARIES},
         "device": accelerator.device.type,
@@ -82,6 +97,73 @@ def run_key(identity: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def common_identity(accelerator: Accelerator, params: Params, functions: Iterable[Path]) -> dict[str, Any]:
+    """Return the identity of the run, which every machine computes from its own files. Every process calls it.
+
+    Raises:
+        StageError: A machine has other code, parameters, libraries, data or devices than the main one.
+    """
+    identity = run_identity(params, accelerator, data_files(), functions) if accelerator.is_local_main_process else None
+    gathered: list[tuple[str, dict[str, Any]]] = gather_object([(_machine(accelerator), identity)] if identity else [])
+    main, expected = gathered[0]
+    for machine, found in gathered[1:]:
+        if found != expected:
+            raise StageError(
+                f"{machine} and {main} would train different models: {_first_difference(expected, found)}.",
+                "Give both the same commit, params.yaml, data (`dvc pull`) and libraries, or let them share the project's folder.",
+            )
+    return expected
+
+
+def check_unchanged(accelerator: Accelerator, before: Mapping[str, Any], params: Params, functions: Iterable[Path]) -> None:
+    """Compare the files of all machines with those at the start: DVC looks only at those of the machine on which it runs."""
+    if several_machines() and (now := common_identity(accelerator, params, functions)) != before:
+        raise StageError(
+            f"A file changed during the training: {_first_difference(before, now)}.", "Start again: `dvc repro` trains with the new file."
+        )
+
+
+def check_shared(accelerator: Accelerator, folder: Path) -> None:
+    """Check that every machine sees the folder of the main process."""
+    if not several_machines():
+        return
+    name = [f".seen-{secrets.token_hex(8)}"]  # a new name: network file systems remember for a while which files do not exist
+    broadcast_object_list(name)
+    probe = folder / name[0]
+    if accelerator.is_main_process:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+    accelerator.wait_for_everyone()
+    seen: list[tuple[str, bool]] = gather_object([(_machine(accelerator), probe.exists())])
+    if accelerator.is_main_process:
+        probe.unlink()
+    for machine, sees in seen:
+        if not sees:
+            raise StageError(
+                f"{machine} does not see {folder} of {seen[0][0]}: checkpoints are written once, and every machine resumes from them.",
+                "Let the machines share the project's folder (NFS, a shared volume), or mount one folder as checkpoints/ on each.",
+            )
+
+
+def _machine(accelerator: Accelerator) -> str:
+    return f"machine {socket.gethostname()} (rank {accelerator.process_index})"
+
+
+def _first_difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """Return the first key whose values differ, with both values."""
+    ours, theirs = dict(_flat(expected)), dict(_flat(found))
+    key = next(key for key in sorted({*ours, *theirs}) if ours.get(key) != theirs.get(key))
+    return f"{key} is {str(theirs.get(key))[:40]} instead of {str(ours.get(key))[:40]}"
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}: ")
+        else:
+            yield f"{prefix}{key}", value
+
+
 @contextlib.contextmanager
 def training_lock(accelerator: Accelerator) -> Iterator[None]:
     """Hold the training lock of this project. The system releases it when the process ends, however that happens.
@@ -93,11 +175,16 @@ def training_lock(accelerator: Accelerator) -> Iterator[None]:
         yield
         return
     LOCK.parent.mkdir(parents=True, exist_ok=True)
-    with LOCK.open("a+", encoding="utf-8") as file:
-        _acquire(file)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+    with contextlib.ExitStack() as held:
+        try:
+            file = held.enter_context(locked(LOCK, LOCK_TIMEOUT))
+        except BusyError:
+            raise StageError(
+                f"Process {LOCK.read_text(encoding='utf-8') or '(unknown)'} is already training in this folder.",
+                "Wait for it, or send it SIGTERM: it saves a checkpoint and stops.",
+            ) from None
+        os.ftruncate(file, 0)
+        os.write(file, str(os.getpid()).encode())
         yield
 
 
@@ -106,11 +193,6 @@ class Checkpoints:
 
     The last ``keep`` checkpoints stay, and for each of them the checkpoint of its best step: whichever a run resumes from,
     its best weights exist.
-
-    Args:
-        accelerator: Accelerator that prepared model, optimizer and schedule.
-        folder: Folder on a file system that all processes share.
-        keep: Number of last checkpoints to keep.
     """
 
     def __init__(self, accelerator: Accelerator, folder: Path, keep: int) -> None:
@@ -123,7 +205,7 @@ class Checkpoints:
         """Return the path of the checkpoint of a step."""
         return self.folder / f"step-{step:08d}"
 
-    def save(self, progress: Progress) -> None:
+    def save(self, progress: TrainingProgress) -> None:
         """Write the state of the run after ``progress.step`` steps."""
         target = self.path(progress.step)
         if self.current == target:
@@ -139,11 +221,11 @@ class Checkpoints:
         self._accelerator.wait_for_everyone()
         self.current = target
 
-    def load(self, path: Path) -> Progress:
+    def load(self, path: Path) -> TrainingProgress:
         """Restore model, optimizer, schedule, gradient scaler and random generators; return the progress."""
         self._accelerator.load_state(str(path))
         self.current = path
-        return Progress.read(path / _PROGRESS)
+        return TrainingProgress.read(path / _PROGRESS)
 
     def newest(self, needs_best: bool) -> Path | None:
         """Return the newest complete checkpoint. Damaged ones are reported and removed.
@@ -199,7 +281,7 @@ class Checkpoints:
         return sorted(self.folder.glob("step-*"))
 
     def _damage_of_best(self, path: Path) -> str | None:
-        best = Progress.read(path / _PROGRESS).best_step
+        best = TrainingProgress.read(path / _PROGRESS).best_step
         if best == 0 or self.path(best) == path:
             return None
         damage = find_damage(self.path(best))
@@ -207,7 +289,7 @@ class Checkpoints:
 
     def _prune(self) -> None:
         last = self._all()[-self._keep :]
-        kept = {*last, *(self.path(Progress.read(path / _PROGRESS).best_step) for path in last)}
+        kept = {*last, *(self.path(TrainingProgress.read(path / _PROGRESS).best_step) for path in last)}
         for path in self._all():
             if path not in kept:
                 _remove(path)
@@ -227,19 +309,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(former, ignore_errors=True)
         path.replace(former)
         shutil.rmtree(former)
-
-
-def _acquire(file: IO[str]) -> None:
-    deadline = time.monotonic() + LOCK_TIMEOUT
-    while True:
-        try:
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise StageError(
-                    f"Process {LOCK.read_text(encoding='utf-8') or '(unknown)'} is already training in this folder.",
-                    "Wait for it, or send it SIGTERM: it saves a checkpoint and stops.",
-                ) from None
-            time.sleep(0.2)
-        else:
-            return

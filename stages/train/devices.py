@@ -4,10 +4,14 @@ Every use of accelerate's private or plugin attributes is in this module.
 """
 
 import contextlib
+import math
 import os
 import platform
+import threading
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +22,14 @@ from accelerate.utils import SAFE_WEIGHTS_NAME, DistributedType, FullyShardedDat
 from safetensors.torch import load_model
 from torch import Tensor, nn
 
-from stages.train.training_logger import LIVE, check_trackers
-from tuneline.errors import ParamsError, StageError
-from tuneline.files.hashes import file_hash
-from tuneline.launch import launch_file, needs_gpu, read_launch
+from tuneline.core.errors import ParamsError, StageError
+from tuneline.core.files import file_hash
+from tuneline.core.launch import launch_file, needs_gpu, read_launch
+from tuneline.core.paths import REPORTS
+from tuneline.core.provenance import DevicesUsed, TrainingSegment
 from tuneline.params import Params
-from tuneline.records.provenance import DevicesUsed, TrainingSegment
 
+LIVE = REPORTS / "live"
 _LAUNCH_SETTINGS = ("FSDP_", "ACCELERATE_DEEPSPEED_", "ACCELERATE_GRADIENT_", "MEGATRON_LM_")
 
 
@@ -73,11 +78,7 @@ def drop_frozen_weights(models: list[nn.Module], weights: list[dict[str, Tensor]
 
 
 def load_trained_weights(models: list[nn.Module], folder: str) -> None:
-    """Load what ``drop_frozen_weights`` has left, in the place of accelerate, which expects all weights.
-
-    Raises:
-        RuntimeError: The file and the trained weights differ.
-    """
+    """Load what ``drop_frozen_weights`` has left, in the place of accelerate, which expects all weights."""
     for model in models:
         missing, unexpected = load_model(model, Path(folder) / SAFE_WEIGHTS_NAME, strict=False)
         if wrong := {*missing, *unexpected} - frozen_weights(model):
@@ -86,11 +87,7 @@ def load_trained_weights(models: list[nn.Module], folder: str) -> None:
 
 
 def check_precision(precision: str, device: torch.device) -> None:
-    """Refuse a precision that the device does not support; on a CPU, accelerate accepts fp16 and computes in float32.
-
-    Raises:
-        ParamsError: The precision is unknown or not supported; the hint names one that is.
-    """
+    """Refuse a precision that the device does not support; on a CPU, accelerate accepts fp16 and computes in float32."""
     if precision not in ("no", "fp16", "bf16"):
         raise ParamsError(f"mixed precision {precision!r} is not supported.", "Choose no, fp16 or bf16.")
     if precision == "fp16" and device.type == "cpu":
@@ -105,10 +102,6 @@ def check_devices(launch: str, accelerator: Accelerator) -> None:
 
     ``torchrun`` and ``accelerate launch`` start the training with any configuration, and accelerate uses the CPU if torch finds no
     GPU.
-
-    Raises:
-        ParamsError: The configuration does not exist.
-        StageError: The device or the number of processes is another.
     """
     requested = read_launch(launch).get("num_processes")
     running = accelerator.num_processes
@@ -169,11 +162,7 @@ def describe_devices(accelerator: Accelerator) -> str:
 
 
 def compile_in_place(model: nn.Module, backend: str) -> None:
-    """Compile the forward pass with ``torch.compile`` for any sequence length, without renaming the weights.
-
-    Raises:
-        ParamsError: torch does not have the backend.
-    """
+    """Compile the forward pass with ``torch.compile`` for any sequence length, without renaming the weights."""
     available = [*torch.compiler.list_backends(), "aot_eager", "eager"]
     if backend not in available:
         raise ParamsError(f"train.compile: torch does not have a backend {backend!r}.", f"Choose one of {', '.join(available)}.")
@@ -199,12 +188,6 @@ def configure_plugins(accelerator: Accelerator, model: nn.Module, micro_batch_si
 
     accelerate 1.15 derives them from a dataloader or from the launch configuration; this loop passes it no dataloader, and
     a launch configuration does not know the model. So the plugins' attributes are set before ``prepare`` reads them.
-
-    Args:
-        accelerator: Accelerator that has not prepared the model yet.
-        model: Model to be prepared.
-        micro_batch_size: Examples in one forward pass of one process.
-        max_grad_norm: Gradient norm limit; DeepSpeed clips in its own engine.
     """
     if accelerator.distributed_type == DistributedType.FSDP:
         plugin = accelerator.state.fsdp_plugin
@@ -234,3 +217,91 @@ def gradient_synchronization(accelerator: Accelerator, model: nn.Module, last: b
         return contextlib.nullcontext()
     context: contextlib.AbstractContextManager[None] = contextlib.nullcontext() if last else accelerator.no_sync(model)
     return context
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Refuse a tracker that is not installed: accelerate would skip it without a warning."""
+    for name in names:
+        if find_spec(name) is None:
+            raise ParamsError(f"run.trackers: {name} is not installed.", f"pip install {name}, or remove it from run.trackers.")
+
+
+def several_machines() -> bool:
+    """Return True if processes of this training run on other machines, as torchrun and mpirun count them."""
+    everywhere, here = os.environ.get("WORLD_SIZE", "1"), os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return int(everywhere) > int(here)
+
+
+INTERVAL = 1.0
+"""Seconds between two readings of the scheduler's statistics."""
+THRESHOLD = 0.05
+"""The cores count as shared if the main thread waits for one for more than this fraction of the time."""
+IDLE_THREAD = "idle OpenMP team"
+_STATISTICS = Path("/proc/self/schedstat")
+"""Of the main thread (Linux): nanoseconds on a core, nanoseconds waiting for one, number of turns."""
+_PER_THREAD = 2**16
+"""Elements of a tensor for each thread that is to take part in filling it; torch gives a thread at least half as many."""
+
+
+@contextlib.contextmanager
+def short_waits_on_shared_cores() -> Iterator[None]:
+    """Until the block ends, shorten the waits of OpenMP's threads while other programs use the cores.
+
+    Does nothing for a single thread, and on systems without the statistics.
+    """
+    if torch.get_num_threads() == 1 or not _STATISTICS.exists():
+        yield
+        return
+    ended = threading.Event()
+    observer = threading.Thread(target=_observe, args=(ended,), name="contention", daemon=True)
+    observer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        observer.join()
+
+
+def _observe(ended: threading.Event) -> None:
+    """Start idle teams when the cores become shared, and end them when they no longer are."""
+    with contextlib.ExitStack() as teams:
+        active = False
+        then, waited_before = time.monotonic(), _waited()
+        while not ended.wait(INTERVAL):
+            now, waited = time.monotonic(), _waited()
+            shared = (waited - waited_before) / (now - then) > THRESHOLD
+            then, waited_before = now, waited
+            if shared and not active:
+                for _ in range(teams_needed(torch.get_num_threads(), len(os.sched_getaffinity(0)))):
+                    teams.enter_context(_idle_team())
+            elif active and not shared:
+                teams.close()
+            active = shared
+
+
+def _waited() -> float:
+    """Return the seconds that the main thread has waited for a core since it started."""
+    return int(_STATISTICS.read_text(encoding="ascii").split()[1]) / 1e9
+
+
+def teams_needed(threads: int, cores: int) -> int:
+    """Return how many more teams make libgomp manage more threads than there are cores. It does not count a team's first thread."""
+    return max(math.ceil((cores + 1 - threads) / (threads - 1)), 1)
+
+
+@contextlib.contextmanager
+def _idle_team() -> Iterator[None]:
+    """Keep a thread that has computed once: libgomp keeps its team of threads until it ends."""
+    ended = threading.Event()
+
+    def compute_and_sleep() -> None:
+        torch.zeros(torch.get_num_threads() * _PER_THREAD).add_(1)
+        ended.wait()
+
+    thread = threading.Thread(target=compute_and_sleep, name=IDLE_THREAD, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -1,11 +1,15 @@
-"""Stop on a signal: between two micro-batches, in all processes alike, with a checkpoint and a note on how to resume."""
+"""Why a training ends early: a signal, after which all processes save a checkpoint; or processes on other machines that are lost."""
 
+import contextlib
+import math
 import os
 import signal
+import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Self
@@ -13,23 +17,21 @@ from typing import Any, NoReturn, Self
 import torch
 from accelerate import Accelerator
 from torch import distributed
+from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 
-from tuneline.files import write_json
-from tuneline.paths import REPORTS
+from stages.train.devices import several_machines
+from stages.train.launch import INTERRUPTED, resume_hint
+from tuneline.core.errors import StageError
+from tuneline.core.files import write_json
+from tuneline.core.paths import REPORTS
+from tuneline.core.terminal import say
 
 NOTE = REPORTS / "interrupted" / "train.json"
 """Exists from an interruption until the resumed run ends. accelerate and DVC do not pass exit codes on; this file remains."""
 
 
 class TrainingInterrupted(Exception):  # noqa: N818 - a requested stop, not an error
-    """Training stops because a signal requested it.
-
-    Attributes:
-        signal: Name of the signal.
-        step: Optimizer steps done and saved.
-        steps: Optimizer steps of the whole run.
-        checkpoint: Folder of the saved state.
-    """
+    """A signal stops the training, after ``step`` of ``steps`` optimizer steps, which ``checkpoint`` has."""
 
     def __init__(self, signal_name: str, step: int = 0, steps: int = 0, checkpoint: Path | None = None) -> None:
         super().__init__(
@@ -68,14 +70,9 @@ class Interruption:
 
 
 class Coordinator:
-    """Decisions that all processes take together: stop now, save now. One process that says yes decides for all.
+    """Decisions that all processes take together: stop now, save now. One process decides for all.
 
-    The flags travel over the CPU (gloo) even where gradients use NCCL, so asking never waits for the device.
-
-    Args:
-        accelerator: Accelerator of the run.
-        interruption: Record of received signals.
-        checkpoint_minutes: Time between checkpoints in minutes, or ``None``.
+    The flags are reduced on the CPU (gloo) even where gradients use NCCL, so that a check never waits for the device.
     """
 
     def __init__(self, accelerator: Accelerator, interruption: Interruption, checkpoint_minutes: float | None) -> None:
@@ -139,3 +136,139 @@ def exit_without_cleanup(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+HEARTBEAT_SECONDS = 2.0
+"""Time between two heartbeats of a process."""
+TIMEOUT = 40.0
+"""Seconds without a heartbeat after which a process is lost. That of a busy process may be late: threads share the interpreter."""
+TIMEOUT_AFTER_ERROR = 8.0
+"""The same after an operation with the other processes has failed, as it does where one was killed."""
+CONNECTION = 300.0
+"""Seconds in which the processes of all machines must have found each other. Their launchers have, so only imports take time."""
+_CAUSES = "the training there ended or was killed, or the machine or a network failed"
+
+
+@contextlib.contextmanager
+def end_unless_connected() -> Iterator[None]:
+    """End this process with exit code 75 if the block, which connects it to the others, takes more than ``CONNECTION`` seconds.
+
+    A launcher that starts while the main machine still ends the run before connects to that run, and starts a process that waits for
+    others which do not know of it.
+
+    Raises:
+        StageError: The connection is lost.
+    """
+    problem = "The processes of the machines did not find each other"
+    hint = "When no process of the run before is left, start the training on all machines again: it resumes from its last checkpoint."
+
+    def end() -> None:
+        say(f"train: {problem} within {CONNECTION:.0f} s.\n  {hint}", error=True)
+        exit_without_cleanup(INTERRUPTED)
+
+    timer = threading.Timer(CONNECTION, end)
+    timer.daemon = True
+    if several_machines():
+        timer.start()
+    try:
+        yield
+    except DistError as error:
+        raise StageError(f"{problem}: {str(error).splitlines()[0]}", hint) from None
+    finally:
+        timer.cancel()
+
+
+@contextlib.contextmanager
+def end_without_other_machines() -> Iterator[None]:
+    """End this process with exit code 75 when one on another machine is lost in the block: it could wait for that one for ever."""
+    if not several_machines():
+        yield
+        return
+    heartbeat = Heartbeat()
+    for target in (heartbeat.exchange, heartbeat.watch):
+        threading.Thread(target=target, name="heartbeat", daemon=True).start()
+    try:
+        yield
+    except RuntimeError:  # of torch.distributed, probably
+        heartbeat.end_if_lost(TIMEOUT_AFTER_ERROR)
+        raise
+    finally:
+        heartbeat.stopped.set()
+
+
+class Heartbeat:
+    """Detects lost processes: each one counts up in torch's key-value store, which the main machine serves.
+
+    One thread writes and reads the counters, another ends this process when one of them stands still: an operation of the store can
+    block for ever, whatever its timeout, when the main machine is gone.
+
+    Attributes:
+        stopped: Set to end the threads.
+    """
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self._started = time.time()
+        self._rank = int(os.environ["RANK"])
+        self._others = [rank for rank in range(int(os.environ["WORLD_SIZE"])) if rank != self._rank]
+        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        self._main = f"{address}:{port}"
+        self._store = TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=TIMEOUT))
+        self._store.set(_key("machine", self._rank), socket.gethostname())
+        self._store.set(_key("beat", self._rank), "0")
+        self._machines = {rank: self._store.get(_key("machine", rank)).decode() for rank in self._others}  # waits for the others
+        self._counters = dict.fromkeys(self._others, b"")
+        self._store_answered = time.monotonic()
+        self._last_beat = dict.fromkeys(self._others, self._store_answered)
+
+    def end_if_lost(self, timeout: float) -> None:
+        """Wait until every process has beaten again, or end this one because one has not for ``timeout`` seconds."""
+        later = time.monotonic() + 2 * HEARTBEAT_SECONDS  # the last beat of a killed process may be read only now
+        while not all(beat > later for beat in self._last_beat.values()):
+            self._end_if(self._lost(timeout))
+            time.sleep(HEARTBEAT_SECONDS / 4)
+
+    def exchange(self) -> None:
+        """Write the counter of this process and read those of the others, until ``stopped``."""
+        counter = 0
+        while not self.stopped.wait(HEARTBEAT_SECONDS):
+            counter += 1
+            try:
+                self._store.set(_key("beat", self._rank), str(counter))
+                counters = self._store.multi_get([_key("beat", rank) for rank in self._others])
+            except RuntimeError:  # the connection is closed: the main process has ended
+                self._store_answered = -math.inf
+                return
+            self._store_answered = time.monotonic()
+            for rank, value in zip(self._others, counters, strict=True):
+                if value != self._counters[rank]:
+                    self._counters[rank], self._last_beat[rank] = value, self._store_answered
+
+    def watch(self) -> None:
+        """End this process when another one is lost, until ``stopped``."""
+        while not self.stopped.wait(HEARTBEAT_SECONDS):
+            self._end_if(self._lost(TIMEOUT))
+
+    def _lost(self, timeout: float) -> str | None:
+        """Describe which processes have not beaten for so many seconds; ``None`` if all have."""
+        now = time.monotonic()
+        if now - self._store_answered > timeout:
+            return f"the main machine, {self._main}, cannot be reached: {_CAUSES}"
+        ranks = [rank for rank, beat in self._last_beat.items() if now - beat > timeout]
+        machines = dict.fromkeys(self._machines[rank] for rank in ranks)
+        lost = (f"{machine} (rank {', '.join(str(rank) for rank in ranks if self._machines[rank] == machine)})" for machine in machines)
+        return f"no sign of life from machine {', '.join(lost)}: {_CAUSES}" if ranks else None
+
+    def _end_if(self, reason: str | None) -> None:
+        """Print the reason, once on each machine, and end this process."""
+        if reason is None:
+            return
+        if not self.stopped.is_set() and os.environ.get("LOCAL_RANK", "0") == "0":
+            hint = f"Its own output may say why. Start the training on all machines again: {resume_hint(self._started)}"
+            say(f"train: {reason}.\n  {hint}", error=True)
+        self.stopped.set()
+        exit_without_cleanup(INTERRUPTED)
+
+
+def _key(name: str, rank: int) -> str:
+    return f"tuneline/{name}/{rank}"

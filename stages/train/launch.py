@@ -5,35 +5,29 @@ launcher sets up (stages/train/accelerate_launch.py): if the system kills it, so
 imports nothing that takes time or memory.
 """
 
-import ctypes
 import os
 import shlex
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from tuneline.paths import CHECKPOINTS
-from tuneline.terminal import say
+from tuneline.core.paths import CHECKPOINTS
+from tuneline.core.processes import PARENT, end_with_parent
+from tuneline.core.terminal import say
 
-INTERRUPTED = 75
-"""Exit code of an interrupted run that can be resumed: EX_TEMPFAIL of sysexits.h, try again later."""
-CRASHED = 70
-"""Exit code of a run that ended with a traceback: EX_SOFTWARE of sysexits.h."""
-PARENT = "TUNELINE_PARENT"
-"""Environment variable with the process id of the process that a process of the training must not outlive."""
+INTERRUPTED = os.EX_TEMPFAIL
+"""Exit code of an interrupted run that can be resumed: 75."""
+CRASHED = os.EX_SOFTWARE
+"""Exit code of a run that ended with a traceback: 70."""
 LAUNCHER = "TUNELINE_LAUNCHER"
 """Environment variable with a command, such as ``srun --nodes=2``, that starts the command after it on every machine and ends with it."""
 LAUNCHED = ("DVC_STAGE", "ACCELERATE_MIXED_PRECISION", "TORCHELASTIC_RUN_ID")
 """Environment variables that DVC, accelerate's launcher and torchrun set for the processes that they start."""
 STOPPING = (signal.SIGTERM, signal.SIGINT)
-SECONDS_BETWEEN_LOOKS = 0.5
-"""Time between two looks at the parent, where the kernel does not tell of its end."""
-_PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
@@ -50,7 +44,7 @@ def main() -> int:
 
     for number in STOPPING:
         signal.signal(number, stop)
-    end_with_parent()
+    end_with_launcher()
     command, environment = child_command(sys.argv[1:], os.environ)
     child = subprocess.Popen(command, env=environment, preexec_fn=ignore_ctrl_c)  # noqa: PLW1509 - there is one thread
     if stopped:  # before there was a child
@@ -113,32 +107,13 @@ def describe_resume(steps: list[Path]) -> str:
     return f"`dvc repro` resumes from step {int(steps[-1].name.removeprefix('step-'))} ({steps[-1]})."
 
 
-def end_with_parent() -> None:
+def end_with_launcher() -> None:
     """Get SIGTERM when the process that started this one ends: then a checkpoint is saved, and nothing is published.
 
     A process that a person started, in a terminal or with nohup, may outlive what started it.
     """
-    if PARENT not in os.environ and not any(name in os.environ for name in LAUNCHED):
-        return
-    parent = int(os.environ.get(PARENT, os.getppid()))
-    if not kernel_signals_end_of_parent():
-        threading.Thread(target=_wait_for_end_of, args=(parent,), name="end with parent", daemon=True).start()
-    elif os.getppid() != parent:  # it ended before the kernel was asked
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-def kernel_signals_end_of_parent() -> bool:
-    """Ask the kernel for SIGTERM when the parent ends; return False if it is not Linux."""
-    try:
-        return int(ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)) == 0
-    except (OSError, AttributeError):
-        return False
-
-
-def _wait_for_end_of(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(SECONDS_BETWEEN_LOOKS)
-    os.kill(os.getpid(), signal.SIGTERM)
+    if PARENT in os.environ or any(name in os.environ for name in LAUNCHED):
+        end_with_parent(int(os.environ.get(PARENT, os.getppid())))
 
 
 if __name__ == "__main__":

@@ -8,24 +8,23 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import find_executable_batch_size
-from accelerate.utils.memory import should_reduce_batch_size
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
+from numpy.typing import NDArray
+from torch import nn
 
-from stages.train.checkpoints import training_lock
-from stages.train.contention import short_waits_on_shared_cores
-from stages.train.data import Inputs, Rows, shard_batch
-from stages.train.devices import gradient_synchronization
-from stages.train.interruption import Interruption, TrainingInterrupted
-from stages.train.machines import check_unchanged
-from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS
-from stages.train.progress import StepResult
-from stages.train.startup import print_startup_summary
-from stages.train.state import TrainingResult, TrainState, function_files, resume, set_up, training_result
-from stages.train.validation import evaluate, evaluate_before_training
-from tuneline.errors import DataError, ParamsError
-from tuneline.files.shards import SplitReader
+from stages.train.checkpoints import check_unchanged, training_lock
+from stages.train.data import BatchLoader, Inputs, Rows, shard_batch
+from stages.train.devices import gradient_synchronization, short_waits_on_shared_cores
+from stages.train.interruption import Coordinator, Interruption, TrainingInterrupted
+from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS, Logits
+from stages.train.progress import Evaluation, StepResult
+from stages.train.state import TrainingResult, TrainState, function_files, print_startup_summary, resume, set_up, training_result
+from tuneline.core.errors import DataError, ParamsError
+from tuneline.core.paths import TOKENIZED
+from tuneline.core.shards import SplitReader
+from tuneline.core.terminal import say
+from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 from tuneline.params import Params
-from tuneline.paths import TOKENIZED
-from tuneline.terminal import say
 
 
 def train(params: Params, inputs: Inputs, accelerator: Accelerator, interruption: Interruption) -> TrainingResult:
@@ -90,11 +89,7 @@ def retry_on_out_of_memory(train_with: Callable[[int], TrainingResult], micro_ba
 
 @contextlib.contextmanager
 def saving_when_interrupted(state: TrainState) -> Iterator[None]:
-    """Save a checkpoint if a signal stops the block, or arrives before its end: what follows publishes the model.
-
-    Raises:
-        TrainingInterrupted: A signal arrived; the state is saved.
-    """
+    """Save a checkpoint if a signal stops the block, or arrives before its end: what follows publishes the model."""
     try:
         yield
         state.coordinator.check_interruption()  # a process whose parent has ended must not publish
@@ -104,12 +99,7 @@ def saving_when_interrupted(state: TrainState) -> Iterator[None]:
 
 
 def fit(state: TrainState) -> None:
-    """Train from ``state.progress`` to the end of the run.
-
-    Raises:
-        TrainingInterrupted: A signal arrived.
-        DataError: A loss or gradient is NaN or infinite.
-    """
+    """Train from ``state.progress`` to the end of the run."""
     evaluate_before_training(state)
     _evaluate_and_save(state)  # a checkpoint may have been saved just before an evaluation
     while not state.is_finished():
@@ -204,3 +194,121 @@ def _checkpoint_due(state: TrainState) -> bool:
         return False
     intervals = [run.checkpoint_every_steps, (run.checkpoint_every_epochs or 0) * state.sampler.batches_per_epoch]
     return time_elapsed or any(interval and step % interval == 0 for interval in intervals)
+
+
+def evaluate_before_training(state: TrainState) -> None:
+    """Evaluate the model before the first step: the first point of the validation curve, which is no candidate for the best weights.
+
+    It also shows at once if an evaluation fits into memory, because the longest rows come first.
+    """
+    if state.progress.step > 0 or state.progress.baseline is not None:
+        return
+    state.progress.baseline = _measure(state)
+    state.logger.log_evaluation(state.progress.baseline, best=False)
+
+
+def evaluate(state: TrainState) -> bool:
+    """Compute loss and metric of the validation split; return True if the weights are the best so far."""
+    params, progress = state.params, state.progress
+    row = _measure(state)
+    stopping = params.early_stopping
+    min_gain = stopping.min_gain if stopping else 0.0
+    improved = progress.record_evaluation(row, state.metric.greater_is_better, min_gain)
+    progress.stopped_early = stopping is not None and progress.evaluations_without_improvement >= stopping.patience
+    if params.schedule in STEPPED_BY_VALIDATION_LOSS:
+        state.schedule.step(row.loss)
+    state.logger.log_evaluation(row, improved)
+    return improved
+
+
+def _measure(state: TrainState) -> Evaluation:
+    """Return loss and metric of the current weights on the validation split."""
+    split, step = state.validation_loader.split, state.progress.step
+    metrics = state.metric.scores(predict_within_memory(state), split.labels, split.label_schema)
+    if not math.isfinite(metrics["loss"]):
+        raise DataError(f"Step {step}: the loss on the validation split is {metrics['loss']}.", _non_finite_hint(split))
+    return Evaluation(step, metrics["loss"], metrics[state.metric.name])
+
+
+def _non_finite_hint(split: TokenizedSplit) -> str:
+    unusable = np.flatnonzero(~np.isfinite(split.labels))[:10]
+    if not len(unusable):
+        return "Lower train.learning_rate, or train with mixed_precision 'no' or bf16."
+    places = SplitReader.open(TOKENIZED, "validation", made_by="tokenize").places(unusable)
+    return f"Correct the labels that are NaN or infinite, such as those of the rows in {places}."
+
+
+def predict_within_memory(state: TrainState) -> Logits:
+    """Return the logits of the validation split, in smaller batches from now on if the device is out of memory."""
+    while True:
+        size = state.evaluation_batch_size
+        try:
+            return predict(state.accelerator, state.model, state.validation_loader, size, state.coordinator)
+        except RuntimeError as error:
+            if not should_reduce_batch_size(error):
+                raise
+            if size == 1 or state.accelerator.num_processes > 1:
+                hint = "Lower it." if size > 1 else "Lower tokenize.max_length."
+                raise ParamsError(f"Out of memory in an evaluation with train.evaluation_batch_size {size}.", hint) from None
+        state.evaluation_batch_size = size // 2
+        clear_device_cache(garbage_collection=True)
+        state.logger.info(f"out of memory in an evaluation; train.evaluation_batch_size is {size // 2} from now on")
+
+
+def predict(accelerator: Accelerator, model: nn.Module, loader: BatchLoader, batch_size: int, coordinator: Coordinator) -> Logits:
+    """Run the model over a split, in batches of similar length.
+
+    Returns:
+        Logits of shape ``(rows, outputs)``, the same in every process.
+    """
+    shards = shard_split(loader.split.lengths, batch_size, accelerator.num_processes)
+    shard = shards[accelerator.process_index]
+    model.eval()
+    with torch.no_grad():  # not inference_mode: FSDP's parameters are views that autograd tracks later
+        logits = [_batch_logits(model, loader, rows, coordinator) for rows in shard]
+    model.train()
+    largest = max(sum(len(rows) for rows in shard) for shard in shards)
+    rows, values = _gather(accelerator, np.concatenate(shard), torch.cat(logits), largest)
+    return restore_file_order(rows, values, len(loader.split))
+
+
+def shard_split(lengths: NDArray[np.int64], batch_size: int, processes: int) -> list[list[Rows]]:
+    """Return the batches of each process; all processes get the same number."""
+    shards: list[list[Rows]] = [[] for _ in range(processes)]
+    for rows in length_sorted_batches(lengths, batch_size * processes):
+        for process in range(processes):
+            shards[process] += shard_batch(rows, batch_size, processes, process)
+    return shards
+
+
+def restore_file_order(rows: Rows, values: Logits, count: int) -> Logits:
+    """Sort predictions by row.
+
+    Raises:
+        AssertionError: ``rows`` does not contain each of ``0 .. count - 1`` exactly once.
+    """
+    if not np.array_equal(np.sort(rows), np.arange(count)):
+        raise AssertionError(f"evaluation predicted {len(np.unique(rows))} examples in {len(rows)} results; the split has {count}")
+    result = np.empty_like(values)
+    result[rows] = values
+    return result
+
+
+def _batch_logits(model: nn.Module, loader: BatchLoader, rows: Rows, coordinator: Coordinator) -> torch.Tensor:
+    coordinator.check_interruption()
+    logits: torch.Tensor = model(**loader.inputs(rows)).logits
+    return logits.float()[: len(rows)]
+
+
+def _gather(accelerator: Accelerator, rows: Rows, logits: torch.Tensor, largest: int) -> tuple[Rows, Logits]:
+    """Return the rows and logits of all processes.
+
+    ``gather`` needs equal shapes, so each process pads its results to ``largest`` rows with row index -1, dropped afterwards.
+    """
+    if accelerator.num_processes == 1:
+        return rows, logits.cpu().numpy()
+    missing = largest - len(rows)
+    padded_rows = torch.nn.functional.pad(torch.from_numpy(rows), (0, missing), value=-1).to(accelerator.device)
+    all_rows = accelerator.gather(padded_rows).cpu().numpy()
+    values = accelerator.gather(torch.nn.functional.pad(logits, (0, 0, 0, missing))).cpu().numpy()
+    return all_rows[all_rows >= 0], values[all_rows >= 0]

@@ -1,21 +1,29 @@
 """The model to train: built from a checkpoint or a configuration, partly frozen or with LoRA adapters."""
 
 import difflib
-from collections.abc import Collection
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from transformers import AutoConfig, AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from stages.train.lora import add_adapters
-from tuneline.architectures import architecture_of
-from tuneline.errors import ParamsError
-from tuneline.files.schemas import LabelSchema
+from tuneline.core.errors import ParamsError
+from tuneline.core.paths import BASE_MODEL
+from tuneline.core.schemas import LabelSchema
+from tuneline.core.terminal import say
+from tuneline.model.architectures import architecture_of
 from tuneline.params import ModelParams, TrainParams
-from tuneline.paths import BASE_MODEL
-from tuneline.terminal import say
+from tuneline.params.train import LoraParams
+
+_PART = 1_000_000
+"""Targets that are copied at a time."""
 
 
 def build_model(
@@ -58,11 +66,7 @@ def label_config(labels: LabelSchema) -> dict[str, Any]:
 
 
 def new_config(values: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
-    """Return the configuration of a new model: ``model.config``, with vocabulary size and padding id of the tokenizer.
-
-    Raises:
-        ParamsError: ``model_type`` is unknown, or its configuration does not have one of the keys.
-    """
+    """Return the configuration of a new model: ``model.config``, with vocabulary size and padding id of the tokenizer."""
     options = {key: value for key, value in values.items() if key != "model_type"}
     try:
         default = AutoConfig.for_model(values["model_type"])
@@ -74,11 +78,7 @@ def new_config(values: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> Pr
 
 
 def check_keys(options: dict[str, Any], config: PretrainedConfig) -> None:
-    """Refuse unknown configuration keys: transformers accepts any key, so a typo would have no effect.
-
-    Raises:
-        ParamsError: The configuration does not have one of the keys.
-    """
+    """Refuse unknown configuration keys: transformers accepts any key, so a typo would have no effect."""
     names = {*config.to_dict(), *config.attribute_map}
     for key in options:
         if key not in names:
@@ -127,16 +127,7 @@ def _drawn_weights(model: PreTrainedModel, info: dict[str, Any], name: str) -> f
 
 
 def adapt(model: PreTrainedModel, params: TrainParams, drawn: Collection[str]) -> nn.Module:
-    """Enable gradient checkpointing, freeze modules or add LoRA adapters, as the parameters say.
-
-    Args:
-        model: Model, changed in place.
-        params: Section ``train``.
-        drawn: Names of the weights that were drawn at random.
-
-    Raises:
-        ParamsError: ``train.freeze`` names an unknown module or freezes everything, or LoRA finds no layer to adapt.
-    """
+    """Enable gradient checkpointing, freeze modules or add LoRA adapters, as the parameters say."""
     if params.gradient_checkpointing:
         enable: Any = model.gradient_checkpointing_enable
         enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -152,9 +143,6 @@ def freeze(model: PreTrainedModel, names: list[str]) -> None:
     Args:
         model: Model, changed in place.
         names: Dotted names, with or without the model's own prefix: ``embeddings``, ``encoder.layer.0``.
-
-    Raises:
-        ParamsError: A name is unknown, or no trainable parameter is left.
     """
     for name in names:
         modules = dict(model.named_modules())
@@ -167,6 +155,38 @@ def freeze(model: PreTrainedModel, names: list[str]) -> None:
         raise ParamsError("train.freeze: all parameters are frozen.", "Remove the classification head from train.freeze.")
 
 
+def add_adapters(model: PreTrainedModel, params: LoraParams, drawn: Collection[str]) -> nn.Module:
+    """Return the model with LoRA adapters (Hu et al. 2021). Besides them, the modules of ``trained_modules`` learn."""
+    from peft import LoraConfig, TaskType, get_peft_model
+
+    config = LoraConfig(
+        task_type=TaskType.SEQ_CLS,
+        r=params.rank,
+        lora_alpha=params.alpha,
+        lora_dropout=params.dropout,
+        target_modules=params.target_modules,
+        modules_to_save=trained_modules(model, drawn),
+    )
+    try:
+        adapted: nn.Module = get_peft_model(model, config)
+    except ValueError as error:
+        linear = sorted({name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, nn.Linear)})
+        raise ParamsError(f"train.lora.target_modules: {error}", f"Linear layers of this model: {', '.join(linear)}") from None
+    return adapted
+
+
+def trained_modules(model: PreTrainedModel, drawn: Collection[str]) -> list[str]:
+    """Return the modules that learn as a whole: those outside of the body, and the body's pooler if it was drawn at random.
+
+    peft alone trains modules named ``classifier`` and ``score``, and would leave what is drawn between them and the body (the pooler of
+    BERT, ``head`` of ModernBERT, ``pre_classifier`` of DistilBERT) at random values.
+    """
+    body = model.base_model_prefix
+    heads = [name for name, module in model.named_children() if name != body and next(module.parameters(), None) is not None]
+    poolers = {name[: name.index(".pooler.")] + ".pooler" for name in drawn if name.startswith(f"{body}.") and ".pooler." in name}
+    return [*heads, *sorted(poolers)]
+
+
 def compute_first_token_only(model: PreTrainedModel) -> bool:
     """Restrict the last layer to the first token, if the model type's classifier reads only that one.
 
@@ -174,9 +194,6 @@ def compute_first_token_only(model: PreTrainedModel) -> bool:
     arithmetic) and the feed-forward part (two thirds) are needed for the first token only. Logits and gradients are those
     of the full layer; dropout draws fewer masks, so runs with and without this differ like runs with two seeds. A forward
     hook does it, which changes neither the names of the weights nor the saved files.
-
-    Args:
-        model: Model, changed in place.
 
     Returns:
         True if the last layer was restricted. It is not if all layers share their weights (ALBERT), or if the model has a
@@ -192,3 +209,62 @@ def compute_first_token_only(model: PreTrainedModel) -> bool:
 
 def _keep_first_token(_: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
     return tuple(tensor[:, :1] for tensor in inputs)
+
+
+@dataclass(frozen=True)
+class TargetScale:
+    """Mean and standard deviation of the training targets, applied to the output of a head.
+
+    Attributes:
+        head: Name of the linear layer that predicts.
+        mean: Mean of the targets.
+        deviation: Their standard deviation; 1 if all are equal.
+        hook: Forward hook of the layer.
+    """
+
+    head: str
+    mean: float
+    deviation: float
+    hook: RemovableHandle
+
+    @classmethod
+    def apply(cls, model: PreTrainedModel, drawn: Collection[str], targets: NDArray[Any]) -> Self | None:
+        """Let a model predict in the unit of the targets, if its head was drawn at random and has a bias.
+
+        Args:
+            model: Regression model, changed in place.
+            drawn: Names of the weights that were drawn at random. A head that was loaded predicts in its own unit already.
+            targets: Targets of the train split, shape ``(rows,)``.
+        """
+        head = _last_layer(model)
+        if head is None or f"{head}.bias" not in drawn:
+            return None
+        mean = _mean(targets, lambda values: values)
+        deviation = math.sqrt(_mean(targets, lambda values: (values - mean) ** 2)) or 1.0
+
+        def restore(_: nn.Module, __: Any, output: Tensor) -> Tensor:
+            return output.float() * deviation + mean
+
+        return cls(head, mean, deviation, model.get_submodule(head).register_forward_hook(restore))
+
+    def fold(self, weights: dict[str, Tensor]) -> None:
+        """Make the scale part of trained weights, and remove the hook."""
+        self.hook.remove()
+        weight, bias = f"{self.head}.weight", f"{self.head}.bias"
+        weights[weight] = weights[weight].float() * self.deviation  # new tensors: those of the model stay as they were trained
+        weights[bias] = weights[bias].float() * self.deviation + self.mean
+
+
+def _mean(targets: NDArray[Any], function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
+    """Return the mean of a function of the finite targets: NaN is reported with its row, in the step that meets it."""
+    parts = (targets[start : start + _PART] for start in range(0, len(targets), _PART))
+    finite = (part[np.isfinite(part)].astype(np.float64) for part in parts)
+    sums = [(float(function(values).sum()), len(values)) for values in finite]
+    return sum(total for total, _ in sums) / sum(count for _, count in sums)
+
+
+def _last_layer(model: PreTrainedModel) -> str | None:
+    """Return the name of the linear layer behind the body with one output and a bias."""
+    body = f"{model.base_model_prefix}."
+    layers = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear) and not name.startswith(body)]
+    return next((name for name, layer in reversed(layers) if layer.out_features == 1 and layer.bias is not None), None)

@@ -1,8 +1,9 @@
-"""Loss, optimizer and learning rate schedule."""
+"""Loss, metric that selects the best weights, optimizer and learning rate schedule."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,12 +14,21 @@ from torch.nn import functional
 from torch.optim import Optimizer
 from transformers import SchedulerType, get_scheduler
 
-from stages.train.custom_loss import load_loss
-from tuneline.batches import TokenizedSplit
-from tuneline.errors import ParamsError
-from tuneline.functions import ProjectFunction
+from tuneline.core.errors import ParamsError
+from tuneline.core.schemas import LabelSchema
+from tuneline.metrics.functions import CustomMetric, ProjectFunction, load_function, load_metric
+from tuneline.metrics.scores import metrics_of
+from tuneline.metrics.table import METRIC_TABLE
+from tuneline.model.batches import TokenizedSplit
 from tuneline.params import TrainParams
+from tuneline.params.section import FunctionName
 
+Logits = NDArray[np.float32]
+"""Shape ``(examples, outputs)``."""
+_ROWS = 6
+"""Rows with which the function is tried."""
+_TOLERANCE = 1e-4
+"""Largest difference between the loss of an example in two batches that counts as rounding."""
 STEPPED_BY_VALIDATION_LOSS = (SchedulerType.REDUCE_ON_PLATEAU.value, SchedulerType.GREEDY.value)
 """Schedules that are stepped after each evaluation, with the validation loss, instead of after each optimizer step."""
 
@@ -61,15 +71,7 @@ class Loss:
 
 
 def build_loss(params: TrainParams, split: TokenizedSplit) -> Loss:
-    """Build the loss that the parameters describe.
-
-    Args:
-        params: Section ``train``.
-        split: The train split, for the labels and balanced class weights.
-
-    Raises:
-        ParamsError: The function in ``train.loss`` cannot be used.
-    """
+    """Build the loss that the parameters describe."""
     labels = split.label_schema
     return Loss(labels.is_regression, params.label_smoothing, class_weights(params, split), load_loss(params, labels))
 
@@ -89,16 +91,91 @@ def balanced_weights(split: TokenizedSplit) -> NDArray[np.float32]:
     return (len(split) / (split.label_schema.outputs * np.maximum(counts, 1))).astype(np.float32)
 
 
+def load_loss(params: TrainParams, labels: LabelSchema) -> ProjectFunction | None:
+    """Import and check the function in ``train.loss``; ``None`` if the parameter is.
+
+    The function gets logits, float32 of shape ``(examples, classes)``, and labels, int64 of shape ``(examples,)``. In a regression
+    both are float32 of shape ``(examples,)``. It returns the loss of each example, of shape ``(examples,)``: the training loop
+    weights them, shards them over processes and accumulates them over micro-batches.
+    """
+    if params.loss is None:
+        return None
+    function = load_function("train.loss", FunctionName.parse("train.loss", params.loss), params.loss_options)
+    _check_losses(function, *_example(labels))
+    return function
+
+
+def _example(labels: LabelSchema) -> tuple[Tensor, Tensor]:
+    """Return logits that require a gradient, and labels of several classes."""
+    rows = torch.arange(_ROWS)
+    shape = (_ROWS,) if labels.is_regression else (_ROWS, labels.outputs)
+    logits = torch.randn(shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    return logits, rows.float() if labels.is_regression else rows % labels.outputs
+
+
+def _check_losses(function: ProjectFunction, logits: Tensor, labels: Tensor) -> None:
+    """Check shape, type, values and gradient of the losses, of a batch, of a smaller one, and of an empty one."""
+    losses = function(logits, labels)
+    _check_shape(function, losses, logits)
+    if not losses.requires_grad:
+        raise function.error("returns losses without a gradient.", "Compute them from the logits with torch, without detach and argmax.")
+    (gradient,) = torch.autograd.grad(losses.sum(), logits)
+    if not torch.isfinite(losses).all() or not torch.isfinite(gradient).all():
+        what = "losses" if not torch.isfinite(losses).all() else "a gradient"
+        raise function.error(f"gives {what} with NaN or infinity for logits around 0.", "Use log_softmax instead of the log of a softmax.")
+    fewer = function(logits[:2], labels[:2])
+    _check_shape(function, fewer, logits[:2])
+    if not torch.allclose(fewer, losses[:2], atol=_TOLERANCE):
+        raise function.error(
+            "gives an example another loss in a smaller batch.",
+            "Compute the loss of each example on its own: how a batch is split into micro-batches must not change the model.",
+        )
+    _check_shape(function, function(logits[:0], labels[:0]), logits[:0])  # of a process without rows in the last batch
+
+
+def _check_shape(function: ProjectFunction, losses: Any, logits: Tensor) -> None:
+    examples = len(logits)
+    if not isinstance(losses, Tensor) or losses.shape != (examples,) or not losses.is_floating_point():
+        found = f"{losses.dtype} of shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else type(losses).__name__
+        raise function.error(
+            f"returns {found} for {examples} examples.",
+            f"Return the loss of each example, of shape ({examples},), as torch.nn.functional does with reduction='none'.",
+        )
+
+
+@dataclass(frozen=True)
+class ValidationMetric:
+    """The metric that selects the best weights: ``train.metric``.
+
+    Attributes:
+        name: Name in the metric table, or of the user's function.
+        greater_is_better: False for a loss or a cost.
+        custom: The user's function; ``None`` for a metric of the table.
+    """
+
+    name: str
+    greater_is_better: bool
+    custom: CustomMetric | None = None
+
+    @classmethod
+    def load(cls, params: TrainParams, labels: LabelSchema) -> Self:
+        """Look the metric up in the table, or import it."""
+        if not FunctionName.matches(params.metric):
+            return cls(params.metric, METRIC_TABLE[params.metric].greater_is_better)
+        custom = load_metric("train.metric", FunctionName.parse("train.metric", params.metric), labels)
+        return cls(custom.name, custom.greater_is_better, custom)
+
+    def scores(self, logits: Logits, labels: NDArray[Any], label_schema: LabelSchema) -> Mapping[str, float]:
+        """Return the metrics of a split by name: those of its task, the loss, and this one."""
+        metrics = metrics_of(logits, labels, label_schema)
+        return metrics if self.custom is None else {**metrics, self.name: self.custom.compute(logits, labels)}
+
+
 def build_optimizer(model: nn.Module, params: TrainParams, device: torch.device) -> Optimizer:
     """Build the optimizer over the trainable parameters.
 
     Adam and AdamW use the fused kernel where the device has one: on 2 CPU cores, with a vocabulary of 30,522 words, a step
     takes 5 ms instead of 45 ms.
-
-    Args:
-        model: The model, not yet prepared by accelerate.
-        params: Section ``train``.
-        device: Training device.
     """
     groups = parameter_groups(model, params.weight_decay)
     adam: dict[str, Any] = {"lr": params.learning_rate, "betas": (params.betas[0], params.betas[1]), "eps": params.epsilon}
@@ -137,11 +214,7 @@ def warmup_steps(params: TrainParams, total: int) -> int:
 
 
 def build_schedule(optimizer: Optimizer, params: TrainParams, total: int) -> Any:
-    """Build the learning rate schedule. The training loop steps it; see ``STEPPED_BY_VALIDATION_LOSS``.
-
-    Raises:
-        ParamsError: The schedule does not accept ``train.schedule_options``.
-    """
+    """Build the learning rate schedule. The training loop steps it; see ``STEPPED_BY_VALIDATION_LOSS``."""
     try:
         return get_scheduler(params.schedule, optimizer, warmup_steps(params, total), total, dict(params.schedule_options))
     except (TypeError, ValueError) as error:

@@ -1,5 +1,6 @@
 """Training state: set up from the parameters, resumed from a checkpoint, and turned into the trained model."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,23 +14,19 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
-from stages.train.checkpoints import Checkpoints, run_key
-from stages.train.data import BatchLoader, Inputs, check_fit
-from stages.train.devices import compile_in_place, configure_plugins
-from stages.train.evaluation import ValidationMetric
+from stages.train.checkpoints import Checkpoints, check_shared, common_identity, run_key
+from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, Rows, check_fit, shard_batch
+from stages.train.devices import compile_in_place, configure_plugins, describe_devices
 from stages.train.interruption import Coordinator, Interruption
-from stages.train.lora import merge_adapters
-from stages.train.machines import check_shared, common_identity
-from stages.train.model import adapt, build_model, compute_first_token_only
-from stages.train.optimization import Loss, build_loss, build_optimizer, build_schedule, total_steps
-from stages.train.order import LengthBucketedSampler
-from stages.train.progress import Progress
-from stages.train.target_scale import TargetScale
-from stages.train.training_logger import TrainingLogger
-from tuneline.files import write_json
+from stages.train.model import TargetScale, adapt, build_model, compute_first_token_only
+from stages.train.optimization import Loss, ValidationMetric, build_loss, build_optimizer, build_schedule, total_steps
+from stages.train.progress import TrainingLogger, TrainingProgress
+from tuneline.core.errors import DataError
+from tuneline.core.files import write_json
+from tuneline.core.paths import CHECKPOINTS
+from tuneline.core.provenance import TrainingSegment
+from tuneline.core.schemas import LabelSchema
 from tuneline.params import Params, RunParams, TrainParams
-from tuneline.paths import CHECKPOINTS
-from tuneline.records.provenance import TrainingSegment
 
 
 @dataclass
@@ -68,7 +65,7 @@ class TrainState:
     checkpoints: Checkpoints
     coordinator: Coordinator
     logger: TrainingLogger
-    progress: Progress = field(default_factory=Progress)
+    progress: TrainingProgress = field(default_factory=TrainingProgress)
 
     def is_finished(self) -> bool:
         """Return True if no training step is left."""
@@ -91,11 +88,7 @@ class TrainingResult:
 
 
 def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruption: Interruption, micro_batch_size: int) -> TrainState:
-    """Build the state of a run before its first step.
-
-    Raises:
-        ParamsError: The parameters do not fit the model, the data or the device.
-    """
+    """Build the state of a run before its first step."""
     settings = params.train
     loss = build_loss(settings, inputs.train)
     metric = ValidationMetric.load(settings, inputs.labels)
@@ -172,7 +165,8 @@ def resume(state: TrainState) -> None:
     before = progress.begin_segment(segment)
     if before is not None:
         _seed_generators(state, progress.step)
-        hint = f" OMP_NUM_THREADS={before.threads} gives the same." if before.has_layout_of(_with_threads(segment, before)) else ""
+        only_threads = before.has_layout_of(segment.model_copy(update={"threads": before.threads}))
+        hint = f" OMP_NUM_THREADS={before.threads} gives the same." if only_threads else ""
         state.logger.info(
             f"WARNING: the checkpoint was computed by {before}, and this run goes on with {segment}. The batches are the same, but sums "
             f"are rounded differently and dropout may draw other masks: the model will not have the bytes of an uninterrupted run.{hint}"
@@ -191,10 +185,6 @@ def _segment(state: TrainState, step: int) -> TrainingSegment:
         micro_batch_size=state.micro_batch_size,
         threads=torch.get_num_threads() if on_cpu else None,
     )
-
-
-def _with_threads(segment: TrainingSegment, other: TrainingSegment) -> TrainingSegment:
-    return segment.model_copy(update={"threads": other.threads})
 
 
 def _seed_generators(state: TrainState, step: int) -> None:
@@ -216,10 +206,90 @@ def training_result(state: TrainState, params: Params, inputs: Inputs) -> Traini
         return TrainingResult(state, model, {})
     if state.params.lora is not None:
         plain, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
-        adapted = adapt(plain, state.params, drawn)
+        adapted: Any = adapt(plain, state.params, drawn)
         adapted.load_state_dict(weights)
-        model = merge_adapters(adapted)
+        model = adapted.merge_and_unload()
         weights = model.state_dict()
     if state.target_scale is not None:
         state.target_scale.fold(weights)
     return TrainingResult(state, model, weights)
+
+
+SHOWN_LABELS = 6
+"""Labels of the first micro-batch that are shown."""
+
+
+def print_startup_summary(state: TrainState) -> None:
+    """Print device, trainable parameters, the first micro-batch (inputs, labels, logits), and the initial loss.
+
+    A wrong device, a frozen body, swapped labels or a broken head is visible before the first step.
+    """
+    state.logger.info(describe_devices(state.accelerator))
+    parameters = list(state.model.parameters())
+    trainable = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
+    state.logger.info(f"{trainable:,} of {sum(parameter.numel() for parameter in parameters):,} parameters are trainable")
+    if state.first_token_only:
+        state.logger.info("the last layer computes only the first token, the one that the classifier reads")
+    if scale := state.target_scale:
+        state.logger.info(f"the new head learns standardised targets: mean {scale.mean:.4g}, standard deviation {scale.deviation:.4g}")
+    rows = _first_micro_batch(state)
+    inputs, labels = state.train_loader.inputs(rows), state.train_loader.labels(rows)
+    logits = _logits_without_dropout(state, inputs)[: len(rows)]
+    state.logger.info(f"first micro-batch: {', '.join(f'{name} {tuple(tensor.shape)}' for name, tensor in inputs.items())}")
+    state.logger.info(f"its labels {describe_labels(labels, state.train_loader.split.label_schema)}")
+    state.logger.info(f"its logits {tuple(logits.shape)} {_dtype(logits)}")
+    _print_initial_loss(state, _mean_loss(state, rows, logits, labels))
+
+
+def _first_micro_batch(state: TrainState) -> Rows:
+    """Return the rows of this process's first micro-batch."""
+    accelerator = state.accelerator
+    return shard_batch(state.sampler.epoch(0)[0], state.micro_batch_size, accelerator.num_processes, accelerator.process_index)[0]
+
+
+def _logits_without_dropout(state: TrainState, inputs: dict[str, Tensor]) -> Tensor:
+    state.model.eval()
+    with torch.no_grad():
+        logits: Tensor = state.model(**inputs).logits
+    state.model.train()
+    return logits
+
+
+def describe_labels(labels: Tensor, schema: LabelSchema) -> str:
+    """Return shape, type and first values of labels, with class names."""
+    first = labels[:SHOWN_LABELS].tolist()
+    values = [f"{value} {schema.names[value]}" if schema.names else f"{value:g}" for value in first]
+    more = ", ..." if len(labels) > SHOWN_LABELS else ""
+    return f"{tuple(labels.shape)} {_dtype(labels)}: {', '.join(values)}{more}"
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _mean_loss(state: TrainState, rows: Rows, logits: Tensor, labels: Tensor) -> float:
+    """Return the weighted mean loss of all processes' rows."""
+    losses = state.loss.per_example(logits, labels)
+    weight = state.loss.total_weight(state.train_loader.split.labels[rows])
+    sums = torch.tensor([float(losses.sum()), weight], device=state.accelerator.device)
+    total, weight = state.accelerator.reduce(sums, "sum").tolist()
+    return float(total / weight)
+
+
+def _print_initial_loss(state: TrainState, loss: float) -> None:
+    """Print the initial loss next to that of a uniform prediction, and warn if it is far higher."""
+    if not math.isfinite(loss):
+        raise DataError(
+            f"The loss before the first step is {loss}.",
+            "Look for NaN in the weights of model.checkpoint and in the labels.",
+        )
+    if state.loss.regression:
+        state.logger.info(f"initial loss {loss:.4f}")
+        return
+    classes = state.train_loader.split.label_schema.outputs
+    label = torch.zeros(1, dtype=torch.int64)
+    uniform = float(state.loss.per_example(torch.zeros(1, classes), label)) / state.loss.total_weight(label.numpy())
+    state.logger.info(f"initial loss {loss:.4f}; a uniform prediction gives {uniform:.4f}")
+    if loss > 1.5 * uniform + 0.5:
+        message = "the initial loss is far higher than that of a uniform prediction. Check the head, the label order and the checkpoint."
+        state.logger.info(f"WARNING: {message}")

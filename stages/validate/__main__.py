@@ -9,22 +9,21 @@ write ``reports/checks/passed``, which training depends on. docs/data-checks.md 
 
 from typing import TYPE_CHECKING
 
-from stages.validate.imports import fewer_imports
-from tuneline.errors import GateError
-from tuneline.files import replace_directory, working_directory
-from tuneline.files.shards import SplitReader
-from tuneline.launch import check_launch
+from tuneline.core.errors import GateError
+from tuneline.core.files import replace_directory, working_directory
+from tuneline.core.launch import check_launch
+from tuneline.core.paths import CHECKS, FAILING_ROWS, METRICS, RAW, REFERENCE_PROFILE, REPORTS, SPLITS, TOKENIZED
+from tuneline.core.records import Metrics
+from tuneline.core.shards import SplitReader
+from tuneline.core.stage import run_stage
+from tuneline.core.terminal import progress, say
 from tuneline.params.loading import load_params
-from tuneline.paths import CHECKS, FAILING_ROWS, METRICS, RAW, REFERENCE_PROFILE, REPORTS, SPLITS, TOKENIZED
-from tuneline.records.metrics import Metrics
-from tuneline.records.profile import Profile
-from tuneline.stage import run_stage
-from tuneline.terminal import progress, say
+from tuneline.reports.checks import Profile
 
 if TYPE_CHECKING:
     from stages.validate.results import CheckResults
 
-FETCH_REFERENCE = "Fetch it again (`python -m flows.promotion.reference`), or remove the file."
+FETCH_REFERENCE = "Fetch it again (`python -m flows.promotion reference`), or remove the file."
 
 DERIVED = REPORTS / "columns"
 """Beside it is the folder of what is derived from the data: on the disk that the workers of an engine share, and removed in the end."""
@@ -33,19 +32,17 @@ DERIVED = REPORTS / "columns"
 def main() -> dict[str, float]:
     """Check the data, write the report, and then fail if there are errors."""
     params = load_params()
-    check_launch(params.train)
+    check_launch(params.train.launch, params.train.optimizer)
     for split in SPLITS:
         SplitReader.open(RAW, split, "download")
         SplitReader.open(TOKENIZED, split, "tokenize")
 
-    with fewer_imports():  # only now: importing Great Expectations takes seconds
-        from stages.validate.checks import require_parameters
-        from stages.validate.report import write_report
-        from stages.validate.results import check_tables
-        from stages.validate.row_files import write_row_files
-        from stages.validate.tables import DataFolders, derive_tables
+    # Only now, because importing Great Expectations takes seconds.
+    from stages.validate.report import write_report
+    from stages.validate.results import check_tables
+    from stages.validate.tables import DataFolders, derive_tables
+    from stages.validate.violations import write_row_files
 
-    require_parameters(params.validate_)
     promoted = Profile.read_if_exists(REFERENCE_PROFILE, FETCH_REFERENCE)
     metrics = METRICS / "validate.json"
     metrics.unlink(missing_ok=True)
@@ -55,11 +52,11 @@ def main() -> dict[str, float]:
         results = check_tables(data)
         step.detail = "report"
         with replace_directory(CHECKS) as folder:
-            write_row_files(folder / FAILING_ROWS.name, [result.outcome for result in results.results], data)
+            write_row_files(folder / FAILING_ROWS.name, results.violations, data.raw, params.data.text_columns)
             write_report(folder, results)  # after the files of rows, to which its page links
     stop_on_errors(results)
     Metrics.of({**results.metrics, "warnings": len(results.warnings)}).write(metrics)
-    return {"expectations": len(results.results), "warnings": len(results.warnings)}
+    return {"expectations": len(results.entries), "warnings": len(results.warnings)}
 
 
 def stop_on_errors(results: "CheckResults") -> None:
@@ -69,10 +66,10 @@ def stop_on_errors(results: "CheckResults") -> None:
         GateError: A check of severity ``error`` failed or a check crashed. The message names each check and split, and the report.
     """
     for warning in results.warnings:
-        say(f"validate: warning: {warning.check.key}, {warning.split}: {warning.found}; allowed: {warning.allowed}.")
+        say(f"validate: warning: {warning.check}, {warning.split}: {warning.found}; allowed: {warning.allowed}.")
     if results.errors:
         messages = [
-            f"{error.check.key}, {error.split}: {error.found}"
+            f"{error.check}, {error.split}: {error.found}"
             + ("; the check itself crashed." if error.status == "crashed" else f"; allowed: {error.allowed}.")
             for error in results.errors
         ]

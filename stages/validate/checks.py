@@ -1,27 +1,177 @@
-"""The table of all data checks.
+"""The table of all data checks: what each expects of a table, how its limit and its result read, and what to do about a violation.
 
-To add a check: an entry here, its parameters in ``params.yaml`` and ``conf/base.yaml`` (same key), a case in
-``tests/stages/validate/test_checks.py``, and a row in ``docs/data-checks.md``. Parameters other than ``severity`` and ``max`` have a field
-in ``tuneline/params/validate.py``.
+To add a check: an entry here, a field of the same name in ``tuneline/params/validate.py``, which ``tuneline upgrade`` then adds to
+``params.yaml``, a case in ``tests/stages/validate/test_checks.py``, and a row in ``docs/data-checks.md``. A check compares columns of a
+table with limits; ``tables`` derives both.
 """
 
-import difflib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from great_expectations.expectations.core.expect_column_distinct_values_to_contain_set import ExpectColumnDistinctValuesToContainSet
+from great_expectations.expectations.core.expect_column_pair_values_to_be_equal import ExpectColumnPairValuesToBeEqual
+from great_expectations.expectations.core.expect_column_values_to_be_between import ExpectColumnValuesToBeBetween
+from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet
+from great_expectations.expectations.core.expect_table_row_count_to_be_between import ExpectTableRowCountToBeBetween
+from great_expectations.expectations.core.expect_table_row_count_to_equal import ExpectTableRowCountToEqual
 from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.metadata_types import FailureSeverity
 
-from stages.validate import builders
-from stages.validate.builders import Builder, Facts, between, equal, measurement, one_of
-from stages.validate.copies import NONE
-from tuneline.errors import ParamsError
-from tuneline.files.schemas import LABELS
+from stages.validate.columns import StoredColumns
+from stages.validate.near_duplicates import NONE
+from tuneline.core.schemas import LABELS
 from tuneline.params.validate import Rule, ValidateParams
 
 SEVERITIES = {"error": FailureSeverity.CRITICAL, "warning": FailureSeverity.WARNING}
 TableKind = Literal["columns", "raw", "tokenized", "between"]
+"""``columns`` has a row for each column of a split, ``raw`` and ``tokenized`` the rows of the split, ``between`` one row: measurements."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Scalar columns of one split.
+
+    Attributes:
+        kind: Kind of table.
+        split: Name of the split.
+        columns: The columns.
+        limits: Limits that depend on the data, by the name under which checks refer to them.
+        notes: What a check found beside its measurement, as plain text, one line each, by key of the check. Shown even if it passes.
+    """
+
+    kind: TableKind
+    split: str
+    columns: StoredColumns
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Name of the suite, for example ``tokenized-train``."""
+        return f"{self.kind}-{self.split}"
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One expectation of a check.
+
+    Attributes:
+        expectation: Its class.
+        arguments: Returns its arguments for the parameters of the check and a table; ``None`` if it does not apply to the table.
+        allowed: Returns the limit in words, for the parameters of the check and the arguments.
+        found: Returns in words what was found.
+    """
+
+    expectation: type[Expectation]
+    arguments: Callable[[Any, Table], Mapping[str, Any] | None]
+    allowed: Callable[[Any, Mapping[str, Any]], str]
+    found: Callable[["Outcome"], str]
+
+
+def percent(fraction: float) -> str:
+    """Return a fraction in percent, with three digits."""
+    return f"{100 * fraction:.3g} %"
+
+
+def number(value: float) -> str:
+    """Return an integer, or a number with four digits."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def _of_rows(expectation: type[Expectation], column: str, arguments: Mapping[str, Any], optional: bool) -> Requirement:
+    """Require something of each row, in as many rows as the check's ``max`` leaves; of all rows if it has none.
+
+    Args:
+        expectation: The expectation.
+        column: A column that it needs.
+        arguments: Its arguments. A string in place of a limit is the name of one of the table's limits.
+        optional: Require nothing of a table without the column; otherwise a missing column is an error.
+    """
+
+    def resolved(rule: Rule, table: Table) -> Mapping[str, Any] | None:
+        named = {key: value for key, value in arguments.items() if isinstance(value, str) and not key.startswith("column")}
+        if (optional and column not in table.columns.names) or not all(name in table.limits for name in named.values()):
+            return None
+        values = {**arguments, **{key: table.limits[name] for key, name in named.items()}}
+        return {**values, "mostly": round(1.0 - getattr(rule, "max", 0.0), 12)}
+
+    return Requirement(
+        expectation,
+        resolved,
+        lambda rule, _: f"at most {percent(rule.max)}" if hasattr(rule, "max") else "no differences",
+        lambda outcome: f"{outcome.failing:,} of {outcome.rows:,} rows ({percent((outcome.failing or 0) / max(outcome.rows or 0, 1))})",
+    )
+
+
+def between(column: str, low: float | str | None = None, high: float | str | None = None, *, optional: bool = False) -> Requirement:
+    """Require values from ``low`` to ``high``."""
+    return _of_rows(ExpectColumnValuesToBeBetween, column, {"column": column, "min_value": low, "max_value": high}, optional)
+
+
+def one_of(column: str, values: Sequence[float] | str, *, optional: bool = False) -> Requirement:
+    """Require values from a set."""
+    return _of_rows(ExpectColumnValuesToBeInSet, column, {"column": column, "value_set": values}, optional)
+
+
+def equal(left: str, right: str, *, optional: bool = False) -> Requirement:
+    """Require that two columns are equal; ``optional`` is about ``right``."""
+    return _of_rows(ExpectColumnPairValuesToBeEqual, right, {"column_A": left, "column_B": right}, optional)
+
+
+def measured(
+    column: str,
+    *,
+    least: str | None = None,
+    most: str | None = None,
+    allowed: Callable[[Any], str] | None = None,
+    found: Callable[[Mapping[str, float]], str] | None = None,
+) -> Requirement:
+    """Require that a measurement, if there is one, is within limits, given as names of the check's parameters.
+
+    Args:
+        column: The measurement.
+        least: Smallest value; it is shown as a number.
+        most: Largest value; it is shown in percent.
+        allowed: Returns the limit in words, for the parameters, if it is not just that.
+        found: Returns the result in words, for all measurements of the split, likewise.
+    """
+    name, words = (least, number) if least else (str(most), percent)
+
+    def arguments(rule: Rule, table: Table) -> Mapping[str, Any] | None:
+        if column not in table.columns.names:
+            return None
+        return {"column": column, "min_value" if least else "max_value": getattr(rule, name)}
+
+    return Requirement(
+        ExpectColumnValuesToBeBetween,
+        arguments,
+        lambda rule, _: allowed(rule) if allowed else f"at {'least' if least else 'most'} {words(getattr(rule, name))}",
+        lambda outcome: found(outcome.measured) if found else words(outcome.measured[column]),
+    )
+
+
+def drift(check: str) -> tuple[Requirement, Requirement]:
+    """Require that distances from a reference are small or not significant. The column ``significant_NAME`` is 0 where it is not."""
+
+    def limited(name: str, limit: str, title: str) -> Requirement:
+        return measured(
+            f"significant_{name}",
+            most=limit,
+            allowed=lambda rule: f"at most {number(getattr(rule, limit))}, or not significant (p > {rule.significance:g})",
+            found=lambda values: f"{title} {number(values[name])}",
+        )
+
+    return limited(check, "max_psi", "population stability index"), limited(f"{check}_ks", "max_ks", "Kolmogorov-Smirnov distance")
+
+
+def _auc(values: Mapping[str, float]) -> str:
+    return f"area under the ROC curve {values['learnable_labels']:.3f} (95 % interval {values['auc_low']:.3f} to {values['auc_high']:.3f})"
+
+
+def _disagreement(values: Mapping[str, float]) -> str:
+    interval = f"{percent(values['disagreement_low'])} to {percent(values['disagreement_high'])}"
+    return f"{percent(values['disagreement'])} of the surest rows have another label (95 % interval {interval})"
 
 
 @dataclass(frozen=True)
@@ -31,56 +181,114 @@ class Check:
     Attributes:
         key: Name of the check, and of its parameters under ``validate:``.
         table: Kind of the tables that it checks.
-        build: Builders of its expectations.
+        requires: What it requires of such a table.
         title: The requirement, for the report.
         hint: How to fix a violation, for the report.
-        metric: Name of its measurement in ``metrics/validate.json``, after the split; ``None`` if it is not a metric. The measurement is
-            the fraction of violating rows, or the observed value where the expectation is about the whole table.
+        metric: Name of its measurement in ``metrics/validate.json``, after the split; ``None`` if it is not a metric. It is the fraction
+            of violating rows, the observed value of an expectation about the whole table, or the measurement with the key of the check.
+        shows: Columns that show why a row violates it; ``None`` for those of the expectation.
+        relation: What a violating row does to the other row that its column names, in words.
+        ranks: A column of the tokenized split. The rows where it is not 0 are listed with the measurement of the check.
     """
 
     key: str
     table: TableKind
-    build: tuple[Builder, ...]
+    requires: tuple[Requirement, ...]
     title: str
     hint: str
     metric: str | None = None
+    shows: tuple[str, ...] | None = None
+    relation: str | None = None
+    ranks: str | None = None
 
 
-def expectations(table: TableKind, params: ValidateParams, facts: Facts) -> Iterator[Expectation]:
-    """Yield the expectations of one table; ``expectation.meta["check"]`` is the key of the check."""
-    for check in CHECKS.values():
-        if check.table == table:
-            rule: Rule = getattr(params, check.key)
-            for build in check.build:
-                for expectation, arguments in build(rule, facts):
-                    yield expectation(severity=SEVERITIES[rule.severity], meta={"check": check.key}, **arguments)
+@dataclass(frozen=True)
+class Outcome:
+    """What Great Expectations found on a table.
 
-
-def require_parameters(params: ValidateParams) -> None:
-    """Compare the keys under ``validate`` with the table of checks.
-
-    Raises:
-        ParamsError: A key is not a check, or a check has no parameters. The message lists all of them.
+    Attributes:
+        check: The check.
+        requirement: Its requirement.
+        table: The table.
+        passed: True if the expectation is met.
+        crashed: Message of the exception raised while it was evaluated, if any.
+        type: Type of the expectation, for example ``expect_column_values_to_be_between``.
+        arguments: Arguments of the expectation.
+        rows: Number of checked rows; ``None`` for an expectation of a whole column or table.
+        failing: Number of violating rows, likewise.
+        observed: Observed value, for an expectation of a whole column or table.
+        missing: Required values that the column does not have.
     """
-    keys = dict(params)
-    problems = [f"validate.{key}: missing; copy it from conf/base.yaml" for key in CHECKS if key not in keys]
-    for key in keys.keys() - CHECKS.keys():
-        nearest = difflib.get_close_matches(key, list(CHECKS), n=1)
-        hint = f"did you mean validate.{nearest[0]}?" if nearest else "add a Check with this key to stages/validate/checks.py"
-        problems.append(f"validate.{key}: not a data check; {hint}")
-    if problems:
-        raise ParamsError("\n  ".join(["params.yaml does not match the data checks:", *sorted(problems)]))
+
+    check: Check
+    requirement: Requirement
+    table: Table
+    passed: bool
+    crashed: str | None
+    type: str
+    arguments: Mapping[str, Any]
+    rows: int | None
+    failing: int | None
+    observed: Any
+    missing: Sequence[Any]
+
+    @property
+    def measured(self) -> Mapping[str, float]:
+        """The values of a table of measurements, by column."""
+        (frame,) = self.table.columns.frames(sorted(self.table.columns.names))
+        return {str(name): float(value) for name, value in frame.iloc[0].items()}
+
+    @property
+    def measurement(self) -> float:
+        """What is measured, as in ``Check.metric``."""
+        if self.table.kind == "between":
+            return float(self.measured[self.check.key])
+        if self.rows is not None:
+            return (self.failing or 0) / max(self.rows, 1)
+        observed: float = self.observed  # a number of rows stays an integer
+        return observed
+
+
+def expectations(table: Table, params: ValidateParams) -> Iterator[Expectation]:
+    """Yield the expectations of a table. Their ``meta`` has the key of the check and the position of the requirement in it."""
+    for check in CHECKS.values():
+        if check.table == table.kind:
+            rule: Rule = getattr(params, check.key)
+            for position, requirement in enumerate(check.requires):
+                arguments = requirement.arguments(rule, table)
+                if arguments is not None:
+                    meta = {"check": check.key, "requirement": position}
+                    yield requirement.expectation(severity=SEVERITIES[rule.severity], meta=meta, **arguments)
 
 
 _FIX_SOURCE = "Correct these rows in the source and run `dvc repro`"
 _TOKENIZE_AGAIN = "The tokenized data does not come from this raw data and tokenizer: run `dvc repro -f tokenize`."
 
+_ENOUGH_ROWS = Requirement(
+    ExpectTableRowCountToBeBetween,
+    arguments=lambda rule, _: {"min_value": rule.min},
+    allowed=lambda rule, _: f"at least {number(rule.min)}",
+    found=lambda outcome: number(outcome.observed),
+)
+_ROWS_OF_RAW = Requirement(
+    ExpectTableRowCountToEqual,
+    arguments=lambda _, table: {"value": table.limits["raw_rows"]},
+    allowed=lambda _, arguments: number(arguments["value"]),
+    found=lambda outcome: number(outcome.observed),
+)
+_EVERY_CLASS = Requirement(
+    ExpectColumnDistinctValuesToContainSet,
+    arguments=lambda _, table: {"column": LABELS, "value_set": table.limits["every_class"]} if "every_class" in table.limits else None,
+    allowed=lambda *_: "no differences",
+    found=lambda outcome: f"no row of class {', '.join(map(str, outcome.missing))}" if outcome.missing else "complete",
+)
+
 # fmt: off
 _CHECKS = (
-    Check("columns", "columns", (builders.expected_schema,),
+    Check("columns", "columns", (equal("expected", "found"),),
         title="Every split has the columns it should have, with their types and label names.",
         hint="Files under data/raw or data/tokenized were not written by this version of the pipeline: run `dvc repro -f download`."),
-    Check("rows", "raw", (builders.enough_rows,), metric="rows",
+    Check("rows", "raw", (_ENOUGH_ROWS,), metric="rows",
         title="A split has enough rows.",
         hint="Look at data.splits and data.max_rows: a slice may be too small. Metrics on fewer rows are not reliable."),
     Check("missing_values", "raw", (between("missing", high=0),),
@@ -99,67 +307,72 @@ _CHECKS = (
         title="No single text was decoded with another encoding than it was written in.",
         hint="Correct these rows in the source. `tuneline data recode FILE --mojibake` shows such lines of a text file, and with --output "
              "writes a copy in utf-8 in which they are correct; set data.files.encoding to utf-8 if it is another."),
-    Check("length_outliers", "raw", (builders.usual_lengths,),
+    Check("length_outliers", "raw", (between("characters", "shortest", "longest"),),
         title="Texts have lengths similar to those of train.",
         hint="Look at the rows: merged records, pasted documents and truncated texts are far longer or shorter than the rest."),
-    Check("label_set", "raw", (builders.valid_labels,),
+    Check("label_set", "raw", (one_of(LABELS, "class_ids"), one_of("is_number", [1], optional=True)),
         title="Every label is one of the label names (regression: a finite number).",
         hint="Look at data.label_column and data.label_names. A split without labels (-1) cannot be trained or reported on: choose "
              "another with evaluate.split or data.splits."),
-    Check("absent_classes", "raw", (builders.all_classes,),
+    Check("absent_classes", "raw", (_EVERY_CLASS,),
         title="Every class has a row in train.",
         hint="A class without training rows cannot be learnt. Remove it from data.label_names, or split the data so that train has it."),
-    Check("rare_classes", "raw", (between("rare_class", high=0, optional=True),),
+    Check("rare_classes", "raw", (between("rare_class", high=0, optional=True),), shows=("class",),
         title="Every class has rows enough to be learnt and measured: some in train, one in validation and in the reported split.",
         hint="A class of one row is often a typo or a header line: correct it. Otherwise collect more rows of it, join it with another "
              "class, or divide the data with data.split.stratify."),
-    Check("class_names", "raw", (between("name_faults", high=0, optional=True),),
+    Check("class_names", "raw", (between("name_faults", high=0, optional=True),), shows=("class",),
         title="The names of the classes differ visibly, and none looks like a header, a missing value or a text.",
         hint="Correct the labels of these rows in the source. A name that is as it should be can be listed in data.label_names."),
-    Check("class_balance", "raw", (builders.balanced_labels,), metric="imbalance",
+    Check("class_balance", "between", (measured("class_balance", most="max"),), metric="imbalance",
         title="No label makes up almost all of a split.",
         hint="A model may learn to predict nothing else. Report a metric that shows it (macro F1), collect more rows of the rare "
              "classes, or raise validate.class_balance.max if the real distribution is like this."),
     Check("conflicting_labels", "raw", (one_of("conflict_with", [NONE], optional=True),), metric="conflict_rate",
+        relation="has another label than",
         title="The same text has the same label.",
         hint="Decide between the labels and correct the source: no model can predict both, so these rows limit the reachable accuracy."),
-    Check("duplicates", "raw", (one_of("duplicate_of", [NONE]),), metric="duplicate_rate",
+    Check("duplicates", "raw", (one_of("duplicate_of", [NONE]),), metric="duplicate_rate", shows=(), relation="repeats",
         title="A split does not repeat texts.",
         hint="Remove the copies from the source: they weigh more in training, and a metric counts them more than once."),
-    Check("leakage", "raw", (one_of("leak_of", [NONE], optional=True),), metric="leakage_rate",
+    Check("leakage", "raw", (one_of("leak_of", [NONE], optional=True),), metric="leakage_rate", shows=(), relation="repeats",
         title="No text of validation or test is in an earlier split.",
         hint="Remove these rows from the earlier split, or split the source again by text. Trained rows measure memorization."),
     Check("near_duplicates", "raw", (one_of("near_duplicate_of", [NONE]),), metric="near_duplicate_rate",
+        shows=("near_duplicate_of", "similarity"), relation="resembles",
         title="Few rows resemble another row of their split, or a row of an earlier split.",
         hint="Look at the pairs. If they are the same record with small edits, split the source by record (customer, document), not by "
              "row: data.split.by. If they are filled from templates, the metric is about these templates only."),
-    Check("learnable_labels", "between", (measurement("auc_high", least="min_auc"),
-                                             measurement("auc_drop", most="max_auc_drop"),
-                                             measurement("disagreement_low", most="max_disagreement")), metric="label_auc",
+    Check("learnable_labels", "between", metric="label_auc", requires=(
+            measured("auc_high", least="min_auc", found=_auc),
+            measured("auc_drop", most="max_auc_drop", allowed=lambda rule: f"at most {number(rule.max_auc_drop)} below train",
+                     found=lambda values: f"{_auc(values)}, at least {values['auc_drop']:.3f} below train"),
+            measured("disagreement_low", most="max_disagreement", found=_disagreement)),
         title="A cheap linear model can predict labels from texts, and few labels contradict what it is surest of.",
         hint="Look at rows and their labels: they may have been shuffled, joined by the wrong key, or given another meaning in one split; "
              "as many as disagree may be wrong. If they are right, words alone do not decide this task: raise "
              "validate.learnable_labels.max_disagreement, or lower min_auc."),
-    Check("revealing_words", "between", (measurement("revealing_words", most="max"),), metric="revealing_words",
+    Check("revealing_words", "between", (measured("revealing_words", most="max"),), metric="revealing_words",
         title="No single word or word pair predicts a label almost alone.",
         hint="Look for the label, a template or an id that the export wrote into the text, and remove it from the source: a model learns "
              "it instead of the task, and meets texts without it later. If real texts have this word, raise validate.revealing_words.max."),
-    Check("revealing_length", "between", (measurement("revealing_length", most="max"),), metric="revealing_length",
+    Check("revealing_length", "between", (measured("revealing_length", most="max"),), metric="revealing_length",
         title="Neither the length of a row nor a number or date in it predicts a label almost alone.",
         hint="Look at how the classes were collected: from different sources, in different months, or cut at different lengths? A model "
              "learns that instead of the task. If real texts are like this, raise validate.revealing_length.max."),
-    Check("row_count", "tokenized", (builders.as_many_rows_as_raw,),
+    Check("row_count", "tokenized", (_ROWS_OF_RAW,),
         title="A tokenized split has as many rows as the raw one.",
         hint=_TOKENIZE_AGAIN),
     Check("ids_in_vocabulary", "tokenized", (between("smallest_id", low=0),
-                                             between("largest_id", high=lambda facts: facts.vocabulary.largest_id)),
+                                             between("largest_id", high="largest_id")),
         title="Every id is in the tokenizer's vocabulary.",
         hint=_TOKENIZE_AGAIN),
-    Check("special_tokens", "tokenized", (builders.template_tokens,),
+    Check("special_tokens", "tokenized", (one_of("first_id", "first_ids"), one_of("last_id", "last_ids"),
+                                          between("special_tokens", "template_tokens", "template_tokens")),
         title="Special tokens are where this tokenizer puts them, and nowhere else.",
         hint="Texts that contain a special token literally (such as [SEP]) become that token: remove it from the source. Otherwise the "
              "data was tokenized with another tokenizer: run `dvc repro -f tokenize`."),
-    Check("max_length", "tokenized", (between("tokens", high=lambda facts: facts.max_length),),
+    Check("max_length", "tokenized", (between("tokens", high="max_length"),),
         title="No row is longer than tokenize.max_length.",
         hint=_TOKENIZE_AGAIN),
     Check("column_lengths", "tokenized", (equal("tokens", "mask_tokens"), equal("tokens", "type_tokens", optional=True)),
@@ -169,7 +382,7 @@ _CHECKS = (
         title="The attention mask is 1 at all positions: rows are not padded yet.",
         hint=_TOKENIZE_AGAIN),
     Check("token_type_ids", "tokenized", (between("smallest_type", low=0, optional=True),
-                                          between("largest_type", high=lambda facts: facts.vocabulary.largest_type_id, optional=True),
+                                          between("largest_type", high="largest_type_id", optional=True),
                                           between("type_drops", high=0, optional=True)),
         title="Type ids never decrease within a row, and are in the tokenizer's range.",
         hint=_TOKENIZE_AGAIN),
@@ -179,11 +392,12 @@ _CHECKS = (
     Check("empty_rows", "tokenized", (between("content_tokens", low=1),),
         title="Every row has a token that is not special.",
         hint=f"{_FIX_SOURCE}: the tokenizer drops everything in these texts."),
-    Check("unknown_rate", "tokenized", (builders.known_tokens,), metric="unknown_rate",
+    Check("unknown_rate", "between", (measured("unknown_rate", most="max"),), metric="unknown_rate",
+        shows=("unknown_tokens", "content_tokens"), ranks="unknown_tokens",
         title="Few tokens are unknown to the vocabulary.",
         hint="The tokenizer was made for other texts: train one (tokenize.tokenizer: null), raise tokenize.vocab_size, or choose a "
              "checkpoint for this language."),
-    Check("truncation_rate", "tokenized", (between("tokens", high=lambda facts: facts.max_length - 1),), metric="truncation_rate",
+    Check("truncation_rate", "tokenized", (between("tokens", high="untruncated_length"),), metric="truncation_rate",
         title="Few rows fill tokenize.max_length.",
         hint="Longer texts are truncated. Raise tokenize.max_length (and the model's positions), or accept it by raising "
              "validate.truncation_rate.max."),
@@ -191,25 +405,25 @@ _CHECKS = (
         title="Decoded ids match the raw texts.",
         hint="Either the data was tokenized from other rows (run `dvc repro -f tokenize`), or this tokenizer drops characters: compare "
              "the excerpts with the decoded texts."),
-    Check("label_drift", "raw", (builders.label_drift("train", "label_drift"),), metric="label_psi",
+    Check("label_drift", "between", drift("label_drift"), metric="label_psi",
         title="Labels are distributed as in train.",
         hint="The split is not a random sample like train: shuffle before splitting, or consider the difference when reading the metrics."),
-    Check("length_drift", "raw", (builders.length_drift("train", "length_drift"),), metric="length_psi",
+    Check("length_drift", "between", drift("length_drift"), metric="length_psi",
         title="Lengths of texts are distributed as in train.",
         hint="The split is not a random sample like train: shuffle before splitting, or look for texts of another kind."),
-    Check("vocabulary_overlap", "between", (measurement("vocabulary_overlap", least="min"),), metric="vocabulary_overlap",
+    Check("vocabulary_overlap", "between", (measured("vocabulary_overlap", least="min"),), metric="vocabulary_overlap",
         title="Most words of the split occur in train.",
         hint="The split has other topics or another language than train: look at its source."),
-    Check("promoted_rows", "between", (measurement("promoted_rows", least="min"),), metric="promoted_rows",
+    Check("promoted_rows", "between", (measured("promoted_rows", least="min"),), metric="promoted_rows",
         title="The split has not shrunk compared with the promoted model's data.",
         hint="Look for a source that was only fetched in part. If the change is intended, promote this data's profile."),
-    Check("promoted_labels", "raw", (builders.label_drift("promoted", "promoted_labels"),), metric="promoted_label_psi",
+    Check("promoted_labels", "between", drift("promoted_labels"), metric="promoted_label_psi",
         title="Labels are distributed as in the promoted model's data.",
         hint="Find out what changed in the source. If the real distribution did, promote this data's profile with the new model."),
-    Check("promoted_lengths", "raw", (builders.length_drift("promoted", "promoted_lengths"),), metric="promoted_length_psi",
+    Check("promoted_lengths", "between", drift("promoted_lengths"), metric="promoted_length_psi",
         title="Lengths of texts are distributed as in the promoted model's data.",
         hint="Find out what changed in the source. If the real distribution did, promote this data's profile with the new model."),
-    Check("promoted_vocabulary", "between", (measurement("promoted_vocabulary", least="min"),), metric="promoted_vocabulary",
+    Check("promoted_vocabulary", "between", (measured("promoted_vocabulary", least="min"),), metric="promoted_vocabulary",
         title="Texts use the words of the promoted model's data.",
         hint="Find out what changed in the source: another language, another product, another export."),
 )

@@ -11,10 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from stages.validate.raw import RawSplit
-from stages.validate.raw_shards import BOM
-from tuneline.files.schemas import LABELS, LabelSchema
-from tuneline.mojibake import repaired
+from stages.validate.raw import BOM, RawSplit
+from tuneline.analysis.text import repaired
+from tuneline.core.schemas import LABELS, LabelSchema
 from tuneline.params import Params
 
 LONGEST_NAME = 100

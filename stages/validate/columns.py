@@ -1,4 +1,4 @@
-"""Scalar columns of the rows that are checked: those of a split lie in files, of which some columns and some rows are read at a time.
+"""Scalar columns of the rows that are checked, in Parquet files: some columns and some rows are read at a time.
 
 So memory does not grow with the rows times the columns: ten million rows of thirty columns are gigabytes.
 """
@@ -9,50 +9,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from stages.validate.rows import BATCH_ROWS, Rows, tables_of
-from tuneline.files import replace_file
-from tuneline.files.shards import SplitReader
+from tuneline.core.files import replace_file
+from tuneline.core.shards import SplitReader
 
+BATCH_ROWS = 65_536
+Rows = NDArray[np.int64]
+"""Row numbers."""
 Arrays = Mapping[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class FrameColumns:
-    """The columns of a small table, in memory.
-
-    Attributes:
-        frame: The columns.
-    """
-
-    frame: pd.DataFrame
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return len(self.frame)
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names of the columns."""
-        return frozenset(self.frame.columns)
-
-    def frames(self, names: Sequence[str], _: int = BATCH_ROWS) -> Iterator[pd.DataFrame]:
-        """Yield some columns of all rows."""
-        yield self.frame[list(names)]
-
-    def take(self, names: Sequence[str], rows: Rows) -> pd.DataFrame:
-        """Return some columns of chosen rows."""
-        return self.frame[list(names)].iloc[rows]
+"""Columns of shape ``(rows,)`` by name."""
 
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """Columns of shape ``(rows,)`` in Parquet files. Files with other columns of the same rows lie beside each other.
+    """Columns of shape ``(rows,)``. Files with other columns of the same rows lie beside each other.
 
     Attributes:
         rows: Number of rows.
@@ -80,41 +55,35 @@ class StoredColumns:
     def column(self, name: str) -> NDArray[Any]:
         """Read a whole column."""
         files, column = self.places[name]
-        return _values(files.read([column])[column])
+        values: NDArray[Any] = files.read([column])[column].to_numpy()
+        return values
 
     def frames(self, names: Sequence[str], at_most: int = BATCH_ROWS) -> Iterator[pd.DataFrame]:
         """Yield some columns of ``at_most`` rows at a time, numbered by the index; one frame without rows if there are none."""
-        places = {name: self.places[name] for name in names}
-        columns = _columns_by_files(places)
+        groups = self._by_files(names)
         first = 0
-        for tables in zip(*(tables_of(files, found, at_most) for files, found in columns.items()), strict=True):
-            part = dict(zip(columns, tables, strict=True))
-            index = pd.RangeIndex(first, first + len(tables[0]))
-            yield pd.DataFrame({name: _values(part[files][column]) for name, (files, column) in places.items()}, index, copy=False)
+        for tables in zip(*(joined(read_batches(files, found), at_most) for files, found in groups.items()), strict=True):
+            yield self._frame(names, dict(zip(groups, tables, strict=True)), pd.RangeIndex(first, first + len(tables[0])))
             first += len(tables[0])
 
     def take(self, names: Sequence[str], rows: Rows) -> pd.DataFrame:
-        """Read some columns of chosen rows.
+        """Read some columns of chosen rows, which are numbered by the index.
 
         Args:
             names: The columns.
             rows: Row numbers, ascending.
         """
+        return self._frame(names, {files: files.take(rows, found) for files, found in self._by_files(names).items()}, pd.Index(rows))
+
+    def _by_files(self, names: Sequence[str]) -> dict[SplitReader, list[str]]:
+        groups: dict[SplitReader, list[str]] = {}
+        for files, column in dict.fromkeys(self.places[name] for name in names):
+            groups.setdefault(files, []).append(column)
+        return groups
+
+    def _frame(self, names: Sequence[str], tables: Mapping[SplitReader, pa.Table], index: pd.Index) -> pd.DataFrame:
         places = {name: self.places[name] for name in names}
-        part = {files: files.take(rows, found) for files, found in _columns_by_files(places).items()}
-        return pd.DataFrame({name: _values(part[files][column]) for name, (files, column) in places.items()}, rows)
-
-
-def _columns_by_files(places: Mapping[str, tuple[SplitReader, str]]) -> dict[SplitReader, list[str]]:
-    columns: dict[SplitReader, list[str]] = {}
-    for files, column in dict.fromkeys(places.values()):
-        columns.setdefault(files, []).append(column)
-    return columns
-
-
-def _values(column: pa.ChunkedArray) -> NDArray[Any]:
-    values: NDArray[Any] = column.to_numpy()
-    return values
+        return pd.DataFrame({name: tables[files][column].to_numpy() for name, (files, column) in places.items()}, index, copy=False)
 
 
 @contextmanager
@@ -145,3 +114,93 @@ def write_columns(path: Path, columns: Arrays) -> StoredColumns:
         for first in range(0, max(rows, 1), BATCH_ROWS):
             write({name: values[first : first + BATCH_ROWS] for name, values in columns.items()})
     return stored(path)
+
+
+def read_batches(files: SplitReader, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files in batches; one empty batch if there are none, so that the columns are known.
+
+    Args:
+        files: The files.
+        columns: Columns to read; all by default.
+    """
+    if not files.rows:
+        names = files.schema.names if columns is None else columns
+        yield pa.RecordBatch.from_pylist([], schema=pa.schema([files.schema.field(name) for name in names]))
+    yield from files.batches(columns, BATCH_ROWS)
+
+
+def joined(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Join and divide batches, so that each table has ``rows`` rows, except the last, which has none if there are no rows."""
+    waiting, number, is_first = [], 0, True
+    for batch in batches:
+        waiting.append(batch)
+        number += batch.num_rows
+        while number >= rows:
+            table = pa.Table.from_batches(waiting)
+            yield table.slice(0, rows)
+            waiting, number, is_first = table.slice(rows).to_batches() or [batch.slice(0, 0)], number - rows, False
+    if waiting and (number or is_first):
+        yield pa.Table.from_batches(waiting)
+
+
+def files_of(split: SplitReader) -> list[SplitReader]:
+    """Return a reader of each file of a split."""
+    return [SplitReader(split.folder, split.split, (path,)) for path in split.paths]
+
+
+class RaggedArray:
+    """Rows of different lengths, stored as one flat array of values and the length of each row.
+
+    Attributes:
+        values: The values of all rows, one row after the other, of shape ``(values,)``.
+        lengths: int64 of shape ``(rows,)``.
+    """
+
+    def __init__(self, values: NDArray[Any], lengths: NDArray[np.int64]) -> None:
+        self.values = values
+        self.lengths = lengths
+        self._is_filled = lengths > 0
+        self._starts = (np.cumsum(lengths) - lengths)[self._is_filled]
+
+    @classmethod
+    def of(cls, column: pa.ListArray) -> Self:
+        """Wrap the values of an Arrow list column without a copy."""
+        offsets = column.offsets.to_numpy().astype(np.int64)
+        return cls(column.flatten().to_numpy(zero_copy_only=False), np.diff(offsets))
+
+    def reduce(self, ufunc: np.ufunc, values: NDArray[Any], empty: int = 0) -> NDArray[np.int64]:
+        """Reduce each row to one number.
+
+        Args:
+            ufunc: The reduction, for example ``np.minimum``.
+            values: What to reduce, of the shape of ``self.values``.
+            empty: The result for a row without values.
+
+        Returns:
+            int64 of shape ``(rows,)``.
+        """
+        reduced = np.full(len(self.lengths), empty, dtype=np.int64)
+        if len(self._starts):
+            # Empty rows hold no values, so each filled row ends where the next filled one starts.
+            reduced[self._is_filled] = ufunc.reduceat(values, self._starts, dtype=np.int64 if ufunc is np.add else None)
+        return reduced
+
+    def first(self) -> NDArray[np.int64]:
+        """Return the first value of each row, -1 for an empty row."""
+        return self._at(self._starts)
+
+    def last(self) -> NDArray[np.int64]:
+        """Return the last value of each row, -1 for an empty row."""
+        return self._at(self._starts + self.lengths[self._is_filled] - 1)
+
+    def drops(self) -> NDArray[np.int64]:
+        """Count the values of each row that are smaller than the value before them."""
+        is_drop = np.zeros(len(self.values), dtype=bool)
+        is_drop[1:] = self.values[1:] < self.values[:-1]
+        is_drop[self._starts] = False
+        return self.reduce(np.add, is_drop)
+
+    def _at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        result = np.full(len(self.lengths), -1, dtype=np.int64)
+        result[self._is_filled] = self.values[positions]
+        return result

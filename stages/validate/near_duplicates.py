@@ -1,27 +1,80 @@
-"""Near-duplicates of all rows, within a split and in earlier splits: sampled words find candidates, their similarity decides.
+"""Rows that repeat or resemble another row: copies by their keys, and near-duplicates of all rows, in a split and in earlier splits.
 
-Every word draws an exponential variate with its weight as the rate, and the first word of a row is its sample. Two rows have the same
-sample with a probability equal to their similarity (``tuneline/similarity.py``; Moulton and Jiang, "Maximally Consistent Sampling and the
-Jaccard Index of Probability Distributions", 2018), as with MinHash for words of equal weight (Broder 1997). Rows are candidates if
-they have the same ``WIDTH`` samples of a band. Bands are made and searched one after the other, by sorting partitions of their keys. The
-words of the rows and the previews are in files; memory holds about 30 bytes per row and 40 per different word.
+Of near-duplicates, sampled words find candidates, and their similarity decides. Every word draws an exponential variate with its weight
+as the rate, and the first word of a row is its sample. Two rows have the same sample with a probability equal to their similarity
+(``tuneline/analysis/similarity.py``; Moulton and Jiang, "Maximally Consistent Sampling and the Jaccard Index of Probability
+Distributions", 2018), as with MinHash for words of equal weight (Broder 1997). Rows are candidates if they have the same ``WIDTH``
+samples of a band. Bands are made and searched one after the other, by sorting partitions of their keys. The words of the rows and the
+previews are in files; memory holds about 30 bytes per row and 40 per different word.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.validate.copies import NONE, Numbers, first_copies
-from stages.validate.rows import RaggedArray, Rows
-from tuneline.files.arrays import MappedArray
-from tuneline.partitions import partitions
-from tuneline.similarity import WordSets
-from tuneline.text import EncodedWords, Keys, mixed
+from stages.validate.columns import RaggedArray, Rows
+from stages.validate.raw import RawSplit
+from tuneline.analysis.similarity import MappedArray, WordSets, partitions
+from tuneline.analysis.text import EncodedWords, Keys, mixed
+from tuneline.core.schemas import LabelSchema
+
+Numbers = NDArray[np.int32]
+"""Row numbers, of which ten million take 40 MB; at most two billion rows."""
+
+NONE = -1
+"""Marks a row that repeats or resembles no other."""
+NUMBERED_THROUGH = ("leak_of", "near_duplicate_of")
+"""Columns whose rows are numbered through all splits; those of the other columns are rows of the split itself."""
+
+
+def first_copies(keys: Keys) -> Numbers:
+    """Return, for each row, the first row with the same key; ``NONE`` for that first row itself."""
+    origin = np.full(len(keys), NONE, np.int32)
+    for rows in partitions(keys):
+        _, first, inverse = np.unique(keys[rows], return_index=True, return_inverse=True)
+        originals = rows[first[inverse]]
+        origin[rows] = np.where(originals == rows, NONE, originals)
+    return origin
+
+
+def label_conflicts(keys: Keys, labels: NDArray[Any], tolerance: float) -> Numbers:
+    """Return, for each row, a row of the split that has the same text and a label that differs by more than ``tolerance``."""
+    result = np.full(len(keys), NONE, np.int32)
+    for rows in partitions(keys):
+        order = rows[np.lexsort((labels[rows], keys[rows]))]
+        sorted_keys, sorted_labels = keys[order], labels[order].astype(np.float64)
+        starts = np.flatnonzero(np.r_[True, sorted_keys[1:] != sorted_keys[:-1]])[: len(rows)]
+        ends = np.r_[starts[1:], len(rows)] - 1
+        text = np.repeat(np.arange(len(starts)), ends - starts + 1)
+        low, high = starts[text], ends[text]
+        # Rows of one text are sorted by label, so the most different label is at one of the two ends.
+        to_low, to_high = sorted_labels - sorted_labels[low], sorted_labels[high] - sorted_labels
+        other = np.where(to_high >= to_low, high, low)
+        result[order] = np.where(sorted_labels[high] - sorted_labels[low] > tolerance, order[other], NONE)
+    return result
+
+
+def leaks(earlier: Sequence[Keys], keys: Keys) -> Numbers:
+    """Return, for each row of a split, the first row of the earlier splits with the same key, numbered through all of them."""
+    before = np.concatenate(earlier)
+    number = len(before)
+    result = np.full(len(keys), NONE, np.int32)
+    for rows in partitions(np.concatenate([before, keys])):
+        split = np.searchsorted(rows, number)
+        old, new = rows[:split], rows[split:] - number
+        known, first = np.unique(before[old], return_index=True)
+        if len(known):
+            position = np.minimum(np.searchsorted(known, keys[new]), len(known) - 1)
+            is_same = known[position] == keys[new]
+            result[new[is_same]] = old[first[position[is_same]]]
+    return result
+
 
 WIDTH = 4
 """Samples of a band. With 3, a million rows have ten times as many candidates; with 5, twice as many samples find as much."""
@@ -40,7 +93,7 @@ _LESS = 1 - 1e-4
 
 
 @dataclass(frozen=True)
-class NearDuplicates:
+class NearDuplicateRows:
     """Near-duplicates of the rows of one split.
 
     Attributes:
@@ -53,7 +106,7 @@ class NearDuplicates:
     similarity: NDArray[np.float32]
 
 
-def find_near_duplicates(words: Sequence[Iterable[EncodedWords]], keys: Sequence[Keys], similarity: float) -> list[NearDuplicates]:
+def find_near_duplicates(words: Sequence[Iterable[EncodedWords]], keys: Sequence[Keys], similarity: float) -> list[NearDuplicateRows]:
     """Search every split for rows that resemble an earlier row, but do not repeat it.
 
     Args:
@@ -73,7 +126,7 @@ def find_near_duplicates(words: Sequence[Iterable[EncodedWords]], keys: Sequence
     copies = copies[split[original[copies]] == split[copies]]
     search.origin[copies], search.similarity[copies] = search.origin[original[copies]], search.similarity[original[copies]]
     ends = np.cumsum(sizes)[:-1]
-    return [NearDuplicates(*parts) for parts in zip(np.split(search.origin, ends), np.split(search.similarity, ends), strict=True)]
+    return [NearDuplicateRows(*parts) for parts in zip(np.split(search.origin, ends), np.split(search.similarity, ends), strict=True)]
 
 
 class Search:
@@ -85,8 +138,8 @@ class Search:
         similarity: Similarity from which two rows are near-duplicates.
 
     Attributes:
-        origin: As in ``NearDuplicates``, for all rows.
-        similarity: As in ``NearDuplicates``, for all rows.
+        origin: As in ``NearDuplicateRows``, for all rows.
+        similarity: As in ``NearDuplicateRows``, for all rows.
     """
 
     def __init__(self, sets: WordSets, split: NDArray[np.int8], similarity: float) -> None:
@@ -216,3 +269,35 @@ def _starts(is_new: NDArray[np.bool_], place: Rows) -> Rows:
 def _least_common(similarity: float) -> int:
     """Return the least number of equal bytes in a preview: three standard deviations below the mean of this similarity."""
     return int(PREVIEW * similarity - 3 * math.sqrt(PREVIEW * similarity * (1 - similarity)))
+
+
+def copy_columns(
+    raw: Mapping[str, RawSplit], split: str, near_duplicates: NearDuplicateRows, labels: LabelSchema
+) -> dict[str, NDArray[np.generic]]:
+    """Return, for each row of a split, the row that it repeats or resembles, given all raw splits, earlier ones first.
+
+    Returns:
+        Columns of shape ``(rows,)``, ``NONE`` for a row that repeats no other. ``duplicate_of`` and ``conflict_with`` are rows of the split
+        itself. ``leak_of`` and ``near_duplicate_of`` are rows numbered through all splits; ``similarity`` belongs to the latter.
+    """
+    current = raw[split]
+    columns: dict[str, NDArray[np.generic]] = {"duplicate_of": first_copies(current.keys)}
+    if current.is_labelled:
+        tolerance = float(np.nanstd(current.labels)) if labels.is_regression else 0.0
+        columns["conflict_with"] = label_conflicts(current.keys, current.labels, tolerance)
+    if earlier := list(raw)[: list(raw).index(split)]:
+        columns["leak_of"] = leaks([raw[name].unordered_keys for name in earlier], current.unordered_keys)
+    return columns | {"near_duplicate_of": near_duplicates.origin, "similarity": near_duplicates.similarity}
+
+
+def copy_notes(raw: Mapping[str, RawSplit], columns: Mapping[str, NDArray[np.generic]]) -> dict[str, list[str]]:
+    """Return a line for the checks ``leakage`` and ``near_duplicates``: how many rows of ``copy_columns`` are like a row of which split."""
+    ends = np.cumsum([split.rows for split in raw.values()])
+    notes = {}
+    for check, column, verb in (("leakage", "leak_of", "repeat"), ("near_duplicates", "near_duplicate_of", "resemble")):
+        origin = columns.get(column, np.empty(0, np.int64))
+        counts = np.bincount(np.searchsorted(ends, origin[origin != NONE], side="right"), minlength=len(raw))
+        parts = [f"{count:,} {verb}{'s' * (count == 1)} a row of {name}" for name, count in zip(raw, counts.tolist(), strict=True) if count]
+        if parts:
+            notes[check] = [f"Of these rows, {', '.join(parts)}."]
+    return notes

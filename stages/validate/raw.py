@@ -7,18 +7,123 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from stages.validate.columns import StoredColumns
-from stages.validate.copies import NONE, first_copies, label_conflicts, leaks
-from stages.validate.near_duplicates import NearDuplicates
-from stages.validate.raw_shards import RawShard
-from stages.validate.rows import files_of
+from stages.validate.columns import StoredColumns, column_writer, files_of, read_batches
+from tuneline.analysis.text import (
+    CONTROL_CHARACTERS,
+    EncodedWords,
+    Keys,
+    VocabularyCounts,
+    broken_characters,
+    correction,
+    normalized,
+    row_keys,
+    text_keys,
+    unordered_row_keys,
+    words,
+)
+from tuneline.core.schemas import LABELS, UNLABELLED, read_table, write_table
+from tuneline.core.shards import SplitReader
+from tuneline.core.terminal import phase
 from tuneline.engines import map_tasks
-from tuneline.files.schemas import LABELS, UNLABELLED, LabelSchema
-from tuneline.files.shards import SplitReader
 from tuneline.params import RunParams
-from tuneline.text import EncodedWords, Keys, VocabularyCounts
+
+BOM = "\ufeff"
+"""Byte order mark: the start of a file that was appended to another."""
+SHOWN_ROWS = 5
+"""Rows with broken characters that are quoted."""
+
+
+@dataclass(frozen=True)
+class RawShard:
+    """A file of a raw split, and where its results are.
+
+    Attributes:
+        source: The file.
+        text_columns: Its columns with texts.
+        folder: The folder of the results. They have the name of the file, in one folder for each kind.
+    """
+
+    source: SplitReader
+    text_columns: tuple[str, ...]
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """Name of the file."""
+        return self.source.paths[0].name
+
+    def derive(self) -> None:
+        """Write the results, reading a batch of rows at a time."""
+        phase(f"texts of {self.source.paths[0].stem}")
+        vocabulary = VocabularyCounts.empty()
+        words_of_rows = self.folder / "words" / self.name
+        words_of_rows.mkdir(parents=True, exist_ok=True)
+        with column_writer(self.folder / "columns" / self.name) as write:
+            for number, batch in enumerate(read_batches(self.source)):
+                texts = [normalized(pc.fill_null(batch[name], "")) for name in self.text_columns]
+                hashes = [text_keys(column) for column in texts]
+                keys = {"key": row_keys(hashes), "unordered_key": unordered_row_keys(hashes)}
+                write({**scalar_columns(batch, self.text_columns), "is_header": is_header(texts, self.text_columns), **keys})
+                encoded, found = EncodedWords.with_words(words(texts))
+                np.savez(words_of_rows / f"{number:06d}.npz", keys=encoded.keys, indices=encoded.indices, lengths=encoded.lengths)
+                vocabulary = vocabulary.plus(VocabularyCounts.of_encoded(encoded, found))
+        columns = {"hashes": vocabulary.hashes, "counts": vocabulary.counts, "words": vocabulary.words}
+        write_table(pa.table(columns), self.folder / f"vocabulary-{self.name}")
+
+    def words(self) -> Iterator[EncodedWords]:
+        """Yield the words of the rows, a batch of rows at a time."""
+        for path in sorted((self.folder / "words" / self.name).iterdir()):
+            with np.load(path) as arrays:
+                yield EncodedWords(arrays["keys"], arrays["indices"], arrays["lengths"])
+
+    def vocabulary(self) -> VocabularyCounts:
+        """Return how often each word occurs."""
+        table = read_table(self.folder / f"vocabulary-{self.name}").combine_chunks()
+        return VocabularyCounts(table["hashes"].to_numpy(), table["counts"].to_numpy(), pa.concat_arrays(table["words"].chunks))
+
+
+def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Return the scalar columns of a batch: those of ``RawSplit`` except the keys and ``is_header``."""
+    zeros = np.zeros(batch.num_rows, dtype=np.int64)
+    beyond_ascii = np.zeros(batch.num_rows, dtype=bool)
+    columns = {"missing": zeros, "characters": zeros, "control_characters": zeros, "broken_characters": zeros}
+    visible = np.full(batch.num_rows, np.iinfo(np.int64).max)
+    for name in text_columns:
+        texts, is_missing = pc.fill_null(batch[name], ""), batch[name].is_null().to_numpy(zero_copy_only=False)
+        counts = {
+            "missing": is_missing,
+            "characters": _as_integers(pc.utf8_length(texts)),
+            "control_characters": _as_integers(pc.count_substring_regex(texts, CONTROL_CHARACTERS)),
+            "broken_characters": broken_characters(texts),
+        }
+        columns = {key: columns[key] + values for key, values in counts.items()}
+        beyond_ascii |= ~pc.string_is_ascii(texts).to_numpy(zero_copy_only=False)
+        # A missing text violates missing_values only, not blank_text too.
+        visible = np.minimum(visible, np.where(is_missing, visible, _as_integers(pc.utf8_length(pc.utf8_trim_whitespace(texts)))))
+    labels = batch[LABELS]
+    columns["missing"] = columns["missing"] + labels.is_null().to_numpy(zero_copy_only=False)
+    numbers = pc.fill_null(labels, UNLABELLED).to_numpy(zero_copy_only=False)
+    return {**columns, "visible_characters": visible, LABELS: numbers, "beyond_ascii": beyond_ascii}
+
+
+def is_header(texts: Sequence[pa.Array], text_columns: Sequence[str]) -> NDArray[np.bool_]:
+    """Return a mask of the rows each of whose normalized texts is the name of its column."""
+    names = [normalized(pa.array([name]))[0].as_py() for name in text_columns]
+    columns = [
+        pc.is_in(column, pa.array([name, f"{BOM}{name}", f'"{name}"'])).to_numpy(zero_copy_only=False)
+        for column, name in zip(texts, names, strict=True)
+    ]
+    found: NDArray[np.bool_] = np.logical_and.reduce(columns)
+    return found
+
+
+def _as_integers(column: pa.Array) -> NDArray[np.int64]:
+    numbers: NDArray[np.int64] = column.to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -59,6 +164,11 @@ class RawSplit:
         """Keys that do not depend on the order of the texts in a row."""
         return self.columns.column("unordered_key")
 
+    @property
+    def broken_rows(self) -> int:
+        """Number of rows with characters that a wrong encoding left."""
+        return int(np.count_nonzero(self.columns.column("broken_characters")))
+
     def words(self) -> Iterator[EncodedWords]:
         """Yield the words of the rows, a batch of rows at a time."""
         for shard in self.shards:
@@ -71,14 +181,7 @@ class RawSplit:
 
 
 def read_raw(splits: Mapping[str, SplitReader], text_columns: Sequence[str], folder: Path, run: RunParams) -> dict[str, RawSplit]:
-    """Derive the columns, keys and words of raw splits, one file at a time.
-
-    Args:
-        splits: The splits by name.
-        text_columns: Their columns with texts.
-        folder: Folder of the results, which all workers of the engine can write.
-        run: The engine.
-    """
+    """Derive the columns, keys and words of raw splits, one file at a time, in a folder that all workers of the engine can write."""
     shards = {name: [RawShard(part, tuple(text_columns), folder) for part in files_of(split)] for name, split in splits.items()}
     for _ in map_tasks(RawShard.derive, [shard for found in shards.values() for shard in found], run, name="texts"):
         pass
@@ -90,44 +193,17 @@ def _of_shards(source: SplitReader, shards: Sequence[RawShard], folder: Path) ->
     return RawSplit(source, shards, columns, reduce(VocabularyCounts.plus, (shard.vocabulary() for shard in shards)))
 
 
-def copy_columns(
-    raw: Mapping[str, RawSplit], split: str, near_duplicates: NearDuplicates, labels: LabelSchema
-) -> dict[str, NDArray[np.generic]]:
-    """Return, for each row of a split, the row that it repeats or resembles.
-
-    Args:
-        raw: All raw splits, earlier splits first.
-        split: The split whose rows are compared.
-        near_duplicates: Those of this split.
-        labels: The label schema.
-
-    Returns:
-        Columns of shape ``(rows,)``, -1 for a row that repeats no other. ``duplicate_of`` and ``conflict_with`` are rows of the split
-        itself. ``leak_of`` and ``near_duplicate_of`` are rows numbered through all splits; ``similarity`` belongs to the latter.
-    """
-    current = raw[split]
-    columns: dict[str, NDArray[np.generic]] = {"duplicate_of": first_copies(current.keys)}
-    if current.is_labelled:
-        tolerance = float(np.nanstd(current.labels)) if labels.is_regression else 0.0
-        columns["conflict_with"] = label_conflicts(current.keys, current.labels, tolerance)
-    if earlier := list(raw)[: list(raw).index(split)]:
-        columns["leak_of"] = leaks([raw[name].unordered_keys for name in earlier], current.unordered_keys)
-    return columns | {"near_duplicate_of": near_duplicates.origin, "similarity": near_duplicates.similarity}
-
-
-def copy_notes(raw: Mapping[str, RawSplit], columns: Mapping[str, NDArray[np.generic]]) -> dict[str, list[str]]:
-    """Return a line for the checks ``leakage`` and ``near_duplicates``: how many rows repeat or resemble a row of which split.
-
-    Args:
-        raw: All raw splits, earlier splits first.
-        columns: Result of ``copy_columns``.
-    """
-    ends = np.cumsum([split.rows for split in raw.values()])
-    notes = {}
-    for check, column, verb in (("leakage", "leak_of", "repeat"), ("near_duplicates", "near_duplicate_of", "resemble")):
-        origin = columns.get(column, np.empty(0, np.int64))
-        counts = np.bincount(np.searchsorted(ends, origin[origin != NONE], side="right"), minlength=len(raw))
-        parts = [f"{count:,} {verb}{'s' * (count == 1)} a row of {name}" for name, count in zip(raw, counts.tolist(), strict=True) if count]
-        if parts:
-            notes[check] = [f"Of these rows, {', '.join(parts)}."]
-    return notes
+def encoding_notes(split: RawSplit, text_columns: Sequence[str]) -> dict[str, list[str]]:
+    """Say which rows have broken characters, and what the first of them should read."""
+    rows = np.flatnonzero(split.columns.column("broken_characters"))
+    if not len(rows):
+        return {}
+    others = np.count_nonzero(split.columns.column("beyond_ascii")) - len(rows)
+    if others:
+        cause = f"Other rows with correct characters beyond ASCII: {others:,}. So the source has parts in two encodings."
+    else:
+        cause = "No row has correct characters beyond ASCII, so data.files.encoding may be wrong for the whole source."
+    lines = [f"{len(rows):,} row{'s' * (len(rows) > 1)}, the first is row {rows[0]:,}, the last row {rows[-1]:,}. {cause}"]
+    for row, texts in zip(rows, split.source.take(rows[:SHOWN_ROWS], text_columns).to_pylist(), strict=False):
+        lines += [f"row {row:,}, {name}: {correct}" for name, text in texts.items() if text and (correct := correction(text))]
+    return {"broken_encoding": lines, "mixed_encoding": lines}

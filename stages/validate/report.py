@@ -6,18 +6,142 @@ same data.
 """
 
 import copy
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
 from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
 from great_expectations.render.view.view import DefaultJinjaPageView
 from jinja2 import ChoiceLoader, FileSystemLoader
+from markupsafe import Markup
 
-from stages.validate.page import DataOverview, passed_checks
 from stages.validate.results import CheckResults
-from tuneline.page import environment, style
-from tuneline.paths import SPLITS
+from stages.validate.violations import excerpt
+from tuneline.analysis.drift import Distribution
+from tuneline.core.paths import SPLITS
+from tuneline.reports.checks import CheckEntry, Profile
+from tuneline.reports.page import draw_histograms, environment, style
+
+MAX_CLASSES = 20
+"""Classes with a row of their own, the most frequent of train; the others share one."""
+
+
+@dataclass(frozen=True)
+class ClassShare:
+    """Rows of a class, or of several rare ones, and their fraction of the labelled rows, by split."""
+
+    name: str
+    rows: Mapping[str, int]
+    fractions: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class DataOverview:
+    """Distributions of the data.
+
+    Attributes:
+        rows: Rows by split.
+        lengths: Figure of the lengths of the rows in characters; ``None`` without rows.
+        targets: Figure of the targets of a regression; ``None`` for a classification.
+        classes: Shares of the classes, the most frequent in train first; empty for a regression.
+    """
+
+    rows: Mapping[str, int]
+    lengths: Markup | None
+    targets: Markup | None
+    classes: Sequence[ClassShare]
+
+    @property
+    def largest(self) -> float:
+        """The largest fraction that a class makes up: the full width of a bar."""
+        return max([fraction for one in self.classes for fraction in one.fractions.values()], default=0.0) or 1.0
+
+    @classmethod
+    def of(cls, profile: Profile) -> "DataOverview":
+        """Return what the profile says about the data."""
+        labels = {split: one.labels for split, one in profile.splits.items() if one.labels is not None}
+        return cls(
+            {split: one.rows for split, one in profile.splits.items()},
+            draw_histograms("length", "Length", {split: one.characters for split, one in profile.splits.items()}, logarithmic=True),
+            draw_histograms("label", "Label", labels, logarithmic=False) if profile.labels is None else None,
+            class_shares(profile.labels, labels) if profile.labels else [],
+        )
+
+
+def class_shares(names: Sequence[str], labels: Mapping[str, Distribution]) -> list[ClassShare]:
+    """Return the share of each class in each split.
+
+    Args:
+        names: Class names.
+        labels: Rows per class id, by split; those of a split without labels are missing.
+    """
+    first = next(iter(labels.values()), Distribution((), ()))
+    order = sorted(range(len(names)), key=lambda index: (-_count(first, index), index))
+    shown, rest = order[:MAX_CLASSES], order[MAX_CLASSES:]
+    if len(rest) == 1:
+        shown, rest = order, []
+    shares = [_share(excerpt(names[index]), [index], labels) for index in shown]
+    return [*shares, _share(f"{len(rest):,} other classes", rest, labels)] if rest else shares
+
+
+def _count(distribution: Distribution, index: int) -> int:
+    return distribution.counts[index] if index < len(distribution.counts) else 0
+
+
+def _share(name: str, indices: Sequence[int], labels: Mapping[str, Distribution]) -> ClassShare:
+    rows = {split: sum(_count(one, index) for index in indices) for split, one in labels.items()}
+    return ClassShare(name, rows, {split: rows[split] / max(sum(one.counts), 1) for split, one in labels.items()})
+
+
+@dataclass(frozen=True)
+class PassedCheck:
+    """A check that passed on at least one split.
+
+    Attributes:
+        check: Key of the check.
+        title: The requirement.
+        allowed: The limit, in words.
+        found: The measurements, in words, by split; ``failed`` where it did not pass.
+        notes: What it found beside them, with the split before each.
+        is_noteworthy: True if it found rows or anything else within its limit.
+    """
+
+    check: str
+    title: str
+    allowed: str
+    found: Mapping[str, str]
+    notes: Sequence[str]
+    is_noteworthy: bool
+
+    @classmethod
+    def of(cls, results: Sequence[CheckEntry]) -> "PassedCheck":
+        """Join the results of one check."""
+        passed = [result for result in results if result.status == "passed"]
+        found: dict[str, list[str]] = {}
+        for result in results:
+            found.setdefault(result.split, []).append(result.found if result.status == "passed" else "failed")
+        return cls(
+            check=results[0].check,
+            title=results[0].title,
+            allowed="; ".join(_unique(result.allowed for result in passed)),
+            found={split: "; ".join(_unique(values)) for split, values in found.items()},
+            notes=_unique(f"{result.split}: {note}" for result in passed for note in result.notes),
+            is_noteworthy=any(result.failing or result.notes for result in passed),
+        )
+
+
+def _unique(values: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(values))
+
+
+def passed_checks(results: CheckResults) -> list[PassedCheck]:
+    """Return the checks that passed on at least one split."""
+    groups: dict[str, list[CheckEntry]] = {}
+    for result in results.entries:
+        groups.setdefault(result.check, []).append(result)
+    return [PassedCheck.of(group) for group in groups.values() if any(result.status == "passed" for result in group)]
+
 
 TEMPLATES = Path(__file__).parent / "templates"
 

@@ -1,34 +1,42 @@
-"""Derives tables of scalar columns from the splits, and attaches the expectations that Great Expectations checks."""
+"""Derives the tables that are checked from the splits: scalar columns, limits, and measurements of each split."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from great_expectations.expectations.expectation import Expectation
+import pyarrow as pa
+from numpy.typing import NDArray
 
-from stages.validate.builders import Facts, RawFacts, Reference, TokenizedFacts
-from stages.validate.checks import TableKind, expectations
+from stages.validate.checks import Table
 from stages.validate.classes import Classes
-from stages.validate.columns import FrameColumns, StoredColumns, column_writer, stored, write_columns
-from stages.validate.encodings import encoding_notes, is_mixed
+from stages.validate.columns import Arrays, StoredColumns, column_writer, stored, write_columns
 from stages.validate.labels import LabelFindings, examine_labels
-from stages.validate.near_duplicates import NearDuplicates, find_near_duplicates
-from stages.validate.profile import labels_as, length_limits, profile_split
-from stages.validate.raw import RawSplit, copy_columns, copy_notes, read_raw
-from stages.validate.schemas import described, schema_frame
-from stages.validate.tokenized import read_tokenized
-from stages.validate.tokenizer import Vocabulary, decoding_matches
+from stages.validate.near_duplicates import NearDuplicateRows, copy_columns, copy_notes, find_near_duplicates
+from stages.validate.raw import RawSplit, encoding_notes, read_raw
+from stages.validate.tokenized import Vocabulary, decoding_matches, read_tokenized
+from tuneline.analysis.drift import Distribution, Numbers, bin_counts, kolmogorov_smirnov, population_stability
+from tuneline.core.errors import DataError
+from tuneline.core.paths import SPLITS, TOKENIZER
+from tuneline.core.schemas import LABELS, UNLABELLED, LabelSchema, raw_schema, tokenized_schema
+from tuneline.core.shards import SplitReader
+from tuneline.core.terminal import phase
 from tuneline.engines import engine
-from tuneline.errors import DataError
-from tuneline.files.schemas import LABELS, LabelSchema, raw_schema, tokenized_schema
-from tuneline.files.shards import SplitReader
 from tuneline.params import Params
-from tuneline.paths import SPLITS, TOKENIZER
-from tuneline.records.profile import Profile, SplitProfile
-from tuneline.terminal import phase
-from tuneline.text import VocabularyCounts
+from tuneline.params.validate import Drift
+from tuneline.reports.checks import Profile, SplitProfile, WordCounts, Words
+
+LISTED = 10_000
+"""Most common words of train whose counts are kept with their text."""
+WORDS = 500
+"""Most common words of a split that its profile has."""
+FENCE = 3.0
+"""Interquartile ranges beyond the quartiles from which a length is an outlier: Tukey's "far out", on logarithms of lengths."""
+MIN_RANGE = np.log(1.5)
+"""Lower bound of the interquartile range, so that a split of almost equal lengths does not have outliers everywhere."""
 
 
 @dataclass(frozen=True)
@@ -50,30 +58,6 @@ class DataFolders:
             kind: {split: SplitReader.open(folder, split, stage) for split in SPLITS}
             for kind, folder, stage in (("raw", self.raw, "download"), ("tokenized", self.tokenized, "tokenize"))
         }
-
-
-@dataclass(frozen=True)
-class Table:
-    """Scalar columns of one split, and the expectations that they are checked against.
-
-    Attributes:
-        kind: Kind of table, see ``TableKind``. The rows of ``raw`` and ``tokenized`` are those of the split.
-        split: Name of the split.
-        columns: The columns.
-        expectations: The expectations; ``expectation.meta["check"]`` is the key of the check.
-        notes: What a check found beside its measurement, as plain text, one line each, by key of the check. Shown even if it passes.
-    """
-
-    kind: TableKind
-    split: str
-    columns: FrameColumns | StoredColumns
-    expectations: Sequence[Expectation]
-    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """Name of the suite, for example ``tokenized-train``."""
-        return f"{self.kind}-{self.split}"
 
 
 @dataclass(frozen=True)
@@ -100,19 +84,13 @@ class DerivedData:
     classes: Classes | None
     tables: list[Table]
 
-    def may_be_unlabelled(self, split: str) -> bool:
-        """Return True for a split that is neither trained on nor reported on."""
-        return split not in ("train", self.params.evaluate.split)
+    def written(self, kind: str, split: str, columns: Arrays) -> StoredColumns:
+        """Write derived columns of a split."""
+        return write_columns(self.folders.derived / kind / f"{split}.parquet", columns)
 
 
 def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None) -> DerivedData:
-    """Read all splits and derive the tables to check.
-
-    Args:
-        params: All parameters.
-        folders: Folders of the data.
-        promoted: Profile of the promoted model's data, if there is one.
-    """
+    """Read all splits and derive the tables to check. A split without the expected columns has the table ``columns`` only."""
     vocabulary = Vocabulary.read(folders.tokenizer, len(params.data.text_columns))
     splits = folders.splits()
     labels = _train_labels(params, splits["raw"]["train"])
@@ -127,8 +105,8 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     profiles = {split: profile_split(split_data, labels) for split, split_data in raw.items()}
     data = DerivedData(params, folders, labels, raw, profiles, promoted, Classes.of(raw, labels, params), [])
     for split in SPLITS:
-        frame = schema_frame({kind: (expected[kind], splits[kind][split].schema) for kind in expected})
-        data.tables.append(_table("columns", split, FrameColumns(frame), params))
+        schemas = schema_columns({kind: (expected[kind], splits[kind][split].schema) for kind in expected})
+        data.tables.append(Table("columns", split, data.written("schemas", split, schemas)))
     phase("near-duplicates")
     found = find_near_duplicates(
         [split_data.words() for split_data in raw.values()],
@@ -137,22 +115,17 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     )
     data.tables.extend(_raw_table(data, split, near_duplicates) for split, near_duplicates in zip(raw, found, strict=True))
     data.tables.extend(
-        _tokenized_table(data, splits["raw"][name], splits["tokenized"][name], columns, vocabulary) for name, columns in tokenized.items()
+        _tokenized_table(data, splits["raw"][name], splits["tokenized"][name], tokenized[name], vocabulary) for name in tokenized
     )
-    data.tables.extend(_between_tables(data))
+    phase("labels")
+    findings = examine_labels(raw, params.data.text_columns, labels, params.validate_)
+    for split in raw:
+        one = findings.get(split, LabelFindings())
+        measured = {**measurements(data, split, tokenized.get(split)), **one.columns}
+        if measured:
+            columns = data.written("measured", split, {name: np.array([value]) for name, value in measured.items()})
+            data.tables.append(Table("between", split, columns, notes=one.notes))
     return data
-
-
-def _table(
-    kind: TableKind,
-    split: str,
-    columns: FrameColumns | StoredColumns,
-    params: Params,
-    facts: Facts | None = None,
-    *,
-    notes: Mapping[str, Sequence[str]] | None = None,
-) -> Table:
-    return Table(kind, split, columns, list(expectations(kind, params.validate_, facts or Facts(columns.names))), notes or {})
 
 
 def _train_labels(params: Params, train: SplitReader) -> LabelSchema:
@@ -163,76 +136,180 @@ def _train_labels(params: Params, train: SplitReader) -> LabelSchema:
         return LabelSchema(None if params.data.task == "regression" else ())
 
 
-def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicates) -> Table:
+def schema_columns(schemas: Mapping[str, tuple[pa.Schema, pa.Schema]]) -> dict[str, NDArray[np.object_]]:
+    """Return the columns ``expected`` and ``found``: the type of each column of a split.
+
+    Args:
+        schemas: The expected and the actual schema, by kind of file.
+    """
+    rows = []
+    for kind, pair in schemas.items():
+        expected, actual = (described(schema) for schema in pair)
+        names = sorted(expected.keys() | actual.keys())
+        rows += [[f"{kind} {name}: {types.get(name, 'absent')}" for types in (expected, actual)] for name in names]
+    # Column and label names are user input, and Great Expectations does not escape them in its pages.
+    return {name: np.array([html.escape(row[place]) for row in rows], dtype=object) for place, name in enumerate(("expected", "found"))}
+
+
+def described(schema: pa.Schema) -> dict[str, str]:
+    """Return the type of each column, and the names of the labels."""
+    types = {field.name: f"list of {field.type.value_type}" if pa.types.is_list(field.type) else str(field.type) for field in schema}
+    try:
+        names = LabelSchema.of(schema).names
+    except DataError:
+        return types
+    return {**types, "names of labels": "numbers" if names is None else ", ".join(names)}
+
+
+def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicateRows) -> Table:
     params, current, labels = data.params, data.raw[split], data.labels
     copies = copy_columns(data.raw, split, near_duplicates, labels)
-    columns = current.columns.with_columns(write_columns(data.folders.derived / "copies" / f"{split}.parquet", copies))
+    columns = current.columns.with_columns(data.written("copies", split, copies))
     notes = {**copy_notes(data.raw, copies), **encoding_notes(current, params.data.text_columns)}
-    if is_mixed(current, params.validate_):
+    if current.broken_rows <= params.validate_.broken_encoding.max * current.rows:  # else the whole source has another encoding
         columns = columns.with_columns(columns, mixed_characters="broken_characters")
-    if data.classes or labels.is_regression:
-        columns = columns.with_columns(_label_columns(data, split))
+    limits: dict[str, Any] = {}
+    # A split that is neither trained on nor reported on may be unlabelled.
+    if not current.is_labelled and split not in ("train", params.evaluate.split):
+        limits["class_ids"] = [UNLABELLED]
+    elif labels.names is not None:
+        limits["class_ids"] = list(range(len(labels.names)))
     if data.classes:
         notes |= data.classes.notes(split, current)
-    train, promoted = data.profiles.get("train"), data.promoted
-    facts = RawFacts(
-        columns=columns.names,
-        split=split,
-        labels=labels,
-        is_labelled=current.is_labelled,
-        may_be_unlabelled=data.may_be_unlabelled(split),
-        lengths=length_limits(train.characters) if train else None,
-        train=Reference(train.labels, train.characters) if train and split != "train" else None,
-        promoted=Reference(labels_as(promoted, labels, split), promoted.splits[split].characters)
-        if promoted and split in promoted.splits
-        else None,
-    )
-    return _table("raw", split, columns, params, facts, notes=notes)
+    if data.classes or "class_ids" not in limits:
+        columns = columns.with_columns(_label_columns(data, split))
+    if split == "train" and labels.names is not None:
+        limits["every_class"] = limits["class_ids"]
+    if "train" in data.profiles and (lengths := length_limits(data.profiles["train"].characters)):
+        limits["shortest"], limits["longest"] = lengths
+    return Table("raw", split, columns, limits, notes)
 
 
 def _label_columns(data: DerivedData, split: str) -> StoredColumns:
-    """Return the columns about the label of each row, which depend on those of all splits."""
+    """Return the columns about the label of each row; the numbers of a split without labels are not numbers."""
     current, path = data.raw[split], data.folders.derived / "labels" / f"{split}.parquet"
-    may_have_label = current.is_labelled or data.may_be_unlabelled(split)
     with column_writer(path) as write:
         for rows in current.columns.frames([LABELS, "is_header"]):
-            is_number = {"is_number": (np.isfinite(rows[LABELS].to_numpy()) & may_have_label).astype(np.int64)}
+            is_number = {"is_number": (np.isfinite(rows[LABELS].to_numpy()) & current.is_labelled).astype(np.int64)}
             write(data.classes.columns(split, rows) if data.classes else is_number)
     return stored(path)
 
 
 def _tokenized_table(data: DerivedData, raw: SplitReader, split: SplitReader, columns: StoredColumns, vocabulary: Vocabulary) -> Table:
-    params, folders, current = data.params, data.folders, data.raw.get(split.split)
+    params, current = data.params, data.raw.get(split.split)
     if current is not None and current.rows == columns.rows:
-        decoded = decoding_matches(raw, split, params, folders.tokenizer, vocabulary)
-        columns = columns.with_columns(write_columns(folders.derived / "decoded" / f"{split.split}.parquet", {"decoded": decoded}))
+        decoded = decoding_matches(raw, split, params, data.folders.tokenizer, vocabulary)
+        columns = columns.with_columns(data.written("decoded", split.split, {"decoded": decoded}))
         columns = columns.with_columns(current.columns, raw_labels=LABELS)
-    facts = TokenizedFacts(columns.names, vocabulary, params.tokenize.max_length, raw.rows)
-    return _table("tokenized", split.split, columns, params, facts)
+    return Table("tokenized", split.split, columns, tokenized_limits(vocabulary, params.tokenize.max_length, raw.rows))
 
 
-def _between_tables(data: DerivedData) -> Iterator[Table]:
-    train, promoted = data.raw.get("train"), data.promoted
-    phase("labels")
-    found = examine_labels(data.raw, data.params.data.text_columns, data.labels, data.params.validate_)
-    for split, current in data.raw.items():
-        reference, findings = promoted.splits.get(split) if promoted else None, found.get(split, LabelFindings())
-        frame = between_frame(current, train.vocabulary if train and split != "train" else None, reference).assign(**findings.columns)
-        table = _table("between", split, FrameColumns(frame), data.params, notes=findings.notes)
-        if table.expectations:
-            yield table
+def tokenized_limits(vocabulary: Vocabulary, max_length: int, raw_rows: int) -> dict[str, Any]:
+    """Return the limits of a tokenized split; for a tokenizer without special tokens at the ends, none for these."""
+    ends = {"first_ids": vocabulary.first_id, "last_ids": vocabulary.last_id}
+    return {
+        "largest_id": vocabulary.largest_id,
+        "largest_type_id": vocabulary.largest_type_id,
+        "template_tokens": len(vocabulary.template),
+        "max_length": max_length,
+        "untruncated_length": max_length - 1,
+        "raw_rows": raw_rows,
+        **{name: [token] for name, token in ends.items() if token is not None},
+    }
 
 
-def between_frame(split: RawSplit, train: VocabularyCounts | None, promoted: SplitProfile | None) -> pd.DataFrame:
-    """Return one row with a column per comparison of a split with train, and with the promoted model's data.
+def measurements(data: DerivedData, split: str, tokenized: StoredColumns | None) -> dict[str, float]:
+    """Return the measurements of a split, by the key of their check: of itself, against train, and against the promoted model's data.
 
     ``vocabulary_overlap`` and ``promoted_vocabulary`` are fractions of the occurrences of all words. The latter is relative to the
     coverage that the promoted split itself reaches with its most common words.
     """
-    columns: dict[str, float] = {}
-    if train is not None:
-        columns["vocabulary_overlap"] = split.vocabulary.coverage(train.hashes)
-    if promoted is not None:
-        columns["promoted_rows"] = split.rows / max(promoted.rows, 1)
-        columns["promoted_vocabulary"] = split.vocabulary.coverage(promoted.words.word_keys) / max(promoted.words.known, 1e-9)
-    return pd.DataFrame([columns])
+    current, rules = data.raw[split], data.params.validate_
+    found, references = {}, []
+    if current.is_labelled and current.rows:
+        found["class_balance"] = float(pd.Series(current.labels).value_counts(normalize=True).max())
+    if tokenized is not None:
+        unknown, content = (tokenized.column(name).sum() for name in ("unknown_tokens", "content_tokens"))
+        found["unknown_rate"] = float(unknown / content) if content else 0.0
+    if split != "train" and "train" in data.raw:
+        found["vocabulary_overlap"] = current.vocabulary.coverage(data.raw["train"].vocabulary.hashes)
+        references.append(("label_drift", "length_drift", data.profiles["train"].labels, data.profiles["train"].characters))
+    if data.promoted and (before := data.promoted.splits.get(split)):
+        found["promoted_rows"] = current.rows / max(before.rows, 1)
+        found["promoted_vocabulary"] = current.vocabulary.coverage(before.words.word_keys) / max(before.words.known, 1e-9)
+        references.append(("promoted_labels", "promoted_lengths", labels_as(data.promoted, data.labels, split), before.characters))
+    for of_labels, of_lengths, labels, lengths in references:
+        if labels is not None and current.is_labelled:
+            found |= drift_columns(of_labels, getattr(rules, of_labels), current.labels, labels, ordered=data.labels.is_regression)
+        found |= drift_columns(of_lengths, getattr(rules, of_lengths), current.columns.column("characters"), lengths, ordered=True)
+    return found
+
+
+def drift_columns(check: str, rule: Drift, values: Numbers, reference: Distribution, *, ordered: bool) -> dict[str, float]:
+    """Return the distances of values from a reference, and under ``significant_NAME`` the same, or 0 for one that is not significant.
+
+    Args:
+        check: Key of the check, the name of the population stability index.
+        rule: The parameters of the check.
+        values: Numbers or class ids.
+        reference: What they are compared with.
+        ordered: True for numbers: the Kolmogorov-Smirnov distance is ``CHECK_ks``.
+    """
+    counts, expected = bin_counts(values[~np.isnan(values)], np.array(reference.edges)), np.array(reference.counts)
+    distances = {check: population_stability(counts, expected)}
+    if ordered:
+        distances[f"{check}_ks"] = kolmogorov_smirnov(counts, expected)
+    significant = {f"significant_{name}": one.value if one.p_value <= rule.significance else 0.0 for name, one in distances.items()}
+    return {**{name: one.value for name, one in distances.items()}, **significant}
+
+
+def profile_split(split: RawSplit, labels: LabelSchema) -> SplitProfile:
+    """Profile one raw split: its labels per class, or binned at percentiles for a regression; its lengths and words."""
+    words, found = split.vocabulary.most_common(WORDS), None
+    if split.is_labelled and labels.names is None:
+        found = Distribution.of_numbers(split.labels.astype(np.float64))
+    elif split.is_labelled:
+        found = Distribution.of_classes(split.labels.astype(np.int64), len(labels.names or ()))
+    return SplitProfile(
+        rows=split.rows,
+        labels=found,
+        characters=Distribution.of_numbers(split.columns.column("characters")),
+        words=Words(hashes=[f"{value:016x}" for value in words.tolist()], known=split.vocabulary.coverage(words)),
+    )
+
+
+def count_words(train: RawSplit) -> WordCounts:
+    """Count the words of train."""
+    vocabulary = train.vocabulary
+    return WordCounts(total=vocabulary.total, different=len(vocabulary.hashes), counts=vocabulary.counts_by_word(LISTED))
+
+
+def labels_as(profile: Profile, labels: LabelSchema, split: str) -> Distribution | None:
+    """Return the label distribution of a split by the class ids of another schema.
+
+    Classes that the other schema lacks are counted in one more bin.
+
+    Args:
+        profile: The profile.
+        labels: The label schema whose ids are used.
+        split: Name of the split.
+
+    Returns:
+        The distribution; ``None`` if the split had no labels or one of the two schemas is for regression only.
+    """
+    before = profile.splits[split].labels
+    if before is None or profile.labels is None or labels.names is None:
+        return before if profile.labels == labels.names else None
+    counts = dict(zip(profile.labels, before.counts, strict=False))
+    current = [counts.pop(name, 0) for name in labels.names]
+    removed = [sum(counts.values())] if counts else []
+    return Distribution(tuple(float(edge) for edge in range(len(current) - 1 + len(removed))), (*current, *removed))
+
+
+def length_limits(characters: Distribution) -> tuple[float, float] | None:
+    """Return the shortest and the longest length in characters that is not an outlier; ``None`` for a distribution of no rows."""
+    if not characters.edges:
+        return None
+    lower, upper = (np.log1p(characters.quantile(level)) for level in (0.25, 0.75))
+    reach = FENCE * max(upper - lower, MIN_RANGE)
+    return float(max(np.expm1(lower - reach), 0.0)), float(np.expm1(upper + reach))

@@ -3,21 +3,204 @@
 Checks of values in list columns raise inside Great Expectations, and checks of their uniqueness take quadratic time.
 """
 
-from collections.abc import Mapping
+import json
+import unicodedata
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, decoders
 
-from stages.validate.columns import Arrays, StoredColumns, column_writer
-from stages.validate.rows import RaggedArray, files_of, read_batches
-from stages.validate.tokenizer import Vocabulary
+from stages.validate.columns import Arrays, RaggedArray, Rows, StoredColumns, column_writer, files_of, read_batches
+from tuneline.core.schemas import LABELS
+from tuneline.core.shards import SplitReader
+from tuneline.core.stage import require
+from tuneline.core.terminal import phase
 from tuneline.engines import map_tasks
-from tuneline.files.schemas import LABELS
-from tuneline.files.shards import SplitReader
-from tuneline.params import RunParams
-from tuneline.terminal import phase
+from tuneline.params import Params, RunParams
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A tokenizer's ids.
+
+    Attributes:
+        largest_id: Largest token id; the smallest is 0.
+        unknown_id: Id of the unknown token; ``None`` without one.
+        special_ids: Ids of the special tokens except the unknown token.
+        template: Special tokens of one row, in order; the texts are between them.
+        first_id: Special token at the start of each row; ``None`` without one.
+        last_id: Special token at the end of each row; ``None`` without one.
+        largest_type_id: Largest value of ``token_type_ids``.
+        has_type_ids: True if ``model_input_names`` of the tokenizer lists ``token_type_ids``.
+    """
+
+    largest_id: int
+    unknown_id: int | None
+    special_ids: frozenset[int]
+    template: tuple[int, ...]
+    first_id: int | None
+    last_id: int | None
+    largest_type_id: int
+    has_type_ids: bool
+
+    @classmethod
+    def read(cls, folder: Path, texts: int) -> Self:
+        """Read a tokenizer's folder.
+
+        Args:
+            folder: Folder with ``tokenizer.json`` and ``tokenizer_config.json``.
+            texts: Texts per row, 1 or 2.
+        """
+        tokenizer = load_tokenizer(folder)
+        config = json.loads(require(folder / "tokenizer_config.json", "tokenize").read_text(encoding="utf-8"))
+        added = tokenizer.get_added_tokens_decoder()
+        unknown = tokenizer.token_to_id(_unknown_token(config) or "")
+        row = tokenizer.encode("a", "a") if texts == 2 else tokenizer.encode("a")
+        return cls(
+            largest_id=max(tokenizer.get_vocab(with_added_tokens=True).values()),
+            unknown_id=unknown,
+            special_ids=frozenset(token for token, known in added.items() if known.special and token != unknown),
+            template=tuple(token for token, special in zip(row.ids, row.special_tokens_mask, strict=True) if special),
+            first_id=row.ids[0] if row.special_tokens_mask[0] else None,
+            last_id=row.ids[-1] if row.special_tokens_mask[-1] else None,
+            largest_type_id=max(row.type_ids),
+            has_type_ids="token_type_ids" in config.get("model_input_names", ()),
+        )
+
+    def is_special(self) -> NDArray[np.bool_]:
+        """Return a mask of special tokens by id, of shape ``(largest_id + 2,)``; the last entry is for ids out of the vocabulary."""
+        special = np.zeros(self.largest_id + 2, dtype=bool)
+        special[list(self.special_ids)] = True
+        return special
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """Load a folder's tokenizer without truncation and padding."""
+    tokenizer = Tokenizer.from_file(str(require(folder / "tokenizer.json", "tokenize")))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _unknown_token(config: dict[str, Any]) -> str | None:
+    token: str | dict[str, str] | None = config.get("unk_token")
+    return token["content"] if isinstance(token, dict) else token
+
+
+def decoding_matches(
+    raw: SplitReader, tokenized: SplitReader, params: Params, tokenizer: Path, vocabulary: Vocabulary
+) -> NDArray[np.float64]:
+    """Decode a sample of a split and compare it with the texts of the raw split, which has as many rows.
+
+    Returns:
+        Array of shape ``(rows,)``: 1 where the ids decode to the texts, 0 where not, NaN for a row out of the sample.
+    """
+    total = tokenized.rows
+    rows = evenly_spaced(total, params.validate_.decoded_text.rows)
+    decoder = Decoder(load_tokenizer(tokenizer), vocabulary, params.tokenize.max_length)
+    ids = tokenized.take(rows, ["input_ids"])["input_ids"].to_pylist()
+    texts = zip(*(raw.take(rows, [name])[name].to_pylist() for name in params.data.text_columns), strict=True)
+    result = np.full(total, np.nan)
+    result[rows] = [decoder.matches(row, [text or "" for text in row_texts]) for row, row_texts in zip(ids, texts, strict=True)]
+    return result
+
+
+def evenly_spaced(total: int, number: int) -> Rows:
+    """Return at most ``number`` of ``total`` row numbers, evenly spaced from the first to the last."""
+    return np.unique(np.linspace(0, max(total - 1, 0), min(number, total)).astype(np.int64))
+
+
+class Decoder:
+    """Compares rows of ids with their texts.
+
+    Args:
+        tokenizer: The tokenizer that made the ids.
+        vocabulary: Its vocabulary.
+        max_length: Rows of this length may be truncated.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary, max_length: int) -> None:
+        self._tokenizer = tokenizer
+        self._vocabulary = vocabulary
+        self._max_length = max_length
+        if isinstance(tokenizer.decoder, decoders.WordPiece):
+            tokenizer.decoder = decoders.WordPiece(cleanup=False)  # cleanup turns "do not" into "don't"
+
+    def matches(self, ids: Sequence[int], texts: Sequence[str]) -> bool:
+        """Return True if the ids decode to the texts.
+
+        An unknown token matches any text. If the row may be truncated, its segments need only match the starts of the texts, or only
+        their ends.
+        """
+        segments = [self._pieces(segment) for segment in self._segments(ids)]
+        required = [comparable(text) for text in texts]
+        if len(ids) < self._max_length:
+            return pieces_match(_joined(segments), "".join(required))
+        if len(segments) != len(required):
+            return True  # without a special token between them, the end of the truncated first text is unknown
+        pairs = list(zip(segments, required, strict=True))
+        return all(pieces_match(*pair, to_end=False) for pair in pairs) or all(pieces_match(*pair, from_start=False) for pair in pairs)
+
+    def _segments(self, ids: Sequence[int]) -> list[list[int]]:
+        """Split ids at special tokens."""
+        runs = groupby(ids, key=lambda token: token in self._vocabulary.special_ids)
+        return [list(run) for special, run in runs if not special]
+
+    def _pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the texts between runs of unknown tokens, one more than there are runs."""
+        unknown = self._vocabulary.unknown_id
+        pieces = [""]
+        for is_unknown, run in groupby(ids, key=lambda token: token == unknown):
+            if is_unknown:
+                pieces.append("")
+            else:
+                pieces[-1] = comparable(self._tokenizer.decode(list(run), skip_special_tokens=False))
+        return pieces
+
+
+def comparable(text: str) -> str:
+    """Return a text without what normalizers change: case, accents, white space, control characters and compatibility forms."""
+    plain = unicodedata.normalize("NFKD", text).casefold()
+    return "".join(
+        character
+        for character in plain
+        if character != "\ufffd" and not character.isspace() and unicodedata.category(character)[0] not in "MC"
+    )
+
+
+def pieces_match(pieces: Sequence[str], text: str, from_start: bool = True, to_end: bool = True) -> bool:
+    """Return True if ``text`` consists of ``pieces`` in order, with any text between them.
+
+    Args:
+        pieces: Parts of the text, in order.
+        text: The text to match.
+        from_start: Require the first piece at the start of the text.
+        to_end: Require the last piece at the end of the text.
+    """
+    end = 0
+    for number, piece in enumerate(pieces):
+        if number == 0 and from_start:
+            start = 0 if text.startswith(piece) else -1
+        else:
+            start = text.rfind(piece, end) if number == len(pieces) - 1 and to_end else text.find(piece, end)
+        if start < 0:
+            return False
+        end = start + len(piece)
+    return not to_end or end == len(text)
+
+
+def _joined(segments: list[list[str]]) -> list[str]:
+    """Join the pieces of all segments; the last piece of a segment continues in the first piece of the next."""
+    joined = [""]
+    for first, *others in segments:
+        joined = [*joined[:-1], joined[-1] + first, *others]
+    return joined
 
 
 @dataclass(frozen=True)
@@ -43,14 +226,7 @@ class TokenizedShard:
 
 
 def read_tokenized(splits: Mapping[str, SplitReader], vocabulary: Vocabulary, folder: Path, run: RunParams) -> dict[str, StoredColumns]:
-    """Derive the scalar columns of tokenized splits, one file at a time.
-
-    Args:
-        splits: The splits by name, with the expected schema.
-        vocabulary: Vocabulary of the tokenizer that wrote them.
-        folder: Folder of the columns, which all workers of the engine can write.
-        run: The engine.
-    """
+    """Derive the scalar columns of tokenized splits, one file at a time, in a folder that all workers of the engine can write."""
     shards = [TokenizedShard(part, vocabulary, folder) for split in splits.values() for part in files_of(split)]
     for _ in map_tasks(TokenizedShard.derive, shards, run, name="tokens"):
         pass
@@ -61,16 +237,16 @@ def batch_columns(batch: pa.RecordBatch, vocabulary: Vocabulary) -> Arrays:
     """Return the scalar columns of a batch, each of shape ``(rows,)``."""
     ids, mask = RaggedArray.of(batch["input_ids"]), RaggedArray.of(batch["attention_mask"])
     out_of_vocabulary = (ids.values < 0) | (ids.values > vocabulary.largest_id)
-    special = ids.count(vocabulary.is_special()[np.where(out_of_vocabulary, vocabulary.largest_id + 1, ids.values)])
+    special = ids.reduce(np.add, vocabulary.is_special()[np.where(out_of_vocabulary, vocabulary.largest_id + 1, ids.values)])
     columns = {
         "tokens": ids.lengths,
-        "smallest_id": ids.smallest(),
-        "largest_id": ids.largest(),
+        "smallest_id": ids.reduce(np.minimum, ids.values),
+        "largest_id": ids.reduce(np.maximum, ids.values),
         "first_id": ids.first(),
         "last_id": ids.last(),
         "special_tokens": special,
         "content_tokens": ids.lengths - special,
-        "unknown_tokens": ids.count(ids.values == vocabulary.unknown_id),
+        "unknown_tokens": ids.reduce(np.add, ids.values == vocabulary.unknown_id),
         "mask_tokens": mask.lengths,
         "smallest_mask": mask.reduce(np.minimum, mask.values, 1),
         "largest_mask": mask.reduce(np.maximum, mask.values, 1),
@@ -80,8 +256,8 @@ def batch_columns(batch: pa.RecordBatch, vocabulary: Vocabulary) -> Arrays:
         types = RaggedArray.of(batch["token_type_ids"])
         columns |= {
             "type_tokens": types.lengths,
-            "smallest_type": types.smallest(),
-            "largest_type": types.largest(),
+            "smallest_type": types.reduce(np.minimum, types.values),
+            "largest_type": types.reduce(np.maximum, types.values),
             "type_drops": types.drops(),
         }
     return columns

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from tests.dvc_files import init_dvc
 from tests.tuneline.finished_project import FinishedProject
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/compare.yml"
@@ -32,7 +33,7 @@ def proposed(tmp_path_factory, homes):
     """A pull request: the commit `base`, and a commit with another learning rate."""
     root = tmp_path_factory.mktemp("proposed")
     project = FinishedProject(root)
-    subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=root, check=True)
+    init_dvc(root)
     project.run_pipeline()
     (root / "dvc.yaml").write_text("metrics: [metrics/evaluate.json]\nparams: [params.yaml]\n")
     (root / "params.yaml").write_text("train: {learning_rate: 0.0005}\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
-from tuneline.registry import Version
+from tuneline.project.registry import Version
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
+
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "subprocess.Popen", "os.posix_spawn"}
 
 
@@ -22,7 +24,7 @@ def changes(event: str, arguments: tuple[Any, ...]) -> bool:
     return event in CHANGES
 
 
-def kills(function: Callable[[], object], is_step: Callable[[str, tuple[Any, ...]], bool] = changes) -> Iterator[int]:
+def kills(function: Callable[[], object], is_step: Callable[[str, tuple[Any, ...]], bool] = changes, *, every: int = 1) -> Iterator[int]:
     """Run ``function`` in a forked process again and again, killed before step 1, 2, 3, ..., until it ends by itself.
 
     The caller looks at what each kill left behind, and restores the state from before for the next one, unless the state after a kill
@@ -31,6 +33,7 @@ def kills(function: Callable[[], object], is_step: Callable[[str, tuple[Any, ...
     Args:
         function: What is killed. It must not rely on threads of this process.
         is_step: Chooses the audit events, for example only ``os.rename``.
+        every: Leave out steps: with 3, the function is killed before step 1, 4, 7, ...
 
     Yields:
         The number of the step before which the process was killed.
@@ -41,8 +44,13 @@ def kills(function: Callable[[], object], is_step: Callable[[str, tuple[Any, ...
     step = 1
     while (status := _forked(function, is_step, step)) == -signal.SIGKILL:
         yield step
-        step += 1
+        step += every
     assert status == 0, f"the function failed with {status} when it was not killed"
+
+
+def some_of(every: int) -> pytest.MarkDecorator:
+    """Give a test the parameter ``every`` for ``kills``: in the default suite some of the instants, in the slow set all."""
+    return pytest.mark.parametrize("every", [every, pytest.param(1, marks=pytest.mark.slow)])
 
 
 def killed(function: Callable[[], object], step: int, is_step: Callable[[str, tuple[Any, ...]], bool] = changes) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.dvc_files import init_dvc
 from tests.faults.disks import on_full_disk
 from tests.project import GIT_IDENTITY
 from tests.stages.train import tiny_task
@@ -74,8 +75,8 @@ def remove(path: Path) -> None:
 def test_full_disk_is_recognized_in_the_error_of_each_library(tmp_path, library):
     code = f"""
 from pathlib import Path
-from tuneline.errors import DiskError
-from tuneline.files import replace_directory
+from tuneline.core.errors import DiskError
+from tuneline.core.files import replace_directory
 try:
     with replace_directory(Path("out")) as folder:
         path = folder / "file"
@@ -93,7 +94,7 @@ def test_disk_that_is_full_is_named_while_a_file_of_another_is_written(tmp_path)
     (tmp_path / "full").mkdir()
     code = """
 from pathlib import Path
-from tuneline.files import replace_file
+from tuneline.core.files import replace_file
 with replace_file(Path("outer")), replace_file(Path("full/inner")) as path:
     path.write_bytes(bytes(200_000))
 """
@@ -180,8 +181,10 @@ print(sorted(path.name for path in Path(".dvc/tmp/flows").iterdir()))
 def test_checkout_of_a_run_says_that_the_disk_is_full_and_leaves_nothing(tmp_path, homes, room):
     for name in ("first", "second"):
         (tmp_path / name).write_bytes(os.urandom(200_000))
-    for command in ("git init --quiet --initial-branch=main", "dvc init --quiet", "git add --all", "git commit --quiet --message=Start"):
-        run([sys.executable, "-m", *command.split()] if command.startswith("dvc") else command.split(), tmp_path, **GIT_IDENTITY)
+    run("git init --quiet --initial-branch=main".split(), tmp_path)
+    init_dvc(tmp_path)
+    for command in ("git add --all", "git commit --quiet --message=Start"):
+        run(command.split(), tmp_path, **GIT_IDENTITY)
     done = run(on_full_disk(tmp_path, room, sys.executable, "-c", CHECK_OUT), tmp_path)
     assert f"DiskError: {tmp_path}/.dvc/tmp/flows" in done.stdout, done.stdout + done.stderr
     assert re.search(FULL, done.stdout)

@@ -4,31 +4,36 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 
-from stages.train.launch import LAUNCHED, PARENT
+from stages.train.launch import LAUNCHED
 from tests.conftest import ROOT
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 from tests.stages.train.launched import LONG, Launch, assert_gone, launches, note
+from tuneline.core.processes import PARENT
 
 CHILD = """
-import time
+import os, time
 from stages.train import launch
+from tuneline.core import processes
+parent = os.getppid()
 {change}
-launch.end_with_parent()
+launch.end_with_launcher()
 print("ready", flush=True)
+while os.getppid() == parent:
+    time.sleep(0.01)
+print("outlived", flush=True)
 time.sleep(60)
 """
 PARENTS_CHILD = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', sys.argv[1]]).pid, flush=True); input()"
-WITHOUT_KERNEL = "launch.kernel_signals_end_of_parent = lambda: False"
+WITHOUT_KERNEL = "processes._prctl = lambda *_: False"
 
 
 def started(change: str = "", **variables: str) -> tuple[subprocess.Popen[str], psutil.Process]:
-    """Return a process and its child, which calls ``end_with_parent``."""
+    """Return a process and its child, which calls ``end_with_launcher``."""
     env = {name: value for name, value in os.environ.items() if name not in (*LAUNCHED, PARENT)}
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENTS_CHILD, CHILD.format(change=change)],
@@ -43,8 +48,15 @@ def started(change: str = "", **variables: str) -> tuple[subprocess.Popen[str], 
     return parent, child
 
 
-@pytest.mark.parametrize("change", ["", WITHOUT_KERNEL], ids=["kernel", "thread"])
-@pytest.mark.parametrize(("variable", "number"), list(zip(LAUNCHED, (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL), strict=True)))
+SIGNALS = list(zip(LAUNCHED, (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL), strict=True))
+CASES = [
+    *(pytest.param("", *case, id=f"kernel-{case[0]}") for case in SIGNALS),
+    pytest.param(WITHOUT_KERNEL, *SIGNALS[0], id="thread"),
+    *(pytest.param(WITHOUT_KERNEL, *case, marks=pytest.mark.slow) for case in SIGNALS[1:]),
+]
+
+
+@pytest.mark.parametrize(("change", "variable", "number"), CASES)
 def test_process_ends_with_its_launcher(change, variable, number):
     parent, child = started(change, **{variable: "1"})
     with parent:
@@ -61,10 +73,9 @@ def test_process_whose_launcher_ended_before_it_asked_ends():
 def test_process_that_a_person_started_outlives_its_parent():
     """As with nohup."""
     parent, child = started()
+    parent.kill()
     with parent:
-        parent.kill()
-    time.sleep(1)
-    assert child.is_running()
+        assert parent.stdout.readline() == "outlived\n"
     child.kill()
 
 

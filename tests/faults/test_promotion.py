@@ -6,13 +6,13 @@ import os
 import pytest
 from gto import api as gto
 
+from flows.promotion.__main__ import rollback
 from flows.promotion.registry import ConflictError, Registry
-from flows.promotion.rollback import rollback
 from flows.runs.repository import GitError, Repository, UnreachableError
 from tests.faults.clocks import moved_clock
 from tests.faults.clones import Machine, clone, git, origin
 from tests.faults.concurrency import at_once
-from tests.faults.kills import killed
+from tests.faults.kills import killed, some_of
 from tests.faults.networks import git_host
 
 AWAY = "/nowhere/origin.git"
@@ -72,11 +72,12 @@ def test_push_that_origin_refuses_leaves_the_registry_as_it_was(one):
     assert one.names == origin_of(one) == {}
 
 
+@some_of(9)
 @pytest.mark.parametrize("push", [True, False], ids=["pushed", "local"])
-def test_promotion_killed_at_any_instant_is_undone_or_complete(one, push):
-    before, step, outcomes = one.promote(push=push).commit, 0, set()
+def test_promotion_killed_at_any_instant_is_undone_or_complete(one, push, every):
+    before, step, outcomes = one.promote(push=push).commit, 1 - every, set()
     while True:
-        commit, step = one.commit(), step + 1
+        commit, step = one.commit(), step + every
         ended = not killed(lambda commit=commit: one.promote(commit, push=push), step)
         assert one.production in {before, commit}
         one.registry.refresh(push=False)  # the next run, even if it pushes nothing

@@ -1,8 +1,6 @@
 """Faults of the files and names of runs: a damaged record, a name that is no file name."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,9 @@ from flows.promotion.registry import Registry
 from flows.runs.checkout import isolated
 from flows.runs.repository import Repository, safe_name
 from flows.runs.results import Run, commit_run, earlier_result
+from tests.dvc_files import init_dvc
 from tests.faults.clones import git
-from tests.faults.kills import killed, kills
+from tests.faults.kills import killed, kills, some_of
 from tests.faults.truncation import damages
 
 NAMES = ["my run", "a:b", "a/b/../c", "..", "x.lock", "~^:?*[\\", "-option", "@{0}", "tab\tnew\nline\x00", "日本語", "é" * 200, ""]
@@ -25,7 +24,7 @@ def repository(tmp_path, homes) -> Repository:
     """A repository with an empty pipeline."""
     root = tmp_path / "repo"
     git(tmp_path, "init", "--quiet", "--initial-branch=main", "repo")
-    subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=root, check=True)
+    init_dvc(root)
     git(root, "config", "user.name", "A")
     git(root, "config", "user.email", "a@localhost")
     git(root, "commit", "--quiet", "--message=Start")
@@ -78,7 +77,8 @@ def test_checkout_of_a_run_killed_while_it_was_created_is_pruned(repository):
     assert not (repository.state / "killed").exists()
 
 
-def test_run_killed_around_its_promotion_is_promoted_once_by_its_next_attempt(repository, tmp_path):
+@some_of(3)
+def test_run_killed_around_its_promotion_is_promoted_once_by_its_next_attempt(repository, tmp_path, every):
     git(tmp_path, "clone", "--quiet", "--bare", "repo", "origin.git")
     git(repository.root, "remote", "add", "origin", str(tmp_path / "origin.git"))
     registry, run = Registry(repository, "onnx"), Run("1", "run")
@@ -96,7 +96,7 @@ def test_run_killed_around_its_promotion_is_promoted_once_by_its_next_attempt(re
     def is_step(event: str, arguments: tuple) -> bool:
         return event == "subprocess.Popen" and bool({"commit", "branch", "push", "update-ref", "worktree"} & set(arguments[1]))
 
-    for number, _ in enumerate(kills(attempt, is_step), start=1):
+    for number, _ in enumerate(kills(attempt, is_step, every=every), start=1):
         attempt()
         versions = registry.tags().versions
         assert len(versions) == number

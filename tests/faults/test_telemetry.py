@@ -1,5 +1,6 @@
 """No library looks a name up, or leaves an id on the disk, because of telemetry."""
 
+import ast
 import json
 import os
 import re
@@ -16,7 +17,8 @@ from tuneline import NO_TELEMETRY
 
 SWITCHES = {*NO_TELEMETRY, "CI", "GITHUB_ACTIONS", "HF_HUB_OFFLINE"}
 """Variables that may keep a library silent. None is set in these tests: what we start must set its own."""
-ENTRY_POINTS = ["tuneline", "tuneline.cli", "stages", "flows", "benchmarks"]
+ENTRY_POINTS = ["tuneline", *(pytest.param(name, marks=pytest.mark.slow) for name in ("tuneline.cli", "stages", "flows", "benchmarks"))]
+"""All import ``tuneline`` first, which sets the switches; the next test shows it of the others."""
 LIBRARIES = ["onnxruntime", "prefect.client.orchestration", "gto.api"]
 
 
@@ -37,6 +39,15 @@ def test_entry_point_turns_telemetry_off_before_its_libraries(tmp_path, entry_po
     """ONNX Runtime writes a device id at import and looks its host up 12 s later: too long to wait for it in each test."""
     script = f"import importlib, {entry_point}\nfor name in {LIBRARIES}: importlib.import_module(name)"
     assert silent(tmp_path, sys.executable, "-c", script) == ([], [])
+
+
+def test_every_entry_point_sets_the_switches_when_it_is_imported():
+    names = ["tuneline.cli", "stages", "flows", "benchmarks"]
+    kept = {name: value for name, value in os.environ.items() if name not in SWITCHES}
+    script = "import importlib, os, sys; importlib.import_module(sys.argv[1]); print({**os.environ})"
+    for name in names:
+        done = subprocess.run([sys.executable, "-c", script, name], cwd=ROOT, env=kept, capture_output=True, text=True, check=True)
+        assert NO_TELEMETRY.items() <= ast.literal_eval(done.stdout).items(), name
 
 
 @pytest.mark.slow  # the pipeline, in a minute or two

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 from prefect.client.schemas.objects import FlowRun
 
-from flows.promotion.reference import PROFILE
+from flows.promotion.production import PROFILE
 from flows.promotion.registry import Registry
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from flows.runs.repository import Repository
 from flows.train import train
+from tests.conftest import made_once
+from tests.dvc_files import configure_dvc, init_dvc
 from tests.flows.prefect_server import Prefect, prefect_server
 from tests.project import GIT_IDENTITY
 
@@ -31,36 +33,29 @@ def sh(*command: str, cwd: Path, **more) -> str:
     return subprocess.run(command, cwd=cwd, env=env, check=True, capture_output=True, text=True, **more).stdout
 
 
-@pytest.fixture(autouse=True, scope="session")
-def bytecode(tmp_path_factory):
-    """Dozens of processes import Prefect and DVC: half of their time is compiling, where nothing keeps what was compiled."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("bytecode")))
-        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-        yield
-
-
 @pytest.fixture(scope="session")
-def toy_template(tmp_path_factory, homes, bytecode) -> Path:
+def toy_template(tmp_path_factory, homes) -> Path:
     """Made once. Its three tasks have run before, so that most runs of the tests find their stages in DVC's cache."""
-    root = tmp_path_factory.mktemp("toy") / "repo"
+    return made_once(tmp_path_factory, "toy", make_toy)
+
+
+def make_toy(root: Path) -> None:
     shutil.copytree(TOY, root, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "gitignore").rename(root / ".gitignore")
     sh("git", "init", "--quiet", "--initial-branch=main", cwd=root)
-    sh("dvc", "init", "--quiet", cwd=root)
-    sh("dvc", "config", "hydra.enabled", "true", cwd=root)
-    sh("dvc", "config", "core.analytics", "false", cwd=root)
+    init_dvc(root)
+    configure_dvc(root, "hydra", enabled="true")
+    configure_dvc(root, "core", analytics="false")
     sh("git", "config", "user.email", "tests@localhost", cwd=root)
     sh("git", "config", "user.name", "Tests", cwd=root)
     sh("git", "add", "--all", cwd=root)
     sh("git", "commit", "--quiet", "--message=A small pipeline", cwd=root)
-    with Programs(root, "toy") as programs:
-        for overrides in ([], ["task=strong"], ["task=weak"]):
-            Pipeline(programs, print).compose(overrides)
-            programs.run(["dvc", "repro", "--quiet"], "A small pipeline", lambda _line: None)
+    programs = Programs(root, "toy")
+    for overrides in ([], ["task=strong"], ["task=weak"]):
+        Pipeline(programs, print).compose(overrides)
+        programs.run(["dvc", "repro", "--quiet"], "A small pipeline", lambda _line: None)
     sh("git", "checkout", "--quiet", ".", cwd=root)
     sh("git", "clean", "--quiet", "-fdx", "--exclude=.dvc", cwd=root)
-    return root
 
 
 @pytest.fixture
@@ -73,8 +68,8 @@ def toy(toy_template, tmp_path, monkeypatch) -> Repository:
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory, homes, bytecode) -> Iterator[Prefect]:
-    """One Prefect server for all tests of a session: it takes most of a minute to be ready."""
+def served(tmp_path_factory, homes) -> Iterator[Prefect]:
+    """One Prefect server for all tests of a session, which tests/conftest.py gives to one worker: it takes most of a minute to be ready."""
     with prefect_server(tmp_path_factory.mktemp("prefect") / "home") as served:
         yield served
 
@@ -97,10 +92,9 @@ def registry(toy) -> Registry:
 
 
 @pytest.fixture
-def pipeline(toy) -> Iterator[Pipeline]:
+def pipeline(toy) -> Pipeline:
     """The small pipeline in the repository itself."""
-    with Programs(toy.root, "test-line") as programs:
-        yield Pipeline(programs, lambda _line: None)
+    return Pipeline(Programs(toy.root, "test-line"), lambda _line: None)
 
 
 @pytest.fixture

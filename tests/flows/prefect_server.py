@@ -29,6 +29,7 @@ from prefect.states import Cancelling
 from flows.runs.processes import RUN_VARIABLE
 from flows.server import serve
 from flows.server.deploy import POOL
+from tuneline.core.processes import ending
 
 LOGIN = "tests:t0p-s3cret"
 
@@ -72,7 +73,7 @@ class Prefect:
 
     def stop_workers(self) -> None:
         for worker in self.workers:
-            with serve.ending(worker):
+            with ending(worker):
                 pass
 
     def submit(self, deployment: str, root: Path, **parameters: Any) -> UUID:
@@ -133,7 +134,7 @@ def processes_of(run: FlowRun) -> list[str]:
 
 
 def flow_process(run: FlowRun) -> psutil.Process:
-    """The process that runs a flow: the parent of the run's guardian."""
+    """The process that runs a flow: the parent of what supervises its program."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             ours = process.environ().get(RUN_VARIABLE, "").startswith(run.name)

@@ -14,8 +14,8 @@ from tuneline.params.loading import load_params
 
 def test_period_of_a_run_composes_to_parameters_of_the_pipeline(tmp_path):
     project = Project.copy_to(tmp_path)
-    with Programs(tmp_path, "period", preload=False) as programs:
-        Pipeline(programs, print).compose(["data.source=files", "data.as_of=2026-11-21", "data.last_days=30"])
+    programs = Programs(tmp_path, "period")
+    Pipeline(programs, print).compose(["data.source=files", "data.as_of=2026-11-21", "data.last_days=30"])
     data = load_params(project.folder / "params.yaml").data
     assert (data.as_of, data.last_days) == ("2026-11-21", 30)
     assert "data.as_of" in project.run("dvc", "params", "diff").stdout, "DVC does not take a date without quotes"

@@ -12,13 +12,13 @@ from prefect.states import Completed
 
 from flows.clean import clean
 from flows.cleaning import cache
-from flows.runs.repository import locked
 from tests.conftest import ROOT
 from tests.flows.cleaning.conftest import Past
 from tests.flows.cleaning.test_cache import age_cache, is_cached
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import prefect_server, until
-from tuneline.repo import lock_at
+from tuneline.core.locks import locked
+from tuneline.project.repo import lock_at
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SETTINGS = "retention: {branch_days: 30, cache_days: 14, checkouts: 1, cache_wait_minutes: 5}\nlock_wait_seconds: 20\n"

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from flows.ingest import ingest
-from flows.runs.repository import Repository, locked
+from flows.runs.repository import Repository
 from tests.conftest import ROOT
+from tests.dvc_files import add_remote, init_dvc
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import events, until
 from tests.params import change_params, write_params
+from tuneline.core.locks import locked
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
@@ -68,7 +70,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path, monkeypatch, bytecode, homes) -> Desk:
+def desk(tmp_path, monkeypatch, homes) -> Desk:
     root = tmp_path / "repo"
     (root / "data/source").mkdir(parents=True)
     shutil.copy(ROOT / ".gitignore", root)
@@ -83,7 +85,7 @@ def desk(tmp_path, monkeypatch, bytecode, homes) -> Desk:
     sh("git", "init", "--quiet", "--initial-branch=main", cwd=root)
     sh("git", "config", "user.email", "tests@localhost", cwd=root)
     sh("git", "config", "user.name", "Tests", cwd=root)
-    sh("dvc", "init", "--quiet", cwd=root)
+    init_dvc(root)
     sh("dvc", "add", "--quiet", *(f"data/source/{split}.csv" for split in ("train", "validation", "test")), cwd=root)
     sh("git", "add", "--all", cwd=root)
     sh("git", "commit", "--quiet", "--message=Data", cwd=root)
@@ -151,7 +153,7 @@ def test_rows_that_the_checks_refuse_are_set_aside_and_nothing_is_committed(serv
 def test_branch_that_moved_meanwhile_and_origin_get_the_rows(served, desk, tmp_path):
     sh("git", "init", "--quiet", "--bare", "--initial-branch=main", str(tmp_path / "origin.git"), cwd=tmp_path)
     desk.git("remote", "add", "origin", str(tmp_path / "origin.git"))
-    sh("dvc", "remote", "add", "--default", "store", str(tmp_path / "store"), cwd=desk.root)
+    add_remote(desk.root, tmp_path / "store")
     desk.git("commit", "--quiet", "--all", "--message=A remote")
     desk.git("push", "--quiet", "origin", "main")
     desk.put("monday.csv", "my invoice is wrong")

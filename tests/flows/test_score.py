@@ -3,20 +3,20 @@
 import json
 import os
 import sys
-import time
 
 import pyarrow.parquet as pq
 import pytest
+from prefect.events import emit_event
 from ruamel.yaml import YAML
 
-from flows.runs.repository import locked
 from flows.score import score
 from tests.conftest import ROOT
 from tests.faults.clocks import date_file
 from tests.faults.concurrency import at_once
 from tests.flows.conftest import UNLIKE, sh, tickets
 from tests.flows.prefect_server import events, until
-from tuneline.records.scored import METADATA
+from tuneline.core.locks import locked
+from tuneline.project.scored import METADATA
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -109,7 +109,8 @@ def test_drift_event_is_sent_once_a_day(served, toy, promoted, put):
     put("more.csv", tickets(300, greeting=UNLIKE))
     more = score(return_state=True)
     assert "drifted: length of texts" in more.message
-    time.sleep(3)
+    emit_event("tuneline.test.later", resource={"prefect.resource.id": "tuneline.test"})
+    until(lambda: events(served, "tuneline.test.later"), 30, "an event that is sent later")
     assert not events(served, "tuneline.data.drifted", more.state_details.flow_run_id)
 
 
@@ -138,7 +139,7 @@ SCORES = "from flows.score import score; print('RESULT', score(return_state=True
 SENDS = """
 import sys
 from pathlib import Path
-from flows.alerts.events import send_if_due
+from flows.alerts import send_if_due
 from tests.faults.kills import killed
 resource = {"prefect.resource.id": "tuneline.data.inbox"}
 event = {"event": "tuneline.data.drifted", "resource": resource, "payload": {"version": "v9.9.9"}}

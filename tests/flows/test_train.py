@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 
-from flows.promotion.judgements import Judgements
+from flows.promotion.__main__ import rollback
+from flows.promotion.decide import Judgements
 from flows.promotion.registry import Registry
-from flows.promotion.rollback import rollback
 from flows.runs.repository import Repository
 from flows.train import train
+from tests.dvc_files import add_remote, configure_dvc
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import events, until
 from tests.flows.web import PASSWORD, USER, web_folder
-from tuneline.repo import lock_at
+from tuneline.project.repo import lock_at
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -29,8 +30,7 @@ def test_run_ends_as_a_commit_that_dvc_can_compare(run, served, toy):
     flow_run = run()
     assert flow_run.state.is_completed(), flow_run.state.message
     tasks = served.tasks(flow_run.id)
-    stages = {"download", "tokenize", "validate", "train", "evaluate", "export", "compare"}
-    assert set(tasks) == stages | {"prepare", "gate", "promote"}
+    assert set(tasks) == {"data", "train", "prepare", "gate", "promote"}
     assert all(task.state.is_completed() for task in tasks.values())
     assert not [name for name in tasks if tasks[name].tags], "each tag of a task costs a request, and seconds after a long stage"
 
@@ -77,18 +77,19 @@ def test_failing_stage_fails_the_run_with_its_error(run, served, toy):
     assert flow_run.state.is_failed()
     assert "3 rows hold a label that has no name" in flow_run.state.message
     tasks = served.tasks(flow_run.id)
-    assert tasks["validate"].state.is_failed()
-    assert tasks["validate"].run_count == 1, "bad data stays bad: no retry"
+    assert tasks["data"].state.is_failed()
+    assert tasks["data"].run_count == 1, "bad data stays bad: no retry"
     assert "train" not in tasks, "the pipeline stops before training"
     assert branches(toy) == []
     (kept,) = [path for path in toy.state.iterdir() if path.is_dir()]
     assert json.loads((kept / "reports" / "checks" / "checks.json").read_text())["passed"] is False
 
 
-def test_failed_download_is_retried(run, served, tmp_path):
+def test_failed_stage_is_retried_as_its_settings_say(run, served, toy, tmp_path):
+    (toy.root / "conf" / "flows.yaml").write_text("stages: {data: {retries: 2, retry_delay_seconds: [0.5]}}\n")
     flow_run = run(overrides=["data.fails=2", f"data.counter={tmp_path / 'counter'}"], promote=False)
     assert flow_run.state.is_completed()
-    assert served.tasks(flow_run.id)["download"].run_count == 3
+    assert served.tasks(flow_run.id)["data"].run_count == 3
 
 
 def test_stage_timeout_stops_the_stage(run, served, toy):
@@ -174,13 +175,11 @@ def shelf(request, toy, tmp_path):
     with contextlib.ExitStack() as stack:
         on_web = request.param != "a folder"
         url = stack.enter_context(web_folder(tmp_path / "shelf")) if on_web else str(tmp_path / "shelf")
-        sh("dvc", "remote", "add", "--default", "shelf", url, cwd=toy.root)
-        for option in (("auth", "basic"), ("user", USER), ("method", "PUT")) if on_web else ():
-            sh("dvc", "remote", "modify", "shelf", *option, cwd=toy.root)
+        add_remote(toy.root, url, **({"auth": "basic", "user": USER, "method": "PUT"} if on_web else {}))
 
         def let_in(root: Path) -> None:
             if on_web:  # a password is in no commit
-                sh("dvc", "remote", "modify", "--local", "shelf", "password", PASSWORD, cwd=root)
+                configure_dvc(root, "'remote \"shelf\"'", local=True, password=PASSWORD)
 
         let_in(toy.root)
         yield let_in
@@ -209,7 +208,7 @@ def test_failed_push_promotes_nothing_and_loses_no_result(run, toy, tmp_path):
     """Also under a name that is neither a file nor a branch."""
     sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
     sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
-    sh("dvc", "remote", "add", "--quiet", "--local", "--default", "shelf", str(tmp_path / "shelf"), cwd=toy.root)
+    add_remote(toy.root, tmp_path / "shelf", local=True)
     hook = tmp_path / "origin.git" / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\necho no room for it >&2\nexit 1\n")
     hook.chmod(0o755)

@@ -9,11 +9,12 @@ import pytest
 
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
+from tests.dvc_files import add_remote
 from tests.faults.clones import clone
 from tests.faults.networks import GitHost, git_host
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import events
-from tuneline.repo import lock_at
+from tuneline.project.repo import lock_at
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 def host(toy, tmp_path):
     """Serves ``origin.git``, which the repository pushes to; a DVC remote is in ``shelf``."""
     sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
-    sh("dvc", "remote", "add", "--quiet", "--local", "--default", "shelf", str(tmp_path / "shelf"), cwd=toy.root)
+    add_remote(toy.root, tmp_path / "shelf", local=True)
     (toy.root / "conf" / "flows.yaml").write_text("git: {retry_delay_seconds: [0, 0.5]}\npromotion: {take_over: pull_request}\n")
     with git_host(tmp_path) as host:
         sh("git", "remote", "add", "origin", host.url("origin.git"), cwd=toy.root)

@@ -26,16 +26,18 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, Fl
 from prefect.client.schemas.objects import FlowRun, StateType
 from ruamel.yaml import YAML
 
-from flows.cleaning.rows import DAY
+from flows.cleaning.removals import DAY
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from flows.server import serve
 from flows.server.deploy import POOL
 from tests.conftest import ROOT
+from tests.dvc_files import add_remote, init_dvc
 from tests.faults.disks import on_full_disk
 from tests.flows.conftest import TOY, UNLIKE, sh
 from tests.flows.prefect_server import Prefect, events, free_port, prefect_server, until
 from tests.params import write_params
+from tuneline.core.processes import ending
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
@@ -172,7 +174,7 @@ class Year:
 
 
 @pytest.fixture
-def year(tmp_path, homes, bytecode) -> Iterator[Year]:
+def year(tmp_path, homes) -> Iterator[Year]:
     root = tmp_path / "repo"
     make_repository(root)
     sh("git", "clone", "--quiet", "--bare", str(root), "origin", cwd=tmp_path)
@@ -204,8 +206,8 @@ def make_repository(root: Path) -> None:
     sh("git", "init", "--quiet", "--initial-branch=main", cwd=root)
     sh("git", "config", "user.email", "tests@localhost", cwd=root)
     sh("git", "config", "user.name", "Tests", cwd=root)
-    sh("dvc", "init", "--quiet", cwd=root)
-    sh("dvc", "remote", "add", "--default", "shelf", str(root.parent / "shelf"), cwd=root)
+    init_dvc(root)
+    add_remote(root, root.parent / "shelf")
     sh("dvc", "add", "--quiet", "data/source/tickets", cwd=root)
     sh("git", "add", "--all", cwd=root)
     sh("git", "commit", "--quiet", "--message=Tickets of the first hundred words", cwd=root)
@@ -236,7 +238,7 @@ def live_through(year: Year) -> None:
         year.run("score/score-hourly", year.victim("score"))
     year.run("watch/watch-hourly")
     if night == ROLLBACK:
-        command = ("python", "-m", "flows.promotion.rollback", "--push", "--reason", "Slow.")
+        command = ("python", "-m", "flows.promotion", "rollback", "--push", "--reason", "Slow.")
         sh(*command, cwd=ROOT, env={"TUNELINE_REPOSITORY": str(root)})
     if night % WEEK == WEEK - 1:
         now = time.time()
@@ -247,11 +249,11 @@ def live_through(year: Year) -> None:
 @contextlib.contextmanager
 def full_disk(year: Year) -> Iterator[None]:
     """Replace the worker by one for which DVC's cache is on a disk with room for a few kilobytes."""
-    with serve.ending(year.worker):
+    with ending(year.worker):
         pass
     cache = year.repository.root / ".dvc" / "cache"
     command = (sys.executable, "-m", "flows.server.prefect_worker", "worker", "start", "--pool", POOL, "--name", "small-disk")
-    with serve.ending(subprocess.Popen(on_full_disk(cache, 8, *command), cwd=ROOT, env=year.served.env, start_new_session=True)):
+    with ending(subprocess.Popen(on_full_disk(cache, 8, *command), cwd=ROOT, env=year.served.env, start_new_session=True)):
         yield
     year.worker = year.served.start_worker()
 

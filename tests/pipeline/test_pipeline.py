@@ -71,6 +71,7 @@ def test_second_pipeline_run_executes_no_stage(project):
     assert project.status() == ""
 
 
+@pytest.mark.slow  # each stage has a test of its own that runs it twice
 def test_forced_pipeline_run_writes_identical_bytes(project):
     before = project.lock()
     assert sorted(stages_run(project.run("dvc", "repro", "--force").stdout)) == project.stages()

@@ -9,14 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 from ruamel.yaml import YAML
 
-from stages.validate.profile import count_words, profile_split
 from stages.validate.raw import read_raw
+from stages.validate.tables import count_words, profile_split
 from tests.params import params
 from tests.project import GIT_IDENTITY
-from tuneline.files.schemas import LabelSchema, raw_schema, write_table
-from tuneline.files.shards import SplitReader
-from tuneline.records.checks import CheckEntry, Checks
-from tuneline.records.profile import Profile
+from tuneline.core.schemas import LabelSchema, raw_schema, write_table
+from tuneline.core.shards import SplitReader
+from tuneline.reports.checks import CheckEntry, Checks, Profile
 
 Rows = Sequence[tuple[str, str]]
 

@@ -11,16 +11,15 @@ import numpy as np
 import pyarrow as pa
 from ruamel.yaml import YAML
 
-from stages.evaluate.files import write_plots, write_predictions
-from stages.evaluate.scoring import baseline_metrics
-from stages.evaluate.tfidf import tfidf_metrics
+from stages.evaluate.__main__ import write_plots, write_predictions
+from stages.evaluate.scoring import SplitPredictions, baseline_metrics, tfidf_metrics
 from tests.project import GIT_IDENTITY
 from tests.records import export_record
-from tuneline.batches import TokenizedSplit
-from tuneline.curves import Softmax, calibration, calibration_error, ranking_metrics
-from tuneline.files.schemas import LabelSchema, raw_schema, write_table
-from tuneline.records.source import BaseSource, PretrainedSource
-from tuneline.scores import averaging, metrics_of, predictions_of
+from tuneline.analysis.curves import Softmax, calibration, calibration_error, ranking_metrics
+from tuneline.core.provenance import BaseSource, PretrainedSource
+from tuneline.core.schemas import LabelSchema, raw_schema, write_table
+from tuneline.metrics.scores import averaging, metrics_of, predictions_of
+from tuneline.model.batches import TokenizedSplit
 
 PARAMS = {
     "seed": 42,
@@ -118,8 +117,8 @@ class FinishedProject:
         """Return the metrics of a TF-IDF baseline that is right in three of four rows."""
         wrong = np.arange(self.rows) % 4 == 0
         baseline = np.where(wrong, (self.labels + 1) % self.label_schema.outputs, self.labels) if self.label_schema.names else -self.labels
-        average = "macro" if self.label_schema.names is None else averaging(self.label_schema, None)
-        return tfidf_metrics(self.labels, predictions, baseline, self.label_schema, average=average, seed=0)
+        split = SplitPredictions(self.labels, predictions, self.label_schema, averaging(self.label_schema, None), 0)
+        return tfidf_metrics(split, baseline)
 
     def train(self, seed: int) -> None:
         (self.root / "plots/training").mkdir(parents=True, exist_ok=True)

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tuneline.cli.predict.formats import OutputColumns, ParquetWriter
-from tuneline.files.hashes import file_hash
-from tuneline.inputs import Row
-from tuneline.records.scored import METADATA, ScoredRecord
+from tuneline.cli.predict.writing import OutputColumns, ParquetWriter
+from tuneline.core.files import file_hash
+from tuneline.project.scored import METADATA, ScoredRecord
+from tuneline.readers.inputs import Row
 
 LABELS = ("billing", "parcel")
 

@@ -13,10 +13,10 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from tuneline.cli import data, doctor, explain, init, labels, predict, report, show
-from tuneline.errors import StageError
-from tuneline.files.disk_errors import explain_disk_errors
-from tuneline.terminal import say
+from tuneline.cli import data, doctor, explain, init, labels, predict, report, show, upgrade
+from tuneline.core.errors import StageError
+from tuneline.core.files import explain_disk_errors
+from tuneline.core.terminal import say
 
 
 class Commands(TyperGroup):
@@ -36,11 +36,7 @@ class Commands(TyperGroup):
 
 
 class Interrupt(KeyboardInterrupt):
-    """A signal ends the command, as Ctrl-C does: through every block that removes what is incomplete.
-
-    Attributes:
-        number: The signal.
-    """
+    """A signal, its ``number``, ends the command as Ctrl-C does: through every block that removes what is incomplete."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -85,6 +81,7 @@ def tuneline() -> None:
 
 app.command("init")(init.command)
 app.command("explain")(explain.command)
+app.command("upgrade")(upgrade.command)
 app.command("predict")(predict.command)
 app.add_typer(data.app, name="data")
 app.add_typer(labels.app, name="labels")

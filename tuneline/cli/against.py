@@ -13,16 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from tuneline.corrections import row_keys
-from tuneline.errors import DataError, StageError
-from tuneline.files.schemas import LabelSchema, read_table
-from tuneline.files.shards import SplitReader, is_split_file
-from tuneline.metrics import metrics_for
-from tuneline.paths import PREDICTIONS, RAW
-from tuneline.repo import Lock, cached_folder, cached_out, git, lock_at, read_lock
-from tuneline.scores import averaging, task_of
-from tuneline.stage import require
-from tuneline.stats import Difference, mcnemar_p_value, paired_difference
+from tuneline.analysis.corrections import row_keys
+from tuneline.core.errors import DataError, StageError
+from tuneline.core.paths import PREDICTIONS, RAW
+from tuneline.core.schemas import LabelSchema, read_table
+from tuneline.core.shards import SplitReader, is_split_file
+from tuneline.core.stage import require
+from tuneline.metrics.scores import averaging, task_of
+from tuneline.metrics.table import metrics_for, title_of
+from tuneline.project.dvc import Lock, cached_folder, cached_out, read_lock
+from tuneline.project.paired import PairedComparison, translated_ids
+from tuneline.project.repo import git, lock_at
 
 Rows = dict[tuple[str, int], int]
 """Row numbers by the hash of the texts, and how often these texts came before."""
@@ -48,11 +49,6 @@ class Predicted:
     def read(cls, predictions: Path, raw: SplitReader, lock: Lock) -> Self:
         """Read the predictions, and the texts of the same rows.
 
-        Args:
-            predictions: ``reports/predictions.parquet``.
-            raw: The raw split.
-            lock: The ``dvc.lock`` of the commit.
-
         Raises:
             DataError: The files are of different runs.
         """
@@ -74,30 +70,24 @@ def numbered(keys: Iterable[str]) -> Iterator[tuple[str, int]]:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Two models on the same rows.
+class RevisionComparison:
+    """The present model and that of another commit.
 
     Attributes:
-        differences: Each metric of the present model and of the other one, with the interval of the difference, by title.
-        rows: Number of rows that both predicted.
+        models: The two models, the present one first, on the rows that both predicted.
+        rows: Number of these rows.
         left_out: Number of rows that only the present model predicted, and that only the other one did.
         relabelled: Number of rows whose label was another when the other model was scored.
-        discordant: Rows that only the present model predicts correctly, and that only the other one does; ``None`` for a regression.
     """
 
-    differences: dict[str, Difference]
+    models: PairedComparison
     rows: int
     left_out: tuple[int, int]
     relabelled: int
-    discordant: tuple[int, int] | None
 
 
-def compare_with(root: Path, revision: str) -> Comparison:
+def compare_with(root: Path, revision: str) -> RevisionComparison:
     """Compare the predictions of the working tree with those of another commit, which must be in DVC's cache.
-
-    Args:
-        root: Root of the project.
-        revision: Any git name of a commit.
 
     Raises:
         StageError: There is no such commit, its files are not in the cache, or the two have no row in common.
@@ -126,7 +116,7 @@ def _cached_split(root: Path, lock: Lock) -> SplitReader | None:
     return SplitReader(RAW, _reported(lock), found) if found and len(found) == len(paths) else None
 
 
-def compare(now: Predicted, then: Predicted, params: dict[str, Any]) -> Comparison:
+def compare(now: Predicted, then: Predicted, params: dict[str, Any]) -> RevisionComparison:
     """Score both models on the rows in common, by the labels of ``now``.
 
     Raises:
@@ -139,45 +129,29 @@ def compare(now: Predicted, then: Predicted, params: dict[str, Any]) -> Comparis
         raise DataError("The two models have predicted no row in common.", "Name a commit that reported on the same texts.")
     ours, theirs = (np.array([side.rows[key] for key in common]) for side in (now, then))
     labels, first = now.labels[ours], now.predictions[ours]
-    second, before = (_translated(values[theirs], then.schema, now.schema) for values in (then.predictions, then.labels))
-    average = "macro" if now.schema.is_regression else averaging(now.schema, params.get("evaluate.f1"))
-    differences = {
-        metric.title: paired_difference(metric, labels, first, second, average=average, seed=int(params.get("seed") or 0))
-        for metric in metrics_for(task_of(now.schema))
-        if metric.resampled
-    }
-    right, other_right = first == labels, second == labels
-    discordant = None if now.schema.is_regression else (int((right & ~other_right).sum()), int((other_right & ~right).sum()))
+    second, before = (translated_ids(values[theirs], then.schema.names, now.schema.names) for values in (then.predictions, then.labels))
+    metrics = [metric for metric in metrics_for(task_of(now.schema)) if metric.resampled]
+    average = None if now.schema.is_regression else averaging(now.schema, params.get("evaluate.f1"))
+    models = PairedComparison.of(metrics, labels, first, second, average=average, seed=int(params.get("seed") or 0))
     left_out = len(now.rows) - len(common), len(then.rows) - len(common)
-    return Comparison(differences, len(common), left_out, int((before != labels).sum()), discordant)
+    return RevisionComparison(models, len(common), left_out, int((before != labels).sum()))
 
 
-def _translated(values: NDArray[Any], theirs: LabelSchema, ours: LabelSchema) -> NDArray[Any]:
-    """Translate class ids by class name. A class that the present data does not have becomes -1, which is no label."""
-    if ours.names is None or theirs.names is None:
-        return values
-    ids = np.array([ours.names.index(name) if name in ours.names else -1 for name in theirs.names], dtype=np.int64)
-    return np.asarray(ids[values])
-
-
-def comparison_table(comparison: Comparison, revision: str) -> Table:
+def comparison_table(comparison: RevisionComparison, revision: str) -> Table:
     """Return one row for each metric: of the present model, of the other one, and the difference with its interval."""
     table = Table("", "now", revision, "difference", "95 % interval", title=f"On {comparison.rows:,} rows of both", title_justify="left")
-    for title, one in comparison.differences.items():
-        table.add_row(title, f"{one.first:.4f}", f"{one.second:.4f}", f"{one.value:+.4f}", f"{one.low:+.4f} to {one.high:+.4f}")
+    for name, one in comparison.models.differences.items():
+        table.add_row(title_of(name), f"{one.first:.4f}", f"{one.second:.4f}", f"{one.value:+.4f}", f"{one.low:+.4f} to {one.high:+.4f}")
     return table
 
 
-def describe(comparison: Comparison, revision: str) -> str:
+def describe(comparison: RevisionComparison, revision: str) -> str:
     """Return what the table does not say: if the difference is chance, and which rows and labels differ."""
-    primary = next(iter(comparison.differences.values()))
+    primary = next(iter(comparison.models.differences.values()))
     lines = ["clearly better" if primary.low > 0 else "clearly worse" if primary.high < 0 else "no clear difference"]
-    if comparison.discordant is not None:
-        first, second = comparison.discordant
-        p_value = mcnemar_p_value(first, second)
-        lines[0] += (
-            f" (McNemar's test: p = {p_value:.2g}; only this model is right on {first:,} rows, only that of {revision} on {second:,})"
-        )
+    if test := comparison.models.test:
+        rows = f"only this model is right on {test.first_only:,} rows, only that of {revision} on {test.second_only:,}"
+        lines[0] += f" (McNemar's test: p = {test.p:.2g}; {rows})"
     if comparison.relabelled:
         lines.append(f"{comparison.relabelled:,} of these rows had another label at {revision}; both models are scored by the present ones")
     if any(comparison.left_out):

@@ -8,18 +8,18 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from tuneline.baseline import BaselineComparison
+from tuneline.analysis.leaks import BaselineComparison, LeakEffect
 from tuneline.cli.console import Console
-from tuneline.errors import StageError
-from tuneline.leaks import LeakEffect
-from tuneline.metrics import METRIC_TABLE, custom_metrics, title_of
-from tuneline.paths import BASE_RECORD
-from tuneline.records.metrics import Metrics
-from tuneline.records.source import BaseSource
-from tuneline.repo import CLASSIFIER, EVALUATED, Lock, changed_by_machine, commit_of, lock_at, read_lock, registered
+from tuneline.core.errors import StageError
+from tuneline.core.paths import BASE_RECORD
+from tuneline.core.provenance import BaseSource
+from tuneline.core.records import Metrics
+from tuneline.metrics.table import METRIC_TABLE, custom_metrics, title_of
+from tuneline.project.dvc import Lock, changed_by_machine, read_lock
+from tuneline.project.repo import CLASSIFIER, EVALUATED, commit_of, lock_at, registered
 
 if TYPE_CHECKING:
-    from tuneline.records.export import ExportRecord
+    from tuneline.reports.export import ExportRecord
 
 BASELINE_TITLES = {
     **{metric.baseline: f"{metric.title} of the baseline" for metric in METRIC_TABLE.values() if metric.baseline},
@@ -180,7 +180,7 @@ def show_export(console: Console, folder: Path) -> None:
     Raises:
         StageError: The folder has no ``export.json``.
     """
-    from tuneline.records.export import EXPORT_RECORD, ExportRecord  # without a folder, `show` starts faster
+    from tuneline.reports.export import EXPORT_RECORD, ExportRecord  # without a folder, `show` starts faster
 
     path = folder / EXPORT_RECORD
     if not path.exists():

@@ -44,7 +44,7 @@ def engine(run: EngineChoice) -> Iterator[None]:
     if run.engine == "local":
         yield
         return
-    from tuneline.engines.cluster import ray_cluster
+    from tuneline.engines.ray_tasks import ray_cluster
 
     with ray_cluster(run.workers):
         yield

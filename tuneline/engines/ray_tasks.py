@@ -1,23 +1,59 @@
 """Tasks on Ray Data: one block per task, worked on by the workers in any order, with the results in the order of the tasks."""
 
+import functools
+import importlib.metadata
+import logging
+import os
 import pickle
+import platform
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
+import psutil
 import pyarrow as pa
 
-from tuneline.engines.cluster import import_ray, ray_cluster
-from tuneline.engines.worker import Failure, versions
-from tuneline.errors import StageError
-from tuneline.records.provenance import ROOT
-from tuneline.terminal import progress, say
-
-BLOCK = 1024**2
-"""Bytes that Ray reserves for the result of a task before it has seen one; by default so many that one task would run at a time."""
+from tuneline.core.errors import ParamsError, StageError
+from tuneline.core.machine import available_cores, threads
+from tuneline.core.provenance import CODE, ROOT, code_hash
+from tuneline.core.terminal import phase, progress, say
 
 T = TypeVar("T")
 R = TypeVar("R")
+Server = tuple[str, int]
+"""Host and port."""
+
+BLOCK = 1024**2
+"""Bytes that Ray reserves for the result of a task before it has seen one; by default so many that one task would run at a time."""
+LIBRARIES = ("numpy", "onnxruntime", "pyarrow", "tokenizers", "torch", "transformers")
+"""Libraries that the bytes of the results depend on."""
+ATTEMPTS = 4
+"""How often a task is run whose worker is killed. Ray would run one that needs more memory than there is for ever."""
+OBJECT_STORE = 100 * 1024**2
+"""Bytes of shared memory of a cluster that is started here. Results are small: tasks write files."""
+LONGEST_TEMPORARY = 40
+"""Characters of the folder in which Ray may create its sockets: their paths are 60 longer, and Linux allows 107."""
+SECONDS, PATIENCE = 2.0, 5.0
+"""How often the servers are asked, and how long one may take to answer."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A task that ended with an error, instead of its result."""
+
+    error: Exception
 
 
 def map_on_ray(function: Callable[[T], R], tasks: Sequence[T], workers: int | None, name: str) -> Iterator[R]:
@@ -81,7 +117,7 @@ def _entry(folder: str, code: str, threads: int, expected: dict[str, str]) -> Ca
             os.chdir(folder)
             if code not in sys.path:
                 sys.path.insert(0, code)
-            from tuneline.engines.worker import run_task
+            from tuneline.engines.ray_tasks import run_task
 
             unready, result = run_task(batch["task"][0].as_py(), expected, attempt)
         except (OSError, ImportError) as error:
@@ -92,3 +128,220 @@ def _entry(folder: str, code: str, threads: int, expected: dict[str, str]) -> Ca
         return pa.table({"number": batch["number"], "attempt": [attempt], "unready": unready_, "result": result_})
 
     return entry
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Return what results depend on besides their tasks: the versions of Python and the libraries, and the hash of the code."""
+    libraries = {name: importlib.metadata.version(name).partition("+")[0] for name in LIBRARIES}
+    code = code_hash(ROOT, [name for name in CODE if (ROOT / name).exists()])
+    return {"Python": platform.python_version().rpartition(".")[0], **libraries, "the project's code": code[:12]}
+
+
+def run_task(task: bytes, expected: dict[str, str], attempt: int) -> tuple[str | None, bytes | None]:
+    """Run a task, unless this worker would give another result than the process that sent it.
+
+    Args:
+        task: Pickled function and argument.
+        expected: Versions of the process that sent it.
+        attempt: 1, or more if its worker was killed.
+
+    Returns:
+        The reason not to run it, or the pickled result, which is a ``Failure`` after an error.
+    """
+    here = versions()
+    if other := [f"{name} is {here.get(name)} there and {value} here" for name, value in expected.items() if here.get(name) != value]:
+        return "; ".join(other), None
+    function, argument = pickle.loads(task)  # noqa: S301 - sent by the process that started this work
+    if attempt > ATTEMPTS:
+        problem = f"{argument}: the worker of Ray was killed {ATTEMPTS} times in this task."
+        return None, pickle.dumps(Failure(StageError(problem, "If its memory is too small: set run.workers or data.shard_rows lower.")))
+    try:
+        return None, pickle.dumps(function(argument))
+    except StageError as error:
+        return None, pickle.dumps(Failure(error))
+    except Exception as error:
+        return None, pickle.dumps(Failure(_portable(error)))
+
+
+def _portable(error: Exception) -> Exception:
+    """Return an unexpected error as it can be sent, with the traceback of the worker."""
+    trace = traceback.format_exc()
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    error.add_note(f"On the Ray worker of {platform.node()}:\n{trace}")
+    return error
+
+
+@contextmanager
+def ray_cluster(workers: int | None, tasks: int | None = None) -> Iterator[int]:
+    """Connect to Ray while the block runs; within a block that is connected already, use that cluster.
+
+    Args:
+        workers: Tasks at a time on a cluster that is started here; ``None`` for one per core.
+        tasks: Number of tasks, if it is known: more workers are not started.
+
+    Yields:
+        Threads that a task may compute with: the cores of this machine divided by its workers, or one on a cluster of others.
+
+    Raises:
+        ParamsError: Ray is not installed.
+        StageError: The cluster cannot be started or joined, or ends while the block runs.
+    """
+    address = os.environ.get("RAY_ADDRESS")
+    _authenticate(address)
+    ray = import_ray()
+    workers = min(workers or available_cores(), tasks or sys.maxsize)
+    task_threads = 1 if address else threads(workers)
+    if ray.is_initialized():
+        yield task_threads
+        return
+    phase("connecting to Ray" if address else "starting Ray")
+    folder = None if address else _temporary_folder()
+    try:
+        if folder is None:
+            _connect(ray, str(address))
+        else:
+            _connect(ray, "local", num_cpus=workers, object_store_memory=OBJECT_STORE, include_dashboard=False, _temp_dir=folder)
+        phase("")
+        with watched(ray, tolerated=5 if address else 0):  # 10 seconds, for a network that fails for a moment
+            yield task_threads
+    finally:
+        started = [] if folder is None else psutil.Process().children(recursive=True)
+        ray.shutdown()
+        _end(started)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _authenticate(address: str | None) -> None:
+    """Set what Ray reads when it is imported: the token without which nobody can use the cluster.
+
+    A cluster that is started here gets one of its own, which is in no file; Ray would write one to the home folder. One that is joined
+    has that of ``ray get-auth-token``; ``ray start`` uses it wherever it exists, but a program that joins does not.
+    """
+    if address is None:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    elif {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys() or (Path.home() / ".ray/auth_token").exists():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+
+
+def import_ray() -> ModuleType:
+    """Import Ray without its notices.
+
+    Raises:
+        ParamsError: It is not installed.
+    """
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # without it, Ray prints a notice about GPUs
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")  # its pages about a killed worker; `_finished` says it in one line
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise ParamsError(f"run.engine is ray: {error}.", "Install Ray with `pip install '.[ray]'`, or set run.engine to local.") from None
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+    return ray
+
+
+def _connect(ray: ModuleType, address: str, **settings: Any) -> None:
+    if address.startswith("ray://"):
+        hint = "Run the command on a machine (in a pod) of the cluster, with RAY_ADDRESS=auto."
+        raise StageError(f"RAY_ADDRESS is {address}: Ray Data does not work through Ray Client.", hint)
+    try:
+        if ":" in address:
+            wait_for(server_at(address))  # Ray itself waits for minutes
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **settings)
+    except (ConnectionError, RuntimeError, ValueError) as error:  # ValueError: not an address; RuntimeError: another version of Ray
+        what = "Ray cannot be started" if settings else f"The Ray cluster RAY_ADDRESS={address} cannot be joined"
+        hint = "`ray status` shows a cluster on its machines. Without RAY_ADDRESS, Ray is started on this machine."
+        raise StageError(f"{what}: {str(error).strip().splitlines()[0]}", None if settings else hint) from None
+
+
+def _end(started: Sequence[psutil.Process]) -> None:
+    """End the processes of Ray that outlive their cluster, as its agents do if its head was killed."""
+    for process in started:
+        with suppress(psutil.Error):  # it has ended
+            if process.name().startswith("ray::"):
+                process.kill()
+
+
+def _temporary_folder() -> str:
+    """Return a new folder that only this user can read, whose path is short enough for the sockets of Ray."""
+    place = tempfile.gettempdir()
+    return tempfile.mkdtemp(prefix="ray-", dir=place if len(place) <= LONGEST_TEMPORARY - len("/ray-12345678") else "/tmp")  # noqa: S108
+
+
+@contextmanager
+def watched(ray: ModuleType, tolerated: int) -> Iterator[None]:
+    """Interrupt the block, as Ctrl-C does, when the head of the cluster or the node of this process has ended. For the main thread.
+
+    Args:
+        ray: The module, which is connected.
+        tolerated: How many times in succession they need not answer.
+
+    Raises:
+        StageError: One of them has ended.
+    """
+    lost, ended, main, found = threading.Event(), threading.Event(), threading.get_ident(), servers(ray)
+
+    def watch() -> None:
+        silences = 0
+        while not ended.wait(SECONDS):
+            silences = 0 if all(map(answers, found)) else silences + 1
+            if silences > tolerated and not ended.is_set():
+                lost.set()
+                signal.pthread_kill(main, signal.SIGUSR1)
+                return
+
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)  # not SIGINT, which background jobs of a shell ignore
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not lost.is_set():
+            raise
+        hint = "The tasks that have ended are kept. Run the command again, with a lower run.workers if memory is short."
+        raise StageError("The Ray cluster has ended: its servers were killed or cannot be reached.", hint) from None
+    finally:
+        ended.set()
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def servers(ray: ModuleType) -> Sequence[Server]:
+    """Return host and port of the cluster's head (GCS) and of the node of this process (raylet)."""
+    context = ray.get_runtime_context()
+    own = next(node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
+    return server_at(context.gcs_address), (own["NodeManagerAddress"], own["NodeManagerPort"])
+
+
+def server_at(address: str) -> Server:
+    """Return host and port of an address such as ``10.0.0.1:6379``."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def wait_for(server: Server) -> None:
+    """Return when a server accepts connections.
+
+    Raises:
+        ConnectionError: It does not within 20 seconds: a cluster may be starting.
+    """
+    deadline = time.monotonic() + 20
+    while not answers(server):
+        if time.monotonic() > deadline:
+            raise ConnectionError("nothing answers there.")
+        time.sleep(1)
+
+
+def answers(server: Server) -> bool:
+    """Return True if a server accepts connections."""
+    try:
+        socket.create_connection(server, PATIENCE).close()
+    except OSError:
+        return False
+    return True

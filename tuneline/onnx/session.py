@@ -10,22 +10,22 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from tuneline.batches import TokenizedRows, length_sorted_batches
-from tuneline.errors import StageError
-from tuneline.machine import threads
+from tuneline.core.errors import StageError
+from tuneline.core.machine import threads
+from tuneline.model.batches import TokenizedRows, length_sorted_batches
 
 if TYPE_CHECKING:
     import onnx
 
 SAFE_WEIGHT_BITS = 7
-"""Bits of int8 weights whose products do not saturate on any processor, see ``stages.compare.saturation``."""
+"""Bits of int8 weights whose products do not saturate on any processor, see ``stages.compare.comparison``."""
 
 
 def session_options(intra_op_threads: int | None = None, exact_products: bool = False) -> onnxruntime.SessionOptions:
     """Return the options of a session.
 
     Args:
-        intra_op_threads: Threads per operator; ``None`` for ``tuneline.machine.threads()``.
+        intra_op_threads: Threads per operator; ``None`` for ``tuneline.core.machine.threads()``.
         exact_products: On x86 processors without VNNI, multiply 8-bit weights as unsigned numbers, which is slower but does not
             saturate.
     """
@@ -47,15 +47,7 @@ class OnnxClassifier:
     """
 
     def __init__(self, path: Path, intra_op_threads: int | None = None) -> None:
-        """Load a model.
-
-        Args:
-            path: File of the model.
-            intra_op_threads: Threads per operator; ``None`` for ``tuneline.machine.threads()``.
-
-        Raises:
-            StageError: The file cannot be loaded.
-        """
+        """Load a model."""
         onnxruntime.disable_telemetry_events()
         onnxruntime.set_default_logger_severity(3)  # hide warnings of its graph optimizer
         try:
@@ -68,20 +60,13 @@ class OnnxClassifier:
         self.inputs = tuple(value.name for value in self._session.get_inputs())
 
     def logits(self, batch: Mapping[str, NDArray[np.int64]]) -> NDArray[np.float32]:
-        """Compute the logits of one padded batch.
-
-        Args:
-            batch: int64 of shape ``(rows, tokens)`` by name; inputs that the model does not have are ignored.
-
-        Returns:
-            float32 of shape ``(rows, outputs)``.
-        """
+        """Compute the logits ``(rows, outputs)`` of one padded batch; inputs that the model does not have are ignored."""
         logits: NDArray[np.float32] = self._session.run(["logits"], {name: batch[name] for name in self.inputs})[0]
         return logits
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The record in the model's metadata, see ``stages.export.record``."""
+        """The record in the model's metadata, see ``stages.export.__main__``."""
         return dict(self._session.get_modelmeta().custom_metadata_map)
 
 
@@ -120,13 +105,7 @@ def processor_saturates() -> bool:
 
 
 def run_outputs(model: "onnx.ModelProto", names: Sequence[str], inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-    """Compute tensors of a model's graph, including inner ones.
-
-    Args:
-        model: The model, of at most 2 GB; it is not changed.
-        names: Names of tensors in its graph.
-        inputs: Arrays by name; inputs that the model does not have are ignored.
-    """
+    """Compute tensors of the graph of a model of at most 2 GB, including inner ones; inputs that it does not have are ignored."""
     import onnx
 
     copy = onnx.ModelProto()
@@ -142,18 +121,7 @@ def run_outputs(model: "onnx.ModelProto", names: Sequence[str], inputs: Mapping[
 def logits_of(
     model: OnnxClassifier, rows: TokenizedRows, pad_token_id: int, batch_size: int = 64, progress: str | None = None
 ) -> NDArray[np.float32]:
-    """Compute the logits of some rows, in their order. Rows of similar length share a batch.
-
-    Args:
-        model: The model.
-        rows: At least one row.
-        pad_token_id: Padding id of the tokenizer.
-        batch_size: Rows per batch.
-        progress: Title of a progress bar; ``None`` for no bar.
-
-    Returns:
-        float32 of shape ``(rows, outputs)``.
-    """
+    """Compute the logits ``(rows, outputs)`` of at least one row, in their order. Rows of similar length share a batch."""
     batches = length_sorted_batches(rows.lengths, batch_size)
     first = model.logits(rows.pad(batches[0], pad_token_id))
     logits = np.empty((len(rows), first.shape[1]), dtype=np.float32)

@@ -6,9 +6,8 @@ from pydantic import Field, model_validator
 
 from tuneline.params.data import DataParams, TokenizeParams
 from tuneline.params.evaluate import CompareParams, EvaluateParams, ExportParams
-from tuneline.params.functions import FunctionName
 from tuneline.params.model import ModelParams
-from tuneline.params.section import Section
+from tuneline.params.section import FunctionName, Section
 from tuneline.params.train import RunParams, TrainParams
 from tuneline.params.validate import ValidateParams
 
@@ -29,7 +28,7 @@ __all__ = [
 class Params(Section):
     """All parameters of ``params.yaml``. Read it with ``tuneline.params.loading.load_params``."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**32)]
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 42
     """Seed of every random choice: rows, new weights, order of examples, dropout, calibration rows."""
     data: DataParams
     """The data set: source, splits, columns and labels."""

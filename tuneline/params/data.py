@@ -7,10 +7,9 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from tuneline.params.model import invalid_name
-from tuneline.params.section import Section
+from tuneline.params.section import Fraction, Positive, Rate, Section
 
 Task = Literal["classification", "regression"]
-Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
 def _iso_date(value: Any) -> Any:
@@ -26,30 +25,28 @@ def _iso_date(value: Any) -> Any:
 class SampleParams(Section):
     """``data.sample``: the built-in generator of support tickets."""
 
-    rows: Annotated[int, Field(ge=100)]
+    rows: Annotated[int, Field(ge=100)] = 10_000
     """Number of tickets, divided 8 : 1 : 1 into train, validation and test."""
-    mislabelled: Annotated[float, Field(ge=0, lt=1)]
+    mislabelled: Fraction = 0.03
     """Fraction of the tickets of each split that have a wrong label."""
 
 
 class FilesParams(Section):
     """``data.files``: format of the files under ``data/source/``."""
 
-    delimiter: str | None
+    delimiter: str | None = None
     """One character. ``null``: comma for .csv, tab for .tsv."""
-    quoting: Literal["standard", "literal"] | None
-    """``standard``: a quoted field may contain delimiters and newlines. ``literal``: a quote is an ordinary character.
-    ``null``: standard for .csv, literal for .tsv."""
-    columns: list[str] | None
+    quoting: Literal["standard", "literal"] | None = None
+    """``standard``: quoted fields. ``literal``: a quote is an ordinary character. ``null``: standard for .csv, literal for .tsv."""
+    columns: list[str] | None = None
     """Column names of CSV and TSV files without a header. ``null``: the first line is the header."""
-    encoding: str
+    encoding: str = "utf-8"
     """Encoding of CSV, TSV and JSONL files. A byte order mark is dropped."""
-    max_cell_characters: Annotated[int, Field(ge=1, lt=2**31)]
+    max_cell_characters: Annotated[int, Field(ge=1, lt=2**31)] = 1024**2
     """Longest cell. A file with a longer one is refused."""
-    max_row_group_mb: Annotated[int, Field(ge=1, lt=2048)]
-    """Largest row group of a Parquet file, decoded, and largest 10,000 rows of any file. A larger one is refused: a file of 500 bytes can
-    decode to gigabytes."""
-    max_unpacked_mb: Annotated[int, Field(ge=1)]
+    max_row_group_mb: Annotated[int, Field(ge=1, lt=2048)] = 1024
+    """Largest decoded row group of a Parquet file, and largest 10,000 rows of any file. A file with a larger one is refused."""
+    max_unpacked_mb: Positive = 16_384
     """Largest file after unpacking and decoding. A larger one is refused."""
 
     @model_validator(mode="after")
@@ -70,25 +67,25 @@ def _first_duplicate(names: list[str]) -> str | None:
 
 
 class Splits(Section):
-    """``data.splits``: split of the source that each split is taken from, in the slice syntax of the datasets library."""
+    """``data.splits``: what each split is taken from."""
 
-    train: str
-    """Split of a hub data set, or file without its ending, that becomes train. With ``split``: the rows to divide."""
-    validation: str
+    train: str = "train"
+    """Split of a hub data set, or file without its ending. With ``split``: the rows to divide."""
+    validation: str = "validation"
     """The same for validation. Not read if ``split.validation`` is above 0."""
-    test: str
+    test: str = "test"
     """The same for test. Not read if ``split.test`` is above 0."""
 
 
 class SplitParams(Section):
-    """``data.split``: divide the rows of ``data.splits.train`` (``tuneline/splitting.py``). Train keeps the rest."""
+    """``data.split``: divide the rows of ``data.splits.train`` (``tuneline/analysis/splitting.py``). Train keeps the rest."""
 
     validation: Fraction = 0.1
     """Fraction of the rows; 0: the split is read from ``data.splits.validation``."""
     test: Fraction = 0.1
     """Fraction of the rows; 0: the split is read from ``data.splits.test``."""
     by: str | None = None
-    """Column of a customer, document, ...: all rows with the same value go to the same split. A row without a value is on its own."""
+    """Column of a customer or document: rows with the same value go to the same split. A row without a value is on its own."""
     stratify: bool = True
     """Give every split the same fraction of each class. ``false``: a row's split never changes, whatever rows are added."""
 
@@ -104,46 +101,42 @@ class SplitParams(Section):
 class DataParams(Section):
     """Section ``data``: source, columns and task."""
 
-    source: Literal["sample", "files", "hub"]
-    """``sample``: the built-in generator of support tickets. ``files``: your files under ``data/source/``. ``hub``: a data set of the
-    Hugging Face Hub."""
-    path: str | None
-    """hub: id of the data set. files: a folder under ``data/source/``; ``null`` for that folder itself; or a folder of a
-    storage, such as ``s3://bucket/folder``, whose files are copied to ``data/fetched/``. DVC does not see that they change there:
-    ``dvc repro -f download`` reads them again. ``data/raw/source.json`` records their versions."""
-    name: str | None
+    source: Literal["sample", "files", "hub"] = "sample"
+    """``sample``: built-in support tickets. ``files``: your files under ``data/source/``. ``hub``: a data set of the Hugging Face Hub."""
+    path: str | None = None
+    """hub: id of the data set. files: a folder under ``data/source/`` (``null``: that folder itself), or of a storage, such as
+    ``s3://bucket/folder``: its files are copied to ``data/fetched/``, and ``dvc repro -f download`` reads them again after a change."""
+    name: str | None = None
     """hub: the configuration, for example ``mrpc``. ``null``: the data set has only one."""
-    revision: str | None
+    revision: str | None = None
     """hub: a commit, tag or branch. ``null``: main. ``data/raw/source.json`` records the commit."""
     splits: Splits
     """What each split is taken from, in the slice syntax of the datasets library, for example ``train[:90%]`` or ``part1+part2``."""
-    split: SplitParams | None
+    split: SplitParams | None = None
     """Divide one split of the source. ``null``: the source has three splits, or ``splits`` slices them."""
     text_columns: Annotated[list[str], Field(min_length=1, max_length=2)]
     """Columns of the text. The model reads two as a pair."""
     label_column: str
     """Column of the class, or of the number of a regression."""
-    label_names: list[str] | None
+    label_names: list[str] | None = None
     """Class names in the order of their ids. ``null``: the order of the source if it has one, else sorted."""
-    task: Task
+    task: Task = "classification"
     """``classification``: labels are classes. ``regression``: labels are numbers to predict."""
-    max_rows: Annotated[int, Field(ge=1)] | None
+    max_rows: Positive | None = None
     """Maximal number of rows of each split, sampled with ``seed``. ``null``: all rows."""
-    shard_rows: Annotated[int, Field(ge=1)]
-    """Maximal number of rows of one file in ``data/raw`` and ``data/tokenized``. A larger split is several files, shards, named as the
-    hub names them: ``train-00000-of-00012.parquet``. A shard is the unit of work: what a killed stage need not repeat, and what one
-    worker of ``run.engine: ray`` does at a time."""
-    bad_rows: Literal["stop", "skip"]
-    """What to do about a row that cannot be read, or has no text or no label. ``stop``: it is an error. ``skip``: it is left out, counted
-    in ``metrics/download.json`` and listed in ``reports/download/skipped.parquet``."""
-    max_bad_share: Annotated[float, Field(ge=0, le=1)]
+    shard_rows: Positive = 1_000_000
+    """Maximal number of rows of one file in ``data/raw`` and ``data/tokenized``; a larger split is several shards. A shard is the unit of
+    work: what a killed stage need not repeat, and what a worker of ``run.engine: ray`` does at a time."""
+    bad_rows: Literal["stop", "skip"] = "stop"
+    """A row that cannot be read, or has no text or label. ``stop``: it is an error. ``skip``: it is left out, counted, and listed in
+    ``reports/download/skipped.parquet``."""
+    max_bad_share: Rate = 0.01
     """skip: largest fraction of the rows of a file that may be bad. A file with more is an error."""
-    as_of: Annotated[str | None, BeforeValidator(_iso_date)]
-    """files: a date in quotes, ``"2026-11-21"``; batches of later days are not read, so that a training of that day can be repeated.
-    ``null``: all batches."""
-    last_days: Annotated[int, Field(ge=1)] | None
-    """files: only batches of the last days, counted back from ``as_of`` or from the newest batch; a file without a date is left out
-    where there is a folder of batches. ``null``: all days."""
+    as_of: Annotated[str | None, BeforeValidator(_iso_date)] = None
+    """files: a date in quotes, ``"2026-11-21"``; batches of later days are not read. ``null``: all batches."""
+    last_days: Positive | None = None
+    """files: only batches of the last days before ``as_of`` or the newest batch; beside a folder of batches, a file without a date is left
+    out. ``null``: all days."""
     sample: SampleParams
     """Size and difficulty of the built-in sample."""
     files: FilesParams
@@ -213,14 +206,14 @@ class DataParams(Section):
 class TokenizeParams(Section):
     """Section ``tokenize``."""
 
-    tokenizer: str | None
-    """Name of a checkpoint on the hub, or a folder ``models/source/NAME``. ``null``: that of ``model.checkpoint``; without a checkpoint,
-    a WordPiece tokenizer is trained on the train split."""
-    revision: str | None
+    tokenizer: str | None = None
+    """Name of a checkpoint on the hub, or a folder ``models/source/NAME``. ``null``: that of ``model.checkpoint``; without one, a WordPiece
+    tokenizer is trained on the train split."""
+    revision: str | None = None
     """Commit, tag or branch of the tokenizer on the hub, if it is not that of ``model.checkpoint``. ``null``: main."""
-    vocab_size: Annotated[int, Field(ge=100)]
-    """Maximal vocabulary size of a tokenizer trained on the train split; on a million of its rows, evenly spread, if it has more."""
-    max_length: Annotated[int, Field(ge=4)]
+    vocab_size: Annotated[int, Field(ge=100)] = 4000
+    """Maximal vocabulary size of a tokenizer trained on the train split, or on a million of its rows."""
+    max_length: Annotated[int, Field(ge=4)] = 128
     """Maximal tokens of a row, special tokens included. Longer texts are truncated."""
 
     @model_validator(mode="after")

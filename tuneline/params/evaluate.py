@@ -4,8 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tuneline.params.functions import FunctionName
-from tuneline.params.section import Rate, Section
+from tuneline.params.section import FunctionName, Positive, PositiveFloat, Rate, Section
 
 Split = Literal["train", "validation", "test"]
 Precision = Literal["fp32", "fp16", "int8"]
@@ -14,16 +13,16 @@ Precision = Literal["fp32", "fp16", "int8"]
 class EvaluateParams(Section):
     """Section ``evaluate``."""
 
-    split: Split
+    split: Split = "test"
     """The reported split."""
-    metrics: list[str] | None
-    """More metrics: functions, as ``project/FILE.py:FUNCTION`` (docs/custom-loss.md), and names or paths for ``evaluate.load``.
-    ``null``: the project's own metrics, which need no network."""
-    f1: Literal["binary", "macro"] | None
+    metrics: list[str] | None = None
+    """More metrics: ``project/FILE.py:FUNCTION`` (docs/custom-loss.md), and names or paths for ``evaluate.load``. ``null``: those of
+    ``tuneline/metrics/table.py``, which need no network."""
+    f1: Literal["binary", "macro"] | None = None
     """Averaging of F1 over the classes. ``null``: binary with two classes, macro with more."""
-    batch_size: Annotated[int, Field(ge=1)]
+    batch_size: Positive = 64
     """Rows per batch."""
-    behaviour: Annotated[str, Field(pattern=r"^[\w-]+$")] | None
+    behaviour: Annotated[str, Field(pattern=r"^[\w-]+$")] | None = None
     """Behavioural tests, from ``conf/behaviour/NAME.yaml``. ``null``: none."""
 
     @property
@@ -47,22 +46,22 @@ class EvaluateParams(Section):
 class Int8Params(Section):
     """``export.int8``."""
 
-    method: Literal["dynamic", "static", "best"]
-    """``dynamic``: ranges of activations are computed for each batch. ``static``: they are computed once, on calibration rows.
-    ``best``: the method whose logits are closer to those of fp32 on the validation split."""
-    calibration_rows: Annotated[int, Field(ge=1)]
+    method: Literal["dynamic", "static", "best"] = "best"
+    """``dynamic``: ranges of activations by batch. ``static``: once, from calibration rows. ``best``: the method whose logits are closer to
+    those of fp32 on the validation split."""
+    calibration_rows: Positive = 256
     """Number of calibration rows of ``static``, sampled from the train split with ``seed``."""
-    reduce_range: bool
-    """Weights of 7 bits, which give the same products on every processor. With 8 bits, products saturate on x86 processors
-    without VNNI instructions, and predictions are wrong without an error: set ``false`` only if every server has VNNI."""
+    reduce_range: bool = True
+    """Weights of 7 bits, with the same products on every processor. ``false``: 8 bits, only if every server has VNNI; elsewhere products
+    saturate, and predictions are wrong without an error."""
 
 
 class ExportParams(Section):
     """Section ``export``."""
 
-    opset: Annotated[int, Field(ge=18, le=23)]
+    opset: Annotated[int, Field(ge=18, le=23)] = 20
     """Version of the ONNX operator set. The exporter supports 18 and later."""
-    precisions: Annotated[list[Precision], Field(min_length=1)]
+    precisions: Annotated[list[Precision], Field(min_length=1)] = ["fp32", "int8"]
     """Precisions to export. fp32 is required, because the others are converted from it."""
     int8: Int8Params
     """How the int8 model is quantized."""
@@ -79,35 +78,35 @@ class ExportParams(Section):
 class Tolerance(Section):
     """How far an exported model may differ from the trained one on the reported split."""
 
-    max_abs_diff: Annotated[float, Field(gt=0)] | None
+    max_abs_diff: PositiveFloat | None
     """Maximal absolute difference of any logit. ``null``: not checked."""
     min_agreement: Rate
     """Minimal fraction of rows with the same prediction."""
     max_metric_drop: Annotated[float, Field(ge=0)]
     """Maximal decrease of accuracy (classification) or Pearson's r (regression)."""
-    required: bool
+    required: bool = True
     """True if the pipeline stops when the model fails. ``false``: it continues without publishing the model."""
 
 
 class Int8Tolerance(Tolerance):
     """Tolerances of int8, whose products may depend on the processor."""
 
-    allow_saturation: bool
+    allow_saturation: bool = False
     """Publish a model whose 8-bit products can exceed 16 bits (``export.int8.reduce_range: false``)."""
 
 
 class CompareParams(Section):
     """Section ``compare``: tolerances by precision."""
 
-    batch_size: Annotated[int, Field(ge=1)]
+    batch_size: Positive = 64
     """Rows per batch of ONNX Runtime."""
-    close: Annotated[float, Field(gt=0)]
+    close: PositiveFloat = 0.05
     """Regression: two predictions agree if they differ by at most this fraction of the labels' standard deviation."""
-    fp32: Tolerance
+    fp32: Tolerance = Tolerance(max_abs_diff=1.0e-3, min_agreement=0.9999, max_metric_drop=1.0e-4)
     """Tolerances of the fp32 model."""
-    fp16: Tolerance
+    fp16: Tolerance = Tolerance(max_abs_diff=0.05, min_agreement=0.99, max_metric_drop=0.005)
     """Tolerances of the fp16 model."""
-    int8: Int8Tolerance
+    int8: Int8Tolerance = Int8Tolerance(max_abs_diff=None, min_agreement=0.97, max_metric_drop=0.02)
     """Tolerances of the int8 model."""
 
     def tolerance(self, precision: str) -> Tolerance:

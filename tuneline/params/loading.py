@@ -1,19 +1,20 @@
 """Reader of ``params.yaml``. Its errors name the dotted key or the line, and the nearest known key."""
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeGuard, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from tuneline.errors import ParamsError
+from tuneline.core.errors import ParamsError
+from tuneline.core.files import read_yaml
+from tuneline.core.paths import PARAMS, PIPELINE
+from tuneline.core.terminal import say
 from tuneline.params import Params
-from tuneline.params.functions import check_functions
-from tuneline.paths import PARAMS, PIPELINE
+from tuneline.params.section import check_functions
 
 
 def load_params(path: Path = PARAMS) -> Params:
@@ -29,49 +30,41 @@ def load_params(path: Path = PARAMS) -> Params:
     return params
 
 
-def read_yaml(path: Path) -> Any:
-    """Read YAML 1.2, as DVC does (``2e-5`` is a number).
-
-    Raises:
-        ParamsError: The file is missing or is not valid YAML.
-    """
-    try:
-        return YAML(typ="safe", pure=True).load(path)
-    except FileNotFoundError:
-        raise ParamsError(f"{path} is missing.", "Run this in the root of the project.") from None
-    except MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else "?"
-        raise ParamsError(f"{path}, line {line}: invalid YAML: {error.problem}.", "Correct that line.") from None
-    except (YAMLError, ValueError) as error:  # ValueError: not UTF-8, or a date without quotes that no calendar has
-        raise ParamsError(f"{path}: invalid YAML: {error}") from None
-
-
 def parse_params(values: Any, path: Path = PARAMS) -> Params:
     """Check the contents of a parameter file.
+
+    A key that is missing is an error, although it has a default in code: DVC sees only what the file says, so a later version with another
+    default would change results without running a stage again.
 
     Args:
         values: Contents of the file: a mapping of sections.
         path: The file, used in messages only.
 
     Raises:
-        ParamsError: A value is invalid.
+        ParamsError: A key is missing or unknown, or a value is invalid.
     """
     if not isinstance(values, dict):
         raise ParamsError(f"{path}: expected a mapping of sections (seed, data, tokenize, ...), not {type(values).__name__}.")
+    problems = {key: f"{key}: missing" for key in missing_keys(values)}
     try:
-        return Params.model_validate(values)
+        params = Params.model_validate(values)
     except ValidationError as error:
-        problems = [describe(problem) for problem in error.errors()]
-        raise ParamsError("\n  ".join([f"{path} has {len(problems)} error{'s' * (len(problems) > 1)}:", *problems])) from None
+        problems |= {".".join(map(str, problem["loc"])): describe(problem) for problem in error.errors()}
+    if not problems:
+        return params
+    lines = [f"{path} has {len(problems)} error{'s' * (len(problems) > 1)}:", *problems.values()]
+    hint = "`tuneline upgrade` adds missing keys with their defaults, and translates the keys of an earlier version."
+    keys_differ = any(": missing" in line or ": unknown key" in line for line in lines)
+    raise ParamsError("\n  ".join(lines), hint if keys_differ else None)
 
 
 def describe(problem: ErrorDetails) -> str:
     """Describe one error in one line: the dotted key, what is wrong, and for an unknown key the nearest known one."""
-    key = ".".join(str(part) for part in problem["loc"])
+    key = ".".join(map(str, problem["loc"]))
     if problem["type"] == "extra_forbidden":
         return f"{key}: unknown key{suggestion(key)}"
     if problem["type"] == "missing":
-        return f"{key}: missing; copy it from conf/base.yaml"
+        return f"{key}: missing"
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "value_error":  # validators of a section name the key themselves, relative to the section
         return f"{key}.{message}" if key else message
@@ -104,9 +97,67 @@ def known_keys(section: type[BaseModel] = Params, prefix: str = "", optional: bo
         prefix: What its keys begin with.
         optional: Include the keys of sections that may be null.
     """
-    for name, field in section.model_fields.items():
-        key = f"{prefix}{field.alias or name}"
-        yield key
-        for type_ in (field.annotation, *(get_args(field.annotation) if optional else ())):
-            if isinstance(type_, type) and issubclass(type_, BaseModel):
-                yield from known_keys(type_, f"{key}.", optional)
+    for key, field in _fields(section):
+        yield f"{prefix}{key}"
+        for inner in filter(_is_section, (field.annotation, *(get_args(field.annotation) if optional else ()))):
+            yield from known_keys(inner, f"{prefix}{key}.", optional)
+
+
+def missing_keys(values: Mapping[str, Any], section: type[BaseModel] = Params, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted keys that a file lacks: a whole section as one key, and no key inside a section that may be null."""
+    for key, field in _fields(section):
+        if key not in values:
+            yield f"{prefix}{key}"
+        elif _is_section(field.annotation) and isinstance(values[key], Mapping):
+            yield from missing_keys(values[key], field.annotation, f"{prefix}{key}.")
+
+
+def default_values(section: type[BaseModel] = Params) -> dict[str, Any]:
+    """Return all parameters with their defaults, as a file has them, without those that every project sets itself.
+
+    Hydra composes ``conf/task/`` with them, as ``/base`` (``conf/hydra_plugins/defaults.py``), and ``tuneline upgrade`` adds them.
+    """
+    values: dict[str, Any] = {}
+    for key, field in _fields(section):
+        if isinstance(field.default, BaseModel):
+            values[key] = field.default.model_dump()
+        elif not field.is_required():
+            values[key] = field.get_default()
+        elif _is_section(field.annotation):
+            values[key] = default_values(field.annotation)
+    return values
+
+
+def _fields(section: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+    return ((field.alias or name, field) for name, field in section.model_fields.items())
+
+
+def _is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+FINE_TUNING_RATE = 2.0e-4
+"""Learning rate of Adam above which fine-tuning usually destroys what an encoder has learned."""
+
+
+def find_warnings(params: Params) -> list[str]:
+    """Return one line for each doubtful value."""
+    train, warnings = params.train, []
+    adam = train.optimizer in {"adamw", "adam"}
+    if params.model.checkpoint is not None and adam and train.lora is None and train.learning_rate > FINE_TUNING_RATE:
+        warnings.append(
+            f"train.learning_rate: {train.learning_rate:g} suits training from scratch; fine-tuning a checkpoint with it usually destroys "
+            "what the checkpoint has learned. Published values are 1e-5 to 5e-5, for small models up to 1e-4."
+        )
+    if params.model.checkpoint is None and train.lora is not None:
+        warnings.append(
+            "train.lora: model.checkpoint is null, and LoRA freezes the body of the new model, which is random. Set train.lora to null, to "
+            "train all weights, or model.checkpoint."
+        )
+    return warnings
+
+
+def print_warnings(stage: str, params: Params) -> None:
+    """Print the warnings, with the name of the stage."""
+    for warning in find_warnings(params):
+        say(f"{stage}: WARNING: {warning}")

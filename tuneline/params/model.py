@@ -5,8 +5,8 @@ from typing import Any, Self
 
 from pydantic import field_validator, model_validator
 
+from tuneline.core.paths import BASE_SOURCE
 from tuneline.params.section import Section
-from tuneline.paths import BASE_SOURCE
 
 STRUCTURE = frozenset(
     {
@@ -58,13 +58,13 @@ def invalid_name(name: str, revision: str | None) -> str | None:
 class ModelParams(Section):
     """Section ``model``: the checkpoint to fine-tune, or the configuration of a new model."""
 
-    checkpoint: str | None
+    checkpoint: str | None = None
     """Name on the Hugging Face Hub, or a folder ``models/source/NAME``. ``null``: train from scratch, with ``config``."""
-    revision: str | None
+    revision: str | None = None
     """Commit, tag or branch of the checkpoint on the hub. ``null``: main. ``models/base/source.json`` records the commit."""
-    config: dict[str, Any]
-    """Keys of the transformers configuration; ``model_type`` selects its class. Vocabulary size, label names and padding id
-    come from the data. With a checkpoint: overrides of its configuration, for example dropout. ``null``: none."""
+    config: dict[str, Any] = {}
+    """Keys of the transformers configuration, of which ``model_type`` selects the class. Vocabulary size, label names and padding id
+    come from the data. With a checkpoint: overrides of its configuration, such as dropout. ``null``: none."""
 
     @field_validator("config", mode="before")
     @classmethod

@@ -1,16 +1,141 @@
 """Base class of the sections of ``params.yaml``, and types that several sections use."""
 
-from typing import Annotated
+import ast
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tuneline.core.errors import ParamsError
+from tuneline.core.paths import PROJECT
+
 Rate = Annotated[float, Field(ge=0, le=1)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Positive = Annotated[int, Field(ge=1)]
+PositiveFloat = Annotated[float, Field(gt=0)]
 
 
 class Section(BaseModel):
     """One section: frozen and strict. Unknown keys are errors, so that a misspelled key never leaves a default in place.
 
-    The docstring below each key is its meaning in docs/parameters.md and ``tuneline explain``: unit, special values, what ``null`` does.
+    A field is the one place of a parameter: its type, its default, and its meaning in the docstring below it (unit, special values,
+    what ``null`` does), which ``tuneline explain`` prints.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
+
+
+_NAME = re.compile(r"(?P<file>.+\.py):(?P<function>[^:]*)")
+
+
+@dataclass(frozen=True)
+class FunctionName:
+    """A function in a Python file of the folder ``project/``.
+
+    Attributes:
+        file: Path relative to the root of the repository.
+        function: Name of the function in the file.
+    """
+
+    file: Path
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file.as_posix()}:{self.function}"
+
+    @staticmethod
+    def matches(text: str) -> bool:
+        """Return True if a text names a function of a file, not a metric of the table or of the evaluate library."""
+        return _NAME.fullmatch(text) is not None
+
+    @classmethod
+    def parse(cls, key: str, text: str) -> Self:
+        """Parse a name.
+
+        Args:
+            key: Parameter that holds the name, for the message.
+            text: ``project/FILE.py:FUNCTION``.
+
+        Raises:
+            ValueError: The text is not of this form, or the file is not in ``project/``.
+        """
+        match = _NAME.fullmatch(text)
+        path = Path(match["file"] if match else "")
+        parts = path.with_suffix("").parts if match else ()
+        if not match or not all(part.isidentifier() for part in (*parts, match["function"])) or parts[:1] != PROJECT.parts:
+            raise ValueError(f"{key}: {text!r} is not a function in the folder {PROJECT}/; write {PROJECT}/FILE.py:FUNCTION")
+        return cls(path, match["function"])
+
+    @property
+    def module(self) -> str:
+        """Name of the file as a Python module."""
+        return ".".join(self.file.with_suffix("").parts)
+
+
+def check_functions(functions: Iterable[tuple[str, FunctionName]], root: Path, pipeline: Any) -> None:
+    """Check that functions exist, and that DVC runs their stage again when they change. Their code is parsed, not run.
+
+    Args:
+        functions: Parameter and name of each function, as ``Params.functions`` has them.
+        root: Root of the project.
+        pipeline: Content of its ``dvc.yaml``; ``None`` outside of a project.
+
+    Raises:
+        ParamsError: A file or function is missing, a file is not valid Python, or no dependency of its stage.
+    """
+    for parameter, name in functions:
+        _check_defined(parameter, name, root)
+        if pipeline is not None:
+            check_listed(parameter, [name.file], pipeline)
+
+
+def _check_defined(parameter: str, name: FunctionName, root: Path) -> None:
+    try:
+        tree = ast.parse((root / name.file).read_bytes(), filename=str(name.file))
+    except FileNotFoundError:
+        raise ParamsError(f"{parameter}: {name.file} does not exist.", "Write the function into that file, or correct the name.") from None
+    except (SyntaxError, ValueError) as error:  # ValueError: null bytes
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise ParamsError(f"{parameter}: {name.file}{line} is not valid Python: {error.args[0]}.", "Correct the file.") from None
+    defined = _defined_names(tree)
+    if name.function not in defined:
+        known = ", ".join(sorted(word for word in defined if not word.startswith("_"))) or "nothing"
+        raise ParamsError(f"{parameter}: {name.file} has no function {name.function!r}.", f"It defines {known}.")
+
+
+def _defined_names(tree: ast.Module) -> set[str]:
+    """Return the names of functions and classes, and those that are assigned or imported, at the top level of a file."""
+    names: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+def check_listed(parameter: str, files: Sequence[Path], pipeline: Any) -> None:
+    """Check that a stage depends on files of the user: DVC does not notice a change of any other file.
+
+    Args:
+        parameter: Parameter that names the function, in the section of its stage.
+        files: Files that the function needs, relative to the root.
+        pipeline: Content of ``dvc.yaml``.
+
+    Raises:
+        ParamsError: A file is not listed. The message has the line to add.
+    """
+    stage = parameter.partition(".")[0]
+    deps = {Path(dep) for dep in pipeline["stages"][stage]["deps"]}
+    for file in files:
+        if not deps & {file, *file.parents}:
+            raise ParamsError(
+                f"{parameter}: the stage {stage} does not depend on {file}, so a change of that file would not run it again.",
+                f"Add the line `- {file.as_posix()}` to the deps of {stage} in dvc.yaml.",
+            )

@@ -4,26 +4,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tuneline.params.functions import FunctionName
-from tuneline.params.section import Section
+from tuneline.params.section import Fraction, FunctionName, Positive, PositiveFloat, Section
 
-Fraction = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[int, Field(ge=1)]
-PositiveFloat = Annotated[float, Field(gt=0)]
 Schedule = Literal[
-    "linear",
-    "cosine",
-    "cosine_with_restarts",
-    "polynomial",
-    "constant",
-    "constant_with_warmup",
-    "inverse_sqrt",
-    "reduce_lr_on_plateau",
-    "cosine_with_min_lr",
-    "cosine_warmup_with_min_lr",
-    "warmup_stable_decay",
-    "greedy",
-]
+    "linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt", "reduce_lr_on_plateau",
+    "cosine_with_min_lr", "cosine_warmup_with_min_lr", "warmup_stable_decay", "greedy",
+]  # fmt: skip
 WITHOUT_WARMUP = ("constant", "reduce_lr_on_plateau", "greedy")
 """Schedules that transformers builds without a warmup, whatever is given."""
 
@@ -38,7 +24,7 @@ class EarlyStopping(Section):
 
 
 class LoraParams(Section):
-    """``train.lora``: train low-rank adapters, the head and what the checkpoint lacks; all is merged into the model before it is saved."""
+    """``train.lora``: train low-rank adapters, the head and what the checkpoint lacks."""
 
     rank: Positive = 8
     """Rank of the adapters."""
@@ -53,90 +39,81 @@ class LoraParams(Section):
 class TrainParams(Section):
     """Section ``train``."""
 
-    launch: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # dvc.yaml has it in a path
+    launch: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] = "auto"  # dvc.yaml has it in a path
     """Launch configuration: ``conf/accelerate/NAME.yaml``. ``auto``: all GPUs of the machine, or what else it has."""
 
-    epochs: Positive | None
-    """Passes over the train split. Set either ``epochs`` or ``max_steps``, and the other to ``null``."""
-    max_steps: Positive | None
-    """Optimizer steps of the whole training. Set either ``epochs`` or ``max_steps``, and the other to ``null``."""
-    global_batch_size: Positive
+    epochs: Positive | None = 5
+    """Passes over the train split. Set this or ``max_steps``, and the other to ``null``."""
+    max_steps: Positive | None = None
+    """Optimizer steps of the whole training. Set this or ``epochs``, and the other to ``null``."""
+    global_batch_size: Positive = 32
     """Examples in one optimizer step, over all processes."""
-    micro_batch_size: Positive
-    """Examples in one forward pass of one process; must divide ``global_batch_size``. Gradient accumulation follows from the two and
-    the number of processes."""
-    bucket_window: Positive
-    """Maximum number of batches of ``global_batch_size`` examples that are sorted by length together, which reduces padding.
-    1: random order without length bucketing."""
+    micro_batch_size: Positive = 32
+    """Examples in one forward pass of one process; must divide ``global_batch_size``. Gradient accumulation follows from both."""
+    bucket_window: Positive = 50
+    """Number of batches that are sorted by length together, which reduces padding. 1: random order without length bucketing."""
 
-    optimizer: Literal["adamw", "adam", "adafactor", "sgd"]
-    """Optimizer. ``adamw`` and ``adam`` use torch's fused kernel. ``adafactor`` follows ``learning_rate`` and ``schedule``, without its
-    own relative step size."""
-    learning_rate: PositiveFloat
+    optimizer: Literal["adamw", "adam", "adafactor", "sgd"] = "adamw"
+    """``adamw`` and ``adam`` use torch's fused kernel. ``adafactor`` has no relative step size of its own here."""
+    learning_rate: PositiveFloat = 7.0e-4
     """Learning rate after the warmup, from which ``schedule`` changes it. Usual for fine-tuning: 1.0e-5 to 5.0e-5."""
-    weight_decay: Annotated[float, Field(ge=0)]
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
     """Weight decay factor of matrices; biases and norms do not decay. 0: no decay."""
-    betas: Annotated[list[Fraction], Field(min_length=2, max_length=2)]
+    betas: Annotated[list[Fraction], Field(min_length=2, max_length=2)] = [0.9, 0.999]
     """Moment decay rates of Adam and AdamW."""
-    epsilon: PositiveFloat
+    epsilon: PositiveFloat = 1.0e-8
     """Denominator offset of Adam and AdamW."""
-    momentum: Fraction
+    momentum: Fraction = 0.9
     """Momentum of SGD."""
-    max_grad_norm: PositiveFloat | None
+    max_grad_norm: PositiveFloat | None = 1.0
     """Norm to which larger gradients are clipped. ``null``: no clipping."""
-    schedule: Schedule
-    """Learning rate schedule: a value of ``transformers.SchedulerType``. ``constant``, ``reduce_lr_on_plateau`` and ``greedy`` have no
-    warmup."""
-    schedule_options: dict[str, Any]
-    """Keyword arguments of the schedule's function in ``transformers.optimization``, for example ``{num_cycles: 2}``."""
-    warmup_ratio: Fraction | None
-    """Warmup as a fraction of all optimizer steps, rounded up. Set at most one of ``warmup_ratio`` and ``warmup_steps``; with both
-    ``null``, there is no warmup."""
-    warmup_steps: Annotated[int, Field(ge=0)] | None
-    """Optimizer steps of the warmup. Set at most one of ``warmup_ratio`` and ``warmup_steps``."""
+    schedule: Schedule = "linear"
+    """Learning rate schedule of transformers. ``constant``, ``reduce_lr_on_plateau`` and ``greedy`` have no warmup."""
+    schedule_options: dict[str, Any] = {}
+    """Other arguments of the schedule's function in ``transformers.optimization``, for example ``{num_cycles: 2}``."""
+    warmup_ratio: Fraction | None = 0.1
+    """Warmup as a fraction of all optimizer steps, rounded up. Set this or ``warmup_steps``; both ``null``: no warmup."""
+    warmup_steps: Annotated[int, Field(ge=0)] | None = None
+    """Optimizer steps of the warmup. Set this or ``warmup_ratio``."""
 
-    loss: str | None
-    """Function that computes the loss of each example: ``project/FILE.py:FUNCTION`` (docs/custom-loss.md). ``null``: cross-entropy,
-    or squared error in a regression."""
-    loss_options: dict[str, Any]
+    loss: str | None = None
+    """Loss of each example: ``project/FILE.py:FUNCTION`` (docs/custom-loss.md). ``null``: cross-entropy or squared error."""
+    loss_options: dict[str, Any] = {}
     """Other arguments of that function, for example ``{gamma: 2.0}``."""
-    label_smoothing: Fraction
+    label_smoothing: Fraction = 0.0
     """Fraction of the target that is spread evenly over all classes. 0: none. Classification only."""
-    class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None
-    """Weights of the classes in the loss. ``balanced``: every class has the same total weight. A mapping: a weight by class name;
-    classes not named weigh 1. ``null``: every example weighs the same. Classification only."""
-    freeze: list[str]
+    class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None = None
+    """Weights of the classes in the loss. ``balanced``: the same total weight for each. A mapping: by class name; others weigh 1. ``null``:
+    every example weighs the same. Classification only."""
+    freeze: list[str] = []
     """Names of modules that are not trained, for example ``[embeddings, encoder.layer.0]``. Leave it empty with ``lora``."""
-    lora: LoraParams | None
-    """Train low-rank adapters, the head and what the checkpoint lacks, and merge the adapters into the model before it is saved.
-    ``null``: train all parameters except those of ``freeze``."""
+    lora: LoraParams | None = None
+    """Train low-rank adapters, which are merged into the saved model. ``null``: train all parameters but those of ``freeze``."""
 
-    mixed_precision: Literal["no", "fp16", "bf16"] | None
-    """Precision of the forward pass. ``no``: float32. ``fp16`` needs a GPU. ``null``: the precision of the launch configuration; with
-    ``launch: auto``, bf16 or fp16 on a GPU and float32 elsewhere."""
-    tf32: bool
+    mixed_precision: Literal["no", "fp16", "bf16"] | None = None
+    """Of the forward pass. ``no``: float32. ``fp16`` needs a GPU. ``null``: as the launch configuration; with ``launch: auto``,
+    bf16 or fp16 on a GPU and float32 elsewhere."""
+    tf32: bool = True
     """Multiply float32 matrices in TF32 on CUDA: faster, with 10 bits of mantissa. No effect on other devices."""
-    gradient_checkpointing: bool
+    gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
-    first_token_only: bool
-    """Compute the last layer for the first token only, where the model type's classifier reads no other: the same logits and
-    gradients with less work. ``false``: compute the whole layer."""
-    compile: str | None
+    first_token_only: bool = True
+    """Compute the last layer for the first token only, where the classifier reads no other: less work for the same logits and gradients."""
+    compile: str | None = None
     """Backend of ``torch.compile``, for example ``inductor``. ``null``: do not compile."""
 
-    evaluate_every_steps: Positive | None
-    """Optimizer steps between evaluations. ``null``: one evaluation at the end of each epoch. There is always one before the first
-    step."""
-    evaluation_batch_size: Positive
+    evaluate_every_steps: Positive | None = None
+    """Optimizer steps between evaluations. ``null``: one at the end of each epoch. There is always one before the first step."""
+    evaluation_batch_size: Positive = 64
     """Examples in one forward pass of one process on the validation split. It is halved when memory runs out."""
-    keep: Literal["best", "last"]
+    keep: Literal["best", "last"] = "best"
     """Weights to publish: the best by ``metric`` on the validation split, or the last."""
-    metric: str
-    """Validation metric that determines the best weights: one of the task in ``tuneline/metrics.py`` that is not of probabilities, or
+    metric: str = "accuracy"
+    """Validation metric of the best weights: one of the task in ``tuneline/metrics/table.py`` with a formula, or
     ``project/FILE.py:FUNCTION`` (docs/custom-loss.md)."""
-    early_stopping: EarlyStopping | None
+    early_stopping: EarlyStopping | None = None
     """Stop when ``metric`` on the validation split no longer improves. ``null``: train to the end."""
-    log_every_steps: Positive
+    log_every_steps: Positive = 10
     """Optimizer steps between rows of the training curve; the loss of a row is the mean since the previous row."""
 
     @model_validator(mode="after")
@@ -172,19 +149,18 @@ class TrainParams(Section):
 class RunParams(Section):
     """Section ``run``: how a training is saved and watched, and where work is done. It changes no out: a change runs no stage again."""
 
-    checkpoint_every_steps: Positive | None
+    checkpoint_every_steps: Positive | None = 100
     """Optimizer steps between checkpoints. A training that was killed resumes from the last one. ``null``: none by steps."""
-    checkpoint_every_minutes: PositiveFloat | None
-    """Minutes between checkpoints, in addition to those by steps and epochs. ``null``: none by time."""
-    checkpoint_every_epochs: Positive | None
-    """Epochs between checkpoints, in addition to those by steps and time. ``null``: none by epochs."""
-    keep_checkpoints: Positive
+    checkpoint_every_minutes: PositiveFloat | None = None
+    """Minutes between checkpoints. ``null``: none by time."""
+    checkpoint_every_epochs: Positive | None = None
+    """Epochs between checkpoints. ``null``: none by epochs."""
+    keep_checkpoints: Positive = 2
     """Number of last checkpoints kept during a run, in addition to the best."""
-    trackers: list[Literal["dvclive", "tensorboard"]]
-    """Trackers of live curves, in ``reports/live/``. ``tensorboard`` must be installed: ``pip install '.[tensorboard]'``."""
-    engine: Literal["local", "ray"]
-    """Where ``tokenize``, ``validate`` and the flow ``score`` do their work on shards. ``local``: in the process of the stage. ``ray``: on
-    the workers of a Ray cluster, the one that ``RAY_ADDRESS`` names or one that is started on this machine; it must be installed:
-    ``pip install '.[ray]'``. The outs have the same bytes."""
-    workers: Positive | None
+    trackers: list[Literal["dvclive", "tensorboard"]] = ["dvclive"]
+    """Live curves, in ``reports/live/``. ``tensorboard`` must be installed: ``pip install '.[tensorboard]'``."""
+    engine: Literal["local", "ray"] = "local"
+    """Where ``tokenize``, ``validate`` and the flow ``score`` work on shards. ``local``: in the stage's process. ``ray`` (``pip install
+    '.[ray]'``): on the cluster that ``RAY_ADDRESS`` names, or on one that is started here. The outs have the same bytes."""
+    workers: Positive | None = None
     """ray: shards that are worked on at the same time. ``null``: one for each CPU of the cluster."""

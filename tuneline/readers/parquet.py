@@ -1,67 +1,25 @@
-"""Parquet files, plain or gzip, read in batches of bounded size.
-
-A cell may be stored once for a million rows, so neither the size of a file nor the sizes in its footer say how much memory its rows take.
-Before a row group is decoded, its largest repeated cell is measured, and batches have as few rows as that demands.
-"""
+"""Parquet files, plain or gzip, read in batches. What their rows take is counted while they are decoded, and has limits."""
 
 import io
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tuneline.errors import DataError, UnreadableError
-from tuneline.files.disk_errors import cannot_write
-from tuneline.readers.limits import DEFAULT_LIMITS, MB, Limits, too_large
-from tuneline.readers.packed import CHUNK, explained, is_gzip, open_bytes
-from tuneline.readers.rows import PARAMETERS, OptionNames
-from tuneline.readers.urls import DataFile, RemoteFile
+from tuneline.core.errors import DataError, UnreadableError
+from tuneline.core.files import cannot_write
+from tuneline.readers.files import DataFile, RemoteFile
+from tuneline.readers.rows import DEFAULT_LIMITS, MB, PARAMETERS, Limits, OptionNames, too_large
+from tuneline.readers.text import CHUNK, explained, is_gzip, open_bytes
 
 BUFFER = 1 << 20
 """Bytes of a column that are read ahead. Without a limit, a whole row group would be, however large."""
 BATCH = 16 * MB
 """Bytes of a batch, decoded. Batches have fewer rows where their rows might take more, at least one."""
-FEW_ROWS = 8
-"""Rows of a batch where any of them might be as large as the whole row group."""
-
-
-@dataclass(frozen=True)
-class RowGroup:
-    """A row group whose columns were measured.
-
-    Attributes:
-        number: Its number, from 0.
-        rows: Number of rows.
-        encoded: Bytes of its columns, decompressed but encoded.
-        repeated: Bytes that a row has at most in cells that are stored once for many rows.
-        prefixed: The same for cells of which only the difference to the row before is stored.
-    """
-
-    number: int
-    rows: int
-    encoded: int
-    repeated: int
-    prefixed: int
-
-    @property
-    def most(self) -> int:
-        """Bytes that the rows take at most."""
-        return self.encoded + self.rows * (self.repeated + self.prefixed)
-
-    def batch_rows(self, limit: int) -> int:
-        """Return how many rows are decoded at a time, so that they take about ``BATCH`` bytes and never more than ``limit``.
-
-        ``prefixed`` is far more than the rows of ordinary files take; batches of one row would be too slow for those.
-        """
-        ordinary = BATCH * self.rows // max(1, self.encoded + self.rows * self.repeated)
-        if self.prefixed:
-            ordinary = min(ordinary, max(BATCH // self.prefixed, min(FEW_ROWS, limit // self.prefixed)))
-        return max(1, ordinary)
 
 
 class ParquetReader:
@@ -81,13 +39,9 @@ class ParquetReader:
         self._path, self._options, self._limits = path, options, limits
         with _explained(path):
             file = stack.enter_context(pq.ParquetFile(content, buffer_size=BUFFER, pre_buffer=False))
-            leaves = [file.schema.column(position) for position in range(len(file.schema))]
-            texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-            encoded = pq.ParquetFile(content, metadata=file.metadata, read_dictionary=texts, buffer_size=BUFFER, pre_buffer=False)
-            self._dictionaries = stack.enter_context(encoded)
             self.schema: pa.Schema = file.schema_arrow
         self._file = file
-        self._leaves = {leaf.path: position for position, leaf in enumerate(leaves)}
+        self._leaves = {file.schema.column(position).path: position for position in range(len(file.schema))}
         self.rows: int = file.metadata.num_rows
 
     def batches(self, rows: int, columns: Sequence[str], part: range | None = None) -> Iterator[pa.RecordBatch]:
@@ -106,11 +60,7 @@ class ParquetReader:
                 raise DataError(f"{self._path}: column {name!r} holds {kind}, not text or numbers.", "Name another column.")
         size = 0
         with _explained(self._path):
-            for number, first in self._groups(part or range(self.rows)):
-                group = self._measure(number, columns)
-                if group.most > self._limits.row_group:
-                    for _ in self._decode(group, rows, columns, first, size):
-                        pass  # count it first: no row is used of a group that is too large
+            for group, first in self._groups(part or range(self.rows)):
                 for batch in self._decode(group, rows, columns, first, size):
                     if found := batch if part is None else batch[max(part.start - first + 1, 0) : max(part.stop - first + 1, 0)]:
                         yield found
@@ -125,49 +75,27 @@ class ParquetReader:
                 yield number, first
             first = after
 
-    def _measure(self, number: int, columns: Sequence[str]) -> RowGroup:
-        """Measure a row group by its footer and its dictionaries.
-
-        Raises:
-            DataError: It is larger than the limit before it is decoded.
-        """
-        metadata = self._file.metadata.row_group(number)
-        chunks = {name: metadata.column(self._leaves[name]) for name in columns}
-        sizes = {name: chunk.total_uncompressed_size for name, chunk in chunks.items()}
-        self._check_group(number, sum(sizes.values()))
-        prefixed = {name for name, chunk in chunks.items() if "DELTA_BYTE_ARRAY" in chunk.encodings}
-        repeated = sum(self._longest_repeated(number, name, size) for name, size in sizes.items() if name not in prefixed)
-        return RowGroup(number, metadata.num_rows, sum(sizes.values()), repeated, sum(sizes[name] for name in prefixed))
-
-    def _longest_repeated(self, number: int, name: str, size: int) -> int:
-        """Return the most bytes of a cell of a column, of ``size`` bytes without compression, that is stored once for many rows."""
-        leaf = self._file.schema.column(self._leaves[name])
-        if leaf.physical_type != "BYTE_ARRAY":
-            return int(leaf.length or 8)
-        if size * self._file.metadata.row_group(number).num_rows <= BATCH:
-            return size
-        batch = next(self._dictionaries.iter_batches(1, row_groups=[number], columns=[name]), None)
-        if batch is None or not pa.types.is_dictionary(batch.column(0).type):
-            return size
-        return int(pc.max(pc.binary_length(batch.column(0).dictionary)).as_py() or 0)
-
-    def _decode(self, group: RowGroup, rows: int, columns: Sequence[str], first: int, before: int) -> Iterator[pa.RecordBatch]:
+    def _decode(self, group: int, rows: int, columns: Sequence[str], first: int, before: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one row group.
 
         Args:
-            group: The row group.
+            group: Its number, from 0.
             rows: As in ``batches``.
             columns: As in ``batches``.
             first: The number of its first row, for messages.
             before: Bytes of the groups before it.
         """
+        metadata = self._file.metadata.row_group(group)
+        encoded = sum(metadata.column(self._leaves[name]).total_uncompressed_size for name in columns)
+        self._check_group(group, encoded)
         size = 0
-        batch_rows = min(rows, group.batch_rows(self._limits.row_group))
-        for encoded in self._file.iter_batches(batch_rows, row_groups=[group.number], columns=list(columns)):
-            batch = _plain(encoded)
+        for stored in self._file.iter_batches(
+            max(1, min(rows, BATCH * metadata.num_rows // max(1, encoded))), row_groups=[group], columns=list(columns)
+        ):
+            batch = _plain(stored)
             self._check_cells(batch, first)
             size += batch.nbytes
-            self._check_group(group.number, size)
+            self._check_group(group, size)
             if before + size > self._limits.unpacked:
                 raise too_large(str(self._path), "its rows take more", f"{self._limits.unpacked / MB:,.0f} MB", self._options.unpacked)
             yield batch

@@ -2,15 +2,12 @@
 
 import difflib
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from tuneline.errors import DataError
+from tuneline.core.errors import DataError
 
-WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})\.0+")
-"""A whole number as text, written as a float is. As the name of a class it is the same as without the decimals."""
 Kind = Literal["csv", "tsv", "jsonl", "parquet"]
 """Format of a file."""
 ENDINGS = tuple(kind + packed for kind in (".csv", ".tsv", ".jsonl", ".parquet") for packed in ("", ".gz"))
@@ -38,11 +35,7 @@ class RowProblem:
     lines: int = 1
 
     def place(self, unit: str) -> str:
-        """Return where the row is in its file.
-
-        Args:
-            unit: What ``line`` counts.
-        """
+        """Return where the row is in its file, whose rows ``unit`` counts."""
         return f"{unit} {self.line:,}" + (f", column {self.column}" if self.column else "")
 
     @property
@@ -77,9 +70,9 @@ def check_columns(present: Sequence[str], required: Mapping[str, str], where: st
     """Check that each required column is present exactly once.
 
     Args:
-        present: The columns of the file.
+        present: The columns of the file or data set, which ``where`` names.
         required: For each required column, the option or parameter that names it.
-        where: The file or data set, for messages.
+        where: For messages.
         hint: What to do about a missing column. Default: list the columns that are present.
 
     Raises:
@@ -106,12 +99,7 @@ def listed(names: Iterable[str], most: int = 12) -> str:
 
 
 def text_problem(value: Any, column: str) -> str | None:
-    """Return why a value cannot be used as text, or ``None`` if it can.
-
-    Args:
-        value: A JSON or Arrow value.
-        column: Its column, for the message.
-    """
+    """Return why a JSON or Arrow value of a column cannot be used as text, or ``None`` if it can."""
     if not isinstance(value, str):
         return f"column {column!r} is {json.dumps(value, default=str)[:40]}, not text"
     if not value.isascii():
@@ -120,3 +108,121 @@ def text_problem(value: Any, column: str) -> str | None:
         except UnicodeEncodeError as error:
             return f"column {column!r} has an unpaired surrogate, \\u{ord(value[error.start]):04x}"
     return None
+
+
+Action = Literal["stop", "skip"]
+"""``stop``: the first bad row is an error. ``skip``: bad rows are left out and counted."""
+MAX_SHARE = 0.01
+"""Default for the fraction of the rows of a file that may be bad."""
+SHOWN = 5
+"""Bad rows in the message about a file that has too many."""
+EARLY = 100_000
+"""Bad rows from which a file with too many is not read to its end, which may be far away."""
+
+
+@dataclass(frozen=True)
+class BadRowPolicy:
+    """What to do about bad rows.
+
+    Attributes:
+        action: ``stop`` or ``skip``.
+        max_share: Largest fraction of the rows of a file that may be bad.
+        option: The parameter or option that sets ``action``, for messages.
+        share_option: The one that sets ``max_share``.
+    """
+
+    action: Action = "stop"
+    max_share: float = MAX_SHARE
+    option: str = "data.bad_rows: skip"
+    share_option: str = "data.max_bad_share"
+
+
+STOP = BadRowPolicy()
+
+
+class BadRows:
+    """The bad rows of one file.
+
+    Attributes:
+        name: The file, for messages.
+        unit: What ``RowProblem.line`` counts: ``line`` or ``row``.
+        policy: What to do about them.
+        count: Number of rows that were left out. A broken record of a text file counts as many as it has lines.
+        first: Places and reasons of the first ones.
+        on_skip: Called with each row that is left out.
+    """
+
+    def __init__(self, name: str, unit: str, policy: BadRowPolicy, on_skip: Callable[[RowProblem], None] | None = None) -> None:
+        self.name, self.unit, self.policy, self.on_skip = name, unit, policy, on_skip
+        self.count = 0
+        self.first: list[str] = []
+        self._last_line = 0
+
+    def add(self, problem: RowProblem, place: str | None = None) -> None:
+        """Leave a row out; ``place`` says where it is, if not simply its line or row.
+
+        Raises:
+            DataError: Bad rows are an error, or there are too many of them so far.
+        """
+        policy, place = self.policy, place or problem.place(self.unit)
+        if policy.action == "stop":
+            hint = f"{problem.hint} To leave out such rows: {policy.option}."
+            raise DataError(f"{self.name}, {place}: {problem.message}.", hint)
+        self.count += problem.lines
+        if len(self.first) < SHOWN:
+            self.first.append(f"{place}: {problem.message}")
+        if self.on_skip is not None:
+            self.on_skip(problem)
+        self._last_line = max(self._last_line, problem.line + problem.lines - 1)
+        if self.count >= EARLY:
+            self._check(max(self._last_line, self.count), "the first ")
+
+    def check(self, usable: int) -> None:
+        """Check the share of bad rows, at the end of a file that has ``usable`` other rows.
+
+        Raises:
+            DataError: There are too many bad rows. The message has the first of them.
+        """
+        self._check(usable + self.count)
+
+    def _check(self, rows: int, which: str = "") -> None:
+        share, limit = self.count / max(rows, 1), self.policy.max_share
+        if share <= limit:
+            return
+        option = self.policy.share_option
+        problem = f"{self.name}: {self.count:,} of {which}{rows:,} rows are bad ({share:.2%}), more than {limit:g} ({option})."
+        more = [f"and {self.count - len(self.first):,} more"] if self.count > len(self.first) else []
+        raise DataError("\n  ".join([problem, *self.first, *more]), f"Correct them; if they may be left out, raise {option}.")
+
+
+MB = 1 << 20
+"""Bytes."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Largest sizes that are read.
+
+    Attributes:
+        cell: Characters of a cell.
+        row_group: Bytes of rows that belong together, decoded: a row group of a Parquet file, or the rows that are staged together.
+        unpacked: Bytes of a whole file, unpacked and decoded.
+    """
+
+    cell: int = MB
+    row_group: int = 1024 * MB
+    unpacked: int = 16384 * MB
+
+    @classmethod
+    def of(cls, cell_characters: int, row_group_mb: int, unpacked_mb: int) -> Self:
+        """Return limits in the units of the parameters."""
+        return cls(cell_characters, row_group_mb * MB, unpacked_mb * MB)
+
+
+DEFAULT_LIMITS = Limits()
+
+
+def too_large(where: str, met: str, limit: str, option: str) -> DataError:
+    """Return the error for something that is larger than its limit: where it is, what was met (``2,000,000 characters, more``)."""
+    hint = f"Check where the file comes from. If it is as it should be, raise {option}."
+    return DataError(f"{where}: {met} than {limit} ({option}).", hint)

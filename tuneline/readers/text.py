@@ -1,18 +1,159 @@
 """Lines of text files, plain or gzip, from a path or from standard input."""
 
 import codecs
+import gzip
 import io
+import re
 import shlex
+import sys
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TextIO
+from itertools import pairwise
+from typing import Any, BinaryIO, TextIO, cast
 
-from tuneline.errors import DataError
-from tuneline.readers.encodings import probable_encoding
-from tuneline.readers.limits import DEFAULT_LIMITS, Limits
-from tuneline.readers.packed import CHUNK, explained, open_bytes
-from tuneline.readers.rows import PARAMETERS, OptionNames, RowProblem
-from tuneline.readers.urls import DataFile, file_size
+from tuneline.core.errors import DataError, UnreadableError
+from tuneline.readers.files import DataFile, RemoteFile, file_size
+from tuneline.readers.rows import DEFAULT_LIMITS, MB, PARAMETERS, Limits, OptionNames, RowProblem, too_large
+
+WESTERN = ("cp1252", "mac_roman", "cp850")
+"""Encodings of Western Europe and America, the most frequent first."""
+OTHERS = ("cp1251", "koi8_r", "cp1253", "shift_jis", "euc_kr", "gb18030")
+ANY_LETTERS = re.compile(rb"[\x80-\xff]{4}")
+"""Four accented letters in a row are rare in Western languages."""
+PUNCTUATION = frozenset("\u00a0\u00a1\u00a3\u00a7\u00ab\u00b0\u00b4\u00bb\u00bf\u2013\u2014\u2018\u2019\u201c\u201d\u201e\u2026\u20ac")
+"""Characters beyond ASCII of common texts that are not letters."""
+
+
+def probable_encoding(text: bytes) -> str:
+    """Return the encoding in which bytes beyond ASCII read most like a text: as letters, without upper case after lower case."""
+    encodings = OTHERS + WESTERN if ANY_LETTERS.search(text) else WESTERN + OTHERS
+    return min(encodings, key=lambda encoding: _odd_characters(text, encoding))
+
+
+def is_encoded(text: bytes, encoding: str) -> bool:
+    """Return whether bytes are valid in an encoding."""
+    try:
+        text.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _odd_characters(text: bytes, encoding: str) -> int:
+    if not is_encoded(text, encoding):
+        return len(text)
+    return sum(character > "\x7f" and not _is_usual(before, character) for before, character in pairwise(" " + text.decode(encoding)))
+
+
+def _is_usual(before: str, character: str) -> bool:
+    return character in PUNCTUATION or (character.isalpha() and not (character.isupper() and before.islower()))
+
+
+GZIP_MAGIC = b"\x1f\x8b"
+CHUNK = 1 << 16
+"""Bytes that are read at a time."""
+
+
+@contextmanager
+def open_bytes(
+    path: DataFile | None, options: OptionNames = PARAMETERS, limits: Limits = DEFAULT_LIMITS, *, strict: bool = True
+) -> "Iterator[tuple[io.BufferedReader[Any], BinaryIO]]":
+    """Open a file, plain or gzip, for reading bytes; yield the unpacked content, and the file as it is on disk.
+
+    Args:
+        path: The file; ``None`` for standard input. Standard input and pipes have no name that could end in ``.gz``: they are
+            unpacked if they start like a gzip file.
+        options: Names of the settings, for hints.
+        limits: Reading more than ``limits.unpacked`` bytes from a gzip file raises a ``DataError``.
+        strict: Unpack exactly the files whose names end in ``.gz``; otherwise those that start like a gzip file.
+
+    Raises:
+        DataError: The file cannot be opened, or is a gzip file by its content but not by its name.
+    """
+    name = "standard input" if path is None else str(path)
+    with ExitStack() as stack:
+        with explained(name):
+            raw = sys.stdin.buffer if path is None else stack.enter_context(_opened(path))
+            buffered = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast("io.RawIOBase", raw))
+            named = path if strict and path is not None and path.is_file() else None
+            packed = _is_packed(buffered, named)
+        content = io.BufferedReader(Unpacked(buffered, name, options, limits), CHUNK) if packed else buffered
+        yield content, raw
+
+
+def _opened(path: DataFile) -> "BinaryIO | io.BufferedReader[Any]":
+    return path.open_bytes() if isinstance(path, RemoteFile) else path.open("rb", buffering=CHUNK)
+
+
+class Unpacked(io.RawIOBase):
+    """The content of a gzip file, which is counted while it is read."""
+
+    def __init__(self, packed: io.BufferedReader, name: str, options: OptionNames, limits: Limits) -> None:
+        super().__init__()
+        self._content = gzip.GzipFile(fileobj=cast("BinaryIO", _Arriving(packed)), mode="rb")
+        self._name = name
+        self._option = options.unpacked
+        self._limit = limits.unpacked
+        self._size = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Read what is there, at most as much as the buffer holds, up to the limit."""
+        content = self._content.read1(len(buffer))
+        self._size += len(content)
+        if self._size > self._limit:
+            raise too_large(self._name, "it unpacks to more", f"{self._limit / MB:,.0f} MB", self._option)
+        buffer[: len(content)] = content
+        return len(content)
+
+
+class _Arriving:
+    """A file for ``GzipFile``, whose ``read`` returns what has arrived: that of a ``BufferedReader`` waits for all that it asks for."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self.read = file.read1
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Replace errors of the operating system and of gzip by errors for users.
+
+    Raises:
+        UnreadableError: The operating system does not read the file called ``name``.
+        DataError: It is a damaged gzip file.
+    """
+    try:
+        yield
+    except EOFError:
+        raise DataError(f"{name}: the gzip file ends too early.", "It was cut off, as by a broken download: fetch it again.") from None
+    except gzip.BadGzipFile as error:
+        raise DataError(
+            f"{name}: not a gzip file, or a damaged one: {error}.", "Fetch it again; a plain file must not end in .gz."
+        ) from None
+    except zlib.error as error:
+        raise DataError(f"{name}: the gzip file is damaged: {error}.", "Fetch it again.") from None
+    except OSError as error:
+        raise UnreadableError(
+            f"{name} cannot be read: {error.strerror or error}.", "Check that it exists and that you may read it."
+        ) from None
+
+
+def _is_packed(raw: io.BufferedReader, path: DataFile | None) -> bool:
+    """Tell by the name of the file, or by its content where there is no name."""
+    packed = raw.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
+    if path is not None and packed and not is_gzip(path):
+        raise DataError(f"{path} is a gzip file, and its name does not end in .gz.", f"Name it {path.name}.gz.")
+    return packed or (path is not None and is_gzip(path))
+
+
+def is_gzip(path: DataFile) -> bool:
+    """Return True if the name of a file ends in ``.gz``."""
+    return path.suffix.lower() == ".gz"
+
 
 LINE_ENDS = ("\n", "\r")
 SHOWN = 20
@@ -27,7 +168,7 @@ EMPTY_LINES = 1_000_000
 """Empty lines in a row that are skipped. A small gzip file can have billions of them, which would take hours."""
 
 
-class Lines:
+class TextLines:
     """The lines of a text, with their line ends. Iterate once.
 
     Attributes:
@@ -115,12 +256,7 @@ class Lines:
         return problem
 
     def decoding_problem(self, text: str, line: int) -> RowProblem | None:
-        """Return the problem of a text with bytes that are not in this encoding: the decoder passed them on as lone surrogates.
-
-        Args:
-            text: A line, or a field of it.
-            line: The line number, for the problem.
-        """
+        """Return the problem of a line, or a field of it, with bytes that are not in this encoding: they are lone surrogates."""
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -157,7 +293,7 @@ class Lines:
 @contextmanager
 def open_text(
     path: DataFile | None, encoding: str, options: OptionNames = PARAMETERS, limits: Limits = DEFAULT_LIMITS, *, strict: bool = True
-) -> Iterator[Lines]:
+) -> Iterator[TextLines]:
     """Open a text file for reading line by line. A byte order mark is dropped.
 
     Args:
@@ -167,7 +303,7 @@ def open_text(
         limits: Largest sizes that are read.
         strict: Refuse what training data must not contain: a gzip file whose name does not end in ``.gz`` or a plain file whose
             name does, a binary file, a row with bytes outside the encoding in any column, a second header line. Otherwise gzip
-            is recognised by its content, bytes outside the encoding become lone surrogates (see ``Lines.decoding_problem``),
+            is recognised by its content, bytes outside the encoding become lone surrogates (see ``TextLines.decoding_problem``),
             and a line like the header is a row.
 
     Raises:
@@ -185,7 +321,7 @@ def open_text(
         stack.callback(text.detach)  # otherwise garbage collection would close standard input
         size = file_size(path) if path is not None and is_file else None
         position = raw.tell if is_file else None
-        yield Lines(text, name, encoding=plain, options=options, limits=limits, strict=strict, size=size, position=position)
+        yield TextLines(text, name, encoding=plain, options=options, limits=limits, strict=strict, size=size, position=position)
 
 
 def _refuse_binary(start: bytes, name: str, encoding: str, options: OptionNames, strict: bool) -> None:

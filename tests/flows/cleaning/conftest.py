@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.cleaning.rows import DAY, Cleaning
+from flows.cleaning.removals import DAY, Cleaning
 from flows.promotion.registry import Registry
 from flows.runs.checkout import isolated
 from flows.runs.repository import Repository
-from flows.runs.results import Result, Run, commit_run
-from flows.settings.retention import Retention
+from flows.runs.results import Run, RunResult, commit_run
+from flows.settings import Retention
 from tests.faults.clones import git
 
 KEEP_ALL = Retention(**dict.fromkeys(Retention.model_fields.keys() - {"cache_wait_minutes", "own_cache", "remote"}))
@@ -29,7 +29,7 @@ class Past:
 
     repository: Repository
 
-    def run(self, name: str, days: float, change: Callable[[Path], object] | None = None) -> Result:
+    def run(self, name: str, days: float, change: Callable[[Path], object] | None = None) -> RunResult:
         """Leave the result of a run."""
         date = f"{int(time.time() - days * DAY)} +0000"
         with pytest.MonkeyPatch.context() as patch, isolated(self.repository, f"{name}-0a1b2c3d", "main") as checkout:

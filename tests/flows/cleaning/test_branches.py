@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from flows.cleaning.branches import clean_branches
-from flows.promotion.judgements import Conditions, Judgement, Judgements
+from flows.cleaning.removals import clean_branches
+from flows.promotion.decide import Conditions, Judgement, Judgements
 from flows.runs.repository import GitError
 from tests.faults.clones import git
 

@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 
 from flows.cleaning.cache import clean_cache
-from flows.cleaning.collect import InUseError, check_idle, collect
+from flows.promotion.production import fetch_model
 from flows.runs.checkout import isolated
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
-from flows.runs.results import Result, Run, commit_run
-from flows.scoring.deployed import fetch_model
+from flows.runs.results import Run, RunResult, commit_run
+from tests.dvc_files import add_remote, configure_dvc
 from tests.faults.kills import kills
 from tests.flows.cleaning.conftest import cleaning_of
 from tests.flows.conftest import sh
-from tuneline.repo import Lock, cached_file, lock_at, read_lock
+from tuneline.project.dvc import CacheInUseError, Lock, cached_file, check_idle, collect, read_lock
+from tuneline.project.repo import lock_at
 
 
 def test_cache_that_others_may_use_is_left(clone, cleaning, tmp_path):
@@ -40,19 +41,19 @@ def test_cache_is_left_while_a_person_runs_a_stage(clone):
     check_idle(clone.root)
     for held in ({"write": {"model": {"pid": os.getpid(), "cmd": "repro"}}}, {"read": {"data": [{"pid": os.getpid(), "cmd": "repro"}]}}):
         rwlock.write_text(json.dumps(held))
-        with pytest.raises(InUseError, match=f"Process {os.getpid()} runs a stage in {clone.root}"):
+        with pytest.raises(CacheInUseError, match=f"Process {os.getpid()} runs a stage in {clone.root}"):
             check_idle(clone.root)
     rwlock.write_text(json.dumps({"write": {"model": {"pid": 2**22 + 1, "cmd": "killed"}}, "read": {}}))
     check_idle(clone.root)
 
 
 def compute(root: Path, *overrides: str) -> None:
-    with Programs(root, "compute") as programs:
-        Pipeline(programs, print).compose(overrides)
-        Pipeline(programs, print).dvc("repro", what="The small pipeline")
+    programs = Programs(root, "compute")
+    Pipeline(programs, print).compose(overrides)
+    Pipeline(programs, print).dvc("repro", what="The small pipeline")
 
 
-def result(toy, name: str, *overrides: str) -> Result:
+def result(toy, name: str, *overrides: str) -> RunResult:
     """Make the branch of a run."""
     with isolated(toy, name, "main") as checkout:
         compute(checkout.path, *overrides)
@@ -89,7 +90,7 @@ def test_what_anything_names_stays_and_the_run_cache_restores_it(toy, promoted, 
     stashed = read_lock(toy.root)
     sh("git", "stash", "--quiet", cwd=toy.root)
     sh("git", "worktree", "add", "--quiet", "--detach", str(tmp_path / "tree"), "main", cwd=toy.root)
-    sh("dvc", "config", "--local", "cache.dir", str(toy.root / ".dvc" / "cache"), cwd=tmp_path / "tree")
+    configure_dvc(tmp_path / "tree", "cache", local=True, dir=str(toy.root / ".dvc" / "cache"))
     compute(tmp_path / "tree", "model.skill=0.6")
     compute(toy.root, "model.skill=0.7")
     named = [stashed, read_lock(tmp_path / "tree"), read_lock(toy.root), lock_at(toy.root, "main"), lock_at(toy.root, better.commit)]
@@ -110,8 +111,8 @@ def test_what_anything_names_stays_and_the_run_cache_restores_it(toy, promoted, 
         sh("dvc", "artifacts", "get", ".", "onnx", "--rev", version.name, "--out", str(tmp_path / version.name), cwd=toy.root)
         assert (tmp_path / version.name / "model.onnx").exists()
 
-    with isolated(toy, "again", "main") as checkout, Programs(checkout.path, "again") as programs:
-        again = Pipeline(programs, print)
+    with isolated(toy, "again", "main") as checkout:
+        again = Pipeline(Programs(checkout.path, "again"), print)
         again.compose(["model.skill=0.95"])
         outcomes = {again.reproduce(stage) for stage in again.graph().stages}
     assert outcomes == {"restored"}, "no night trains again what a version has"
@@ -119,7 +120,7 @@ def test_what_anything_names_stays_and_the_run_cache_restores_it(toy, promoted, 
 
 @pytest.mark.slow
 def test_remote_is_collected_only_if_the_setting_says_so(toy, promoted, tmp_path):
-    sh("dvc", "remote", "add", "--local", "--default", "shelf", str(tmp_path / "shelf"), cwd=toy.root)
+    add_remote(toy.root, tmp_path / "shelf", local=True)
     sh("dvc", "push", "--quiet", cwd=toy.root)
     rejected = result(toy, "rejected", "model.skill=0.3")
     sh("dvc", "push", "--quiet", "--all-branches", cwd=toy.root)

@@ -1,10 +1,9 @@
 import time
 
-from flows.cleaning.checkouts import clean_checkouts, clean_models, clean_refused_batches
-from flows.cleaning.files import clean_leftovers
+from flows.cleaning.removals import clean_checkouts, clean_leftovers, clean_models, clean_refused_batches
 from flows.ingestion.checks import REFUSED_BATCHES
 from flows.runs.checkout import isolated
-from flows.settings.scoring import Scoring
+from flows.settings import Scoring
 from tests.faults.clones import git
 
 

@@ -4,12 +4,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.cleaning.files import clean_leftovers, clean_scored
+from flows.cleaning.removals import clean_leftovers, clean_scored
 from flows.runs.checkout import isolated
-from flows.runs.repository import locked
 from flows.scoring.inbox import RefusedRecord
-from flows.settings.scoring import Scoring
-from tuneline.records.scored import METADATA, ScoredRecord
+from flows.settings import Scoring
+from tuneline.core.locks import locked
+from tuneline.project.scored import METADATA, ScoredRecord
 
 SCORING = Scoring()
 

@@ -1,6 +1,10 @@
-from flows.cleaning.rows import Row, as_markdown, summary
+from flows.cleaning.removals import Removed, as_markdown, summary
 
-ROWS = [Row("branches runs/*", [f"runs/{n}" for n in range(5)]), Row("objects", bytes=1_500_000, count=7), Row("models", note="left: a|b")]
+ROWS = [
+    Removed("branches runs/*", [f"runs/{n}" for n in range(5)]),
+    Removed("objects", bytes=1_500_000, count=7),
+    Removed("models", note="left: a|b"),
+]
 
 
 def test_table_and_state_say_what_goes():

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from flows.clean import clean_all
-from flows.cleaning.rows import DAY
+from flows.cleaning.removals import DAY
+from flows.promotion.production import fetch_model
 from flows.runs.repository import Repository
-from flows.scoring.deployed import fetch_model
-from flows.settings import Settings
-from flows.settings.retention import Retention
+from flows.settings import Retention, Settings
 from tests.faults.clones import git
 from tests.flows.cleaning.conftest import Past, cleaning_of
-from tuneline.repo import cached_file, lock_at, read_lock
+from tuneline.project.dvc import cached_file, read_lock
+from tuneline.project.repo import lock_at
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

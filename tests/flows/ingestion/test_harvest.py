@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.ingestion.harvest import Harvest, Harvester
+from flows.ingestion.harvest import Harvester, NewRows
 from flows.ingestion.ledger import LEDGER, Ledger
-from flows.settings.ingest import IngestSource
+from flows.settings import IngestSource
 from tests.params import params
-from tuneline.errors import ParamsError
+from tuneline.core.errors import ParamsError
 
 FILES = {"data.source": "files"}
 LABELS = IngestSource(name="labels", folder=Path("data/labelled"))
@@ -37,12 +37,12 @@ class Desk:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         os.utime(path, (time.time() - 60,) * 2)
 
-    def harvest(self, *sources: IngestSource, key: str | None = None, find_texts=no_texts, **data) -> Harvest:
+    def harvest(self, *sources: IngestSource, key: str | None = None, find_texts=no_texts, **data) -> NewRows:
         given = {"source": "files", "text_columns": ["text"], "label_column": "label", **data}
         harvester = Harvester(self.root, self.root, params(data=given).data, key=key, find_texts=find_texts, log=self.log.append)
         return harvester.harvest(sources or (LABELS,), self.root / "scratch")
 
-    def rows(self, harvest: Harvest) -> list[tuple]:
+    def rows(self, harvest: NewRows) -> list[tuple]:
         return [tuple(row.values()) for batch in harvest.batches for row in pq.read_table(self.root / batch).to_pylist()]
 
 
@@ -113,7 +113,8 @@ def test_bad_rows_are_left_out_up_to_the_share_that_the_parameters_allow(desk):
     assert harvest.entries[0].counts == "1 new, 1 incomplete, 2 bad"
     assert harvest.problems == [
         "labels: b.jsonl: 2 of 3 rows are bad (66.67%), more than 0.5 (data.max_bad_share).\n  line 2: column 'text' is 5, not text\n"
-        "  line 3, column 'label': a list or an object\n  Correct them; if they may be left out, raise data.max_bad_share."
+        "  line 3, column 'label': a label is text or a number, not a list\n"
+        "  Correct them; if they may be left out, raise data.max_bad_share."
     ]
 
 

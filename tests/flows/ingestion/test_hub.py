@@ -7,13 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.ingestion.checks import RefusedError
-from flows.ingestion.hub import Revision
-from flows.settings.ingest import IngestSource
+from flows.ingestion.attempt import HubRevision
+from flows.ingestion.checks import RefusedDataError
+from flows.settings import IngestSource
 from tests.hub import LoopbackHub
 from tests.params import change_params, write_params
 from tests.shards import into_shards
-from tuneline.errors import ParamsError, StageError
+from tuneline.core.errors import ParamsError, StageError
 from tuneline.params.loading import load_params
 
 NAME = "someone/reviews"
@@ -27,8 +27,8 @@ def raw(root: Path, **splits: list[str]) -> None:
         pq.write_table(pa.table({"text": texts, "labels": [0] * len(texts)}), root / f"data/raw/{split}.parquet")
 
 
-def found(root: Path, source: IngestSource = SOURCE) -> Revision | None:
-    return Revision.find(source, load_params(root / "params.yaml").data, root)
+def found(root: Path, source: IngestSource = SOURCE) -> HubRevision | None:
+    return HubRevision.find(source, load_params(root / "params.yaml").data, root)
 
 
 def test_present_commit_of_the_branch_is_set_and_rows_of_the_test_split_must_not_move(tmp_path, monkeypatch):
@@ -51,7 +51,7 @@ def test_present_commit_of_the_branch_is_set_and_rows_of_the_test_split_must_not
     raw(tmp_path, train=["a", "b", "e"], validation=["c"], test=["d", "f"])
     assert (revision.entry().added, revision.entry().revision) == (1, commit), "a was in train before"
     raw(tmp_path, train=["a", "b", "C"], validation=["e"])
-    with pytest.raises(RefusedError, match="1 rows that were in validation or test are in train"):
+    with pytest.raises(RefusedDataError, match="1 rows that were in validation or test are in train"):
         revision.entry()
 
     change_params(tmp_path, {"data.source": "files", "data.revision": None})

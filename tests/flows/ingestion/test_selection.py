@@ -2,7 +2,8 @@
 
 import pyarrow as pa
 
-from flows.ingestion.selection import RowHashes, RowStatus, Selection
+from flows.ingestion.known import ClassNames, NewRowSelection, RowHashes, RowStatus
+from tests.params import params
 
 
 def hashed(*rows: tuple[str, str, str | None], held: bool = False) -> RowHashes:
@@ -12,7 +13,7 @@ def hashed(*rows: tuple[str, str, str | None], held: bool = False) -> RowHashes:
 
 
 def judged(known: list[RowHashes], *rows: tuple[str, str, str | None]) -> list[str]:
-    return [RowStatus(status).name for status in Selection(RowHashes.joined(known)).classify(hashed(*rows))]
+    return [RowStatus(status).name for status in NewRowSelection(RowHashes.joined(known)).classify(hashed(*rows))]
 
 
 def test_row_of_the_data_is_a_duplicate_whatever_its_case_and_white_space():
@@ -33,7 +34,7 @@ def test_row_of_validation_or_test_is_held_out():
 
 
 def test_first_of_equal_new_rows_counts_also_across_files():
-    selection = Selection(RowHashes.joined([]))
+    selection = NewRowSelection(RowHashes.joined([]))
     first = selection.classify(hashed(("a", "yes", "1"), ("a", "yes", "2"), ("b", "no", "1"), ("b", "no", "3")))
     assert first.tolist() == [RowStatus.NEW, RowStatus.DUPLICATE, RowStatus.CONFLICT, RowStatus.NEW]
     assert selection.classify(hashed(("b", "no", None), ("b", "yes", None))).tolist() == [RowStatus.DUPLICATE, RowStatus.CONFLICT]
@@ -46,3 +47,8 @@ def test_rows_without_key_are_not_equal():
 def test_unlabelled_row_of_the_data_conflicts_with_nothing():
     unlabelled = RowHashes.of([pa.array(["a"])], pa.array([None], pa.string()), None, held=True)
     assert judged([unlabelled], ("a", "yes", None)) == ["HELD_OUT"]
+
+
+def test_label_name_with_decimals_is_found_without_them():
+    data = params(data={"label_names": ["0.0", "1.0"]}).data
+    assert ClassNames.of(data, frozenset({"0", "1"})).written == {"0": "0.0", "1": "1.0"}

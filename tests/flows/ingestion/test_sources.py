@@ -13,7 +13,7 @@ import pytest
 
 from flows.ingestion.ledger import Ingested, Ledger
 from flows.ingestion.sources import Collected, collect
-from flows.settings.ingest import IngestSource
+from flows.settings import IngestSource
 from tests.flows.postgres import postgres
 
 TICKETS = {"name": "tickets", "query": Path("labels.sql"), "database": "TICKETS_URL"}

@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flows.promotion.merge import merge
-from tuneline.registry import RegistryTag, RegistryTags
+from flows.promotion.registry import merge
+from tuneline.project.registry import RegistryTag, RegistryTags
 
 
 def tag(name: str, commit: str) -> RegistryTag:

@@ -1,10 +1,10 @@
 import pytest
 
+from flows.promotion.__main__ import rollback
 from flows.promotion.registry import Registry, RegistryError
-from flows.promotion.rollback import rollback
 from flows.runs.repository import Repository
 from tests.flows.conftest import sh
-from tuneline.registry import Version
+from tuneline.project.registry import Version
 
 
 def commit(registry: Registry) -> str:
@@ -66,7 +66,7 @@ def test_rollback_error_lists_the_versions(registry):
 def test_rollback_command(registry, root):
     promote(registry)
     promote(registry)
-    said = sh("python", "-m", "flows.promotion.rollback", cwd=root, env={"TUNELINE_REPOSITORY": str(registry.repository.root)})
+    said = sh("python", "-m", "flows.promotion", "rollback", cwd=root, env={"TUNELINE_REPOSITORY": str(registry.repository.root)})
     assert said.startswith("onnx in production: v0.1.0")
 
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from flows.promotion.rollback import rollback
+from flows.promotion.__main__ import rollback
 from flows.promotion.take_over import BRANCH, take_over
-from flows.settings.promotion import PromotionPolicy
+from flows.settings import PromotionPolicy
 from tests.faults.clones import Machine, clone, git, origin
-from tuneline.registry import Version
+from tuneline.project.registry import Version
 
 DECISION = "Promoted (v0.1.0 in production): every criterion is met.\n\n- + rows: 200 (required: >= 100)\n- + p|q: 1 (required: < 2)"
 

@@ -11,9 +11,11 @@ import pytest
 
 from flows.runs import checkout as checkouts
 from flows.runs.checkout import isolated
-from flows.runs.repository import BusyError, GitError, Repository, dvc_config
-from flows.settings.retention import Retention
+from flows.runs.repository import GitError, Repository
+from flows.settings import Retention
 from tests.flows.conftest import sh
+from tuneline.core.locks import BusyError
+from tuneline.project.dvc import dvc_config
 
 KEPT = Retention().checkouts
 
@@ -107,9 +109,9 @@ def test_same_run_in_two_processes_is_refused(toy, monkeypatch):
 
 
 def test_processes_of_a_killed_run_are_killed(toy, root):
-    """The guardian of the run is killed with it: only the mark on its processes is left to find them by."""
+    """The supervisor of its program is killed with it: only the mark on its processes is left to find them by."""
     flow = f"""
-        import os, signal, sys, time
+        import os, psutil, signal, sys
         sys.path.insert(0, {str(root)!r})
         from pathlib import Path
         from flows.runs.checkout import isolated
@@ -117,11 +119,11 @@ def test_processes_of_a_killed_run_are_killed(toy, root):
         from flows.runs.repository import Repository
         def kill(line):
             print(line, flush=True)
-            os.kill(programs._guardian.pid, signal.SIGKILL)
+            psutil.Process().children()[0].kill()
             os.kill(os.getpid(), signal.SIGKILL)
         with isolated(Repository(Path({str(toy.root)!r})), "killed", "main") as checkout:
-            with Programs(checkout.path, "killed", lock=checkout.lock, preload=False) as programs:
-                programs.run(["sh", "-c", "setsid sleep 600 & echo $!; sleep 600"], "It", kill)
+            programs = Programs(checkout.path, "killed", locks=[checkout.lock])
+            programs.run(["sh", "-c", "setsid sleep 600 & echo $!; sleep 600"], "It", kill)
     """
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(flow)], stdout=subprocess.PIPE, text=True)
     orphan = int(process.stdout.readline())

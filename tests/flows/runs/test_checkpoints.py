@@ -11,9 +11,9 @@ import fsspec
 import pytest
 
 from flows.runs import checkpoints
+from flows.runs.checkout import RunSpec
 from flows.runs.checkpoints import KEPT, MARKER, SharedCheckpoints, StorageError, open_storage
-from flows.runs.spec import RunSpec
-from stages.train import marker
+from stages.train import checkpoints as training_checkpoints
 from tests.flows.prefect_server import until
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
@@ -42,18 +42,18 @@ def save(checkout: Path, *steps: int, complete: bool = True) -> None:
         (folder / "rank-0").mkdir(parents=True)
         (folder / "model.safetensors").write_bytes(bytes([step]) * 100)
         (folder / "rank-0" / "random_states.pkl").write_bytes(b"states")
-        marker.write_marker(folder)
+        training_checkpoints.write_marker(folder)
         if not complete:
             (folder / MARKER).unlink()
 
 
 def steps_in(checkout: Path) -> dict[int, str | None]:
     """Return the steps of a checkout, each with what the training finds wrong with it."""
-    return {int(path.name[5:]): marker.find_damage(path) for path in checkout.glob("checkpoints/*/step-*")}
+    return {int(path.name[5:]): training_checkpoints.find_damage(path) for path in checkout.glob("checkpoints/*/step-*")}
 
 
 def test_marker_is_that_of_the_training():
-    assert marker.MARKER == MARKER
+    assert training_checkpoints.MARKER == MARKER
 
 
 def test_copies_follow_the_training_and_give_whole_checkpoints_elsewhere(storage, tmp_path):

@@ -16,8 +16,8 @@ def test_password_is_not_in_a_git_error(tmp_path):
 
 def test_password_is_not_in_the_output_of_a_program(tmp_path):
     seen = []
-    with Programs(tmp_path, "test", preload=False) as programs, pytest.raises(ProgramError) as error:
-        programs.run(["sh", "-c", "echo cannot push to https://me:s3cret@host/x; exit 1"], "It", seen.append)
+    with pytest.raises(ProgramError) as error:
+        Programs(tmp_path, "test").run(["sh", "-c", "echo cannot push to https://me:s3cret@host/x; exit 1"], "It", seen.append)
     assert seen == ["cannot push to https://***@host/x"]
     assert "s3cret" not in str(error.value)
 
@@ -27,8 +27,8 @@ def test_stages_do_not_get_the_credentials_of_git(toy, monkeypatch):
     monkeypatch.setenv("PREFECT_API_AUTH_STRING", "s3cret")
     monkeypatch.setenv("HF_TOKEN", "for the hub")
     (toy.root / "dvc.yaml").write_text("stages:\n  train:\n    cmd: env > out\n    outs: [out]\n")
-    with Programs(toy.root, "test", preload=False) as programs:
-        Pipeline(programs, print).reproduce("train")
+    programs = Programs(toy.root, "test")
+    Pipeline(programs, print).reproduce("train")
     seen = (toy.root / "out").read_text()
     assert "s3cret" not in seen
     assert "HF_TOKEN=for the hub" in seen

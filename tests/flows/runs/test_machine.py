@@ -21,9 +21,9 @@ from flows.runs.processes import Programs
 SAVES = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: None); " \\
     "open('started', 'w').close(); time.sleep(1.5); open('saved', 'w').close()"
 name = sys.argv[1]
-with training_lock("machine") as lock, Programs(Path("."), name, more_locks=lock.descriptors, preload=False) as programs:
+with training_lock("machine") as lock:
     lock.acquire(name, lambda line: print(line, flush=True))
-    programs.run([sys.executable, "-c", SAVES], "A training", print)
+    Programs(Path("."), name, locks=lock.descriptors).run([sys.executable, "-c", SAVES], "A training", print)
 """
 
 

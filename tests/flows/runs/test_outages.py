@@ -1,6 +1,6 @@
 import pytest
 
-from flows.runs.outages import may_pass
+from flows.runs.repository import is_outage
 
 AWAY = [
     "fatal: unable to connect to 127.0.0.1:\n127.0.0.1[0: 127.0.0.1]: errno=Connection refused",
@@ -27,10 +27,10 @@ STAYS = [
 
 
 @pytest.mark.parametrize("message", AWAY)
-def test_outage_may_pass(message):
-    assert may_pass(message)
+def test_outage_is_outage(message):
+    assert is_outage(message)
 
 
 @pytest.mark.parametrize("message", STAYS)
 def test_refusal_stays(message):
-    assert not may_pass(message)
+    assert not is_outage(message)

@@ -1,4 +1,4 @@
-from flows.runs.output import MAX_LENGTH, OutputLines
+from flows.runs.processes import MAX_LENGTH, OutputLines
 
 
 def collect(*chunks: bytes, **options) -> list[str]:

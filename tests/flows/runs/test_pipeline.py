@@ -1,17 +1,24 @@
+"""Stages that a signal kills, in a pipeline that DVC runs."""
+
 import json
+import signal
 import subprocess
 import sys
 import textwrap
 
 import pytest
+from prefect.logging import disable_run_logger
 
-from flows.promotion.reference import PROFILE
-from flows.runs.pipeline import ArtifactError, Pipeline, PipelineFiles
+from flows.promotion.production import PROFILE
+from flows.runs import pipeline as pipelines
+from flows.runs.pipeline import ArtifactError, KilledError, Pipeline, PipelineFiles, cause, killed_by, out_of_memory_kills, stage_task
 from flows.runs.processes import ProgramError, Programs
-from flows.scoring.deployed import content_hash
+from flows.settings import StagePolicy
+from tests.dvc_files import add_remote
 from tests.flows.conftest import sh
-from tuneline.errors import DataError
-from tuneline.repo import cached_out, lock_at
+from tuneline.core.errors import DataError
+from tuneline.project.dvc import cached_out, folder_hash
+from tuneline.project.repo import lock_at
 
 
 @pytest.fixture
@@ -21,15 +28,16 @@ def seen() -> list[str]:
 
 @pytest.fixture
 def pipeline(toy, seen):
-    with Programs(toy.root, "test-line") as programs:
-        yield Pipeline(programs, seen.append, lock_wait=20)
+    return Pipeline(Programs(toy.root, "test-line"), seen.append, lock_wait=20)
 
 
-def test_graph_lists_stages_in_topological_order(pipeline):
+def test_graph_lists_stages_in_topological_order(pipeline, toy):
+    deps = {"compare": ["export", "evaluate"], "export": ["train"], "evaluate": ["train"], "train": ["download"], "download": []}
+    described = {name: {"cmd": "-", "deps": of, "outs": [name]} for name, of in deps.items()}
+    (toy.root / "dvc.yaml").write_text(json.dumps({"stages": described}))
     stages = pipeline.graph().stages
-    assert set(stages) == {"download", "tokenize", "validate", "train", "evaluate", "export", "compare"}
-    assert stages.index("download") < stages.index("tokenize") < stages.index("validate") < stages.index("train")
-    assert stages.index("compare") == 6
+    assert sorted(stages) == sorted(deps)
+    assert all(stages.index(dep) < stages.index(name) for name, of in deps.items() for dep in of)
 
 
 def set_params(toy, old: str, new: str) -> None:
@@ -41,17 +49,17 @@ def set_params(toy, old: str, new: str) -> None:
 
 def test_reproduce_runs_then_skips_then_restores(pipeline, toy, seen):
     set_params(toy, "rows: 600", "rows: 599")
-    assert pipeline.reproduce("download") == "ran"
-    assert pipeline.reproduce("download") == "skipped"
+    assert pipeline.reproduce("data") == "ran"
+    assert pipeline.reproduce("data") == "skipped"
     (toy.root / "dvc.lock").unlink()
-    assert pipeline.reproduce("download") == "restored"
+    assert pipeline.reproduce("data") == "restored"
     assert not [said for said in seen if "git add" in said]
 
 
 def test_failed_stage_error_has_its_output(pipeline, toy):
     set_params(toy, "fails: 0, counter: null", "fails: 1, counter: attempts")
-    with pytest.raises(ProgramError, match=r"(?s)Stage 'download' ended.*download: the network is down"):
-        pipeline.reproduce("download")
+    with pytest.raises(ProgramError, match=r"(?s)Stage 'data' ended.*download: the network is down"):
+        pipeline.reproduce("data")
 
 
 def hold_lock(toy, seconds: float) -> subprocess.Popen:
@@ -71,19 +79,19 @@ def hold_lock(toy, seconds: float) -> subprocess.Popen:
 def test_dvc_waits_for_a_busy_lock(pipeline, toy, seen):
     set_params(toy, "rows: 600", "rows: 598")
     with hold_lock(toy, 6):
-        assert pipeline.reproduce("download") == "ran"
+        assert pipeline.reproduce("data") == "ran"
     assert any("waiting for it" in said for said in seen)
 
 
 def test_dvc_lock_wait_is_bounded(toy, seen):
-    with Programs(toy.root, "test-line") as programs, hold_lock(toy, 600) as holder:
+    with hold_lock(toy, 600) as holder:
         with pytest.raises(ProgramError, match="Unable to acquire lock"):
-            Pipeline(programs, seen.append, lock_wait=0).reproduce("download")
+            Pipeline(Programs(toy.root, "test-line"), seen.append, lock_wait=0).reproduce("data")
         holder.kill()
 
 
 def test_restore_takes_sources_from_the_cache_else_from_the_remote(pipeline, toy, tmp_path):
-    sh("dvc", "remote", "add", "--default", "shelf", str(tmp_path / "shelf"), cwd=toy.root)
+    add_remote(toy.root, tmp_path / "shelf")
     (toy.root / "source.csv").write_text("a,b\n")
     sh("dvc", "add", "--quiet", "source.csv", cwd=toy.root)
     sh("dvc", "push", "--quiet", cwd=toy.root)
@@ -125,7 +133,7 @@ def test_file_or_folder_of_a_commit_is_copied_from_the_cache_without_dvc_unless_
     without_dvc.get(toy, profile, commit, tmp_path / "copy.json", "The profile")
     assert json.loads((tmp_path / "copy.json").read_text()) == promoted
     without_dvc.get(toy, "models/onnx", commit, tmp_path / "onnx", "The model")
-    assert content_hash(tmp_path / "onnx") == lock_at(toy.root, commit).out("models/onnx")
+    assert folder_hash(tmp_path / "onnx") == lock_at(toy.root, commit).out("models/onnx")
     cached = cached_out(toy.root, lock_at(toy.root, commit), profile)
     cached.chmod(0o644)
     cached.write_text("{}")
@@ -137,3 +145,58 @@ def test_file_or_folder_of_a_commit_is_copied_from_the_cache_without_dvc_unless_
 def test_unknown_artifact_error_names_the_setting(toy):
     with pytest.raises(ArtifactError, match=r"has no artifact 'classifier'; promotion\.artifact in conf/flows\.yaml"):
         PipelineFiles.of_checkout(toy.root).artifact("classifier")
+
+
+@pytest.fixture
+def stage(toy, pipeline):
+    """Return a function that gives the first stage another command, and runs its task as the flow does."""
+
+    def run(command: str, **policy):
+        file = toy.root / "dvc.yaml"
+        file.write_text(file.read_text().replace("cmd: python toy.py data", f"cmd: {command}; echo x >> began; python toy.py data"))
+        with disable_run_logger():
+            return stage_task("data", StagePolicy(**policy)).fn(pipeline)
+
+    return run
+
+
+def test_killed_stage_is_started_again(stage):
+    state = stage("test -e began || { touch began; kill -SEGV $$; }")
+    assert state.message == "Killed by SIGSEGV, then started again."
+
+
+def test_stage_that_is_always_killed_fails_with_its_signal(stage, toy):
+    with pytest.raises(KilledError, match=r"^Stage 'data' was ended by SIGABRT\.\n(?s:.*)exited with -6"):
+        stage("echo x >> began; kill -ABRT $$", retries_after_signal=1)
+    assert (toy.root / "began").read_text().split() == ["x"] * 2
+
+
+@pytest.mark.parametrize("command", ["echo x >> began; exit 1", "echo x >> began; kill -TERM $$"])
+def test_stage_that_failed_or_was_stopped_is_not_started_again(stage, toy, command):
+    with pytest.raises(ProgramError) as failed:
+        stage(command)
+    assert not isinstance(failed.value, KilledError)
+    assert (toy.root / "began").read_text().split() == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("code", "number"), [(-9, 9), (137, 9), (-6, 6), (134, 6), (139, 11), (1, None), (75, None), (-15, None), (143, None)]
+)
+def test_signal_of_a_stage_is_that_of_its_command(code, number):
+    line = f"ERROR: failed to reproduce 'train': failed to run: python -m stages.train.launch, exited with {code}"
+    assert killed_by(ProgramError("Stage 'train'", 255, [line])) == number
+
+
+def test_signal_of_dvc_itself_counts_as_well():
+    assert killed_by(ProgramError("Stage 'train'", -9, ["train: step 7"])) == signal.SIGKILL
+
+
+def test_cause_of_sigkill_is_what_the_kernel_counts(tmp_path, monkeypatch):
+    assert "out-of-memory killer was at work" in cause(signal.SIGKILL, 3, 4)
+    assert "a person" in cause(signal.SIGKILL, 3, 3)
+    assert "Usually" in cause(signal.SIGKILL, None, 3)
+    assert cause(signal.SIGSEGV, 3, 4) is None
+    monkeypatch.setattr(pipelines, "KERNEL_COUNTERS", tmp_path / "vmstat")
+    assert out_of_memory_kills() is None
+    (tmp_path / "vmstat").write_text("pgfault 7\noom_kill 2\n")
+    assert out_of_memory_kills() == 2

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from flows.runs.processes import RUN_VARIABLE, ProgramError, Programs, environment
-from flows.runs.repository import BusyError, locked
+from tuneline.core.locks import BusyError, locked
 
 TRAINING = """
 import pathlib, signal, sys, time
@@ -47,9 +47,8 @@ def mark() -> str:
 
 
 @pytest.fixture
-def programs(place, mark):
-    with Programs(place, mark, preload=False) as programs:
-        yield programs
+def programs(place, mark) -> Programs:
+    return Programs(place, mark)
 
 
 def alive(mark: str) -> list[str]:
@@ -143,7 +142,7 @@ def test_cancelled_training_in_its_own_session_saves_a_checkpoint(programs, plac
         programs.run([sys.executable, "launcher.py"], "Training", cancel_when(place / "started"))
     assert time.monotonic() - started < 10
     assert (place / "checkpoint").read_text() == "saved"
-    assert [line for line in alive(mark) if "guardian" not in line] == []
+    assert alive(mark) == []
 
 
 def test_output_of_a_stopping_program_reaches_the_log(programs, place):
@@ -172,14 +171,14 @@ def test_background_processes_end_with_their_program(programs, mark):
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_flow_ends_its_training(place, mark, how, root):
-    """SIGKILL leaves the flow no say: the guardian sees the pipe close."""
+    """SIGKILL leaves the flow no say: the supervisor, which survives it, ends what it has started."""
     flow = f"""
         import sys
         sys.path.insert(0, {str(root)!r})
         from pathlib import Path
         from flows.runs.processes import Programs
-        with Programs(Path("."), {mark!r}, preload=False) as programs:
-            programs.run([sys.executable, "launcher.py"], "Training", print)
+        programs = Programs(Path("."), {mark!r})
+        programs.run([sys.executable, "launcher.py"], "Training", print)
     """
     flow_process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(flow)], cwd=place, stdout=subprocess.DEVNULL)
     until((place / "started").exists)
@@ -189,21 +188,21 @@ def test_killed_flow_ends_its_training(place, mark, how, root):
     assert (place / "checkpoint").read_text() == "saved", "it was asked, not just killed"
 
 
-def test_killed_guardian_leaves_no_process(place, mark):
-    with Programs(place, mark, preload=False) as programs:
+def test_killed_supervisor_leaves_no_process(programs, mark):
+    def kill_supervisor(_line: str) -> None:
+        (supervisor,) = [process for process in psutil.Process().children() if process.environ().get(RUN_VARIABLE) == mark]
+        supervisor.kill()
 
-        def kill_guardian(line: str) -> None:
-            programs._guardian.kill()
-
-        with pytest.raises(RuntimeError, match="guardian"):
-            programs.run(["sh", "-c", "echo hello; sleep 600"], "A script", kill_guardian)
-        until(lambda: not alive(mark))
+    with pytest.raises(ProgramError, match="was ended by SIGKILL"):
+        programs.run(["sh", "-c", "echo hello; sleep 600"], "A script", kill_supervisor)
+    until(lambda: not alive(mark))
 
 
 def test_program_that_ignores_sigterm_is_killed(place, mark, monkeypatch):
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('training', flush=True); time.sleep(600)"
     monkeypatch.setenv("TUNELINE_GRACE", "1")
-    with Programs(place, mark, preload=False) as programs, pytest.raises(Cancelled):
+    programs = Programs(place, mark)
+    with pytest.raises(Cancelled):
         programs.run([sys.executable, "-c", deaf], "Training", cancel_when(place / "started"))
     assert alive(mark) == []
 
@@ -214,10 +213,10 @@ def test_run_lock_is_held_until_the_last_process_has_ended(place, mark, root):
         import sys
         sys.path.insert(0, {str(root)!r})
         from pathlib import Path
-        from flows.runs.repository import locked
+        from tuneline.core.locks import locked
         from flows.runs.processes import Programs
-        with locked(Path("run.lock"), wait=0) as lock, Programs(Path("."), {mark!r}, lock=lock, preload=False) as programs:
-            programs.run([sys.executable, "training.py"], "Training", print)
+        with locked(Path("run.lock"), wait=0) as lock:
+            Programs(Path("."), {mark!r}, locks=[lock]).run([sys.executable, "training.py"], "Training", print)
     """
     flow_process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(flow)], cwd=place, stdout=subprocess.DEVNULL)
     until((place / "started").exists)
@@ -233,7 +232,7 @@ def test_dvc_runs_as_from_the_command_line(programs, toy):
     programs.cwd = toy.root
     seen = []
     programs.run(["dvc", "stage", "list", "--name-only"], "Stages", seen.append)
-    assert seen == ["download", "tokenize", "validate", "train", "evaluate", "export", "compare"]
+    assert seen == ["data", "train"]
     with pytest.raises(ProgramError, match="no-such-stage"):
         programs.run(["dvc", "repro", "no-such-stage"], "It", seen.append)
 
@@ -241,6 +240,6 @@ def test_dvc_runs_as_from_the_command_line(programs, toy):
 def test_file_descriptors_are_closed(place, mark):
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
-        with Programs(place, mark, preload=False) as programs:
-            programs.run(["true"], "It", lambda _line: None)
+        programs = Programs(place, mark)
+        programs.run(["true"], "It", lambda _line: None)
     assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flows.scoring.inbox import Incoming, Outbox
-from tuneline.files import replace_file
-from tuneline.records.scored import METADATA, ScoredRecord
+from tuneline.core.files import replace_file
+from tuneline.project.scored import METADATA, ScoredRecord
 
 OLD, NEW = "0" * 40, "1" * 40
 """Commits of models."""

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.scoring.archive import Archive, ChangedError, Selection, archived_files
-from flows.scoring.inbox import Incoming, Outbox
+from flows.scoring.inbox import Archive, ChangedError, Incoming, Outbox, RescoreSelection, archived_files
 from tests.faults.kills import kills
 from tests.flows.scoring.results import NEW, OLD, mark_scored
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - another file system, not a temporary folder
-ALL = Selection(["*"], None)
+ALL = RescoreSelection(["*"], None)
 
 
 @pytest.fixture
@@ -135,7 +134,7 @@ def test_files_whose_last_result_is_by_another_model_are_scored_again(tmp_path, 
         os.utime(outbox.scored(incoming.stem, number), (time.time() - days * 86400,) * 2)
         archive.move(incoming, place)
 
-    def again(commit: str, selection: Selection = ALL) -> list[str]:
+    def again(commit: str, selection: RescoreSelection = ALL) -> list[str]:
         found = archived_files(tmp_path, outbox, commit, selection)
         assert all(one.name.endswith(".csv") and one.unchanged for one in found)
         return [one.path.name for one in found]
@@ -147,13 +146,13 @@ def test_files_whose_last_result_is_by_another_model_are_scored_again(tmp_path, 
     mark_scored(outbox, put("inbox.csv"), commit=OLD)
     assert again(NEW) == ["old.csv", "old.csv.2.csv", "kept.csv"]
     assert again(OLD) == ["new.csv"]
-    assert again(NEW, Selection(["k*", "none"], None)) == ["kept.csv"]
-    assert again(NEW, Selection(["*"], 6)) == ["old.csv.2.csv", "kept.csv"]
+    assert again(NEW, RescoreSelection(["k*", "none"], None)) == ["kept.csv"]
+    assert again(NEW, RescoreSelection(["*"], 6)) == ["old.csv.2.csv", "kept.csv"]
 
     scored("old.csv", 3, NEW, place_of=1)  # the first one, scored again today
     assert again(NEW) == ["old.csv.2.csv", "kept.csv"]
     scored("old.csv", 4, OLD, place_of=1)  # and once more, after a rollback
     assert again(NEW) == ["old.csv", "old.csv.2.csv", "kept.csv"]
-    assert again(NEW, Selection(["*"], 6)) == ["old.csv.2.csv", "kept.csv"], "scored first nine days ago"
+    assert again(NEW, RescoreSelection(["*"], 6)) == ["old.csv.2.csv", "kept.csv"], "scored first nine days ago"
     (tmp_path / "archive" / "kept.csv").unlink()
     assert again(NEW) == ["old.csv", "old.csv.2.csv"], "what is no longer archived"

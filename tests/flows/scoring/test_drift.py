@@ -5,11 +5,11 @@ import pyarrow as pa
 import pytest
 
 from flows.scoring.drift import RowCounts, measure
-from flows.settings.scoring import DriftLimits
-from tuneline.drift import Distribution
-from tuneline.errors import DataError
-from tuneline.records.profile import Profile
-from tuneline.text import VocabularyCounts, normalized, words
+from flows.settings import DriftLimits
+from tuneline.analysis.drift import Distribution
+from tuneline.analysis.text import VocabularyCounts, normalized, words
+from tuneline.core.errors import DataError
+from tuneline.reports.checks import Profile
 
 NAMES = ["billing", "parcel", "login", "other"]
 LIMITS = DriftLimits()

@@ -14,8 +14,7 @@ from ruamel.yaml import YAML
 
 from flows.runs.processes import RUN_VARIABLE
 from flows.server import crashes
-from flows.server.automations import FORMER, remove_former
-from flows.server.crashes import RESTARTED, RESTARTS, Watch, is_given_up, restarts
+from flows.server.crashes import FORMER, RESTARTED, RESTARTS, Watch, is_given_up, remove_former, restarts
 from flows.server.deploy import DEPLOYMENTS
 from flows.server.worker import HEARTBEAT
 from flows.train import CrashedTooOftenError, train

@@ -10,11 +10,12 @@ import pytest
 from prefect.states import Crashed
 from ruamel.yaml import YAML
 
-from flows.server import folder, serve
+from flows.server import worker
 from flows.server.deploy import DEPLOYMENTS, _deployments, deploy
 from tests.conftest import ROOT
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import prefect_server, until
+from tuneline.core.processes import ending
 
 
 def queues(file: Path) -> dict[str, str]:
@@ -30,7 +31,7 @@ def test_train_queue_is_that_of_the_trainings_only():
 
 def test_flows_are_those_of_the_worker_wherever_they_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert folder.enter() == {"directory": str(ROOT)}
+    assert worker.enter() == {"directory": str(ROOT)}
     assert Path.cwd() == ROOT
 
 
@@ -79,7 +80,7 @@ def test_run_of_a_lost_machine_resumes_from_its_checkpoint_in_a_clone_under_anot
         lose(worker, first)
 
         served.client.set_flow_run_state(run, Crashed(message="No heartbeat"), force=True)
-        with serve.ending(start_worker(served, second)):
+        with ending(start_worker(served, second)):
             assert served.wait(run, "Completed").run_count == 2
         said = served.wait_for_line(run, "resuming from step")
         assert [line for line in said if line.startswith("Fetched checkpoint step-")]

@@ -13,7 +13,7 @@ from prefect.events import emit_event
 from pydantic import SecretStr
 
 from flows.server import notifications
-from flows.server.recipient import AddressError, Recipient
+from flows.server.notifications import AddressError, Recipient
 from tests.conftest import ROOT
 from tests.flows.prefect_server import until
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from flows.server import serve
-from flows.server.secret import FILE
+from flows.server.api import FILE
 from tests.conftest import ROOT
 from tests.flows.prefect_server import free_port, started_with, until
 
@@ -134,9 +134,10 @@ def read_until(terminal: int, text: bytes) -> None:
 SERVING = """
 import contextlib, os, time
 from flows.server import serve
+from tuneline.core.processes import ending
 serve.end_on_signals()
 env = dict(os.environ)
-with contextlib.suppress(KeyboardInterrupt), serve.ending(serve.start("http.server", "--bind", "127.0.0.1", "0", env=env)) as server:
+with contextlib.suppress(KeyboardInterrupt), ending(serve.start("http.server", "--bind", "127.0.0.1", "0", env=env)) as server:
     while server.poll() is None:
         time.sleep(0.1)
 """

@@ -14,7 +14,7 @@ from prefect.client.schemas.actions import LogCreate
 from prefect.server.database.configurations import AioSqliteConfiguration
 from prefect.states import Crashed, Pending, Running
 
-from flows.server.sqlite import lock_at_begin
+from flows.server.api import lock_at_begin
 from tests.flows.prefect_server import LOGIN, Prefect, prefect_server, until
 
 
@@ -90,7 +90,7 @@ def count(served: Prefect, name: str) -> int:
 
 @pytest.mark.slow  # a server of its own
 @pytest.mark.timeout(300)
-def test_busy_server_loses_no_event_and_no_automation(tmp_path, homes, bytecode):
+def test_busy_server_loses_no_event_and_no_automation(tmp_path, homes):
     with prefect_server(tmp_path / "home") as served:
         served.client.request("POST", "/automations/", json=AUTOMATION).raise_for_status()
         with ThreadPoolExecutor(WRITERS) as writers:

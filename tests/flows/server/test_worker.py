@@ -9,11 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from flows.runs.repository import GitError, dvc_config
+from flows.runs.repository import GitError
 from flows.server import worker
 from tests.conftest import ROOT
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import until
+from tuneline.project.dvc import dvc_config
 
 
 @pytest.fixture

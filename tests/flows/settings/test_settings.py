@@ -3,11 +3,10 @@ import sys
 
 import pytest
 
-from flows.runs.credentials import for_stages
-from flows.settings import Settings, load_settings
-from flows.settings.retention import Retention
+from flows.runs.processes import for_stages
+from flows.settings import Retention, Settings, load_settings
 from stages.train.launch import child_command
-from tuneline.errors import ParamsError
+from tuneline.core.errors import ParamsError
 
 
 def test_projects_own_settings_are_valid(root):

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from stages.compare.comparison import Reference, compare_logits, rows_named, violations_of
+from stages.compare.comparison import TrainedLogits, compare_logits, rows_named, violations_of
 from tests.params import params
-from tuneline.files.schemas import LabelSchema
+from tuneline.core.schemas import LabelSchema
 
 CLASSES, SCORE = LabelSchema(("a", "b")), LabelSchema(None)
 TRAINED = np.array([[2, 0], [2, 0], [0, 2], [0, 2]], dtype=np.float32)
-REFERENCE = Reference(np.array([0, 0, 1, 0]), CLASSES, TRAINED)  # the trained model is wrong in row 3
+REFERENCE = TrainedLogits(np.array([0, 0, 1, 0]), CLASSES, TRAINED)  # the trained model is wrong in row 3
 
 
 def tolerance(**limits):
@@ -63,7 +63,7 @@ def test_logits_that_are_not_finite_violate_any_tolerance(wrong):
 
 def test_regression_predictions_agree_within_a_fraction_of_the_standard_deviation():
     labels = np.array([0, 1, 2, 3], dtype=np.float32)  # standard deviation 1.118
-    reference = Reference(labels, SCORE, labels[:, None])
+    reference = TrainedLogits(labels, SCORE, labels[:, None])
     exported = labels[:, None] + np.array([[0.0], [0.05], [0.06], [-0.2]])
     result = compared(exported, reference, close=0.05)
     assert result.flipped.tolist() == [3, 2]

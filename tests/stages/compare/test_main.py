@@ -13,26 +13,16 @@ from onnx import numpy_helper
 import stages.export.__main__
 from stages.compare.__main__ import main
 from tests.conftest import ROOT
+from tests.exported_pipeline import exported_pipeline
 from tests.params import change_params
-from tests.small_pipeline import write_pipeline
-from tuneline.errors import DataError, GateError
-from tuneline.records.export import ExportRecord
-
-GENEROUS = {"compare.int8.min_agreement": 0.8, "compare.int8.max_metric_drop": 0.2}
+from tuneline.core.errors import DataError, GateError
+from tuneline.reports.export import ExportRecord
 
 
 @pytest.fixture(scope="module", params=["classification", "regression"])
 def exported(request, tmp_path_factory):
     """The root of a project in which ``export`` has run."""
-    return export_pipeline(tmp_path_factory.mktemp(request.param), request.param == "regression")
-
-
-def export_pipeline(folder, regression):
-    write_pipeline(folder, regression, GENEROUS)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        stages.export.__main__.main()
-    return folder
+    return exported_pipeline(tmp_path_factory, request.param)
 
 
 @pytest.fixture
@@ -151,30 +141,51 @@ def test_pipeline_continues_without_int8_that_is_not_required(project, capsys):
     assert "int8 is not published: agreement is" in capsys.readouterr().err
 
 
-EIGHT_BITS = {"export.int8.reduce_range": False, "compare.int8.allow_saturation": True}
+@pytest.fixture(scope="module")
+def exported_in_8_bits(exported, tmp_path_factory):
+    """The same project after an export with weights in 8 bits."""
+    folder = tmp_path_factory.mktemp("8-bits") / "project"
+    shutil.copytree(exported, folder, symlinks=True)
+    change_params(folder, {"export.int8.reduce_range": False, "compare.int8.allow_saturation": True})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        stages.export.__main__.main()
+    return folder
 
 
-def test_weights_in_8_bits_are_not_published_on_any_processor(project):
-    change_params(project, EIGHT_BITS)
-    stages.export.__main__.main()
-    change_params(project, {"compare.int8.allow_saturation": False, "compare.int8.required": False})
+@pytest.fixture
+def in_8_bits(exported_in_8_bits, tmp_path, monkeypatch):
+    """Change into a copy of it."""
+    folder = tmp_path / "project"
+    shutil.copytree(exported_in_8_bits, folder, symlinks=True)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+ONE_TASK = pytest.mark.parametrize(
+    "exported", ["classification", pytest.param("regression", marks=pytest.mark.slow)], indirect=True, scope="module"
+)
+
+
+@ONE_TASK
+def test_weights_in_8_bits_are_not_published_on_any_processor(in_8_bits):
+    change_params(in_8_bits, {"compare.int8.allow_saturation": False, "compare.int8.required": False})
     main()
-    (violation,) = report(project)["models"]["int8"]["violations"]
+    (violation,) = report(in_8_bits)["models"]["int8"]["violations"]
     assert "more than 16 bits hold (32,767)" in violation
     assert "set export.int8.reduce_range: true" in violation
-    assert (metrics(project)["int8_can_saturate"], metrics(project)["int8_published"]) == (1, 0)
+    assert (metrics(in_8_bits)["int8_can_saturate"], metrics(in_8_bits)["int8_published"]) == (1, 0)
 
 
-def test_weights_in_8_bits_are_published_if_saturation_is_allowed(project):
-    change_params(project, EIGHT_BITS)
-    stages.export.__main__.main()
+@ONE_TASK
+def test_weights_in_8_bits_are_published_if_saturation_is_allowed(in_8_bits):
     main()
-    assert metrics(project)["int8_published"] == 1
-    saturation = report(project)["models"]["int8"]["saturation"]
+    assert metrics(in_8_bits)["int8_published"] == 1
+    saturation = report(in_8_bits)["models"]["int8"]["saturation"]
     assert saturation["possible"]
     assert saturation["largest_sum"] > 32_767
     assert saturation["sums"] > 0
-    assert json.loads((project / "models/onnx/export.json").read_text())["models"]["int8"]["weight_bits"] == 8
+    assert json.loads((in_8_bits / "models/onnx/export.json").read_text())["models"]["int8"]["weight_bits"] == 8
 
 
 def test_default_int8_model_cannot_saturate(project):

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stages.download.files import read_delimited, read_json
-from stages.download.source import Cursor, SourceColumns
 from tests.stages.download.made import GOOD, TRAIN
-from tuneline.files.schemas import LabelSchema
+from tuneline.core.schemas import LabelSchema
 from tuneline.readers.delimited import Dialect
-from tuneline.readers.limits import DEFAULT_LIMITS
+from tuneline.readers.inputs import Input, open_table
+from tuneline.readers.labelled import LabelledColumns, labelled_rows
+from tuneline.readers.rows import STOP, BadRows
 
 ROWS = [("free money", "spam"), ("see you at six", "ham"), ("you won", "spam"), ("lunch?", "ham")]
 TSV = TRAIN.replace(",", "\t")
@@ -191,6 +191,14 @@ def test_only_the_wanted_columns_are_read(download):
     assert tables["train"].column_names == ["text", "labels", "idx"]
 
 
+def read_back(path, kind):
+    """The texts and labels of a file."""
+    with open_table(Input(path, kind, Dialect(",", literal=False), strict=True)) as table:
+        batches = labelled_rows(table, LabelledColumns(("text",), "label"), BadRows(str(path), "line", STOP))
+        read = pa.Table.from_batches(batches)
+    return read["text_0"].to_pylist(), read["label"].to_pylist()
+
+
 field_text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
 
 
@@ -200,11 +208,7 @@ def test_whatever_a_csv_writer_quotes_is_read_back(rows: list[tuple[str, str]], 
     path = tmp_path / "train.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator=end, quoting=csv.QUOTE_ALL).writerows([("text", "label"), *rows])
-    batches = read_delimited(path, "utf-8", Dialect(",", literal=False), SourceColumns(("text",), "label"), DEFAULT_LIMITS).batches(
-        Cursor()
-    )
-    read = pa.Table.from_batches(batches)
-    assert list(zip(read["text_0"].to_pylist(), read["label"].to_pylist(), strict=True)) == rows
+    assert list(zip(*read_back(path, "csv"), strict=True)) == rows
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
@@ -216,8 +220,8 @@ def test_whatever_a_json_writer_escapes_is_read_back(rows: list[tuple[str, int]]
     path = tmp_path / "train.jsonl"
     lines = [json.dumps({"text": text, "label": label}, ensure_ascii=ascii_) for text, label in rows]
     path.write_text("\n".join(lines), encoding="utf-8", newline="")
-    read = pa.Table.from_batches(read_json(path, "utf-8", SourceColumns(("text",), "label"), DEFAULT_LIMITS).batches(Cursor()))
-    assert list(zip(read["text_0"].to_pylist(), map(int, read["label"].to_pylist()), strict=True)) == rows
+    texts, labels = read_back(path, "jsonl")
+    assert list(zip(texts, map(int, labels), strict=True)) == rows
 
 
 @pytest.mark.real_data

@@ -31,11 +31,10 @@ configs:
 RUN_CASES = """
 import json, sys
 from pathlib import Path
-from stages.download.__main__ import download
-from stages.download.skipped import open_skipped
-from tuneline.errors import StageError
+from stages.download.__main__ import download, open_source
+from stages.download.source import open_skipped
+from tuneline.core.errors import StageError
 from tuneline.params.loading import parse_params
-from stages.download.source import open_source
 said = {}
 for name, values in json.loads(Path("cases.json").read_text()).items():
     try:

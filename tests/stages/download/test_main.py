@@ -13,7 +13,7 @@ from stages.download.__main__ import main
 from stages.download.raw import sample_rows
 from tests.conftest import ROOT
 from tests.stages.download.made import GOOD, TRAIN, write_params, write_source
-from tuneline.files.schemas import ROW_GROUP, LabelSchema, raw_schema
+from tuneline.core.schemas import ROW_GROUP, LabelSchema, raw_schema
 
 RAW = Path("data/raw")
 SAMPLE = {"source": "sample", "text_columns": ["subject", "body"], "label_column": "queue"}
@@ -151,7 +151,7 @@ def test_an_error_in_the_last_split_leaves_what_was_there(project: Path):
     with pytest.raises(Exception, match=r"test.csv, line 3: 1 column, but 2 in the header"):
         main()
     assert outs() == once
-    assert {path.name for path in Path("data").iterdir()} == {"raw", "source", ".raw.resumable"}
+    assert {path.name for path in Path("data").iterdir()} == {"raw", "source"}
 
 
 def test_what_a_killed_run_left_is_swept_away(project: Path):
@@ -167,7 +167,7 @@ def test_sample_and_files_import_nothing_heavy():
     """Seconds of start-up, which quick stages do not need."""
     code = (
         "import sys, stages.download.__main__, stages.download.sample, stages.download.files\n"
-        "from stages.download.slices import resolve, source_splits\n"
+        "from stages.download.source import resolve, source_splits\n"
         "print(source_splits('train', 'part.1'), resolve('train', 'part.1', {'part.1': 3}), *sys.modules)"
     )
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)})

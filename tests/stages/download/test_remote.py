@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.download.__main__ import main
-from stages.download.remote import RemoteFolder
+from stages.download.files import RemoteFolder
 from tests.stages.download.made import TEST, TRAIN, VALIDATION, write_params
-from tuneline.errors import DataError
-from tuneline.files import replace_file
-from tuneline.readers.urls import file_system, sha256
+from tuneline.core.errors import DataError
+from tuneline.core.files import file_hash, replace_file
+from tuneline.readers.files import file_system
 
 
 def raw() -> dict[str, bytes]:
@@ -39,7 +39,7 @@ def test_files_of_a_storage_give_the_splits_of_the_same_local_files(bucket, tmp_
     assert raw() == local
     recorded = json.loads(Path("data/raw/source.json").read_text())["remote"]
     assert set(recorded) == {f"{bucket.url}/tickets/{name}" for name in files}
-    assert recorded[f"{bucket.url}/tickets/train.csv"]["sha256"] == sha256(Path("data/source/tickets/train.csv"))
+    assert recorded[f"{bucket.url}/tickets/train.csv"]["sha256"] == file_hash(Path("data/source/tickets/train.csv"))
     assert recorded[f"{bucket.url}/tickets/train.csv"]["version"]
     copies = Path("data/fetched/s3") / bucket.url.removeprefix("s3://") / "tickets"
     kept = (copies / "validation.csv").stat().st_mtime_ns

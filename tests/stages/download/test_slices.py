@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.download.slices import Slice, refuse_overlaps, resolve, source_splits
-from tuneline.errors import DataError
+from stages.download.source import SourceSlice, refuse_overlaps, resolve, source_splits
+from tuneline.core.errors import DataError
 
 ROWS = {"train": 3668, "validation": 408, "extra": 7}
 
@@ -13,19 +13,19 @@ ROWS = {"train": 3668, "validation": 408, "extra": 7}
 @pytest.mark.parametrize(
     ("spec", "slices"),
     [
-        ("train", [Slice("train", 0, 3668)]),
-        ("train[:90%]", [Slice("train", 0, 3301)]),
-        ("train[90%:]", [Slice("train", 3301, 3668)]),
-        ("train[-5%:]", [Slice("train", 3485, 3668)]),
-        ("train[100:200]", [Slice("train", 100, 200)]),
-        ("train[:1_000]", [Slice("train", 0, 1000)]),
-        ("train[-3:]", [Slice("train", 3665, 3668)]),
-        ("train[:10%](pct1_dropremainder)", [Slice("train", 0, 360)]),
-        ("train[:5] + validation[400:]", [Slice("train", 0, 5), Slice("validation", 400, 408)]),
-        ("extra[:2]+extra[2:2]+extra[5:]", [Slice("extra", 0, 2), Slice("extra", 5, 7)]),
+        ("train", [SourceSlice("train", 0, 3668)]),
+        ("train[:90%]", [SourceSlice("train", 0, 3301)]),
+        ("train[90%:]", [SourceSlice("train", 3301, 3668)]),
+        ("train[-5%:]", [SourceSlice("train", 3485, 3668)]),
+        ("train[100:200]", [SourceSlice("train", 100, 200)]),
+        ("train[:1_000]", [SourceSlice("train", 0, 1000)]),
+        ("train[-3:]", [SourceSlice("train", 3665, 3668)]),
+        ("train[:10%](pct1_dropremainder)", [SourceSlice("train", 0, 360)]),
+        ("train[:5] + validation[400:]", [SourceSlice("train", 0, 5), SourceSlice("validation", 400, 408)]),
+        ("extra[:2]+extra[2:2]+extra[5:]", [SourceSlice("extra", 0, 2), SourceSlice("extra", 5, 7)]),
     ],
 )
-def test_slices_are_those_of_the_datasets_library(spec: str, slices: list[Slice]):
+def test_slices_are_those_of_the_datasets_library(spec: str, slices: list[SourceSlice]):
     assert resolve("train", spec, ROWS) == slices
 
 

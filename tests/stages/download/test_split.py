@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tests.stages.download.made import GOOD, parquet
-from tuneline.errors import StageError
+from tuneline.core.errors import StageError
 
 SPLIT = {"validation": 0.1, "test": 0.1}
 ROWS = [{"text": f"text number {row}", "label": "ham" if row % 3 else "spam", "customer": row // 4} for row in range(400)]

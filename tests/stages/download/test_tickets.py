@@ -6,9 +6,9 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from stages.download.sample import QUEUES, Sample, Ticket, normalised, write_tickets
-from stages.download.source import Cursor, SourceColumns
+from stages.download.sample import QUEUES, SampleSource, Ticket, normalised, write_tickets
 from tests.params import params
+from tuneline.readers.labelled import LabelledColumns
 
 SPLITS = ("train", "validation", "test")
 
@@ -16,13 +16,13 @@ SPLITS = ("train", "validation", "test")
 @pytest.fixture(scope="module")
 def tickets() -> dict[str, list[Ticket]]:
     """The default sample, by split."""
-    sample = Sample(params().data.sample, seed=42)
-    wanted = SourceColumns(("subject", "body"), "queue")
+    sample = SampleSource(params().data.sample, seed=42)
+    wanted = LabelledColumns(("subject", "body"), "queue")
     return {
         split: [
             Ticket(*list(row.values())[:3])
             for file in sample.read(split, wanted).files
-            for batch in file.batches(Cursor())
+            for batch in file.batches
             for row in batch.to_pylist()
         ]
         for split in SPLITS

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from stages.evaluate.behaviour.cases import LabelledTexts
-from stages.evaluate.texts import TextSplit
+from stages.evaluate.behaviour import LabelledTexts
 from tests.stages.tokenize.raw_splits import write_raw
-from tuneline.files.schemas import LabelSchema
-from tuneline.files.shards import SplitReader, shard_file
+from tuneline.core.schemas import LabelSchema
+from tuneline.core.shards import SplitReader, shard_file
 
 SHARD = 2
 _FOLDER = tempfile.TemporaryDirectory(prefix="tuneline-texts-")
@@ -27,6 +26,4 @@ def labelled_texts(texts: Sequence[Sequence[str]], labels: Sequence[float], labe
         write_raw(shard_file(folder, "test", number, count), [column[rows] for column in texts], labels[rows], label_schema)
     columns = ["subject", "body"][: len(texts)]
     dtype: Any = np.float32 if label_schema.is_regression else np.int64
-    return LabelledTexts(
-        TextSplit.of(SplitReader.open(folder, "test", "download"), columns, len(labels)), np.array(labels, dtype), label_schema
-    )
+    return LabelledTexts.of(SplitReader.open(folder, "test", "download"), columns, np.array(labels, dtype), label_schema)

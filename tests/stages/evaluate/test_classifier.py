@@ -6,10 +6,10 @@ import torch
 
 from stages.evaluate.classifier import Classifier
 from tests.stages.evaluate.project import QUEUES
-from tuneline.batches import TokenizedSplit
-from tuneline.errors import DataError, StageError
-from tuneline.files.schemas import LabelSchema
-from tuneline.files.shards import SplitReader
+from tuneline.core.errors import DataError, StageError
+from tuneline.core.schemas import LabelSchema
+from tuneline.core.shards import SplitReader
+from tuneline.model.batches import TokenizedSplit
 
 
 @pytest.fixture(scope="module")

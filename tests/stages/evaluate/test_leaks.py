@@ -3,11 +3,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stages.evaluate.leaks import leak_metrics, leaked_rows
-from tuneline.errors import DataError
-from tuneline.files.schemas import LabelSchema
-from tuneline.metrics import METRIC_TABLE
-from tuneline.scores import compute_metric
+from stages.evaluate.scoring import SplitPredictions, leak_metrics, leaked_rows
+from tuneline.core.errors import DataError
+from tuneline.core.schemas import LabelSchema
+from tuneline.metrics.scores import compute_metric
+from tuneline.metrics.table import METRIC_TABLE
 
 NO_YES = LabelSchema(("no", "yes"))
 
@@ -31,7 +31,7 @@ def test_leaked_rows_are_those_with_a_row_of_another_split(tmp_path):
 @pytest.mark.parametrize("leaked", [np.zeros(4, bool), np.ones(4, bool)], ids=["none", "all"])
 def test_without_leaked_or_other_rows_only_their_number_is_told(leaked):
     labels = np.array([0, 1, 0, 1])
-    metrics = leak_metrics(labels, labels, leaked, NO_YES, average="binary", seed=0)
+    metrics = leak_metrics(SplitPredictions(labels, labels, NO_YES, "binary", 0), leaked)
     assert metrics == {"leaked_rows": leaked.sum()}
 
 
@@ -40,7 +40,7 @@ def test_primary_metric_is_computed_without_leaked_rows(schema):
     generator, leaked = np.random.default_rng(0), np.arange(200) < 60
     labels = generator.normal(size=200).astype(np.float32) if schema.is_regression else generator.integers(0, 2, 200)
     predictions = np.where(leaked, labels, generator.permutation(labels))
-    metrics = leak_metrics(labels, predictions, leaked, schema, average="macro", seed=0)
+    metrics = leak_metrics(SplitPredictions(labels, predictions, schema, "macro", 0), leaked)
     name = "pearson" if schema.is_regression else "accuracy"
     without, every = (compute_metric(METRIC_TABLE[name], labels[rows], predictions[rows]) for rows in (~leaked, leaked | ~leaked))
     assert metrics["leaked_rows"] == 60

@@ -8,14 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.evaluate import __main__ as evaluate
-from stages.evaluate import files
 from tests.custom_functions import write_functions
 from tests.params import change_params
 from tests.shards import into_shards
 from tests.stages.evaluate.project import write_project
-from tuneline.baseline import BaselineComparison
-from tuneline.errors import DataError, GateError, ParamsError, StageError
-from tuneline.files.schemas import LabelSchema, write_table
+from tuneline.analysis.leaks import BaselineComparison
+from tuneline.core.errors import DataError, GateError, ParamsError, StageError
+from tuneline.core.schemas import LabelSchema, write_table
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +128,7 @@ def test_predictions_keep_row_order_and_class_names(project):
 
 @pytest.mark.parametrize("project", ["queues", "numbers"], indirect=True)
 def test_shards_give_the_same_bytes_as_one_file(project, monkeypatch):
-    monkeypatch.setattr(files, "ROW_GROUP", 7)
+    monkeypatch.setattr(evaluate, "ROW_GROUP", 7)
     behave(project, BEHAVIOUR[: BEHAVIOUR.index("  - name: sure")])
     evaluate.main()
     once = outs(project)

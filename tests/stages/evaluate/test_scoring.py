@@ -7,8 +7,8 @@ import pytest
 
 from stages.evaluate.scoring import MetricName, baseline_metrics, score
 from tests.conftest import ROOT
-from tuneline.errors import ParamsError, StageError
-from tuneline.files.schemas import LabelSchema
+from tuneline.core.errors import ParamsError, StageError
+from tuneline.core.schemas import LabelSchema
 
 ODD_ONE = """
 import datasets
@@ -48,7 +48,7 @@ def test_score_adds_a_custom_metric(odd_one):
 HUB_THEN_OWN = """
 import sys, numpy as np
 from stages.evaluate.scoring import score
-from tuneline.errors import StageError
+from tuneline.core.errors import StageError
 labels = np.array([0, 1])
 try:
     score(labels, labels, "binary", ["no-such-metric"])

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.evaluate.slices import (
+from stages.evaluate.scoring import (
     ENOUGH_ROWS,
-    Slice,
+    RowSlice,
+    SplitPredictions,
     label_slices,
     length_slices,
     overlap_slices,
@@ -15,8 +16,8 @@ from stages.evaluate.slices import (
     slices_report,
     source_slices,
 )
-from tuneline.files.schemas import LabelSchema
-from tuneline.records.evaluation import SliceMetrics
+from tuneline.core.schemas import LabelSchema
+from tuneline.reports.evaluation import SliceMetrics
 
 PAIR, NUMBER = LabelSchema(("no", "yes")), LabelSchema(None)
 
@@ -75,17 +76,17 @@ def test_source_slices_group_rows_by_their_source_split(specification, positions
 
 
 def test_slice_is_scored_on_its_own_rows():
-    logits = np.array([[2, 0], [0, 2], [0, 2], [2, 0]], dtype=np.float32)
-    labels = np.array([0, 1, 0, 0])
-    scored = score_slices([Slice("length", "x", np.array([0, 1])), Slice("length", "y", np.array([2, 3]))], logits, labels, PAIR, "binary")
+    split = SplitPredictions(np.array([0, 1, 0, 0]), np.array([0, 1, 1, 0]), PAIR, "binary", 0)
+    scored = score_slices([RowSlice("length", "x", np.array([0, 1])), RowSlice("length", "y", np.array([2, 3]))], split)
     assert [(one.name, one.rows, one.metrics["accuracy"], one.metrics["f1"]) for one in scored] == [("x", 2, 1.0, 1.0), ("y", 2, 0.5, 0.0)]
     assert scored[1].low < 0.5 < scored[1].high
 
 
 @pytest.mark.parametrize("rows", [1, 2, 30])
 def test_slice_of_a_regression_has_correlation_and_error(rows):
-    logits = np.arange(rows, dtype=np.float32)[:, None]
-    (one,) = score_slices([Slice("length", "x", np.arange(rows))], logits, logits[:, 0] + 1, NUMBER, "macro")
+    predicted = np.arange(rows, dtype=np.float32)
+    split = SplitPredictions(predicted + 1, predicted, NUMBER, "macro", 0)
+    (one,) = score_slices([RowSlice("length", "x", np.arange(rows))], split)
     assert one.metrics["mse"] == 1.0
     assert -1 <= one.low <= one.metrics["pearson"] <= one.high <= 1
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from stages.evaluate.texts import TextSplit
-from tests.stages.tokenize.raw_splits import write_raw
-from tuneline.errors import DataError
-from tuneline.files.shards import SplitReader, shard_file
+from stages.evaluate.behaviour import LabelledTexts
+from tests.stages.tokenize.raw_splits import NO_YES, write_raw
+from tuneline.core.errors import DataError
+from tuneline.core.shards import SplitReader, shard_file
 
 
 @pytest.fixture
@@ -16,16 +16,16 @@ def raw(tmp_path):
 
 
 def test_texts_are_read_in_batches_and_by_row_over_all_shards(raw):
-    texts = TextSplit.of(raw, ["body", "subject"], 3)
+    texts = LabelledTexts.of(raw, ["body", "subject"], np.zeros(3, np.int64), NO_YES)
     assert list(texts.batches()) == [[["b", "d"], ["a", "c"]], [["f"], ["e"]]]
     assert texts.take(np.array([0, 2])) == [("b", "a"), ("f", "e")]
 
 
 def test_texts_of_another_number_of_rows_are_an_error(raw):
     with pytest.raises(DataError, match=r"test \(2 files\) has 3 rows, the tokenized split has 4(.|\n)*dvc repro tokenize"):
-        TextSplit.of(raw, ["body"], 4)
+        LabelledTexts.of(raw, ["body"], np.zeros(4, np.int64), NO_YES)
 
 
 def test_missing_column_is_named(raw):
     with pytest.raises(DataError, match="has no column 'title'"):
-        TextSplit.of(raw, ["title"], 3)
+        LabelledTexts.of(raw, ["title"], np.zeros(3, np.int64), NO_YES)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from stages.evaluate.tfidf import tfidf_metrics
-from tuneline.files.schemas import LabelSchema
+from stages.evaluate.scoring import SplitPredictions, tfidf_metrics
+from tuneline.core.schemas import LabelSchema
 
 NO_YES = LabelSchema(("no", "yes"))
 NUMBERS = LabelSchema(None)
@@ -12,7 +12,7 @@ def test_metrics_of_the_baseline_and_the_interval_of_the_difference():
     labels = np.array([0, 1] * 100)
     model, baseline = labels.copy(), labels.copy()
     model[:10], baseline[:60] = 1 - labels[:10], 1 - labels[:60]
-    metrics = tfidf_metrics(labels, model, baseline, NO_YES, average="binary", seed=0)
+    metrics = tfidf_metrics(SplitPredictions(labels, model, NO_YES, "binary", 0), baseline)
     assert (metrics["tfidf_accuracy"], metrics["tfidf_f1"]) == (0.7, 0.7)
     # 50 of 200 rows differ, all in favour of the model: 0.25 with a standard error of (0.25 * 0.75 / 200) ** 0.5 = 0.031
     assert metrics["accuracy_over_tfidf_low"] == pytest.approx(0.25 - 1.96 * 0.031, abs=0.01)
@@ -21,7 +21,7 @@ def test_metrics_of_the_baseline_and_the_interval_of_the_difference():
 
 def test_metrics_of_the_baseline_of_a_regression():
     labels = np.arange(50, dtype=np.float32)
-    metrics = tfidf_metrics(labels, labels, np.zeros_like(labels), NUMBERS, average="macro", seed=0)
+    metrics = tfidf_metrics(SplitPredictions(labels, labels, NUMBERS, "macro", 0), np.zeros_like(labels))
     assert metrics["tfidf_pearson"] == 0
     assert metrics["pearson_over_tfidf_low"] == pytest.approx(1)
     assert "tfidf_mse" in metrics

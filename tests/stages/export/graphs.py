@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from stages.export.padding import REAL_TOKENS
+from stages.export.graph import REAL_TOKENS
 
 COLUMNS = ["input_ids", "attention_mask", "token_type_ids"]
 

@@ -2,9 +2,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from stages.export.first_token import keep_first_token
-from stages.export.graph import to_onnx
-from stages.export.shapes import ShapedGraph
+from stages.export.graph import ShapedGraph, keep_first_token, to_onnx
 from tests.small_pipeline import tiny_model
 from tests.stages.export.graphs import COLUMNS, batch_of, logits_of, rewritings_of, torch_logits
 

@@ -8,9 +8,9 @@ from stages.export.__main__ import main
 from tests.conftest import ROOT
 from tests.params import write_params
 from tests.small_pipeline import MAX_LENGTH, QUEUES, write_pipeline
-from tuneline.errors import StageError
-from tuneline.records.export import ExportRecord
-from tuneline.records.provenance import StageProvenance, provenance_file
+from tuneline.core.errors import StageError
+from tuneline.core.provenance import StageProvenance, provenance_file
+from tuneline.reports.export import ExportRecord
 
 FILES = {"config.json", "export.json", "model.fp16.onnx", "model.int8.onnx", "model.onnx", "tokenizer.json", "tokenizer_config.json"}
 

@@ -4,7 +4,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from stages.export.model_files import clean, load_model, save_model, weight_bytes
+from stages.export.graph import clean, load_model, save_model, weight_bytes
 
 WEIGHTS = np.arange(4096, dtype=np.float32).reshape(64, 64)
 

@@ -3,8 +3,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from stages.export.padding import skip_padding
-from stages.export.shapes import ShapedGraph
+from stages.export.graph import ShapedGraph, skip_padding
 from tests.small_pipeline import tiny_model
 from tests.stages.export.graphs import COLUMNS, batch_of, logits_of, torch_logits
 

@@ -5,11 +5,11 @@ import onnx
 import pytest
 
 from stages.export import precisions
-from stages.export.model_files import save_model, weight_bytes
+from stages.export.graph import save_model, weight_bytes
 from stages.export.precisions import QuantizationRows, mean_difference, to_dynamic_int8, to_fp16, to_int8, to_static_int8
 from tests.params import params
-from tuneline.batches import TokenizedSplit, length_sorted_batches
-from tuneline.files.shards import SplitReader
+from tuneline.core.shards import SplitReader
+from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 from tuneline.onnx.session import OnnxClassifier, logits_of
 
 MISSING = SplitReader(Path("no/such"), "file", (Path("no/such/file.parquet"),))

@@ -5,15 +5,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stages.export import record as export_record
-from stages.export.record import data_record, embed, label_names, new_record
+from stages.export import __main__ as export_record
+from stages.export.__main__ import data_record, embed, label_names, new_record
 from tests import records
 from tests.params import write_params
-from tuneline.errors import DataError, StageError
+from tuneline.core.errors import DataError, StageError
+from tuneline.core.paths import SPLITS, split_file
+from tuneline.core.provenance import BaseSource, PretrainedSource, StageProvenance, provenance_file
 from tuneline.params.loading import load_params
-from tuneline.paths import SPLITS, split_file
-from tuneline.records.provenance import StageProvenance, provenance_file
-from tuneline.records.source import BaseSource, PretrainedSource
 
 BASE = PretrainedSource(name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64})
 

@@ -2,7 +2,7 @@ import numpy as np
 import onnx
 import pytest
 
-from stages.export.shapes import ShapedGraph, int_attribute
+from stages.export.graph import ShapedGraph, int_attribute
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from tests.checkpoints import write_checkpoint
 from tests.conftest import ROOT
 from tests.params import change_params, write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw, write_splits
-from tuneline.errors import DataError, ParamsError, StageError
-from tuneline.files.schemas import ROW_GROUP, LabelSchema, write_table
-from tuneline.paths import SPLITS
-from tuneline.records.source import BaseSource, PretrainedSource
+from tuneline.core.errors import DataError, ParamsError, StageError
+from tuneline.core.paths import SPLITS
+from tuneline.core.provenance import BaseSource, PretrainedSource
+from tuneline.core.schemas import ROW_GROUP, LabelSchema, write_table
 
 PARAMS = {
     "tokenize": {"vocab_size": 300, "max_length": 24},

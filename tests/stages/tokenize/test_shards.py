@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.tokenize import __main__ as tokenize
-from stages.tokenize.rows import RawSplit
+from stages.tokenize.tokenizer import RawTexts
 from tests.conftest import ROOT
 from tests.params import change_params, params, write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
-from tuneline.base import read_base
-from tuneline.errors import DataError
-from tuneline.files.shards import SplitReader, shard_file
-from tuneline.paths import SPLITS
-from tuneline.records.source import BaseSource
+from tuneline.core.errors import DataError
+from tuneline.core.paths import SPLITS
+from tuneline.core.provenance import BaseSource
+from tuneline.core.shards import SplitReader, shard_file
+from tuneline.model.architectures import read_base
 
 PARAMS = {
     "tokenize": {"vocab_size": 300, "max_length": 24},
@@ -79,7 +79,7 @@ def test_run_continues_after_the_last_finished_file_with_exact_counts(project):
     damaged, whole = splits["train"].paths[1], splits["train"].paths[1].read_bytes()
     target, state = project / "again", params(**PARAMS)
     target.mkdir()
-    tokenize.saved_tokenizer(state, read_base(state), RawSplit(splits["train"], state.data.text_columns), target)
+    tokenize.saved_tokenizer(state, read_base(state), RawTexts(splits["train"], state.data.text_columns), target)
     damaged.write_bytes(whole[:4] + b"\xff" * 56 + whole[60:])
     with pytest.raises(DataError, match=r"data/raw/train-00001-of-00003\.parquet cannot be read"):
         tokenize.run(state, read_base(state), splits, target)

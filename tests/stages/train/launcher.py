@@ -114,7 +114,7 @@ def _child(project: Path, variables: Mapping[str, str], rank: int, before: Calla
     if before is not None:
         before()
     from stages.train.__main__ import main
-    from tuneline.stage import run_stage
+    from tuneline.core.stage import run_stage
 
     run_stage("train", main)
 

@@ -10,8 +10,8 @@ from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu
 
 from stages.train.accelerate_launch import chosen_flags, machine_flags, parse, threads_per_process, validate
 from tests.conftest import ROOT
-from tuneline.errors import ParamsError
-from tuneline.launch import Choice
+from tuneline.core.errors import ParamsError
+from tuneline.core.launch import DeviceChoice
 
 PROCESSES = {
     "cpu": 1, "gpu": 1, "gpu-bf16": 1, "multi-gpu": 2, "multi-node": 16,
@@ -95,20 +95,20 @@ def test_deepspeed_launch_offloads_to_the_cpu(name, stage, parameters):
 
 @pytest.mark.parametrize("precision", ["no", "bf16"])
 def test_auto_on_one_device_is_launched_in_the_precision_that_was_chosen(precision):
-    arguments = launched("auto", Choice("cuda", 1, precision))
+    arguments = launched("auto", DeviceChoice("cuda", 1, precision))
     assert (arguments.num_processes, arguments.use_cpu, arguments.multi_gpu) == (1, False, False)
     assert prepare_simple_launcher_cmd_env(arguments)[1]["ACCELERATE_MIXED_PRECISION"] == precision
 
 
 def test_auto_on_several_gpus_is_launched_by_ddp():
-    arguments = launched("auto", Choice("cuda", 4, "bf16"))
+    arguments = launched("auto", DeviceChoice("cuda", 4, "bf16"))
     assert (arguments.num_processes, arguments.multi_gpu) == (4, True)
     assert prepare_multi_gpu_env(arguments)["ACCELERATE_MIXED_PRECISION"] == "bf16"
     assert arguments.nproc_per_node == "4"
 
 
 def test_auto_on_the_cpu_is_launched_on_the_cpu():
-    assert prepare_simple_launcher_cmd_env(launched("auto", Choice("cpu", 1, "no")))[1]["ACCELERATE_USE_CPU"] == "True"
+    assert prepare_simple_launcher_cmd_env(launched("auto", DeviceChoice("cpu", 1, "no")))[1]["ACCELERATE_USE_CPU"] == "True"
 
 
 def test_flags_of_the_command_line_win():

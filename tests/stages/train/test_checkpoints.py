@@ -4,7 +4,7 @@ from stages.train import checkpoints
 from stages.train.checkpoints import training_lock
 from stages.train.devices import create_accelerator
 from tests.stages.train import tiny_task
-from tuneline.errors import StageError
+from tuneline.core.errors import StageError
 
 FILES = {"complete.json", "model.safetensors", "optimizer.bin", "progress.json", "random_states_0.pkl", "scheduler.bin"}
 

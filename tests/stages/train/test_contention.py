@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stages.train.contention import IDLE_THREAD, short_waits_on_shared_cores, teams_needed
+from stages.train.devices import IDLE_THREAD, short_waits_on_shared_cores, teams_needed
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has the statistics of its scheduler")
 TIMEOUT = 60.0

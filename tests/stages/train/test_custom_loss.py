@@ -7,15 +7,14 @@ import pytest
 import torch
 from torch.nn import functional
 
-from stages.train.custom_loss import load_loss
 from stages.train.data import read_inputs
-from stages.train.optimization import Loss
+from stages.train.optimization import Loss, load_loss
 from tests.custom_functions import EXAMPLES, write_functions
 from tests.project import Project
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
-from tuneline.errors import ParamsError
-from tuneline.files.schemas import LabelSchema
+from tuneline.core.errors import ParamsError
+from tuneline.core.schemas import LabelSchema
 
 FOCAL = {"loss": "project/losses.py:focal"}
 LOGITS = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))

@@ -13,8 +13,8 @@ from stages.train.data import (
     split_into_micro_batches,
 )
 from tests.stages.train import tiny_task
-from tuneline.errors import DataError, ParamsError, StageError
-from tuneline.files.schemas import UNLABELLED, LabelSchema, write_table
+from tuneline.core.errors import DataError, ParamsError, StageError
+from tuneline.core.schemas import UNLABELLED, LabelSchema, write_table
 
 SPLITS = ("train", "validation")
 

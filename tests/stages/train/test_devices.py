@@ -14,8 +14,8 @@ from stages.train.devices import (
 )
 from tests.conftest import ROOT
 from tests.stages.train import tiny_task
-from tuneline.errors import ParamsError, StageError
-from tuneline.records.provenance import DevicesUsed, TrainingSegment
+from tuneline.core.errors import ParamsError, StageError
+from tuneline.core.provenance import DevicesUsed, TrainingSegment
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_unknown_compile_backend_error_lists_the_available_ones(project, trained
 
 def test_fsdp_wraps_the_transformer_layers_of_the_model():
     from stages.train.model import build_model
-    from tuneline.files.schemas import LabelSchema
+    from tuneline.core.schemas import LabelSchema
 
     model, _ = build_model(tiny_task.params().model, LabelSchema(tiny_task.NAMES), tiny_task.tokenizer())
     assert transformer_layer_class(model) == "BertLayer"

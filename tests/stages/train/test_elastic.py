@@ -10,10 +10,10 @@ from accelerate.utils import DistributedType
 
 from stages.train.checkpoints import run_identity, run_key
 from stages.train.devices import create_accelerator
-from stages.train.progress import Progress
+from stages.train.progress import TrainingProgress
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
-from tuneline.records.provenance import TrainingSegment
+from tuneline.core.provenance import TrainingSegment
 
 ROWS = 57  # the last batch is one row
 STEPS = 24
@@ -48,13 +48,13 @@ def test_layout_is_no_part_of_the_key_unless_checkpoints_are_sharded(project, ac
 
 
 def test_segments_are_those_that_have_trained(tmp_path):
-    progress = Progress()
+    progress = TrainingProgress()
     assert progress.begin_segment(segment()) is None
     assert progress.begin_segment(segment(0, 2)) is None, "the first one took no step"
     assert progress.begin_segment(segment(6, 2)) is None, "the layout is the same"
     assert progress.begin_segment(segment(9, 1)) == segment(0, 2)
     progress.write(tmp_path / "progress.json")
-    assert Progress.read(tmp_path / "progress.json") == progress
+    assert TrainingProgress.read(tmp_path / "progress.json") == progress
     assert progress.segments == [segment(0, 2), segment(9, 1)]
 
 

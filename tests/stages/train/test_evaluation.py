@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from stages.train.data import BatchLoader, read_inputs
 from stages.train.devices import create_accelerator
-from stages.train.evaluation import predict, restore_file_order, shard_split
 from stages.train.interruption import Coordinator, Interruption, TrainingInterrupted
+from stages.train.loop import predict, restore_file_order, shard_split
 from stages.train.model import build_model
 from tests.stages.train import tiny_task
 

@@ -82,7 +82,7 @@ def test_auto_trains_on_the_cpu_where_there_is_nothing_else_and_records_it(launc
     assert provenance["devices"] == {"type": "cpu", "precision": "no", "processes": 1, "distribution": "NO"}
 
 
-@pytest.mark.parametrize("stop", ["launcher", "group"])
+@pytest.mark.parametrize("stop", [pytest.param("launcher", marks=pytest.mark.slow), "group"])
 def test_signal_saves_a_checkpoint_and_the_last_line_says_how_to_resume(launch, stop):
     """`kill` reaches the launcher alone; Ctrl-C reaches all processes of the terminal."""
     run = launch(**LONG)

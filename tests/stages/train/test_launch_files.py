@@ -9,7 +9,7 @@ from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu
 
 from stages.train.accelerate_launch import chosen_flags, parse, validate
 from tests.conftest import ROOT
-from tuneline.launch import AUTO, Choice, read_launch
+from tuneline.core.launch import AUTO, DeviceChoice, read_launch
 from tuneline.params.loading import load_params
 
 PATHS = sorted((ROOT / "conf/accelerate").glob("*.yaml"))
@@ -33,7 +33,7 @@ def every(paths: list[Path]) -> pytest.MarkDecorator:
 
 def launched(path):
     """Return the arguments of ``accelerate launch`` after its validation."""
-    choice = Choice("cpu", 1, "no") if path.stem == AUTO else None
+    choice = DeviceChoice("cpu", 1, "no") if path.stem == AUTO else None
     return validate(path.stem, parse(path.stem, chosen_flags(path.stem, choice)), choice)
 
 

@@ -9,9 +9,9 @@ from stages.train import state
 from stages.train.loop import train_batch
 from tests.shards import into_shards
 from tests.stages.train import tiny_task
-from tuneline.errors import DataError, ParamsError
-from tuneline.files.schemas import LabelSchema
-from tuneline.paths import CHECKPOINTS
+from tuneline.core.errors import DataError, ParamsError
+from tuneline.core.paths import CHECKPOINTS
+from tuneline.core.schemas import LabelSchema
 
 
 def losses(outcome):
@@ -88,7 +88,7 @@ def test_nan_label_error_names_its_shard_and_row(project, trained):
     path = project / "data/tokenized/train.parquet"
     import pyarrow as pa
 
-    from tuneline.files.schemas import write_table
+    from tuneline.core.schemas import write_table
 
     table = tiny_task.table(60, 0, LabelSchema(None))
     values = table["labels"].to_numpy().copy()

@@ -4,10 +4,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages.train.lora import add_adapters, merge_adapters
+from stages.train.model import add_adapters
 from tests.small_pipeline import FAMILIES, tiny_model
 from tests.stages.train import tiny_task
-from tuneline.errors import ParamsError
+from tuneline.core.errors import ParamsError
 from tuneline.params.train import LoraParams
 
 RANK = 2
@@ -65,7 +65,7 @@ def test_what_is_drawn_at_random_is_trained_and_merged_in_every_family(family):
     logits = adapted(input_ids=torch.arange(5, 17).reshape(2, 6)).logits
     logits.sum().backward()
     assert {name for name, weight in adapted.named_parameters() if weight.grad is not None} >= trained
-    assert merge_adapters(adapted).state_dict().keys() == plain.keys()
+    assert adapted.merge_and_unload().state_dict().keys() == plain.keys()
 
 
 def test_every_family_is_tested():

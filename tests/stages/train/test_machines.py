@@ -16,13 +16,13 @@ import psutil
 import pytest
 from torch.distributed import TCPStore
 
+from stages.train.checkpoints import check_unchanged, common_identity
 from stages.train.devices import create_accelerator
-from stages.train.machines import check_unchanged, common_identity
 from tests.conftest import ROOT
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 from tests.stages.train.launched import LONG
-from tuneline.errors import StageError
+from tuneline.core.errors import StageError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -268,9 +268,9 @@ def test_machine_that_waits_for_the_others_ends_on_a_signal(machines, tmp_path, 
 
 
 def connect_for_two_seconds() -> None:
-    from stages.train import heartbeat
+    from stages.train import interruption
 
-    heartbeat.CONNECTION = 2.0
+    interruption.CONNECTION = 2.0
 
 
 def test_process_that_the_others_do_not_know_ends(tmp_path, data):

@@ -1,6 +1,6 @@
 import pytest
 
-from stages.train.marker import MARKER, find_damage, write_marker
+from stages.train.checkpoints import MARKER, find_damage, write_marker
 
 
 @pytest.fixture

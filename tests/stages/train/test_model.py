@@ -8,9 +8,9 @@ from safetensors.torch import load_file
 from stages.train.model import adapt, build_model, compute_first_token_only
 from tests.small_pipeline import FAMILIES, SMALL, tiny_model
 from tests.stages.train import tiny_task
-from tuneline.architectures import ARCHITECTURES
-from tuneline.errors import ParamsError
-from tuneline.files.schemas import LabelSchema
+from tuneline.core.errors import ParamsError
+from tuneline.core.schemas import LabelSchema
+from tuneline.model.architectures import ARCHITECTURES
 from tuneline.params import ModelParams
 
 LABELS = LabelSchema(tiny_task.NAMES)

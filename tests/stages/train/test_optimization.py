@@ -20,9 +20,9 @@ from stages.train.optimization import (
     warmup_steps,
 )
 from tests.stages.train import tiny_task
-from tuneline.batches import TokenizedSplit
-from tuneline.errors import ParamsError
-from tuneline.files.schemas import LabelSchema
+from tuneline.core.errors import ParamsError
+from tuneline.core.schemas import LabelSchema
+from tuneline.model.batches import TokenizedSplit
 from tuneline.params.train import WITHOUT_WARMUP, Schedule
 
 CPU = torch.device("cpu")

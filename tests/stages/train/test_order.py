@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.train.order import LengthBucketedSampler
-from tuneline.batches import TokenizedRows
+from stages.train.data import LengthBucketedSampler
+from tuneline.model.batches import TokenizedRows
 
 LENGTHS = np.random.default_rng(0).integers(3, 60, size=4000)
 

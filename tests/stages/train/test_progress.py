@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.train.progress import Evaluation, Progress, StepResult
+from stages.train.progress import Evaluation, StepResult, TrainingProgress
 from tests.stages.train import tiny_task
 
 NUMBERS = st.floats(-1e300, 1e300)  # five of them have a mean
@@ -10,18 +10,18 @@ NUMBERS = st.floats(-1e300, 1e300)  # five of them have a mean
 @settings(deadline=None)  # a busy machine is no failure
 @given(losses=st.lists(NUMBERS, min_size=1, max_size=5), metric=NUMBERS)
 def test_progress_json_round_trip_is_exact(tmp_path_factory, losses, metric):
-    progress = Progress(step=7)
+    progress = TrainingProgress(step=7)
     for loss in losses:
         progress.record_step(StepResult(loss, 0.1 + 0.2, 1e-300), log_now=loss > 0)
     progress.baseline = Evaluation(0, 2 / 3, metric)
     progress.record_evaluation(Evaluation(7, 1 / 3, metric), greater_is_better=True)
     path = tmp_path_factory.getbasetemp() / "progress.json"
     progress.write(path)
-    assert Progress.read(path) == progress
+    assert TrainingProgress.read(path) == progress
 
 
 def test_logged_loss_is_the_mean_since_the_last_logged_step():
-    progress = Progress()
+    progress = TrainingProgress()
     for step, loss in enumerate([1.0, 2.0, 6.0, 5.0], start=1):
         progress.step = step
         progress.record_step(StepResult(loss, 0.1, 1.0), log_now=step in (3, 4))
@@ -29,7 +29,7 @@ def test_logged_loss_is_the_mean_since_the_last_logged_step():
 
 
 def record_evaluations(metrics, greater_is_better=True, min_gain=0.0):
-    progress, best = Progress(), []
+    progress, best = TrainingProgress(), []
     for step, metric in enumerate(metrics, start=1):
         progress.step = step
         best.append(progress.record_evaluation(Evaluation(step, 1.0, metric), greater_is_better, min_gain))

@@ -5,6 +5,8 @@ import os
 import random
 import re
 import signal
+import subprocess
+import sys
 import time
 from functools import partial
 
@@ -12,6 +14,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from tests.project import copy_code
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 
@@ -28,20 +31,17 @@ def folder(tmp_path, data):
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory, data):
-    """Outs and seconds of an uninterrupted run."""
+    """Outs of an uninterrupted run."""
     project = fill(tmp_path_factory.mktemp("reference"), data)
     tiny_task.write_params(project, evaluate_every_steps=5, **SETTINGS)
-    launcher.run(project)  # warm up, so that late imports do not count in the time
-    started = time.monotonic()
     assert launcher.run(project) == [0], launcher.output(project)
-    return launcher.outs(project), time.monotonic() - started
+    return launcher.outs(project)
 
 
 def assert_same_outs(reference, project):
-    expected, _ = reference
     outs = launcher.outs(project)
-    assert {name for name in expected if outs.get(name) != expected[name]} == set()
-    assert outs.keys() == expected.keys()
+    assert {name for name in reference if outs.get(name) != reference[name]} == set()
+    assert outs.keys() == reference.keys()
 
 
 LOOP, CHECKPOINTS = "stages.train.loop", "stages.train.checkpoints"
@@ -50,8 +50,8 @@ INSTANTS = {
     "inside the first accumulation": (f"{LOOP}._seed_dropout", 2, 2),
     "inside an accumulation": (f"{LOOP}._seed_dropout", 8, 40),
     "before the optimizer steps": (f"{LOOP}._optimizer_step", 5, 20),
-    "in the evaluation before the first step": ("stages.train.validation.predict", 1, 1),
-    "between epochs": ("stages.train.validation.predict", 3, 3),
+    "in the evaluation before the first step": ("stages.train.loop.predict", 1, 1),
+    "between epochs": ("stages.train.loop.predict", 3, 3),
     "before the first checkpoint is completed": (f"{CHECKPOINTS}.write_marker", 1, 1),
     "before a checkpoint is completed": (f"{CHECKPOINTS}.write_marker", 2, 6),
     "while an old checkpoint is removed": (f"{CHECKPOINTS}._remove", 2, 6),
@@ -60,21 +60,32 @@ INSTANTS = {
 }
 
 
-@pytest.mark.parametrize("instant", INSTANTS)
-def test_resume_after_sigkill_gives_identical_outs(folder, reference, instant):
+ALWAYS = ("inside an accumulation", "before a checkpoint is completed", "while publishing")
+
+
+@pytest.mark.parametrize(
+    ("instant", "seed"),
+    [pytest.param(name, seed, marks=[] if name in ALWAYS and not seed else [pytest.mark.slow]) for name in INSTANTS for seed in range(2)],
+)
+def test_resume_after_sigkill_gives_identical_outs(folder, reference, instant, seed):
     function, first, last = INSTANTS[instant]
-    call = random.randint(first, last)
-    print(f"killed at call {call} of {function}")
+    call = random.Random(f"{instant} {seed}").randint(first, last)
     assert launcher.run(folder, before=launcher.kill_at(function, call)) == [-signal.SIGKILL]
     assert launcher.run(folder) == [0], launcher.output(folder)
     assert_same_outs(reference, folder)
 
 
-def test_resume_after_ten_random_sigkills_gives_identical_outs(folder, reference):
-    _, seconds = reference
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_resume_after_ten_random_sigkills_gives_identical_outs(folder, reference, tmp_path_factory, data, seed):
+    whole = fill(tmp_path_factory.mktemp("whole"), data)
+    tiny_task.write_params(whole, evaluate_every_steps=5, **SETTINGS)
+    started = time.monotonic()
+    assert launcher.run(whole) == [0]
+    seconds, draw = time.monotonic() - started, random.Random(seed)
     for _ in range(10):
         [child] = launcher.start(folder)
-        child.join(random.uniform(0.2, 0.8) * seconds)
+        child.join(draw.uniform(0.2, 0.8) * seconds)
         if child.exitcode is None:
             os.kill(child.pid, signal.SIGKILL)
         launcher.finish([child])
@@ -129,6 +140,23 @@ def test_changed_parameter_starts_a_new_run(folder):
     assert "resumes from step" not in launcher.output(folder)
 
 
+@pytest.mark.parametrize("changed", [False, True], ids=["same", "changed"])
+def test_changed_metric_starts_a_new_run(folder, tmp_path_factory, changed):
+    """Validation selects the best weights by it. The second launch is of a copy of the code, whose path does not matter."""
+    launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
+    code = tmp_path_factory.mktemp("code")
+    copy_code(code)
+    if changed:
+        scores = code / "tuneline/metrics/scores.py"
+        scores.write_text(scores.read_text().replace("float(-np.mean(chosen))", "float(-2 * np.mean(chosen))"))
+    environment = {**os.environ, "PYTHONPATH": str(code), "ACCELERATE_USE_CPU": "true"}
+    command = [sys.executable, "-m", "stages.train"]
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as training:
+        began = next(line for line in training.stdout if "resumes from step" in line or "first micro-batch" in line)
+        training.kill()
+    assert ("resumes from step" in began) == (not changed)
+
+
 def test_changed_data_starts_a_new_run(folder):
     launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
     tiny_task.write_data(folder, rows=64)
@@ -158,7 +186,9 @@ def write_base(project, seed, **train):
     tiny_task.write_params(project, tiny_task.FINE_TUNED, evaluate_every_steps=5, **{**SETTINGS, **train})
 
 
-@pytest.mark.parametrize("train", [{"lora": {"rank": 2}}, {"freeze": ["embeddings"]}], ids=["lora", "freeze"])
+@pytest.mark.parametrize(
+    "train", [pytest.param({"lora": {"rank": 2}}, id="lora"), pytest.param({"freeze": ["embeddings"]}, id="freeze", marks=pytest.mark.slow)]
+)
 def test_resume_with_frozen_weights_gives_identical_outs(folder, train):
     """They are not in the checkpoints."""
     write_base(folder, seed=0, **train)
@@ -193,7 +223,7 @@ def kill_with_threads(threads):
     launcher.kill_at(f"{LOOP}.train_batch", 12)()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_signal_saves_a_checkpoint_and_writes_a_note(folder, reference, number):
     [child] = launcher.start(folder)
     launcher.wait_for(folder / "checkpoints", "step-*")

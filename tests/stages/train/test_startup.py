@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from stages.train import state
-from stages.train.startup import describe_labels
+from stages.train.state import describe_labels
 from tests.stages.train import tiny_task
-from tuneline.errors import DataError
-from tuneline.files.schemas import LabelSchema
+from tuneline.core.errors import DataError
+from tuneline.core.schemas import LabelSchema
 
 
 def test_startup_summary_has_device_parameters_shapes_and_initial_loss(trained, capsys):

@@ -7,13 +7,13 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from stages.train.publishing import publish_model
-from stages.train.target_scale import TargetScale
+from stages.train.__main__ import publish_model
+from stages.train.model import TargetScale
 from tests.small_pipeline import FAMILIES, tiny_model
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
-from tuneline.files.schemas import LabelSchema, write_table
-from tuneline.paths import TOKENIZER
+from tuneline.core.paths import TOKENIZER
+from tuneline.core.schemas import LabelSchema, write_table
 
 NUMBERS = LabelSchema(None)
 TARGETS = np.array([1000.0, 3000.0], dtype=np.float32)

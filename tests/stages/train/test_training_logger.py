@@ -7,10 +7,12 @@ import subprocess
 import numpy as np
 import pytest
 
-from stages.train import training_logger
-from stages.train.training_logger import Throughput, check_trackers
+from stages.train import devices, progress
+from stages.train.devices import check_trackers
+from stages.train.progress import Throughput
+from tests.dvc_files import init_dvc
 from tests.stages.train import launcher, tiny_task
-from tuneline.errors import ParamsError
+from tuneline.core.errors import ParamsError
 
 
 def test_throughput_counts_rows_real_tokens_and_padding():
@@ -27,7 +29,7 @@ def test_padding_is_zero_before_the_first_step():
 
 def test_tracker_that_is_not_installed_is_refused(monkeypatch):
     """accelerate would only warn and train without curves."""
-    monkeypatch.setattr(training_logger, "find_spec", lambda name: None if name == "tensorboard" else name)
+    monkeypatch.setattr(devices, "find_spec", lambda name: None if name == "tensorboard" else name)
     check_trackers(["dvclive"])
     with pytest.raises(ParamsError, match=r"run\.trackers: tensorboard is not installed"):
         check_trackers(["dvclive", "tensorboard"])
@@ -35,7 +37,7 @@ def test_tracker_that_is_not_installed_is_refused(monkeypatch):
 
 def test_log_lines_have_loss_rate_throughput_and_time_left(trained, monkeypatch, capsys):
     """Lines replace the progress bar where the output is not a terminal."""
-    monkeypatch.setattr(training_logger, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
     trained(tiny_task.params())
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("train: step 7 of 16:")]
     assert len(lines) == 1
@@ -45,7 +47,7 @@ def test_log_lines_have_loss_rate_throughput_and_time_left(trained, monkeypatch,
 def test_git_repository_without_a_commit_has_no_live_curves_but_trains(project, trained, capsys):
     """DVCLive 3.49 asks git for the commit, and fails."""
     subprocess.run(["git", "init", "--quiet"], cwd=project, check=True)
-    subprocess.run(["dvc", "init", "--quiet"], cwd=project, check=True)
+    init_dvc(project)
     result = trained(tiny_task.params(trackers=["dvclive"]))
     assert result.state.is_finished()
     assert "WARNING: there will be no live curves in reports/live: " in capsys.readouterr().out

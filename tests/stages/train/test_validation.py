@@ -12,8 +12,8 @@ from stages.train import loop
 from tests.shards import into_shards
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
-from tuneline.errors import DataError
-from tuneline.files.schemas import LabelSchema, write_table
+from tuneline.core.errors import DataError
+from tuneline.core.schemas import LabelSchema, write_table
 
 UNCHANGED = {"learning_rate": 1e-12, "keep": "best"}
 
@@ -65,7 +65,7 @@ def test_out_of_memory_in_an_evaluation_halves_its_batch_and_goes_on(trained, me
 
 
 def test_smaller_evaluation_batches_do_not_change_the_training(project, trained, memory_for):
-    settings = tiny_task.params(micro_batch_size=2, keep="last")
+    settings = tiny_task.params(micro_batch_size=2, keep="last", evaluation_batch_size=4)
     expected = trained(settings)
     shutil.rmtree(project / "checkpoints", ignore_errors=True)  # or it would resume
     memory_for(3, training=False)
@@ -81,12 +81,12 @@ def test_out_of_memory_in_an_evaluation_that_cannot_be_halved_names_the_paramete
 
 
 def fail_evaluations() -> None:
-    from stages.train import evaluation
+    from stages.train import loop
 
     def fail(*_):
         raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
-    evaluation._batch_logits = fail
+    loop._batch_logits = fail
 
 
 def test_nan_in_a_validation_label_is_an_error_before_the_first_step(project, trained):

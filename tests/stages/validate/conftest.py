@@ -2,10 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from stages.validate.profile import Profile
-from stages.validate.results import CheckResult, CheckResults, check_tables
-from stages.validate.tables import Table, derive_tables
+from stages.validate.checks import Table
+from stages.validate.results import CheckResults, check_tables
+from stages.validate.tables import Profile, derive_tables
 from tests.stages.validate.data import Data, good_data
+from tuneline.reports.checks import CheckEntry
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def tables(tmp_path_factory):
     return derive
 
 
-def failed_result(results: CheckResults) -> CheckResult:
+def failed_result(results: CheckResults) -> CheckEntry:
     """Return the only result that did not pass."""
-    (result,) = [result for result in results.results if result.status != "passed"]
+    (result,) = [result for result in results.entries if result.status != "passed"]
     return result

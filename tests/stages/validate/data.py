@@ -12,9 +12,9 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from stages.validate.tables import DataFolders
 from tests.params import params
-from tuneline.files.schemas import LabelSchema, raw_schema, tokenized_schema, write_table
+from tuneline.core.paths import SPLITS
+from tuneline.core.schemas import LabelSchema, raw_schema, tokenized_schema, write_table
 from tuneline.params import Params
-from tuneline.paths import SPLITS
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SYLLABLES = ("ba", "de", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu")

@@ -2,20 +2,21 @@
 
 import random
 import re
+from collections.abc import Callable
 
 import pytest
+from _pytest.mark import ParameterSet
 
-from stages.validate.checks import CHECKS, require_parameters
+from stages.validate.checks import CHECKS
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import FOREIGN, WORDS, Data, sentence, words_of
-from tuneline.drift import Distribution
-from tuneline.errors import ParamsError
-from tuneline.files.schemas import LabelSchema
-from tuneline.records.profile import Profile, Words
+from tuneline.analysis.drift import Distribution
+from tuneline.core.schemas import LabelSchema
+from tuneline.reports.checks import Profile, Words
 
 
 def failed_checks(results) -> set[str]:
-    return {result.check.key for result in results.results if result.status != "passed"}
+    return {result.check for result in results.entries if result.status != "passed"}
 
 
 def test_valid_data_passes_every_check(data, check):
@@ -244,12 +245,6 @@ VIOLATIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("violate", VIOLATIONS, ids=lambda violate: violate.__name__)
-def test_violation_fails_its_own_check_only(violate, data, check):
-    violate(data)
-    assert failed_checks(check(data)) == {violate.__name__}
-
-
 def promoted_rows(profile: Profile) -> None:
     change(profile, "train", rows=500)
 
@@ -274,7 +269,39 @@ def change(profile: Profile, split: str, **changes) -> None:
 PROMOTED_VIOLATIONS = [promoted_rows, promoted_labels, promoted_lengths, promoted_vocabulary]
 
 
-@pytest.mark.parametrize("violate", PROMOTED_VIOLATIONS, ids=lambda violate: violate.__name__)
+TOGETHER = [
+    (blank_text, missing_values, control_characters), (broken_encoding, length_outliers, label_set), (conflicting_labels, leakage),
+    (ids_in_vocabulary, special_tokens, attention_mask, token_type_ids, token_labels),
+]  # fmt: skip
+"""Violations that do not touch each other, in the order in which they are made: a run of all checks takes two seconds."""
+
+
+@pytest.mark.parametrize("violations", TOGETHER, ids=lambda violations: "-".join(violate.__name__ for violate in violations))
+def test_violations_fail_their_own_checks_only(violations, data, check):
+    for violate in violations:
+        violate(data)
+    assert failed_checks(check(data)) == {violate.__name__ for violate in violations}
+
+
+def alone(violate: Callable) -> ParameterSet:
+    """Return a parameter of the default suite, or of the slow set if the check is tested together with others as well."""
+    marks = [pytest.mark.slow] * any(violate in violations for violations in (*TOGETHER, PROMOTED_VIOLATIONS))
+    return pytest.param(violate, id=violate.__name__, marks=marks)
+
+
+@pytest.mark.parametrize("violate", map(alone, VIOLATIONS))
+def test_violation_fails_its_own_check_only(violate, data, check):
+    violate(data)
+    assert failed_checks(check(data)) == {violate.__name__}
+
+
+def test_changes_from_promoted_data_fail_their_own_checks_only(data, check, promoted):
+    for violate in PROMOTED_VIOLATIONS:
+        violate(promoted)
+    assert failed_checks(check(data, promoted)) == {violate.__name__ for violate in PROMOTED_VIOLATIONS}
+
+
+@pytest.mark.parametrize("violate", map(alone, PROMOTED_VIOLATIONS))
 def test_change_from_promoted_data_fails_its_own_check_only(violate, data, check, promoted):
     violate(promoted)
     assert failed_checks(check(data, promoted)) == {violate.__name__}
@@ -301,15 +328,3 @@ def test_every_check_has_parameters_and_a_violation(data):
 def test_every_check_is_documented(root):
     rows = re.findall(r"^\| (`.+?`) \|", (root / "docs/data-checks.md").read_text(), flags=re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", " ".join(rows))) == set(CHECKS)
-
-
-def test_key_that_is_not_a_check_is_an_error_with_the_nearest_check(data):
-    data.set_params(lambda values: values["validate"].update(leekage={"severity": "error", "max": 0.0}))
-    with pytest.raises(ParamsError, match=r"validate\.leekage: not a data check; did you mean validate\.leakage\?"):
-        require_parameters(data.params.validate_)
-
-
-def test_check_without_parameters_is_an_error(data, monkeypatch):
-    monkeypatch.setitem(CHECKS, "unconfigured", CHECKS["leakage"])
-    with pytest.raises(ParamsError, match=r"validate\.unconfigured: missing; copy it from conf/base\.yaml"):
-        require_parameters(data.params.validate_)

@@ -1,7 +1,7 @@
 import numpy as np
 
-from stages.validate.copies import NONE, first_copies, label_conflicts, leaks
-from tuneline import partitions
+from stages.validate.near_duplicates import NONE, first_copies, label_conflicts, leaks
+from tuneline.analysis import similarity
 
 
 def test_partitions_change_no_result(monkeypatch):
@@ -16,6 +16,6 @@ def test_partitions_change_no_result(monkeypatch):
 
     whole = results()
     assert all((found != NONE).any() and (found == NONE).any() for found in whole)
-    monkeypatch.setattr(partitions, "PARTITION_ROWS", 10)
+    monkeypatch.setattr(similarity, "PARTITION_ROWS", 10)
     for one, found in zip(whole, results(), strict=True):
         np.testing.assert_array_equal(one, found)

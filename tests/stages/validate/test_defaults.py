@@ -9,13 +9,13 @@ from stages.download.sample import QUEUES, write_tickets
 from stages.validate.results import check_tables
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, params_for, tokenizer_of
-from tuneline.files.schemas import LabelSchema
-from tuneline.paths import SPLITS
+from tuneline.core.paths import SPLITS
+from tuneline.core.schemas import LabelSchema
 
 
 def errors_and_warnings(data: Data, folder) -> tuple[set[str], set[str]]:
     results = check_tables(derive_tables(data.params, data.write(folder / "data"), None))
-    return {error.check.key for error in results.errors}, {warning.check.key for warning in results.warnings}
+    return {error.check for error in results.errors}, {warning.check for warning in results.warnings}
 
 
 def test_sample_tickets_pass_without_warning(tmp_path):

@@ -2,8 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from stages.validate.giveaways import Criterion, first_numbers, revealing_numbers, revealing_words
-from stages.validate.word_features import word_features
+from stages.validate.labels import Criterion, first_numbers, revealing_numbers, revealing_words, word_features
 
 LABELS = np.array([0, 1] * 200)
 

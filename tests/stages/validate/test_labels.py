@@ -11,9 +11,9 @@ from stages.download.sample import QUEUES, write_tickets
 from stages.validate.labels import LabelFindings, examine_labels
 from stages.validate.raw import read_raw
 from tests.stages.validate.data import params_for
-from tuneline.files.schemas import LabelSchema, raw_schema, write_table
-from tuneline.files.shards import SplitReader
-from tuneline.paths import split_file
+from tuneline.core.paths import split_file
+from tuneline.core.schemas import LabelSchema, raw_schema, write_table
+from tuneline.core.shards import SplitReader
 
 TICKETS = LabelSchema(tuple(QUEUES))
 NUMBERS = LabelSchema(None)

@@ -4,9 +4,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import MultinomialNB
 
-from stages.validate.learnability import FOLDS, area_under_curve, learnability, log_odds
-from stages.validate.word_features import word_features
-from tuneline.tfidf import stratified_folds
+from stages.validate.labels import FOLDS, area_under_curve, learnability, log_odds, word_features
+from tuneline.analysis.tfidf import stratified_folds
 
 WORDS = np.array([f"w{letter}{other}" for letter in "abcdefghij" for other in "abcdefghij"])
 
@@ -65,11 +64,11 @@ def test_right_shuffled_and_flipped_labels_differ(classes):
     features, labels = topical(2000, classes)
     random = np.random.default_rng(3)
     right = measured(features, labels, classes)
-    assert right.auc_interval.low > 0.8
-    assert right.disagreement_interval.high < 0.2
+    assert right["auc_low"] > 0.8
+    assert right["disagreement_high"] < 0.2
     shuffled = measured(features, random.permutation(labels), classes)
-    assert shuffled.auc_interval.high < 0.55
+    assert shuffled["auc_high"] < 0.55
     flipped = np.where(random.random(2000) < 0.3, (labels + random.integers(1, classes, size=2000)) % classes, labels)
     noisy = measured(features, flipped, classes)
-    assert 0.55 < noisy.auc_interval.low < right.auc_interval.low
-    assert 0.2 < noisy.disagreement_interval.low < 0.3 < noisy.disagreement_interval.high < 0.4
+    assert 0.55 < noisy["auc_low"] < right["auc_low"]
+    assert 0.2 < noisy["disagreement_low"] < 0.3 < noisy["disagreement_high"] < 0.4

@@ -10,11 +10,11 @@ from ruamel.yaml import YAML
 
 from stages.validate.__main__ import main
 from tests.stages.validate.data import Data, good_data
-from tuneline.errors import DataError, GateError, StageError
-from tuneline.files.schemas import write_table
-from tuneline.files.shards import shard_file
-from tuneline.paths import REFERENCE_PROFILE, SPLITS, split_file
-from tuneline.stage import run_stage
+from tuneline.core.errors import DataError, GateError, StageError
+from tuneline.core.paths import REFERENCE_PROFILE, SPLITS, split_file
+from tuneline.core.schemas import write_table
+from tuneline.core.shards import shard_file
+from tuneline.core.stage import run_stage
 
 
 @pytest.fixture

@@ -10,17 +10,16 @@ import pytest
 from stages.validate import near_duplicates
 from stages.validate.near_duplicates import MAX_PER_BAND, NONE, WIDTH, Search, bands, candidates, find_near_duplicates
 from tests.stages.validate.data import sentence
-from tuneline import partitions, similarity
-from tuneline.files import arrays
-from tuneline.paths import SPLITS
-from tuneline.similarity import WordSets
-from tuneline.text import EncodedWords, normalized, text_keys, unordered_row_keys, words
+from tuneline.analysis import similarity
+from tuneline.analysis.similarity import WordSets
+from tuneline.analysis.text import EncodedWords, normalized, text_keys, unordered_row_keys, words
+from tuneline.core.paths import SPLITS
 
 REQUIRED = 0.5
 LEXICON = ["".join(letters) for letters in ([*"ab"], [*"cd"])] + [f"w{number}" for number in range(3000)]
 
 
-def search(*splits: Sequence[tuple[str, ...]], required: float = REQUIRED, batch: int = 10**6) -> list[near_duplicates.NearDuplicates]:
+def search(*splits: Sequence[tuple[str, ...]], required: float = REQUIRED, batch: int = 10**6) -> list[near_duplicates.NearDuplicateRows]:
     encoded, keys = [], []
     for rows in splits:
         columns = [normalized(pa.array(column)) for column in zip(*rows, strict=True)]
@@ -113,8 +112,8 @@ def test_result_does_not_depend_on_batches(monkeypatch):
     monkeypatch.setattr(near_duplicates, "PAIRS_AT_A_TIME", 5)
     monkeypatch.setattr(similarity, "PAIRS_AT_A_TIME", 3)
     monkeypatch.setattr(similarity, "ROWS_AT_A_TIME", 2)
-    monkeypatch.setattr(partitions, "PARTITION_ROWS", 9)
-    monkeypatch.setattr(arrays, "KEPT", 0)
+    monkeypatch.setattr(similarity, "PARTITION_ROWS", 9)
+    monkeypatch.setattr(similarity, "KEPT", 0)
     parts = search(train, test, batch=11)[1]
     np.testing.assert_array_equal(whole.origin, parts.origin)
     np.testing.assert_array_equal(whole.similarity, parts.similarity)

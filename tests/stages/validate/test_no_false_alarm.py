@@ -11,8 +11,8 @@ from hypothesis import Phase, given, settings
 from stages.validate.results import check_tables
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, params_for, tokenizer_of, words_of
-from tuneline.files.schemas import LabelSchema
-from tuneline.paths import SPLITS
+from tuneline.core.paths import SPLITS
+from tuneline.core.schemas import LabelSchema
 
 SCRIPTS = {
     "latin": "abcdefghijklmnopqrstuvwxyz",
@@ -78,5 +78,5 @@ def test_generated_valid_data_passes(kind, tmp_path_factory):
     data = generate(kind)
     folders = data.write(tmp_path_factory.mktemp("valid") / "data")
     results = check_tables(derive_tables(data.params, folders, None))
-    assert [(result.check.key, result.found) for result in results.results if result.status != "passed"] == []
+    assert [(result.check, result.found) for result in results.entries if result.status != "passed"] == []
     assert all(np.isfinite(value) for value in results.metrics.values())

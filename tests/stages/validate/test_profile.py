@@ -1,12 +1,11 @@
 import pytest
 
 from stages.validate.__main__ import FETCH_REFERENCE
-from stages.validate.profile import labels_as
-from stages.validate.tables import derive_tables
-from tuneline.drift import Distribution
-from tuneline.errors import DataError
-from tuneline.files.schemas import LabelSchema
-from tuneline.records.profile import Profile
+from stages.validate.tables import derive_tables, labels_as
+from tuneline.analysis.drift import Distribution
+from tuneline.core.errors import DataError
+from tuneline.core.schemas import LabelSchema
+from tuneline.reports.checks import Profile
 
 
 @pytest.fixture
@@ -65,4 +64,4 @@ def test_invalid_profile_is_refused_with_a_hint(text, tmp_path):
     path.write_text(text)
     with pytest.raises(DataError, match=r"profile\.json: ") as error:
         Profile.read(path, FETCH_REFERENCE)
-    assert "python -m flows.promotion.reference" in str(error.value)
+    assert "python -m flows.promotion reference" in str(error.value)

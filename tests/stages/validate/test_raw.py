@@ -4,11 +4,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from stages.validate.copies import NONE, first_copies, label_conflicts, leaks
+from stages.validate.near_duplicates import NONE, first_copies, label_conflicts, leaks
 from stages.validate.raw import read_raw
 from tests.params import params
-from tuneline.files.schemas import LabelSchema, raw_schema, write_table
-from tuneline.files.shards import SplitReader
+from tuneline.core.schemas import LabelSchema, raw_schema, write_table
+from tuneline.core.shards import SplitReader
 
 
 @pytest.fixture

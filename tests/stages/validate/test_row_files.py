@@ -3,12 +3,12 @@
 import pyarrow.parquet as pq
 import pytest
 
-from stages.validate import row_files
+from stages.validate import violations
 from stages.validate.results import check_tables
-from stages.validate.row_files import write_row_files
 from stages.validate.tables import derive_tables
+from stages.validate.violations import write_row_files
 from tests.stages.validate.data import Data
-from tuneline.files.schemas import LabelSchema
+from tuneline.core.schemas import LabelSchema
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def write(tmp_path):
 
     def run(data: Data) -> dict[str, list[dict]]:
         derived = derive_tables(data.params, data.write(tmp_path / "data"), None)
-        write_row_files(tmp_path / "rows", [result.outcome for result in check_tables(derived).results], derived)
+        write_row_files(tmp_path / "rows", check_tables(derived).violations, derived.raw, data.columns)
         return {path.stem: pq.read_table(path).to_pylist() for path in (tmp_path / "rows").glob("*.parquet")}
 
     return run
@@ -29,8 +29,8 @@ def copy_row(data: Data, source: tuple[str, int], target: tuple[str, int]) -> No
 
 
 def test_all_violating_rows_are_written_with_texts_and_reasons(data, write, monkeypatch):
-    monkeypatch.setattr("tuneline.files.schemas.ROW_GROUP", 7)  # of the raw files
-    monkeypatch.setattr(row_files, "ROW_GROUP", 4)
+    monkeypatch.setattr("tuneline.core.schemas.ROW_GROUP", 7)  # of the raw files
+    monkeypatch.setattr(violations, "ROW_GROUP", 4)
     data.columns = ("row", "two")  # a text column with the name of a column of the file
     for columns in data.raw.values():
         columns["row"] = columns.pop("one")

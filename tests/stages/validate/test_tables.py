@@ -1,25 +1,23 @@
 import html
+from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from stages.validate.profile import profile_split
-from stages.validate.raw import read_raw
+from stages.validate.columns import write_columns
 from stages.validate.results import check_tables
-from stages.validate.schemas import described, schema_frame
-from stages.validate.tables import between_frame, derive_tables
-from tuneline.files.schemas import LabelSchema, raw_schema, tokenized_schema
-from tuneline.paths import SPLITS
+from stages.validate.tables import derive_tables, described, measurements, schema_columns
+from tuneline.core.paths import SPLITS
+from tuneline.core.schemas import LabelSchema, raw_schema, tokenized_schema
+from tuneline.reports.checks import Profile
 
 
 def test_split_with_wrong_columns_is_not_checked_further(data, check):
     """No columns can be derived from it; the other splits are still checked."""
     del data.tokenized["test"]["token_type_ids"]
     results = check(data)
-    assert {result.outcome.table.name for result in results.results if result.outcome.table.kind == "tokenized"} == {
-        "tokenized-train",
-        "tokenized-validation",
-    }
+    assert {result.split for result in results.entries if result.table == "tokenized"} == {"train", "validation"}
     assert failed_columns(results) == [("tokenized token_type_ids: list of int8", "tokenized token_type_ids: absent")]
 
 
@@ -45,14 +43,22 @@ def test_each_split_has_a_table_of_each_kind(data, tmp_path):
 
 
 def test_split_is_compared_with_train_and_with_the_promoted_data(data, tmp_path):
-    folders = data.write(tmp_path / "data")
-    raw = read_raw(folders.splits()["raw"], data.columns, folders.derived, data.params.run)
-    train, test = raw["train"], raw["test"]
-    [same] = between_frame(train, train.vocabulary, profile_split(train, data.labels)).to_dict("records")
-    assert same == {"vocabulary_overlap": 1.0, "promoted_rows": 1.0, "promoted_vocabulary": pytest.approx(1.0)}
-    [other] = between_frame(test, None, profile_split(train, data.labels)).to_dict("records")
-    assert other["promoted_rows"] == test.rows / train.rows
-    assert "vocabulary_overlap" not in other
+    derived = derive_tables(data.params, data.write(tmp_path / "data"), None)
+    train, profile = derived.raw["train"], derived.profiles["train"]
+    promoted = Profile(version=1, labels=derived.labels.names, splits={"train": profile, "test": profile})
+    same = measurements(replace(derived, raw={"train": train, "test": train}, promoted=promoted), "test", None)
+    assert (same["vocabulary_overlap"], same["promoted_rows"], same["promoted_vocabulary"]) == (1.0, 1.0, pytest.approx(1.0))
+    assert measurements(replace(derived, promoted=promoted), "test", None)["promoted_rows"] == derived.raw["test"].rows / train.rows
+    assert "vocabulary_overlap" not in measurements(derived, "train", None)
+
+
+@pytest.mark.parametrize(("unknown", "tokens", "share"), [([1, 0], [4, 6], 0.1), ([2, 1], [4, 6], 0.3), ([0, 0], [0, 0], 0.0)])
+def test_unknown_rate_is_a_ratio_of_sums(unknown, tokens, share, data, tmp_path):
+    derived = derive_tables(data.params, data.write(tmp_path / "data"), None)
+    columns = {"unknown_tokens": np.array(unknown), "content_tokens": np.array(tokens)}
+    found = measurements(derived, "train", write_columns(tmp_path / "tokenized.parquet", columns))
+    assert found["unknown_rate"] == pytest.approx(share)
+    assert found["class_balance"] == 100 / 200, "the fraction of the most frequent class"
 
 
 def test_schema_of_lists_and_labels_is_described():
@@ -66,8 +72,8 @@ def test_schema_of_lists_and_labels_is_described():
     assert described(raw_schema(["text"], LabelSchema(None)))["names of labels"] == "numbers"
 
 
-def test_schema_frame_has_absent_columns_and_escaped_names():
+def test_schema_columns_has_absent_columns_and_escaped_names():
     expected, actual = pa.schema([("a", pa.string())]), pa.schema([("<b>", pa.string())])
-    frame = schema_frame({"raw": (expected, actual)})
+    frame = schema_columns({"raw": (expected, actual)})
     assert frame["expected"].tolist() == [html.escape("raw <b>: absent"), "raw a: string"]
     assert frame["found"].tolist() == [html.escape("raw <b>: string"), "raw a: absent"]

@@ -1,8 +1,7 @@
 import pytest
 
-from stages.validate.tokenized import read_tokenized
-from stages.validate.tokenizer import Vocabulary
-from tuneline.files.shards import SplitReader
+from stages.validate.tokenized import Vocabulary, read_tokenized
+from tuneline.core.shards import SplitReader
 
 
 @pytest.fixture

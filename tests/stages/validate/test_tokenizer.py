@@ -4,9 +4,9 @@ import json
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from stages.validate.tokenizer import Decoder, Vocabulary, comparable, load_tokenizer, pieces_match
+from stages.validate.tokenized import Decoder, Vocabulary, comparable, evenly_spaced, load_tokenizer, pieces_match
 from tests.stages.validate.data import good_data, tokenizer_of
-from tuneline.errors import StageError
+from tuneline.core.errors import StageError
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,11 @@ def test_pieces_of_a_truncated_text_match_its_start_or_end():
     assert pieces_match(["bc"], "abc", from_start=False)
     assert not pieces_match(["bc"], "abc", to_end=False)
     assert not pieces_match(["ab"], "abc", from_start=False)
+
+
+@pytest.mark.parametrize(("total", "number", "rows"), [(0, 5, []), (1, 5, [0]), (3, 5, [0, 1, 2]), (100, 3, [0, 49, 99])])
+def test_evenly_spaced_runs_from_the_first_row_to_the_last(total, number, rows):
+    assert evenly_spaced(total, number).tolist() == rows
 
 
 def test_comparable_texts_ignore_what_normalizers_change():

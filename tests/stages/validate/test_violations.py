@@ -1,8 +1,9 @@
 import numpy as np
-import pandas as pd
 import pytest
 
-from stages.validate.violations import MAX_CHARACTERS, excerpt, excess_of_rows, violations
+from stages.validate.checks import CHECKS, Table
+from stages.validate.columns import write_columns
+from stages.validate.violations import MAX_CHARACTERS, Violations, excerpt
 from tests.stages.validate.conftest import failed_result
 
 
@@ -24,7 +25,7 @@ def test_leak_names_the_row_that_it_repeats(data, check):
     result = failed_result(check(data))
     assert [row.number for row in result.worst] == [10, 20]
     assert result.worst[0].like.startswith(f"validation, row 11: {data.raw['validation']['one'][11]}"[:100])
-    assert result.notes == ("Of these rows, 2 repeat a row of validation.",)
+    assert list(result.notes) == ["Of these rows, 2 repeat a row of validation."]
 
 
 def test_leaks_and_near_duplicates_within_the_limit_are_told_by_split(data, check):
@@ -34,11 +35,11 @@ def test_leaks_and_near_duplicates_within_the_limit_are_told_by_split(data, chec
             data.raw["test"][name][row] = data.raw[split][name][other]
         if split != "train":
             data.raw["test"]["one"][row] += " and more"
-    results = check(data.tokenize()).results
-    notes = {(result.check.key, result.split): result.notes for result in results if result.status == "passed" and result.notes}
+    results = check(data.tokenize()).entries
+    notes = {(result.check, result.split): list(result.notes) for result in results if result.status == "passed" and result.notes}
     assert notes == {
-        ("leakage", "test"): ("Of these rows, 1 repeats a row of train.",),
-        ("near_duplicates", "test"): ("Of these rows, 2 resemble a row of validation, 1 resembles a row of test.",),
+        ("leakage", "test"): ["Of these rows, 1 repeats a row of train."],
+        ("near_duplicates", "test"): ["Of these rows, 2 resemble a row of validation, 1 resembles a row of test."],
     }
 
 
@@ -46,13 +47,12 @@ def test_unknown_rate_lists_the_rows_with_most_unknown_tokens(data, check):
     for row in range(60):
         data.raw["test"]["one"][row] = "Ω " * (2 + row % 7) + data.raw["test"]["one"][row]
     result = failed_result(check(data.tokenize()))
-    assert result.outcome.check == "unknown_rate"
+    assert result.check == "unknown_rate"
     assert result.worst[0].number == 6
     assert result.worst[0].values["unknown_tokens"] == 8
 
 
-def test_great_expectations_and_the_list_of_violations_count_the_same_rows(data, check):
-    """The expectation decides whether a row fails, and the ranking selects the rows of the report: both must agree."""
+def test_listed_rows_are_as_many_as_great_expectations_counts(data, check):
     data.raw["train"]["one"][0] = " "
     data.raw["train"]["two"][1] = None
     data.raw["test"]["one"][2] += "\ufffd"
@@ -60,37 +60,28 @@ def test_great_expectations_and_the_list_of_violations_count_the_same_rows(data,
     data.tokenized["test"]["attention_mask"][4][2] = 3
     data.tokenized["train"]["input_ids"][5][0] = 9
     data.tokenized["validation"]["token_type_ids"][6][0] = -1
-    outcomes = [result.outcome for result in check(data).results]
-    row_outcomes = [outcome for outcome in outcomes if outcome.failing is not None]
-    assert sum(outcome.failing > 0 for outcome in row_outcomes) >= 6
-    for outcome in row_outcomes:
-        assert sum(len(rows) for rows, _ in violations(outcome)) == outcome.failing, outcome
+    results = check(data)
+    failing = [(entry.check, entry.split, entry.failing) for entry in results.entries if entry.failing]
+    assert len(failing) >= 6
+    listed = {(one.check.key, one.table.split, len(one.rows)) for one in results.violations if one.check.ranks is None}
+    assert listed == set(failing)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "excess"),
+    ("check", "arguments", "columns", "order"),
     [
-        ({"min_value": 3, "max_value": 5}, [2, 0, 0, 4]),
-        ({"min_value": 3}, [2, 0, 0, 0]),
-        ({"max_value": 5}, [0, 0, 0, 4]),
-        ({"value_set": [1, 3, 5]}, [0, 0, 0, 1]),
-        ({"total": "tokens"}, [1, 3, 5, 9]),
+        ("length_outliers", {"column": "characters", "min_value": 3, "max_value": 5}, {"characters": [1, 2, 7, 99]}, [3, 0, 2, 1]),
+        ("blank_text", {"column": "visible_characters", "min_value": 1}, {"visible_characters": [0, -2, 0]}, [1, 0, 2]),
+        ("truncation_rate", {"column": "tokens", "max_value": 5}, {"tokens": [6, 9, 7]}, [1, 2, 0]),
+        ("unknown_rate", {"column": "unknown_rate"}, {"unknown_tokens": [1, 3, 2], "content_tokens": [9, 9, 9]}, [1, 2, 0]),
+        ("near_duplicates", {"column": "near_duplicate_of"}, {"near_duplicate_of": [0, 0, 0], "similarity": [0.8, 0.7, 0.9]}, [2, 0, 1]),
+        ("token_labels", {"column_A": "labels", "column_B": "raw_labels"}, {"labels": [0, 1], "raw_labels": [1, 2]}, [0, 1]),
     ],
-    ids=["range", "minimum", "maximum", "set", "ratio"],
 )
-def test_excess_is_the_distance_of_a_row_from_what_is_allowed(arguments, excess):
-    frame = pd.DataFrame({"value": [1, 3, 5, 9], "tokens": 10})
-    assert excess_of_rows(frame, {"column": "value", **arguments}).tolist() == excess
-
-
-def test_excess_of_near_duplicates_is_their_similarity():
-    frame = pd.DataFrame({"near_duplicate_of": [-1, 4, 7], "similarity": [0.0, 0.8, 0.9]})
-    assert excess_of_rows(frame, {"column": "near_duplicate_of", "value_set": [-1]}).tolist() == [0.0, 0.8, 0.9]
-
-
-def test_excess_of_two_columns_counts_the_rows_that_differ():
-    frame = pd.DataFrame({"labels": [0, 1, 2], "raw_labels": [0, 2, 2]})
-    np.testing.assert_array_equal(excess_of_rows(frame, {"column_A": "labels", "column_B": "raw_labels"}), [0, 1, 0])
+def test_worst_rows_are_those_farthest_from_the_limit(check, arguments, columns, order, tmp_path):
+    stored = write_columns(tmp_path / "columns.parquet", {name: np.array(values) for name, values in columns.items()})
+    found = Violations(CHECKS[check], Table("tokenized", "train", stored), arguments, np.arange(len(order)))
+    assert np.argsort(-found.excess(), kind="stable").tolist() == order
 
 
 @pytest.mark.parametrize(

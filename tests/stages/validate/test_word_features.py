@@ -1,6 +1,6 @@
 import pyarrow as pa
 
-from stages.validate.word_features import word_features
+from stages.validate.labels import word_features
 
 
 def features(*columns, limit=100) -> dict[str, set[int]]:

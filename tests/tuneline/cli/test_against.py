@@ -11,8 +11,8 @@ from tests.shards import into_shards
 from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
 from tuneline.cli.against import Predicted, compare, numbered
-from tuneline.errors import DataError
-from tuneline.files.schemas import LabelSchema
+from tuneline.core.errors import DataError
+from tuneline.core.schemas import LabelSchema
 
 runner = CliRunner(env={"COLUMNS": "200"})
 
@@ -31,10 +31,9 @@ def test_rows_are_joined_by_their_texts_and_scored_by_the_present_labels():
     assert found.rows == 4, "p, q, r and the first s"
     assert found.left_out == (1, 1)
     assert found.relabelled == 2, "r was b, and s was d"
-    assert (found.differences["Accuracy"].first, found.differences["Accuracy"].second) == (1.0, 0.5), (
-        "p was wrong; s was d, an unknown class"
-    )
-    assert found.discordant == (2, 0)
+    accuracy, test = found.models.differences["accuracy"], found.models.test
+    assert (accuracy.first, accuracy.second) == (1.0, 0.5), "p was wrong; s was d, an unknown class"
+    assert (test.first_only, test.second_only) == (2, 0)
 
 
 def test_models_without_a_common_row_or_task_are_refused():

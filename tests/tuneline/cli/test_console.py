@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuneline.cli.console import Console
-from tuneline.terminal import OBEYED
+from tuneline.core.terminal import CONTROL_CHARACTERS
 
 CLEAR_SCREEN = "\x1b[2J"
 
@@ -30,7 +30,7 @@ def test_cells_of_a_table_are_shown():
     table = Table(title=f"First rows {CLEAR_SCREEN}")
     table.add_column(Text("text\u202e"))
     table.add_row(Text(f"a{CLEAR_SCREEN}b"))
-    assert {*OBEYED.findall(printed(table))} <= {"\x1b"}, "the console's own, of the title's style"
+    assert {*CONTROL_CHARACTERS.findall(printed(table))} <= {"\x1b"}, "the console's own, of the title's style"
     assert CLEAR_SCREEN not in printed(table)
 
 
@@ -43,4 +43,4 @@ def test_name_of_a_file_is_shown_in_an_error_of_a_command(tmp_path):
     assert done.returncode == 1
     error = done.stderr.decode()
     assert error.startswith(r"tuneline predict: \x1b[2J\u202e\udcff.csv does not exist.")
-    assert not OBEYED.search(error)
+    assert not CONTROL_CHARACTERS.search(error)

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from tests.records import export_record
 from tuneline.cli import app
-from tuneline.records.source import BaseSource, PretrainedSource
+from tuneline.core.provenance import BaseSource, PretrainedSource
 
 runner = CliRunner(env={"COLUMNS": "200"})
 

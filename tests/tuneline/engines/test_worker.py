@@ -1,8 +1,8 @@
 import pickle
 
 from tests.tuneline.engines import tasks
-from tuneline.engines.worker import ATTEMPTS, Failure, run_task, versions
-from tuneline.errors import DataError
+from tuneline.core.errors import DataError
+from tuneline.engines.ray_tasks import ATTEMPTS, Failure, run_task, versions
 
 
 class Unpicklable(Exception):

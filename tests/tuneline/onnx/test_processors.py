@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 
 import stages.export.__main__
-from stages.export.graph import to_onnx
-from stages.export.model_files import save_model
+from stages.export.__main__ import embed
+from stages.export.graph import save_model, to_onnx
 from stages.export.precisions import to_dynamic_int8, to_static_int8
-from stages.export.record import embed
 from tests.conftest import ROOT
 from tests.records import export_record
 from tests.small_pipeline import tiny_model, write_pipeline
-from tuneline.batches import TokenizedSplit, length_sorted_batches
-from tuneline.files.shards import SplitReader
+from tuneline.core.shards import SplitReader
+from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 from tuneline.onnx.session import OnnxClassifier, logits_of, processor_saturates
-from tuneline.records.export import ExportRecord
+from tuneline.reports.export import ExportRecord
 
 QEMU = shutil.which("qemu-x86_64")
 needs_qemu = pytest.mark.skipif(QEMU is None, reason="qemu-x86_64 is not installed (Debian: apt-get install qemu-user)")
@@ -30,8 +29,8 @@ RUN_MODELS = """
 import sys
 from pathlib import Path
 import numpy as np
-from tuneline.batches import TokenizedSplit
-from tuneline.files.shards import SplitReader
+from tuneline.model.batches import TokenizedSplit
+from tuneline.core.shards import SplitReader
 from tuneline.onnx.session import OnnxClassifier, logits_of, open_session, processor_saturates, session_options
 split = TokenizedSplit.read(SplitReader.open(Path("data/tokenized"), "test", "tokenize"))
 results = {"saturates": processor_saturates()}

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.conftest import ROOT
-from tuneline.errors import StageError
+from tuneline.core.errors import StageError
 from tuneline.onnx.session import OnnxClassifier
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.stages.train import tiny_task
-from tuneline.errors import ParamsError
+from tuneline.core.errors import ParamsError
 from tuneline.params.train import WITHOUT_WARMUP
 
 

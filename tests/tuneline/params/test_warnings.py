@@ -1,7 +1,7 @@
 import pytest
 
 from tests.params import params
-from tuneline.params.warnings import find_warnings, print_warnings
+from tuneline.params.loading import find_warnings, print_warnings
 
 CHECKPOINT = {"checkpoint": "google-bert/bert-base-uncased", "config": None}
 

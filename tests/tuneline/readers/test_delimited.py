@@ -4,18 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuneline.errors import DataError
+from tuneline.core.errors import DataError
 from tuneline.readers import text as text_module
 from tuneline.readers.delimited import DelimitedReader, Dialect
-from tuneline.readers.limits import DEFAULT_LIMITS, Limits
-from tuneline.readers.rows import RowProblem
-from tuneline.readers.text import Lines
+from tuneline.readers.rows import DEFAULT_LIMITS, Limits, RowProblem
+from tuneline.readers.text import TextLines
 
 CSV = Dialect(",", literal=False)
 
 
 def lines_of(text, strict=True, limits=DEFAULT_LIMITS):
-    return Lines(io.StringIO(text, newline=""), "file", strict=strict, limits=limits)
+    return TextLines(io.StringIO(text, newline=""), "file", strict=strict, limits=limits)
 
 
 def test_problem_is_yielded_with_its_line_and_reading_continues():

@@ -1,6 +1,6 @@
 import pytest
 
-from tuneline.readers.encodings import probable_encoding
+from tuneline.readers.text import probable_encoding
 
 TEXTS = [
     ("cp1252", "un café au lait,ham"),

@@ -7,14 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuneline.readers import text
-from tuneline.readers.jsonl import read_jsonl
-from tuneline.readers.limits import Limits
-from tuneline.readers.rows import RowProblem
-from tuneline.readers.text import Lines
+from tuneline.readers.delimited import read_jsonl
+from tuneline.readers.rows import Limits, RowProblem
+from tuneline.readers.text import TextLines
 
 
 def read(content, **options):
-    return list(read_jsonl(Lines(io.StringIO(content, newline=""), "file", **options)))
+    return list(read_jsonl(TextLines(io.StringIO(content, newline=""), "file", **options)))
 
 
 PROBLEMS = {

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tuneline.errors import DataError, UnreadableError
-from tuneline.readers.limits import MB, Limits
-from tuneline.readers.parquet import BATCH, open_parquet
+from tuneline.core.errors import DataError, UnreadableError
+from tuneline.readers.parquet import open_parquet
+from tuneline.readers.rows import MB, Limits
 
 TABLE = pa.table({"text": [f"text {row}" for row in range(25)], "id": range(25)})
 
@@ -73,32 +73,14 @@ def test_missing_file_is_named(tmp_path):
         read(tmp_path / "a.parquet")
 
 
-WAYS = {
-    "in a dictionary": {},
-    "of which only the difference to the row before is stored": {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}},
-}
-
-
-@pytest.fixture(params=WAYS.values(), ids=WAYS, scope="module")
-def bomb(request, tmp_path_factory):
-    """A file of some hundred bytes with a row group of 200 MB."""
-    path = tmp_path_factory.mktemp("bomb") / "in.parquet"
-    pq.write_table(pa.table({"text": ["a" * 1_000_000] * 200}), path, compression="zstd", **request.param)
-    assert path.stat().st_size < 1000
-    return path
-
-
-def test_cells_that_are_stored_once_are_read_in_small_batches(bomb):
-    batches = read(bomb, rows=200)
-    assert sum(batch.num_rows for batch in batches) == 200
-    assert max(batch.nbytes for batch in batches) <= 2 * BATCH
-
-
-def test_row_group_that_decodes_to_more_than_the_limit_is_refused_before_its_first_row(bomb):
-    with open_parquet(bomb, limits=Limits(row_group=100 * MB)) as file:
-        message = r"in\.parquet, row group 1: its rows take more than 100 MB \(data\.files\.max_row_group_mb\)"
-        with pytest.raises(DataError, match=message):
-            next(file.batches(10, ["text"]))
+@pytest.mark.parametrize("options", [{}, {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}], ids=str)
+def test_row_group_that_decodes_to_more_than_the_limit_is_refused(tmp_path, options):
+    """A cell that is stored once, or as the difference to the row before, is small in the file."""
+    pq.write_table(pa.table({"text": ["a" * 100_000] * 200}), tmp_path / "in.parquet", compression="zstd", **options)
+    assert (tmp_path / "in.parquet").stat().st_size < 1000
+    message = r"in\.parquet, row group 1: its rows take more than 10 MB \(data\.files\.max_row_group_mb\)"
+    with pytest.raises(DataError, match=message):
+        read(tmp_path / "in.parquet", row_group=10 * MB)
 
 
 def test_row_group_that_is_larger_than_the_limit_on_disk_is_refused(tmp_path):
@@ -144,13 +126,6 @@ def test_other_types_of_text_are_read_and_have_the_same_limits(tmp_path, kind):
     assert pa.Table.from_batches(read(tmp_path / "in.parquet", rows=1000))["text"].to_pylist() == table["text"].to_pylist()
     with pytest.raises(DataError, match="row 1, column 'text': 2,000 characters, more than 1,999"):
         read(tmp_path / "in.parquet", cell=1999)
-
-
-def test_repeated_cell_anywhere_in_a_row_group_makes_its_batches_small(tmp_path):
-    texts = [f"text {row}" for row in range(2000)]
-    texts[1500] = "a" * 300_000
-    pq.write_table(pa.table({"text": texts * 2}), tmp_path / "in.parquet", compression="zstd")
-    assert max(batch.num_rows for batch in read(tmp_path / "in.parquet", rows=4000)) <= BATCH // 300_000
 
 
 def test_text_that_is_not_utf_8_is_refused(tmp_path):

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from tuneline.errors import DataError
+from tuneline.core.errors import DataError
 from tuneline.readers.rows import check_columns, listed, nearest, text_problem
 
 REQUIRED = {"text": "data.text_columns", "label": "data.label_column"}

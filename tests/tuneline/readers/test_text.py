@@ -6,10 +6,9 @@ import threading
 
 import pytest
 
-from tuneline.errors import DataError, UnreadableError
+from tuneline.core.errors import DataError, UnreadableError
 from tuneline.readers import text
-from tuneline.readers.limits import MB, Limits
-from tuneline.readers.rows import OptionNames
+from tuneline.readers.rows import MB, Limits, OptionNames
 from tuneline.readers.text import open_text
 
 CONTENT = "one\ntwo\n"
@@ -151,7 +150,7 @@ def test_over_long_line_is_read_in_pieces(tmp_path, monkeypatch):
             sizes.append(size)
             return super().readline(size)
 
-    assert list(text.Lines(Text("x" * 10_000), "file")) == ["x" * 50]
+    assert list(text.TextLines(Text("x" * 10_000), "file")) == ["x" * 50]
     assert set(sizes) == {50}
 
 

@@ -5,10 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.s3 import Bucket, refusing
-from tuneline.errors import DataError, StageError, UnreadableError
-from tuneline.readers import urls
-from tuneline.readers.listing import list_files
-from tuneline.readers.urls import RemoteFile, file_system, redacted
+from tuneline.core.errors import DataError, StageError, UnreadableError
+from tuneline.readers.files import RemoteFile, file_system, list_files, reaching, redacted
 
 SCHEMES = ("https", "ssh", "s3", "git+http")
 VISIBLE = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"], exclude_characters="'\""), min_size=1)
@@ -76,7 +74,7 @@ def test_storage_that_is_away_or_needs_a_package_is_explained(monkeypatch):
     assert "pip install gcsfs" in str(missing.value)
     with pytest.raises(DataError, match="nothing://a"):
         file_system("nothing://a")
-    with pytest.raises(UnreadableError, match=r"x cannot be reached: OSError: no https://host/a\n") as away, urls.reaching("x"):
+    with pytest.raises(UnreadableError, match=r"x cannot be reached: OSError: no https://host/a\n") as away, reaching("x"):
         raise OSError("no https://host/a?token=secret\nmore")
     assert "run the same command again" in str(away.value)
     with pytest.raises(UnreadableError, match=r"ParamValidationError: Parameter validation failed: Invalid bucket name \"My bucket\""):

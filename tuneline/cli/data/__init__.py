@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tuneline.cli.data import history
-from tuneline.terminal import progress, say
+from tuneline.core.terminal import progress, say
 
 app = typer.Typer(help="Act on what the data checks found, and see how the data changed.", no_args_is_help=True)
 
@@ -20,6 +19,8 @@ TextFile = Annotated[Path, typer.Argument(metavar="FILE", help="CSV, TSV or JSON
 Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="Of the lines that are not UTF-8; default: detected")]
 Mojibake = Annotated[bool, typer.Option("--mojibake", help="Also convert lines such as 'CafÃ©' for 'Café'")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="File to write; default: only show the lines")]
+Last = Annotated[int, typer.Option(min=1, help="Number of versions to show, the newest first")]
+Page = Annotated[Path, typer.Option("--output", "-o", help="HTML file to write")]
 
 
 @app.callback()
@@ -35,12 +36,12 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
     """
     import pyarrow as pa
 
-    from tuneline.cli.data.dropping import added, choose, refuse_empty_splits, rows_of_split
-    from tuneline.corrections import NEXT_STEPS, Corrections, dropped_file, locked
-    from tuneline.files.schemas import check_text_columns
-    from tuneline.files.shards import SplitReader
+    from tuneline.analysis.corrections import NEXT_STEPS, Corrections, corrections_locked, dropped_file
+    from tuneline.cli.data.repairs import added, choose, refuse_empty_splits, rows_of_split
+    from tuneline.core.paths import FAILING_ROWS, RAW, SPLITS
+    from tuneline.core.schemas import check_text_columns
+    from tuneline.core.shards import SplitReader
     from tuneline.params.loading import load_params
-    from tuneline.paths import FAILING_ROWS, RAW, SPLITS
 
     params = load_params()
     for split in SPLITS:
@@ -54,7 +55,7 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
         none = "" if counts or left else f": {FAILING_ROWS}/ has no file of it"
         say(f"{one}: {', '.join(counts) or 'no rows'} to drop{none}{left}.")
         refuse_empty_splits(choice)
-    with locked():
+    with corrections_locked():
         present = Corrections.read()
         dropped = added(present.dropped, pa.concat_tables([choice.entries for choice in choices]))
         if not dry_run:
@@ -66,13 +67,41 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
         say(NEXT_STEPS)
 
 
-app.command("history")(history.command)
+@app.command("history")
+def history(last: Last = 20, output: Page = Path("reports/data-history.html")) -> None:
+    """Write a page about the versions of the data: rows, classes, lengths, words, drift and failed checks of each.
+
+    A version is in a commit of the current branch, or in one that the model registry names. DVC's cache has their profiles.
+    """
+    from tuneline.cli.data.history import FETCH, changes_between, read_versions, render
+    from tuneline.core.errors import StageError
+    from tuneline.core.files import replace_file
+    from tuneline.project.repo import git
+
+    root = Path()
+    if not (root / "dvc.yaml").exists():
+        raise StageError(f"{root.resolve()} has no dvc.yaml.", "Run this in the root of the project.")
+    if not git(root, "rev-parse", "--git-dir"):
+        raise StageError(f"{root.resolve()} is not a git repository.", "Versions of the data are commits: run git init.")
+    with progress("data history: versions in git and in DVC's cache"):
+        versions = read_versions(root, last + 1)
+    if not versions:
+        raise StageError("No commit has a version of the data.", "Run `dvc repro`, and commit dvc.lock and metrics.")
+    shown = versions[:last]
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with progress("data history: differences"), replace_file(output) as partial:
+        changes = [changes_between(version, before) for version, before in zip(shown, [*versions[1:], None], strict=False)]
+        partial.write_text(render(changes, more=len(versions) > last), encoding="utf-8")
+    missing = sum(version.profile is None for version in shown)
+    if missing:
+        say(f"The profile of {missing} of {len(shown)} versions is not in DVC's cache: `{FETCH}` gets what the remote has.", error=True)
+    say(f"{len(shown)} version{'s' * (len(shown) != 1)} of the data: {output}")
 
 
 @app.command("recode")
 def recode(file: TextFile, encoding: Encoding = None, mojibake: Mojibake = False, output: Output = None) -> None:
     """Show the lines of a text file that are not UTF-8, and write a copy in which they are."""
-    from tuneline.cli.data.recode import recode as write
-    from tuneline.cli.init.encodings import known_encoding
+    from tuneline.cli.data.repairs import recode as write
+    from tuneline.cli.init.layout import known_encoding
 
     write(file, None if encoding is None else known_encoding(encoding), mojibake, output)

@@ -11,7 +11,7 @@ COLOURS: Final = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
 @dataclass(frozen=True)
-class CheckResult:
+class DoctorResult:
     """Result of one check.
 
     Attributes:
@@ -25,19 +25,19 @@ class CheckResult:
     hint: str | None = None
 
 
-def ok(message: str) -> CheckResult:
+def ok(message: str) -> DoctorResult:
     """Return the result of a check that passed."""
-    return CheckResult("ok", message)
+    return DoctorResult("ok", message)
 
 
-def warning(message: str, hint: str) -> CheckResult:
+def warning(message: str, hint: str) -> DoctorResult:
     """Return the result of a check that found a problem with which the pipeline still runs."""
-    return CheckResult("warning", message, hint)
+    return DoctorResult("warning", message, hint)
 
 
-def error(message: str, hint: str) -> CheckResult:
+def error(message: str, hint: str) -> DoctorResult:
     """Return the result of a check that found a problem with which the pipeline cannot run."""
-    return CheckResult("error", message, hint)
+    return DoctorResult("error", message, hint)
 
 
 def command() -> None:
@@ -45,9 +45,8 @@ def command() -> None:
     from rich.text import Text
 
     from tuneline.cli.console import Console
-    from tuneline.cli.doctor.checkout import check_checkout
+    from tuneline.cli.doctor.checkout import check_checkout, check_registry
     from tuneline.cli.doctor.machine import check_environment, check_machine
-    from tuneline.cli.doctor.registry import check_registry
 
     console = Console()
     errors = 0

@@ -10,22 +10,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rich.filesize import decimal
+from ruamel.yaml import YAML
 
-from tuneline.cli.doctor import CheckResult, error, ok, warning
-from tuneline.errors import DataError, ParamsError
-from tuneline.launch import launch_file
+from tuneline.cli.doctor import DoctorResult, error, ok, warning
+from tuneline.core.errors import DataError, ParamsError
+from tuneline.core.launch import launch_file
+from tuneline.core.paths import BASE, BASE_RECORD, CORRECTIONS, PARAMS, SITE_CACHE, SOURCE
+from tuneline.core.provenance import BaseSource
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
-from tuneline.paths import BASE, BASE_RECORD, CORRECTIONS, PARAMS, SITE_CACHE, SOURCE
-from tuneline.readers.special_files import not_a_file
-from tuneline.readers.urls import is_url, shown
-from tuneline.records.source import BaseSource
+from tuneline.project.registry import Version
+from tuneline.project.repo import git, lock_at, registries
+from tuneline.readers.files import is_url, not_a_file, shown
 
 OUTPUT_FOLDERS = ("data", "models", "metrics", "plots", "reports", "checkpoints")
 
 
-def check_checkout(root: Path) -> Iterator[CheckResult]:
+def check_checkout(root: Path) -> Iterator[DoctorResult]:
     """Yield the result of each check of the checkout in ``root``."""
     if not (root / "dvc.yaml").exists() or not (root / PARAMS).exists():
         yield error(
@@ -55,7 +57,7 @@ def check_checkout(root: Path) -> Iterator[CheckResult]:
         yield check_pipeline(root)
 
 
-def check_git(root: Path) -> Iterator[CheckResult]:
+def check_git(root: Path) -> Iterator[DoctorResult]:
     """Check that git is installed, and that the repository has a full history and a committer identity."""
     try:
         shallow = _run(root, "git", "rev-parse", "--is-shallow-repository")
@@ -78,7 +80,7 @@ def check_git(root: Path) -> Iterator[CheckResult]:
     yield ok("git")
 
 
-def check_launch_file(root: Path, params: Params) -> CheckResult:
+def check_launch_file(root: Path, params: Params) -> DoctorResult:
     """Check that the launch configuration named by ``train.launch`` exists."""
     path = root / launch_file(params.train.launch)
     if path.exists():
@@ -87,7 +89,7 @@ def check_launch_file(root: Path, params: Params) -> CheckResult:
     return error(f"train.launch: {path} does not exist", f"Set train.launch to one of: {available}")
 
 
-def check_source(root: Path, params: Params) -> CheckResult:
+def check_source(root: Path, params: Params) -> DoctorResult:
     """Check that the data set named by ``data`` can be read: the files exist, or the hub may be contacted."""
     if params.data.source == "hub" and os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"}:
         return warning("data.source is hub and HF_HUB_OFFLINE is set: only data in the local cache can be read", "unset HF_HUB_OFFLINE")
@@ -105,9 +107,9 @@ def check_source(root: Path, params: Params) -> CheckResult:
     return error(f"{folder} has no file for {' and '.join(missing)}", "tuneline init FILE.csv; if DVC tracks the files: dvc pull")
 
 
-def check_corrections(root: Path) -> CheckResult:
+def check_corrections(root: Path) -> DoctorResult:
     """Check that the corrections of the data are there, can be read, and are committed."""
-    from tuneline.corrections import Corrections
+    from tuneline.analysis.corrections import Corrections
 
     if not (root / CORRECTIONS).is_dir():
         return error(f"{CORRECTIONS}/ is missing, and the stage download depends on it", f"git checkout {CORRECTIONS}")
@@ -121,7 +123,7 @@ def check_corrections(root: Path) -> CheckResult:
     return ok(f"{CORRECTIONS}: {corrections.labels.num_rows:,} labels, {corrections.dropped.num_rows:,} dropped rows")
 
 
-def check_special_files(root: Path) -> CheckResult:
+def check_special_files(root: Path) -> DoctorResult:
     """Check that ``data/source`` has only files and folders: DVC hashes all that is there, and waits for a pipe without end."""
     for path in sorted((root / SOURCE).rglob("*")):
         if not path.is_dir() and (problem := not_a_file(path)):
@@ -130,7 +132,7 @@ def check_special_files(root: Path) -> CheckResult:
     return ok(f"{SOURCE}: only files and folders")
 
 
-def check_base_model(root: Path, params: Params) -> CheckResult:
+def check_base_model(root: Path, params: Params) -> DoctorResult:
     """Check that the checkpoint and tokenizer can be read: the folder exists, or the hub may be contacted or is not needed."""
     names = {"model.checkpoint": params.model.checkpoint, "tokenize.tokenizer": params.tokenize.tokenizer}
     for key, name in names.items():
@@ -146,7 +148,7 @@ def check_base_model(root: Path, params: Params) -> CheckResult:
     return ok(f"model.checkpoint: {params.model.checkpoint or 'none, trained from scratch'}")
 
 
-def check_partial_files(root: Path) -> CheckResult:
+def check_partial_files(root: Path) -> DoctorResult:
     """Check that no killed run left partially written files."""
     partial = [path for folder in OUTPUT_FOLDERS for pattern in (".*.partial", ".*.former") for path in (root / folder).rglob(pattern)]
     if not partial:
@@ -155,7 +157,7 @@ def check_partial_files(root: Path) -> CheckResult:
     return warning(f"a run was killed while it wrote {names}", "Harmless: the next run of that stage removes it.")
 
 
-def check_partial_copies(root: Path) -> CheckResult:
+def check_partial_copies(root: Path) -> DoctorResult:
     """Check that DVC left no half copy in its cache, which a full disk or a kill leaves and nothing removes."""
     copies = [path for pattern in ("*/.*.tmp", "*/*/.*.tmp") for path in (root / ".dvc" / "cache" / "files").glob(pattern)]
     if not copies:
@@ -167,7 +169,7 @@ def check_partial_copies(root: Path) -> CheckResult:
     )
 
 
-def check_site_cache(root: Path) -> CheckResult:
+def check_site_cache(root: Path) -> DoctorResult:
     """Check that no other user can write to DVC's site cache: DVC unpickles it, so whoever writes there runs code as who runs DVC."""
     from dvc.config import Config
     from dvc.dirs import site_cache_dir
@@ -195,7 +197,7 @@ def _open_to_others(folder: Path) -> bool:
     return True
 
 
-def check_pipeline(root: Path) -> CheckResult:
+def check_pipeline(root: Path) -> DoctorResult:
     """Check with ``dvc status`` that every out is up to date with its inputs."""
     done = _run(root, sys.executable, "-m", "dvc", "status", "--json")
     if done.returncode:
@@ -220,3 +222,61 @@ def check_pipeline(root: Path) -> CheckResult:
 def _run(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "LC_ALL": "C"}
     return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=env)
+
+
+TIMEOUT = 30.0
+"""Seconds that ``origin`` and the DVC remote each have to answer."""
+HINT = "With a git remote `origin` and a default DVC remote: python -m flows.promotion publish"
+
+
+def check_registry(root: Path) -> Iterator[DoctorResult]:
+    """Yield a result for each version that is in a stage: has it a second copy?"""
+    for artifact, tags in registries(root).items():
+        for stage in tags.stages:
+            if version := tags.in_stage(stage):
+                yield check_copies(root, artifact, stage, version)
+
+
+def check_copies(root: Path, artifact: str, stage: str, version: Version) -> DoctorResult:
+    """Check that the DVC remote has the files of a version, and ``origin`` its tag."""
+    message = f"{artifact} {version.name}, which is in {stage}"
+    missing = list(filter(None, (_why_not_in_dvc_remote(root, artifact, version.commit), _why_not_in_origin(root, artifact, version))))
+    if missing:
+        return warning(f"{message}, has no second copy: {'; '.join(missing)}", HINT)
+    return ok(f"{message}, is in the DVC remote and in origin")
+
+
+def _why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
+    """Return why the DVC remote does not have an artifact, as far as is known; ``None`` if it has it."""
+    listed = (YAML(typ="safe", pure=True).load(git(root, "show", f"{commit}:dvc.yaml")) or {}).get("artifacts", {})
+    md5 = lock_at(root, commit).out(str(listed.get(artifact, {}).get("path")))
+    if md5 is None:
+        return f"dvc.lock of {commit[:12]} does not list it"
+    done = _run_with_network(root, sys.executable, "-P", "-m", "tuneline.project.dvc", "has", md5)
+    if done is None:
+        return f"the DVC remote did not answer within {TIMEOUT:g} seconds"
+    if done.returncode and (lines := done.stderr.strip().splitlines()):
+        error = next((line for line in lines if line.startswith("ERROR")), lines[-1])
+        return f"the DVC remote cannot be asked ({error.removeprefix('ERROR: ')})"
+    return "the DVC remote does not have its files" if done.returncode else None
+
+
+def _why_not_in_origin(root: Path, artifact: str, version: Version) -> str | None:
+    """Return why ``origin`` does not have the tag of a version, as far as is known; ``None`` if it has it."""
+    if "origin" not in git(root, "remote").split():
+        return "there is no git remote origin"
+    done = _run_with_network(root, "git", "ls-remote", "origin", f"refs/tags/{artifact}@{version.name}*")
+    if done is None:
+        return f"origin did not answer within {TIMEOUT:g} seconds"
+    if done.returncode:
+        return f"origin cannot be asked ({done.stderr.strip().splitlines()[0]})"
+    return None if version.commit in done.stdout else "origin does not have its tag"
+
+
+def _run_with_network(root: Path, *command: str) -> subprocess.CompletedProcess[str] | None:
+    """Run a program that uses the network; return ``None`` if it does not end in time."""
+    env = {**os.environ, "DVC_NO_ANALYTICS": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    try:
+        return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=env, timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        return None

@@ -13,14 +13,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from tuneline.cli.doctor import CheckResult, error, ok, warning
-from tuneline.errors import ParamsError
-from tuneline.launch import AUTO, Devices, choose, find_devices, needs_gpu
-from tuneline.machine import available_cores, cpu_quota, why_no_accelerator
+from tuneline.cli.doctor import DoctorResult, error, ok, warning
+from tuneline.core.errors import ParamsError
+from tuneline.core.launch import AUTO, Devices, choose, find_devices, needs_gpu
+from tuneline.core.machine import available_cores, cpu_quota, why_no_accelerator
+from tuneline.core.paths import ONNX
 from tuneline.params import TrainParams
 from tuneline.params.loading import load_params
-from tuneline.paths import ONNX
-from tuneline.records.export import EXPORT_RECORD, UsageRecord
+from tuneline.reports.export import EXPORT_RECORD, UsageRecord
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
 MAX_PACKAGES_SHOWN = 6
@@ -34,14 +34,14 @@ FREE_DISK_HINT = (
 )
 
 
-def check_environment(root: Path) -> Iterator[CheckResult]:
+def check_environment(root: Path) -> Iterator[DoctorResult]:
     """Yield the results for the interpreter, the programs that stages call, and the installed packages."""
     yield check_python(sys.version_info[:2])
     yield check_programs(Path(sys.prefix), shutil.which("python"), shutil.which("dvc"))
     yield check_packages(root / "requirements.txt", installed_packages())
 
 
-def check_machine(root: Path) -> Iterator[CheckResult]:
+def check_machine(root: Path) -> Iterator[DoctorResult]:
     """Yield the results for cores, memory, disk, GPU and the int8 model."""
     yield check_cores(available_cores(), cpu_quota(), os.environ.get("OMP_NUM_THREADS"))
     yield check_memory(min(psutil.virtual_memory().available, available_in_container(CGROUP)))
@@ -50,7 +50,7 @@ def check_machine(root: Path) -> Iterator[CheckResult]:
     yield from check_int8(root / ONNX)
 
 
-def check_python(version: tuple[int, ...]) -> CheckResult:
+def check_python(version: tuple[int, ...]) -> DoctorResult:
     """Check that the Python version, as ``(major, minor)``, is supported by the pinned requirements."""
     name = ".".join(map(str, version))
     if OLDEST_PYTHON <= version <= NEWEST_PYTHON:
@@ -58,13 +58,8 @@ def check_python(version: tuple[int, ...]) -> CheckResult:
     return error(f"Python {name} is not supported: 3.11 to 3.13 are", "make clean && make setup PYTHON=python3.12")
 
 
-def check_programs(prefix: Path, *programs: str | None) -> CheckResult:
-    """Check that PATH finds the programs of this environment, because ``dvc repro`` starts stages by PATH.
-
-    Args:
-        prefix: The environment.
-        *programs: What PATH finds; ``None`` for a program that it does not find.
-    """
+def check_programs(prefix: Path, *programs: str | None) -> DoctorResult:
+    """Check that PATH finds the programs of this environment, because ``dvc repro`` starts stages by PATH; ``None``: not found."""
     bin_folder = (prefix / "bin").resolve()
     elsewhere = [path or "none" for path in programs if path is None or Path(path).parent.resolve() != bin_folder]
     if not elsewhere:
@@ -77,7 +72,7 @@ def installed_packages() -> dict[str, str]:
     return {canonicalize_name(package.name): package.version for package in distributions() if package.name}
 
 
-def check_packages(lock: Path, versions: Mapping[str, str]) -> CheckResult:
+def check_packages(lock: Path, versions: Mapping[str, str]) -> DoctorResult:
     """Check that every pinned package is installed in its pinned version; local builds such as ``+cpu`` count as the same version."""
     if not lock.exists():
         return error(f"{lock} is missing", "Run this in the root of the project.")
@@ -94,7 +89,7 @@ def check_packages(lock: Path, versions: Mapping[str, str]) -> CheckResult:
     return error(f"not as pinned in {lock.name}: {', '.join(wrong[:MAX_PACKAGES_SHOWN])}{more}", "make setup")
 
 
-def check_cores(cores: int, quota: float | None, threads: str | None) -> CheckResult:
+def check_cores(cores: int, quota: float | None, threads: str | None) -> DoctorResult:
     """Check that no more threads run than there are cores.
 
     Args:
@@ -118,14 +113,14 @@ def available_in_container(cgroup: Path) -> float:
     return float("inf") if limit == "max" else max(int(limit) - used, 0)
 
 
-def check_memory(available: float) -> CheckResult:
+def check_memory(available: float) -> DoctorResult:
     """Check that the default pipeline fits into the available bytes: torch and its libraries take about 1 GB."""
     if available < 1.5 * GB:
         return warning(f"{available / GB:.1f} GB of memory are free; the pipeline needs 1.5 GB", "Close programs, or use a larger machine.")
     return ok(f"{available / GB:.1f} GB of memory free")
 
 
-def check_disk(root: Path, free: int) -> CheckResult:
+def check_disk(root: Path, free: int) -> DoctorResult:
     """Check that the free bytes suffice for data, checkpoints and DVC's cache."""
     message = f"{free / GB:.1f} GB free on the disk of {root.resolve()}"
     if free < 0.5 * GB:
@@ -143,7 +138,7 @@ def torch_version() -> str | None:
         return None
 
 
-def check_accelerator(root: Path) -> Iterator[CheckResult]:
+def check_accelerator(root: Path) -> Iterator[DoctorResult]:
     """Check that ``train.launch`` suits the machine, and say what it trains on; yield nothing if another check finds it invalid."""
     with contextlib.suppress(ParamsError), contextlib.chdir(root):
         params = load_params().train
@@ -155,15 +150,8 @@ def check_accelerator(root: Path) -> Iterator[CheckResult]:
             yield check_cpu(params.launch, why_no_accelerator())
 
 
-def check_choice(devices: Devices, params: TrainParams, torch: str | None, driver: bool) -> CheckResult:
-    """Say what ``train.launch: auto`` chooses, and check that it does not overlook a GPU.
-
-    Args:
-        devices: The devices that torch finds.
-        params: The section ``train``.
-        torch: Version of torch.
-        driver: True if an NVIDIA driver is installed.
-    """
+def check_choice(devices: Devices, params: TrainParams, torch: str | None, driver: bool) -> DoctorResult:
+    """Say what ``train.launch: auto`` chooses, and check that it does not overlook a GPU, of which the NVIDIA driver tells."""
     choice = choose(devices, params.global_batch_size, params.mixed_precision)
     message = f"train.launch auto chooses {choice}" + (f" ({devices.why_cpu})" if devices.why_cpu else "")
     if driver and torch is not None and torch.endswith("+cpu"):
@@ -171,21 +159,21 @@ def check_choice(devices: Devices, params: TrainParams, torch: str | None, drive
     return ok(message)
 
 
-def check_gpu(launch: str, why_not: str | None) -> CheckResult:
+def check_gpu(launch: str, why_not: str | None) -> DoctorResult:
     """Check that there is a GPU for a launch configuration that needs one."""
     if why_not is not None:
         return error(f"train.launch {launch} needs a GPU, and there is none: {why_not}", "Set train.launch to auto, or install the driver.")
     return ok(f"train.launch {launch}, on a GPU")
 
 
-def check_cpu(launch: str, why_no_gpu: str | None) -> CheckResult:
+def check_cpu(launch: str, why_no_gpu: str | None) -> DoctorResult:
     """Check that a launch configuration for the CPU leaves no GPU unused."""
     if why_no_gpu is None and sys.platform != "darwin":
         return warning(f"train.launch {launch} does not use the GPU of this machine", "dvc exp run -S train.launch=auto")
     return ok(f"train.launch {launch}")
 
 
-def check_int8(folder: Path) -> Iterator[CheckResult]:
+def check_int8(folder: Path) -> Iterator[DoctorResult]:
     """Check that the exported int8 model computes the same on every processor; yield nothing if there is none."""
     record = UsageRecord.read_if_exists(folder / EXPORT_RECORD)
     model = record.models.get("int8") if record else None

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from tuneline.errors import ParamsError, StageError
-from tuneline.terminal import visible
+from tuneline.core.errors import ParamsError, StageError
+from tuneline.core.terminal import visible
 
 Files = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="One file, or train.csv, validation.csv and test.csv, or their folder")
@@ -40,13 +40,13 @@ def command(  # noqa: PLR0917 - typer calls it by name
     force: Force = False,
 ) -> None:
     """Set up this checkout to learn from your own files (CSV, TSV, JSONL, Parquet; plain or .gz)."""
-    from tuneline import params_file
     from tuneline.cli.console import Console
-    from tuneline.cli.init import checkpoints, planning, preview, proposals, settings
+    from tuneline.cli.init import planning, proposals, recipe
+    from tuneline.core.paths import PARAMS
     from tuneline.params.data import SplitParams
     from tuneline.params.loading import load_params
-    from tuneline.paths import PARAMS
-    from tuneline.readers.limits import Limits
+    from tuneline.project import params_file
+    from tuneline.readers.rows import Limits
 
     if revision is not None and checkpoint is None:
         raise ParamsError("--revision is that of a checkpoint, and there is no --checkpoint.", "Add --checkpoint NAME, or leave it out.")
@@ -57,23 +57,23 @@ def command(  # noqa: PLR0917 - typer calls it by name
         tuple(text or ()), label, task, header, encoding, by, name, params.seed, split, limits, params.data.max_bad_share
     )
     with Console().status("Reading ..."):
-        opened = None if checkpoint is None else checkpoints.open_checkpoint(checkpoint, revision)
+        opened = None if checkpoint is None else recipe.open_checkpoint(checkpoint, revision)
         plan = planning.plan(files, choices)
-    preview.show_plan(plan, params)
+    proposals.show_plan(plan, params)
     current, terminal = proposals.is_current(plan, params), sys.stdin.isatty()
     if opened is None and not current and not force and terminal:
         opened = proposals.choose_checkpoint(plan, params)
-    required = settings.plan_params(plan, params.train.metric, current)
+    required = proposals.plan_params(plan, params.train.metric, current)
     required |= proposals.propose(plan, params, opened, trial and (force or terminal))
     content = params_file.changed(PARAMS, required)
     changes = params_file.differing(PARAMS, required)
-    preview.show_changes(changes)
+    proposals.show_changes(changes)
     if changes or plan.placement.copies:
         confirm([str(path) for path in plan.placement.replaced], force)
         # The files first: after an interruption in between, params.yaml still names files that exist.
         plan.placement.write()
         params_file.write(PARAMS, content)
-    preview.show_next_steps(plan, written=bool(changes))
+    proposals.show_next_steps(plan, written=bool(changes))
 
 
 def confirm(replaced: list[str], force: bool) -> None:

@@ -1,16 +1,238 @@
 """The decision which columns hold the text and the label, and on the task, by the names and the statistics of the columns."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from tuneline.cli.init.pairs import ALIKE_WORDS, relation
-from tuneline.cli.init.profiles import Profile
-from tuneline.cli.init.rows import Row
-from tuneline.errors import DataError
+import numpy as np
+
+from tuneline.core.errors import DataError
+from tuneline.params.data import Task
 from tuneline.readers.rows import listed
 
-Task = Literal["classification", "regression"]
+Cells = tuple[str | None, ...]
+"""Cells in the order of the columns; ``None`` for a missing one."""
+NESTED = "\x00nested"
+"""Cell that holds a list or an object, which is neither text nor label."""
+LEAST_WORDS = 3
+"""Mean words of a text that can be one of a pair: names and cities have two."""
+LEAST_DISTINCT = 0.05
+"""Smallest share of distinct values in a column of texts: a question may be repeated for each answer, a category more often."""
+LEAST_GAIN = 0.05
+"""Smallest difference between the share of words in common within rows and across rows."""
+LEAST_T = 4.0
+"""Smallest t statistic of that difference."""
+ALIKE_WORDS = 5
+"""Mean words of texts that are a pair because they are alike."""
+ALIKE_LENGTH = 0.5
+"""Smallest ratio of their mean lengths."""
+ALIKE_VOCABULARY = 0.8
+"""Smallest share of the words of one column that occur in the other."""
+MOST_COPIES = 0.5
+"""Share of rows whose texts have the same words in the same order, from which a column is a cleaned copy of another."""
+ROWS = 1000
+"""Rows that are compared."""
+_UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+"""Chinese and Japanese characters: each counts as a word, because no spaces separate words."""
+WORD = re.compile(f"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\\W_])+")
+
+
+def count_words(text: str) -> int:
+    """Return the number of words."""
+    return len(text.split()) if text.isascii() else len(WORD.findall(text))
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What two columns of texts have in common.
+
+    Attributes:
+        within, across: Mean share of the words of the shorter text that are in the other text of the same row, and of the next row.
+        t: t statistic of their difference over the rows.
+        alike: The columns are wordy and have one length and one vocabulary.
+        copies: Share of rows in which one text is the other without some of its words.
+    """
+
+    within: float
+    across: float
+    t: float
+    alike: bool
+    copies: float
+
+    @property
+    def is_pair(self) -> bool:
+        """True if the texts of a row belong together and neither is a copy of the other."""
+        return (self.is_related or self.alike) and self.copies < MOST_COPIES
+
+    @property
+    def is_related(self) -> bool:
+        """True if the texts of a row share more words than those of different rows."""
+        return self.within - self.across >= LEAST_GAIN and self.t >= LEAST_T
+
+    @property
+    def reason(self) -> str:
+        """Why it is a pair."""
+        if self.is_related:
+            return f"{self.within:.0%} of the words are in both texts of a row, {self.across:.0%} in texts of different rows"
+        return "texts of similar length with the same words"
+
+
+def relation(rows: Sequence[Cells], one: int, other: int) -> Relation | None:
+    """Compare two columns of a sample of rows, by their positions; ``None`` if one does not consist of various texts of several words."""
+    texts = [(row[one] or "", row[other] or "") for row in rows[:ROWS] if row[one] and row[other]]
+    if len(texts) < 3:
+        return None
+    left, right = ([WORD.findall(text.casefold()) for text in column] for column in zip(*texts, strict=True))
+    if not (_are_texts(left) and _are_texts(right)):
+        return None
+    within = np.array([_in_common(set(a), set(b)) for a, b in zip(left, right, strict=True)])
+    across = np.array([_in_common(set(a), set(b)) for a, b in zip(left, right[1:] + right[:1], strict=True)])
+    gain = within - across
+    t = float(gain.mean() / max(gain.std(ddof=1) / len(gain) ** 0.5, 1e-9))
+    copies = float(np.mean([_is_copy(a, b) for a, b in zip(left, right, strict=True)]))
+    return Relation(float(within.mean()), float(across.mean()), t, _are_alike(left, right), copies)
+
+
+def _are_texts(texts: Sequence[Sequence[str]]) -> bool:
+    """Numbers are no words here: a date has several."""
+    words = sum(not word.isdecimal() for text in texts for word in text)
+    return words >= LEAST_WORDS * len(texts) and len(set(map(tuple, texts))) >= LEAST_DISTINCT * len(texts)
+
+
+def _are_alike(left: Sequence[Sequence[str]], right: Sequence[Sequence[str]]) -> bool:
+    counts = [Counter(word for text in column for word in text if not word.isdecimal()) for column in (left, right)]
+    sizes = sorted(count.total() / len(left) for count in counts)
+    shared = min(sum(one[word] for word in one.keys() & other.keys()) / one.total() for one, other in (counts, counts[::-1]))
+    return sizes[0] >= ALIKE_WORDS and sizes[0] / sizes[1] >= ALIKE_LENGTH and shared >= ALIKE_VOCABULARY
+
+
+def _in_common(one: set[str], other: set[str]) -> float:
+    return len(one & other) / max(1, min(len(one), len(other)))
+
+
+def _is_copy(one: Sequence[str], other: Sequence[str]) -> bool:
+    shorter, longer = sorted((one, other), key=len)
+    remaining = iter(longer)
+    return len(shorter) > 0 and all(word in remaining for word in shorter)
+
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+MOST_VALUES = 1000
+"""Distinct values that are counted; a column with more does not hold classes."""
+UNLABELLED = {"", "-1"}
+
+
+@dataclass
+class ColumnProfile:
+    """Statistics of one column, over the whole file: a file may be sorted, so its first rows are not representative.
+
+    Attributes:
+        name: Its name.
+        rows: Rows read.
+        filled: Rows with a value.
+        numbers, fractions: Cells that are numbers, and those of them that are not whole.
+        words: Words in all cells.
+        lengths: Number of cells by number of words.
+        nested: Cells that are lists or objects.
+        values: Number of cells by value, for the first ``MOST_VALUES`` values.
+        many: There are more values.
+    """
+
+    name: str
+    rows: int = 0
+    filled: int = 0
+    numbers: int = 0
+    fractions: int = 0
+    words: int = 0
+    lengths: Counter[int] = field(default_factory=Counter)
+    nested: int = 0
+    values: Counter[str] = field(default_factory=Counter)
+    many: bool = False
+
+    def add(self, cell: str | None) -> None:
+        """Count one cell."""
+        self.rows += 1
+        text = (cell or "").strip()
+        if not text:
+            return
+        self.filled += 1
+        self.nested += cell == NESTED
+        words = count_words(text)
+        self.words += words
+        self.lengths[words] += 1
+        if len(text) < 40 and NUMBER.fullmatch(text):
+            self.numbers += 1
+            self.fractions += not float(text).is_integer()
+        if text in self.values or len(self.values) < MOST_VALUES:
+            self.values[text] += 1
+        else:
+            self.many = True
+
+    @property
+    def mean_words(self) -> float:
+        """Mean number of words of a filled cell."""
+        return self.words / self.filled if self.filled else 0.0
+
+    def words_at(self, quantile: float) -> int:
+        """Return the number of words that this fraction of the filled cells does not exceed."""
+        seen = 0
+        for words in sorted(self.lengths):
+            seen += self.lengths[words]
+            if seen >= quantile * self.filled:
+                return words
+        return 0
+
+    @property
+    def is_numeric(self) -> bool:
+        """True if every filled cell is a number."""
+        return 0 < self.filled == self.numbers
+
+    @property
+    def classes(self) -> list[str]:
+        """The distinct values, most frequent first."""
+        return [value for value, _ in self.values.most_common()]
+
+    @property
+    def is_unlabelled(self) -> bool:
+        """True if all cells are empty or -1, the values of a missing label."""
+        return not self.many and not set(self.values) - UNLABELLED
+
+
+def profile(columns: Sequence[str], rows: Iterable[Cells]) -> list[ColumnProfile]:
+    """Return the statistics of each column."""
+    profiles = [ColumnProfile(name) for name in columns]
+    for row in rows:
+        for one, cell in zip(profiles, row, strict=True):
+            one.add(cell)
+    return profiles
+
+
+class RowSample:
+    """A random sample of rows, the same for the same file, that is drawn while the rows are read (reservoir sampling, algorithm R).
+
+    Attributes:
+        rows: The sample, in no order.
+    """
+
+    SIZE = 5000
+    LONGEST = 1 << 15
+    """Characters that are kept of a cell: more than any encoder reads."""
+
+    def __init__(self) -> None:
+        self.rows: list[Cells] = []
+
+    def watch(self, rows: Iterable[Cells]) -> Iterator[Cells]:
+        """Yield the rows and draw the sample."""
+        generator = random.Random(0)  # noqa: S311 - no secret depends on it
+        for number, row in enumerate(rows):
+            position = number if number < self.SIZE else generator.randrange(number + 1)
+            if position < self.SIZE:
+                kept = tuple(cell and cell[: self.LONGEST] for cell in row)
+                self.rows[position : position + 1] = [kept]
+            yield row
+
 
 LABEL_NAMES = (
     *("label", "labels", "gold_label", "class", "category", "target", "queue", "intent", "topic", "sentiment", "emotion"),
@@ -21,25 +243,10 @@ TEXT_NAMES = (
     *("utterance", "question", "query", "title", "subject"),
 )
 PAIRS = (
-    ("sentence1", "sentence2"),
-    ("sentence_1", "sentence_2"),
-    ("sentence_a", "sentence_b"),
-    ("text1", "text2"),
-    ("text_1", "text_2"),
-    ("text_a", "text_b"),
-    ("question1", "question2"),
-    ("#1 string", "#2 string"),
-    ("premise", "hypothesis"),
-    ("question", "answer"),
-    ("question", "sentence"),
-    ("query", "document"),
-    ("query", "passage"),
-    ("subject", "body"),
-    ("title", "body"),
-    ("title", "text"),
-    ("title", "content"),
-    ("title", "description"),
-    ("headline", "body"),
+    *(("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("sentence_a", "sentence_b"), ("text1", "text2"), ("text_1", "text_2")),
+    *(("text_a", "text_b"), ("question1", "question2"), ("#1 string", "#2 string"), ("premise", "hypothesis"), ("question", "answer")),
+    *(("question", "sentence"), ("query", "document"), ("query", "passage"), ("subject", "body"), ("title", "body"), ("title", "text")),
+    *(("title", "content"), ("title", "description"), ("headline", "body")),
 )
 MOST_CLASSES = 200
 MOST_INTEGER_CLASSES = 20
@@ -47,7 +254,7 @@ MOST_INTEGER_CLASSES = 20
 
 
 @dataclass(frozen=True)
-class Decision:
+class ColumnChoice:
     """The columns to learn from, and the reasons.
 
     Attributes:
@@ -64,20 +271,15 @@ class Decision:
 
 
 def decide(
-    profiles: Sequence[Profile],
-    sample: Sequence[Row] = (),
+    profiles: Sequence[ColumnProfile],
+    sample: Sequence[Cells] = (),
     text: Sequence[str] = (),
     label: str | None = None,
     task: Task | None = None,
-) -> Decision:
-    """Decide on text columns, label column and task, by known names first, then by the values.
+) -> ColumnChoice:
+    """Decide on text columns, label column and task: what the user named, else by known names, else by the values.
 
-    Args:
-        profiles: Statistics of the columns.
-        sample: Some of the rows; without them, a pair of texts is recognised by its names only.
-        text: Text columns, if the user named them.
-        label: Label column, if the user named it.
-        task: Task, if the user named it.
+    Without a sample of the rows, a pair of texts is recognised by its names only.
 
     Raises:
         DataError: A named column is missing, or no column looks like text or like a label.
@@ -92,10 +294,10 @@ def decide(
     chosen, why_task = (task, "named by you") if task else task_of(labelled)
     named = " and ".join(repr(name) for name in texts)
     reasons = (f"text: {named} ({why_text})", f"label: {labelled.name!r} ({why_label})", f"task: {chosen} ({why_task})")
-    return Decision(texts, labelled.name, chosen, reasons)
+    return ColumnChoice(texts, labelled.name, chosen, reasons)
 
 
-def label_of(profiles: Sequence[Profile]) -> tuple[Profile, str]:
+def label_of(profiles: Sequence[ColumnProfile]) -> tuple[ColumnProfile, str]:
     """Return the label column: one with a known name, else the one with the fewest classes, else the one with fractions.
 
     Raises:
@@ -115,13 +317,8 @@ def label_of(profiles: Sequence[Profile]) -> tuple[Profile, str]:
     raise DataError("No column looks like a label: few distinct values, or numbers.", "Name it: --label COLUMN")
 
 
-def text_of(profiles: Sequence[Profile], sample: Sequence[Row], columns: Sequence[str]) -> tuple[tuple[str, ...], str]:
+def text_of(profiles: Sequence[ColumnProfile], sample: Sequence[Cells], columns: Sequence[str]) -> tuple[tuple[str, ...], str]:
     """Return the text columns: a pair with known names, else the one with the most words and the one that makes a pair with it.
-
-    Args:
-        profiles: Statistics of the columns that may be text.
-        sample: Some of the rows.
-        columns: Names of the columns of the rows.
 
     Raises:
         DataError: No column looks like text.
@@ -135,32 +332,18 @@ def text_of(profiles: Sequence[Profile], sample: Sequence[Row], columns: Sequenc
     *others, most = sorted(
         candidates.values(), key=lambda one: (one.mean_words >= 2, one.name.strip().lower() in TEXT_NAMES, one.mean_words)
     )
-    if second := second_text([one.name for one in others], most.name, sample, columns):
-        return tuple(sorted((most.name, second[0]), key=list(columns).index)), second[1]
+    position = list(columns).index
+    found = {one.name: relation(sample, position(most.name), position(one.name)) for one in others}
+    pairs = {name: one for name, one in found.items() if one is not None and one.is_pair}
+    if pairs:
+        second = max(pairs, key=lambda name: pairs[name].within - pairs[name].across)
+        return tuple(sorted((most.name, second), key=position)), f"a pair: {pairs[second].reason}"
     unused = [f"{one.name!r} ({one.mean_words:.0f} words)" for one in others if one.mean_words >= ALIKE_WORDS]
     more = f"; not used: {', '.join(unused)}; --text COLUMN --text COLUMN makes a pair" if unused else ""
     return (most.name,), f"{most.mean_words:.0f} words per row{more}"
 
 
-def second_text(names: Sequence[str], first: str, sample: Sequence[Row], columns: Sequence[str]) -> tuple[str, str] | None:
-    """Return the column that makes a pair with the first, and the reason; ``None`` if there is none.
-
-    Args:
-        names: The columns that may be text.
-        first: The column of text with the most words.
-        sample: Some of the rows.
-        columns: Names of the columns of the rows.
-    """
-    position = list(columns).index
-    found = {name: relation(sample, position(first), position(name)) for name in names}
-    pairs = {name: one for name, one in found.items() if one is not None and one.is_pair}
-    if not pairs:
-        return None
-    name = max(pairs, key=lambda name: pairs[name].within - pairs[name].across)
-    return name, f"a pair: {pairs[name].reason}"
-
-
-def task_of(label: Profile) -> tuple[Task, str]:
+def task_of(label: ColumnProfile) -> tuple[Task, str]:
     """Return regression for labels that are fractions or many whole numbers, else classification.
 
     Raises:

@@ -1,24 +1,30 @@
-"""Detection of the layout of a source file from its name, its bytes and its first records."""
+"""How the user's files are written, from their names, bytes and first records, and where their copies go."""
 
+import codecs
 import csv
+import filecmp
 import itertools
+import re
+import shlex
+import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from tuneline.cli.init.encodings import detect_encoding, known_encoding
-from tuneline.errors import DataError
+from tuneline.core.errors import DataError, StageError
+from tuneline.core.files import replace_file
+from tuneline.core.paths import SOURCE, SPLITS
 from tuneline.readers.delimited import Dialect
-from tuneline.readers.limits import DEFAULT_LIMITS, Limits
-from tuneline.readers.special_files import not_a_file
-from tuneline.readers.text import open_text
+from tuneline.readers.files import not_a_file
+from tuneline.readers.rows import DEFAULT_LIMITS, ENDINGS, PARAMETERS, Limits, listed
+from tuneline.readers.text import explained, is_encoded, open_bytes, open_text
 
-Kind = Literal["delimited", "jsonl", "parquet"]
+Family = Literal["delimited", "jsonl", "parquet"]
 Quoting = Literal["standard", "literal"]
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, Family] = {
     ".csv": "delimited",
     ".tsv": "delimited",
     ".tab": "delimited",
@@ -53,7 +59,7 @@ class Layout:
         header: The first record names the columns (delimited files).
     """
 
-    kind: Kind
+    kind: Family
     compressed: bool
     encoding: str = "utf-8"
     delimiter: str = ","
@@ -69,11 +75,7 @@ class Layout:
         return plain + (".gz" if self.compressed else "")
 
     def dialect(self, columns: Sequence[str] | None) -> Dialect:
-        """Return the dialect for the reader of delimited files.
-
-        Args:
-            columns: Names for a file without a header.
-        """
+        """Return the dialect for the reader of delimited files, with names for a file without a header."""
         return Dialect.default(self.delimiter == "\t", self.delimiter, self.quoting, columns)
 
     def reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
@@ -83,12 +85,7 @@ class Layout:
 
 
 def detect_layout(path: Path, encoding: str | None = None, limits: Limits = DEFAULT_LIMITS) -> Layout:
-    """Detect how a file is written.
-
-    Args:
-        path: The file.
-        encoding: Its encoding, if the user named it.
-        limits: Largest sizes that are read.
+    """Detect how a file is written; ``encoding`` is that which the user named.
 
     Raises:
         DataError: The file is missing, empty, too large, or in a format that the pipeline does not read.
@@ -98,8 +95,7 @@ def detect_layout(path: Path, encoding: str | None = None, limits: Limits = DEFA
     compressed = path.suffix.lower() == ".gz"
     suffix = (path.with_suffix("") if compressed else path).suffix.lower()
     if suffix not in KINDS:
-        known = ", ".join(KINDS)
-        raise DataError(f"{path}: unknown suffix {suffix!r}.", HINTS.get(suffix, f"Known: {known}; also .gz."))
+        raise DataError(f"{path}: unknown suffix {suffix!r}.", HINTS.get(suffix, f"Known: {', '.join(KINDS)}; also .gz."))
     layout = Layout(KINDS[suffix], compressed)
     if layout.kind == "parquet":
         return layout
@@ -204,3 +200,290 @@ def _is_number(cell: str) -> bool:
 
 def _has_classes(column: Sequence[str]) -> bool:
     return len(set(column)) <= len(column) // 10
+
+
+WESTERN = "cp1252"
+"""The encoding in which Excel saves CSV files in Western Europe and America."""
+MOST_ACCENTS = 0.5
+"""Largest share of letters beyond ASCII in a Western European text; 5 % are usual."""
+MOST_ACCIDENTS = 0.05
+"""Share of lines of a single-byte encoding that are valid UTF-8 by accident."""
+
+
+@dataclass
+class BrokenLines:
+    """Lines with characters beyond ASCII.
+
+    Attributes:
+        valid: Number of those that are UTF-8.
+        broken: The others, by line number; at most ``MOST_BROKEN`` are kept.
+        broken_count: Number of the others.
+        high, letters: Bytes beyond ASCII and ASCII letters in the others.
+        foreign: The first of the others that is not cp1252 either, with its number.
+    """
+
+    valid: int = 0
+    broken: dict[int, bytes] = field(default_factory=dict)
+    broken_count: int = 0
+    high: int = 0
+    letters: int = 0
+    foreign: tuple[int, bytes] | None = None
+
+    MOST_BROKEN = 5
+
+    def add(self, number: int, line: bytes) -> None:
+        """Count one line that is not ASCII."""
+        if is_encoded(line, "utf-8"):
+            self.valid += 1
+            return
+        self.broken_count += 1
+        self.high += sum(byte >= 0x80 for byte in line)
+        self.letters += sum(byte < 0x80 and chr(byte).isalpha() for byte in line)
+        if self.foreign is None and not is_encoded(line, WESTERN):
+            self.foreign = number, line
+        if len(self.broken) < self.MOST_BROKEN:
+            self.broken[number] = line
+
+
+def detect_encoding(path: Path, limits: Limits = DEFAULT_LIMITS) -> str:
+    """Return UTF-8 or UTF-16 where the bytes allow it; cp1252 where no line beyond ASCII is UTF-8 and the letters fit.
+
+    A file that is UTF-8 except for some lines is not guessed: any encoding for all of it would damage one part or the other.
+
+    Raises:
+        DataError: The file cannot be read, or the user has to correct lines or name the encoding.
+    """
+    with explained(str(path)), open_bytes(path, PARAMETERS, limits) as (content, _):
+        start = content.read(4)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    lines = BrokenLines()
+    with open_text(path, "latin-1", limits=limits) as text:  # which gives each byte as the character of its number
+        for line in text:
+            if not line.isascii():
+                lines.add(text.number, line.encode("latin-1"))
+    if not lines.broken_count:
+        return "utf-8-sig" if start.startswith(codecs.BOM_UTF8) else "utf-8"
+    if lines.valid > MOST_ACCIDENTS * lines.broken_count:
+        raise DataError(_mixed(path, lines), _mixed_hint(path, lines))
+    number, line_bytes = lines.foreign or next(iter(lines.broken.items()))
+    if lines.foreign or lines.high > MOST_ACCENTS * (lines.high + lines.letters):
+        problem = f"{path}, line {number:,}: neither utf-8 nor {WESTERN}: {_shown(line_bytes)}."
+        raise DataError(problem, "Save it as UTF-8, or name its encoding, such as --encoding cp1251 or shift_jis.")
+    return WESTERN
+
+
+def _mixed(path: Path, lines: BrokenLines) -> str:
+    number, line = next(iter(lines.broken.items()))
+    others = [f"{other:,}" for other in lines.broken][1:]
+    more = lines.broken_count - len(lines.broken)
+    like = f"; likewise line{'s' * (len(others) > 1)} {', '.join(others)}{f' and {more:,} more' if more else ''}" if others else ""
+    return f"{path}, line {number:,}: not utf-8: {_shown(line)}{like}. {lines.valid:,} other lines beyond ASCII are utf-8."
+
+
+def _mixed_hint(path: Path, lines: BrokenLines) -> str:
+    line = next(iter(lines.broken.values()))
+    reading = _around(line).decode(WESTERN, errors="replace").strip()
+    return (
+        f"Convert these lines (in {WESTERN} this reads {reading!r}): `tuneline data recode {shlex.quote(str(path))}`; or read every line "
+        f"in one encoding, which damages the others: --encoding {WESTERN}."
+    )
+
+
+def _shown(line: bytes) -> str:
+    """Return the bad bytes of a line with their surroundings."""
+    bad = [f"0x{byte:02x}" for byte in dict.fromkeys(line[_first_bad(line) :]) if byte >= 0x80][:4]
+    return f"byte{'s' * (len(bad) > 1)} {', '.join(bad)} in {_around(line).strip().decode('ascii', errors='backslashreplace')!r}"
+
+
+def _around(line: bytes) -> bytes:
+    position = _first_bad(line)
+    return line[max(0, position - 20) : position + 20]
+
+
+def _first_bad(line: bytes) -> int:
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return 0
+
+
+def known_encoding(name: str) -> str:
+    """Return the name of an encoding that the user named.
+
+    Raises:
+        DataError: Python does not have it.
+    """
+    try:
+        "".encode(name)
+    except LookupError:
+        raise DataError(
+            f"--encoding {name!r}: Python has no such encoding.", f"Common ones: {listed(['utf-8', WESTERN, 'latin-1'])}."
+        ) from None
+    return name
+
+
+ALIASES = {"train": "train|training", "validation": "validation|valid|val|dev", "test": "test"}
+ALL = "all"
+"""Name of the copy of a single file: its rows are of all splits."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The files under ``data/source/``.
+
+    Attributes:
+        folder: ``data/source`` or a folder in it.
+        specs: Name of the file of each split, without its suffix, as in ``data.splits``.
+        suffix: Suffix of the files.
+        copies: The user's files by the path of the copy to write; without those that are there already.
+    """
+
+    folder: Path
+    specs: Mapping[str, str]
+    suffix: str
+    copies: Mapping[Path, Path] = field(default_factory=dict)
+
+    @property
+    def data_path(self) -> str | None:
+        """The folder as in ``data.path``."""
+        path = self.folder.relative_to(SOURCE).as_posix()
+        return None if path == "." else path
+
+    @property
+    def replaced(self) -> list[Path]:
+        """Files with another content that the copies replace."""
+        return [target for target in self.copies if target.exists()]
+
+    @property
+    def tracked(self) -> str:
+        """What to add to DVC: the folder, or the files where they are in ``data/source`` itself. Git ignores all else there."""
+        files = [str(self.file(split)) for split in self.specs]
+        return " ".join(files) if self.data_path is None else str(SOURCE / self.data_path.split("/")[0])
+
+    def file(self, split: str) -> Path:
+        """Return the file that has the rows of a split."""
+        return self.folder / f"{self.specs.get(split, self.specs['train'])}{self.suffix}"
+
+    def write(self) -> None:
+        """Write the copies, each atomically.
+
+        Raises:
+            StageError: A file cannot be written.
+        """
+        for target, source in self.copies.items():
+            try:
+                with replace_file(target) as partial:
+                    shutil.copyfile(source, partial)
+            except OSError as error:
+                raise StageError(f"{target} cannot be written: {error.strerror or error}; params.yaml is unchanged.") from None
+
+
+def files_in(paths: Sequence[Path]) -> Sequence[Path]:
+    """Return the files, or those of a single folder that have a known suffix.
+
+    Raises:
+        DataError: The folder has none.
+    """
+    if len(paths) != 1 or not paths[0].is_dir():
+        return paths
+    known = [path for path in sorted(paths[0].iterdir()) if _known(path) and not path.is_dir()]
+    if not known:
+        raise DataError(f"{paths[0]} has no file with one of the suffixes {', '.join(KINDS)}.", "Name a file, or another folder.")
+    return known
+
+
+def _known(path: Path) -> bool:
+    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    return plain.suffix.lower() in KINDS and not path.name.startswith(".")
+
+
+def by_split(paths: Sequence[Path]) -> dict[str, Path]:
+    """Return the file of each split: a single file is train; several files have the split in their names.
+
+    Raises:
+        DataError: A name has no split, two files have the same split, or none is train.
+    """
+    if len(paths) == 1:
+        return {"train": paths[0]}
+    found: dict[str, Path] = {}
+    for path in paths:
+        words = re.split(r"[^a-z]+", path.name.lower())
+        splits = [split for split, names in ALIASES.items() if any(re.fullmatch(names, word) for word in words)]
+        if len(splits) != 1 or splits[0] in found:
+            problem = "belongs to the same split as another file" if len(splits) == 1 else "the split is not clear from the name"
+            raise DataError(f"{path}: {problem}.", "Name the files after the splits: train.csv, validation.csv, test.csv.")
+        found[splits[0]] = path
+    if "train" not in found:
+        raise DataError("No file is named train.", "Name the files after the splits: train.csv, validation.csv, test.csv.")
+    return {split: found[split] for split in SPLITS if split in found}
+
+
+def place(files: Mapping[str, Path], originals: Sequence[Path], layout: Layout, name: str | None) -> Placement:
+    """Return the placement of the file of each split that has one; files that are in ``data/source/`` stay in place if no name is given.
+
+    Args:
+        files: The file of each split.
+        originals: All files that the user named.
+        layout: Their layout.
+        name: The folder under ``data/source/`` that the user named.
+
+    Raises:
+        DataError: The name is not a plain folder name, the folder has another file for the same split, or a copy would replace a
+            file of the user.
+    """
+    placement = None if name else _in_place(files, layout.suffix)
+    if placement is None:
+        folder = SOURCE / folder_name(name, list(files.values()))
+        specs = {split: ALL if len(files) == 1 else split for split in files}
+        targets = {folder / f"{specs[split]}{layout.suffix}": path for split, path in files.items()}
+        copies = {target: path for target, path in targets.items() if not (target.is_file() and filecmp.cmp(path, target, shallow=False))}
+        placement = Placement(folder, specs, layout.suffix, copies)
+        _protect(placement, originals)
+    for split in files:
+        others = [path.name for ending in ENDINGS if (path := placement.file(split).with_name(placement.specs[split] + ending)).exists()]
+        if others := [other for other in others if other != placement.file(split).name]:
+            problem = f"{placement.folder} has {listed(others)} too, so the file of {split} would not be clear."
+            raise DataError(problem, "Remove or rename it, or choose another folder: --name NAME")
+    return placement
+
+
+def _protect(placement: Placement, originals: Sequence[Path]) -> None:
+    """Check that no copy would replace an original, a file in the folder of the originals, or one behind a link.
+
+    Raises:
+        DataError: One would.
+    """
+    hint = "Choose another folder for the copies: --name NAME"
+    folders = {path.parent.resolve() for path in originals}
+    for target, source in placement.copies.items():
+        real = target.resolve()
+        if real != SOURCE.resolve() / target.relative_to(SOURCE):
+            raise DataError(f"{target} is behind a link, to {real}, where nothing is written.", hint)
+        if target.exists() and (real.parent in folders or any(target.samefile(path) for path in originals)):
+            raise DataError(f"{target} is among your own files, which are only read; the copy of {source} would replace it.", hint)
+
+
+def _in_place(files: Mapping[str, Path], suffix: str) -> Placement | None:
+    folders = {path.parent.resolve() for path in files.values()}
+    stems = {split: path.name.removesuffix(suffix) for split, path in files.items()}
+    usable = all(re.fullmatch(r"\w+(\.\w+)*", stem, re.ASCII) and files[split].name == stem + suffix for split, stem in stems.items())
+    folder = folders.pop()
+    if folders or not usable or not folder.is_relative_to(SOURCE.resolve()):
+        return None
+    return Placement(SOURCE / folder.relative_to(SOURCE.resolve()), stems, suffix)
+
+
+def folder_name(name: str | None, paths: Sequence[Path]) -> str:
+    """Return the name of the folder: the user's, else that of a single file, else that of the folder of the files.
+
+    Raises:
+        DataError: The user's name is not a plain folder name.
+    """
+    if name is None:
+        stem = paths[0].name.split(".")[0] if len(paths) == 1 else paths[0].resolve().parent.name
+        return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-") or "mine"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        raise DataError(f"--name {name!r} is not a folder name.", "Use letters, digits, '_', '-' and '.'.")
+    return name

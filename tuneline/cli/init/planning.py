@@ -3,23 +3,159 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tuneline.cli.init.columns import Decision, Task, decide
-from tuneline.cli.init.counting import LeftOut, count_classes
-from tuneline.cli.init.encodings import WESTERN
-from tuneline.cli.init.layout import Layout, detect_layout
-from tuneline.cli.init.placement import Placement, by_split, files_in, place
-from tuneline.cli.init.profiles import Profile, profile
-from tuneline.cli.init.rows import Row, RowFile, Sample, open_rows
-from tuneline.errors import DataError
-from tuneline.params.data import SplitParams
-from tuneline.paths import SPLITS
-from tuneline.readers.bad_rows import MAX_SHARE, BadRowPolicy
-from tuneline.readers.limits import DEFAULT_LIMITS, Limits
-from tuneline.readers.rows import check_columns
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tuneline.analysis.splitting import assign_splits, hashes, row_hashes
+from tuneline.cli.init.columns import NESTED, Cells, ColumnChoice, ColumnProfile, RowSample, decide, profile
+from tuneline.cli.init.layout import WESTERN, Layout, Placement, by_split, detect_layout, files_in, place
+from tuneline.core.errors import DataError
+from tuneline.core.paths import SPLITS
+from tuneline.params.data import SplitParams, Task
+from tuneline.readers.inputs import Input, open_table, readable
+from tuneline.readers.labelled import LABEL, LabelledColumns, has_text, labelled_rows, plain_text
+from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, STOP, BadRowPolicy, BadRows, Limits, OptionNames, check_columns
+from tuneline.readers.text import open_text
+
+SOURCES = OptionNames("the delimiter", "the quoting", "the first row", "--encoding")
+"""What messages name instead of options: ``tuneline init`` detects them."""
+
+
+@dataclass(frozen=True)
+class RowFile:
+    """A source file.
+
+    Attributes:
+        path: The file.
+        layout: Its layout.
+        columns: Column names: those of the header, ``column_1`` and so on without one; the keys of all JSON objects, in the order
+            of their first occurrence; the names in a Parquet schema.
+        limits: Largest sizes that are read.
+        policy: What to do about rows that cannot be read.
+    """
+
+    path: Path
+    layout: Layout
+    columns: list[str]
+    limits: Limits = DEFAULT_LIMITS
+    policy: BadRowPolicy = STOP
+
+    @property
+    def source(self) -> Input:
+        """The file as the stage ``download`` reads it."""
+        layout = self.layout
+        dialect = layout.dialect(None if layout.header else self.columns)
+        kind = "csv" if layout.kind == "delimited" else layout.kind
+        return Input(self.path, kind, dialect, layout.encoding, self.limits, options=SOURCES, strict=True)
+
+    def bad_rows(self) -> BadRows:
+        """Return a counter of the rows that cannot be read."""
+        return BadRows(str(self.path), "line", self.policy)
+
+    def rows(self) -> Iterator[Cells]:
+        """Read the file from the first row to the last.
+
+        Raises:
+            DataError: The file cannot be read, by the rules of the stage ``download``, or too many of its rows cannot.
+        """
+        bad, number = self.bad_rows(), 0
+        with open_table(self.source) as table:
+            flat = {name: name for name in self.columns if not table.is_nested(name)}
+            places = [list(flat).index(name) if name in flat else None for name in self.columns]
+            for _, values in readable(table.rows(flat, everywhere=()), bad):
+                number += 1
+                yield tuple([NESTED if place is None else _cell(values[place]) for place in places])
+        bad.check(number)
+
+
+def _cell(value: object) -> str | None:
+    """Return a value as the text of a cell."""
+    if value is None or isinstance(value, str):
+        return value
+    return NESTED if isinstance(value, (list, dict)) else plain_text(value)
+
+
+def open_rows(path: Path, layout: Layout, limits: Limits = DEFAULT_LIMITS, policy: BadRowPolicy = STOP) -> RowFile:
+    """Open a source file.
+
+    Raises:
+        DataError: The file cannot be read.
+    """
+    file = RowFile(path, layout, [], limits, policy)
+    if not layout.header:
+        with open_text(path, layout.encoding, SOURCES, limits) as lines:
+            width = len(next(cells for cells in layout.reader(iter(lines)) if cells))
+        return replace(file, columns=[f"column_{position}" for position in range(1, width + 1)])
+    with open_table(file.source) as table:
+        columns = table.all_names(file.bad_rows())
+    check_columns(columns, dict.fromkeys(columns, ""), str(path))
+    return replace(file, columns=columns)
+
+
+@dataclass
+class LeftOut:
+    """The rows that the stage ``download`` will leave out.
+
+    Attributes:
+        incomplete: Number of rows without text or label.
+        unreadable: Number of rows that cannot be read.
+        first: Place and reason of the first ones of these.
+        share: Largest fraction of the rows of a file.
+    """
+
+    incomplete: int = 0
+    unreadable: int = 0
+    first: list[str] = field(default_factory=list)
+    share: float = 0.0
+
+    def add(self, bad: BadRows, incomplete: int, rows: int) -> None:
+        """Add those of a file, of which ``rows`` can be read."""
+        self.incomplete += incomplete
+        self.unreadable += bad.count
+        self.first += [f"{bad.name}, {place}" for place in bad.first]
+        self.share = max(self.share, (bad.count + incomplete) / max(rows + bad.count, 1))
+
+
+def count_classes(
+    files: Mapping[str, RowFile], decision: ColumnChoice, split: SplitParams | None, seed: int
+) -> tuple[dict[str, Counter[str]], LeftOut]:
+    """Return the complete rows per class of each split, as the stage ``download`` will divide them, and the others."""
+    classes: dict[str, Counter[str]] = {name: Counter() for name in SPLITS}
+    left_out = LeftOut()
+    for name, file in files.items():
+        by = split.by if split and name == "train" else None
+        rows, strata, labels, bad = [], [], list[str | None](), file.bad_rows()
+        for batch in _labelled(file, decision, by, bad):
+            texts, label = batch.columns[: len(decision.text_columns)], batch[LABEL]
+            complete = pc.and_(has_text(texts), pc.is_valid(label))
+            regression = decision.task == "regression"
+            labels += pc.if_else(complete, "" if regression else label, pa.scalar(None, pa.string())).to_pylist()
+            rows.append(row_hashes(texts, None if by is None else batch["other_0"], seed))
+            strata.append(np.zeros(len(label), np.uint64) if regression else hashes(label))
+        bad.check(len(labels))
+        parts = np.full(len(labels), SPLITS.index(name))
+        if split is not None and name == "train" and rows:
+            parts = assign_splits(np.concatenate(rows), np.concatenate(strata), split)
+        for value, part in zip(labels, parts.tolist(), strict=True):
+            if value is not None:
+                classes[SPLITS[part]][value] += 1
+        left_out.add(bad, labels.count(None), len(labels))
+    return classes, left_out
+
+
+def _labelled(file: RowFile, decision: ColumnChoice, by: str | None, bad: BadRows) -> Iterator[pa.RecordBatch]:
+    check_columns(file.columns, dict.fromkeys(decision.text_columns, "--text") | {decision.label_column: "--label"}, str(file.path))
+    others = {} if by is None else {by: "--by"}
+    regression = decision.task == "regression"
+    columns = LabelledColumns(decision.text_columns, decision.label_column, regression, others, sparse=True, policy=file.policy)
+    with open_table(file.source) as table:
+        yield from labelled_rows(table, columns, bad)
+
 
 PREVIEW_ROWS = 5
 
@@ -64,12 +200,12 @@ class Plan:
 
     layout: Layout
     placement: Placement
-    decision: Decision
+    decision: ColumnChoice
     split: SplitParams | None
-    profiles: Sequence[Profile]
-    sample: Sequence[Row]
+    profiles: Sequence[ColumnProfile]
+    sample: Sequence[Cells]
     columns: Sequence[str]
-    first: Sequence[Row]
+    first: Sequence[Cells]
     classes: Mapping[str, Counter[str]]
     left_out: LeftOut
     max_bad_share: float
@@ -87,7 +223,7 @@ def plan(paths: Sequence[Path], choices: UserChoices) -> Plan:
     layouts = with_layouts(files, choices)
     sources = {split: open_rows(path, layout, choices.limits, policy) for split, (path, layout) in layouts.items()}
     train = sources["train"]
-    sample = Sample()
+    sample = RowSample()
     profiles = profile(train.columns, sample.watch(train.rows()))
     if not profiles or profiles[0].rows == 0:
         raise DataError(f"{train.path} has no rows.", "Add rows, or name another file.")
@@ -126,7 +262,7 @@ def with_layouts(files: Mapping[str, Path], choices: UserChoices) -> dict[str, t
     return {split: (files[split], layouts[split]) for split in files}
 
 
-def encoding_notes(encoding: str, sample: Sequence[Row]) -> list[str]:
+def encoding_notes(encoding: str, sample: Sequence[Cells]) -> list[str]:
     """Return a warning with an example if the encoding is a guess."""
     if encoding != WESTERN:
         return []
@@ -145,7 +281,7 @@ def batch_notes(folders: Sequence[Path]) -> list[str]:
     ]
 
 
-def _is_labelled(file: RowFile, decision: Decision, notes: list[str]) -> bool:
+def _is_labelled(file: RowFile, decision: ColumnChoice, notes: list[str]) -> bool:
     if decision.label_column in file.columns:
         label = file.columns.index(decision.label_column)
         if not profile(["label"], ((row[label],) for row in file.rows()))[0].is_unlabelled:

@@ -1,7 +1,7 @@
 """A short trial of training: a few real steps of the architecture with random weights, to say what a training will cost here.
 
-``run_trial`` runs this module as a process of its own, which imports torch, prints a ``Result`` and ends: its memory is free again, and a
-failure, even for lack of memory, does not end ``tuneline init``.
+``run_trial`` runs this module as a process of its own, which imports torch, prints a ``TrialResult`` and ends: its memory is free again,
+and a failure, even for lack of memory, does not end ``tuneline init``.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tuneline
-from tuneline.terminal import say
+from tuneline.core.terminal import say
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +31,7 @@ BYTES_PER_PARAMETER = 16
 
 
 @dataclass(frozen=True)
-class Spec:
+class TrialSpec:
     """What to try.
 
     Attributes:
@@ -52,7 +52,7 @@ class Spec:
 
 
 @dataclass(frozen=True)
-class Result:
+class TrialResult:
     """What was measured.
 
     Attributes:
@@ -86,7 +86,7 @@ def is_busy() -> bool:
     return os.getloadavg()[0] > (os.cpu_count() or 1) / 2
 
 
-def run_trial(spec: Spec) -> Result | str:
+def run_trial(spec: TrialSpec) -> TrialResult | str:
     """Run a trial in a process of its own.
 
     Returns:
@@ -94,7 +94,7 @@ def run_trial(spec: Spec) -> Result | str:
     """
     root = str(Path(tuneline.__file__).parents[1])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    waits = {"OMP_WAIT_POLICY": "PASSIVE"} if is_busy() else {}  # as stages/train/contention.py does during a training
+    waits = {"OMP_WAIT_POLICY": "PASSIVE"} if is_busy() else {}  # as stages/train/devices.py does during a training
     try:
         done = subprocess.run(
             [sys.executable, "-m", "tuneline.cli.init.trial"],
@@ -112,10 +112,10 @@ def run_trial(spec: Spec) -> Result | str:
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         return lines[-1] if lines else f"it was ended by signal {-done.returncode}"
-    return Result(**json.loads(done.stdout.splitlines()[-1]))
+    return TrialResult(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def measure(spec: Spec) -> Result:
+def measure(spec: TrialSpec) -> TrialResult:
     """Train a few micro-batches of random tokens.
 
     Raises:
@@ -142,7 +142,7 @@ def measure(spec: Spec) -> Result:
     step(spec.lengths[len(spec.lengths) // 2])  # the first pass allocates memory and selects kernels
     optimizer.step()
     micro_batch = _mean_seconds(step, spec.lengths, device)
-    return Result(_description(device), micro_batch, _seconds(optimizer.step, device))
+    return TrialResult(_description(device), micro_batch, _seconds(optimizer.step, device))
 
 
 def _classifier(auto: Any, config: Any) -> "torch.nn.Module":
@@ -197,8 +197,8 @@ def _check_memory(parameters: int) -> None:
 
 
 def main() -> None:
-    """Read a ``Spec`` from standard input and write the ``Result`` to standard output."""
-    say(json.dumps(asdict(measure(Spec(**json.load(sys.stdin))))))
+    """Read a ``TrialSpec`` from standard input and write the ``TrialResult`` to standard output."""
+    say(json.dumps(asdict(measure(TrialSpec(**json.load(sys.stdin))))))
 
 
 if __name__ == "__main__":

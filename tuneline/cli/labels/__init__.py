@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from tuneline.errors import StageError
-from tuneline.terminal import say
+from tuneline.core.errors import StageError
+from tuneline.core.terminal import say
 
 app = typer.Typer(help="Choose texts to label, and labels to correct.", no_args_is_help=True)
 
@@ -40,10 +40,7 @@ def queue(  # noqa: PLR0917 - typer calls it by name
 
     People fill in the label column. The file is then new labelled data: put it into the drop folder of flow ingest.
     """
-    from tuneline.cli.labels.candidates import collect
-    from tuneline.cli.labels.labelled import labelled_keys
-    from tuneline.cli.labels.queue_file import check_replaced, write_queue
-    from tuneline.cli.labels.ranking import rank, training_words
+    from tuneline.cli.labels.queue import check_replaced, collect, labelled_keys, rank, training_words, write_queue
     from tuneline.params.loading import load_params
 
     params = load_params()
@@ -80,9 +77,9 @@ def review(
     Each row is predicted by a model that was trained without it. People fill in the column `correct` where another label is right; then
     `tuneline labels apply` keeps the corrections.
     """
-    from tuneline.cli.labels.queue_file import check_replaced
+    from tuneline.cli.labels.applying import CORRECT, column_names, write_review
+    from tuneline.cli.labels.queue import check_replaced
     from tuneline.cli.labels.review import review as find
-    from tuneline.cli.labels.review_file import CORRECT, column_names, write_review
     from tuneline.params.loading import load_params
 
     params = load_params()
@@ -102,19 +99,18 @@ def review(
 @app.command("apply")
 def apply(file: Review, dry_run: DryRun = False) -> None:
     """Keep the corrections of a review in data/corrections/labels.csv, which the next `dvc repro` applies. The source is not changed."""
-    from tuneline.cli.labels.applying import apply_review
-    from tuneline.cli.labels.filled_review import read_filled
-    from tuneline.corrections import NEXT_STEPS, Corrections, label_file, locked
-    from tuneline.files.schemas import check_text_columns
-    from tuneline.files.shards import SplitReader
+    from tuneline.analysis.corrections import NEXT_STEPS, Corrections, corrections_locked, label_file
+    from tuneline.cli.labels.applying import apply_review, read_filled
+    from tuneline.core.paths import RAW, SPLITS
+    from tuneline.core.schemas import check_text_columns
+    from tuneline.core.shards import SplitReader
     from tuneline.params.loading import load_params
-    from tuneline.paths import RAW, SPLITS
 
     data = load_params().data
     for split in SPLITS:
         check_text_columns(SplitReader.open(RAW, split, "download"), data.text_columns)
     filled = read_filled(file, data)
-    with locked():
+    with corrections_locked():
         present = Corrections.read()
         applied = apply_review(file, filled, data, present.labels)
         if not dry_run:

@@ -1,5 +1,6 @@
 """The filled-in review becomes corrections in ``data/corrections/labels.csv``."""
 
+import csv
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,16 +10,122 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tuneline.cli.labels.filled_review import FilledRow
-from tuneline.cli.labels.review_file import CORRECT, KEY, LABEL, column_names
-from tuneline.corrections import LABEL_SCHEMA, label_file, row_keys
-from tuneline.errors import InputError
-from tuneline.files.schemas import LABELS, LabelSchema
-from tuneline.files.shards import SplitReader
+from tuneline.analysis.corrections import LABEL_SCHEMA, label_file, row_keys
+from tuneline.analysis.text import normalized
+from tuneline.cli.labels.queue import ENCODING, delimiter, harmless
+from tuneline.core.errors import DataError, InputError
+from tuneline.core.files import replace_file
+from tuneline.core.paths import RAW, SPLITS
+from tuneline.core.schemas import LABELS, LabelSchema
+from tuneline.core.shards import SplitReader
 from tuneline.params import DataParams
-from tuneline.paths import RAW, SPLITS
-from tuneline.readers.rows import listed, nearest
-from tuneline.text import normalized
+from tuneline.readers.delimited import DelimitedReader, Dialect
+from tuneline.readers.rows import PARAMETERS, Limits, RowProblem, check_columns, listed, nearest
+from tuneline.readers.text import open_text
+
+KEY, SPLIT, LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT = "key", "split", "label", "proposed", "confidence", "similar", "correct"
+ROLES = (KEY, SPLIT, LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT)
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A row whose label may be wrong.
+
+    Attributes:
+        key: Hash of its texts, which finds the row again: ``tuneline.analysis.corrections.row_keys``.
+        proposed: Class name or number that models predict that were trained without the row.
+        confidence: Probability that they give the proposed class. For a number: share of all rows that are nearer to their prediction.
+        similar: Near-identical rows, each with split, row number in ``data/raw`` and label.
+    """
+
+    key: str
+    split: str
+    texts: tuple[str, ...]
+    label: str
+    proposed: str
+    confidence: float
+    similar: str
+
+
+def column_names(text_columns: Sequence[str]) -> dict[str, str]:
+    """Return the name of each column of ``ROLES``: its role, or with underscores after it where a text column has that name."""
+    names: dict[str, str] = {}
+    for role in ROLES:
+        name = role
+        while name in text_columns:
+            name = f"{name}_"
+        names[role] = name
+    return names
+
+
+def write_review(path: Path, data: DataParams, suspects: Sequence[Suspect]) -> None:
+    """Write the review, with an empty column ``correct``. It appears complete or not at all."""
+    names = column_names(data.text_columns)
+    header = [names[KEY], names[SPLIT], *data.text_columns, *(names[role] for role in (LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT))]
+    with replace_file(path) as partial, partial.open("w", encoding=ENCODING, newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter(data))
+        writer.writerow(header)
+        for one in suspects:
+            cells = (one.key, one.split, *one.texts, one.label, one.proposed, round(one.confidence, 4), one.similar, "")
+            writer.writerow([harmless(cell) for cell in cells])
+
+
+@dataclass(frozen=True, slots=True)
+class FilledRow:
+    """A row of the review in which ``correct`` is filled in. Its ``label`` is the one that it had when the review was written."""
+
+    line: int
+    key: str
+    split: str
+    texts: tuple[str, ...]
+    label: str
+    correct: str
+
+
+def read_filled(path: Path, data: DataParams) -> list[FilledRow]:
+    """Read the rows in which ``correct`` is filled in.
+
+    Raises:
+        InputError: The file is no review, or nothing is filled in. The message names the file, the line and the column.
+    """
+    names = column_names(data.text_columns)
+    try:
+        filled = _read(path, data, names)
+    except DataError as error:
+        is_encoded = PARAMETERS.encoding in (error.hint or "")  # a setting of the source, not of this file
+        raise InputError(error.problem, 'Save it as "CSV UTF-8".' if is_encoded else error.hint) from None
+    if not filled:
+        raise InputError(f"{path}: no row has anything in column {names[CORRECT]!r}.", "Fill it in where another label is right.")
+    return filled
+
+
+def _read(path: Path, data: DataParams, names: Mapping[str, str]) -> list[FilledRow]:
+    required = [names[KEY], names[SPLIT], *data.text_columns, names[LABEL], names[CORRECT]]
+    filled, files = [], data.files
+    limits = Limits.of(files.max_cell_characters, files.max_row_group_mb, files.max_unpacked_mb)
+    with open_text(path, "utf-8", limits=limits) as lines:
+        reader = DelimitedReader(lines, _dialect(path, data, names[CORRECT]))
+        check_columns(reader.names, dict.fromkeys(required, "of `tuneline labels review`"), str(path))
+        cells = [reader.names.index(name) for name in required]
+        for line, fields in reader:
+            if isinstance(fields, RowProblem):
+                raise DataError(f"{path}, line {line:,}: {fields.message}.", fields.hint)
+            key, split, *texts, label, correct = (fields[cell] for cell in cells)
+            if correct.strip():
+                filled.append(FilledRow(line, key.strip(), split.strip(), tuple(texts), label.strip(), correct.strip()))
+    return filled
+
+
+def _dialect(path: Path, data: DataParams, column: str) -> Dialect:
+    """Return the dialect with the delimiter that the spreadsheet chose: it may be another than the one that was written."""
+    candidates = list(dict.fromkeys([delimiter(data), ",", ";", "\t"]))
+    for character in candidates:
+        dialect = Dialect.default(False, character, "standard")
+        with open_text(path, "utf-8") as lines:
+            if column in DelimitedReader(lines, dialect).names:
+                return dialect
+    return Dialect.default(False, candidates[0], "standard")
+
 
 CUT = 32_767
 """Characters at which spreadsheets cut a cell."""
@@ -28,12 +135,7 @@ SHOWN = 10
 
 @dataclass
 class PresentRow:
-    """Rows of ``data/raw`` with the same texts.
-
-    Attributes:
-        texts: Their texts.
-        labels: Their labels, as ``label_text`` writes them.
-    """
+    """Rows of ``data/raw`` with the same texts; their labels as ``label_text`` writes them."""
 
     texts: tuple[str, ...]
     labels: set[str] = field(default_factory=set)
@@ -45,7 +147,6 @@ class Applied:
 
     Attributes:
         corrections: All of them, of ``LABEL_SCHEMA``.
-        new: Number of rows of the review whose correction was added.
         present: Number of rows of the review whose correction is there already.
         confirmed: Number of rows of the review whose label is right.
     """
@@ -71,13 +172,7 @@ def label_text(label: object, schema: LabelSchema) -> str:
 
 
 def apply_review(path: Path, filled: Sequence[FilledRow], data: DataParams, present: pa.Table) -> Applied:
-    """Add the corrections of a review.
-
-    Args:
-        path: The file, for messages.
-        filled: Its rows in which ``correct`` is filled in.
-        data: Section ``data`` of the parameters.
-        present: The present label corrections.
+    """Add the corrections of a review, its rows in which ``correct`` is filled in, to the present ones.
 
     Raises:
         InputError: A label is not a class, a hash or text or label is not that of the data, or two corrections of a row differ.

@@ -7,26 +7,21 @@ interrupted resumes from its checkpoint. Another seed, model, training, code or 
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tuneline.cli.labels.labelled_rows import Folds, LabelledRows, Rows
-from tuneline.errors import DataError, StageError
-from tuneline.files import replace_file
-from tuneline.files.hashes import file_hash
-from tuneline.files.locks import lock_folder
-from tuneline.files.schemas import LABELS, read_table, write_table
-from tuneline.files.shards import SplitReader
-from tuneline.params_file import Changes, changed
-from tuneline.paths import (
+from tuneline.cli.labels.review import Folds, LabelledRows, Rows
+from tuneline.core.errors import DataError, StageError
+from tuneline.core.files import file_hash, replace_file
+from tuneline.core.locks import BusyError, locked
+from tuneline.core.paths import (
     BASE,
     BASE_RECORD,
     CLASSIFIER,
@@ -40,19 +35,19 @@ from tuneline.paths import (
     TOKENIZER,
     split_file,
 )
-from tuneline.records.provenance import ROOT, split_hash, stage_provenance
-from tuneline.stage import require
-from tuneline.terminal import say
+from tuneline.core.processes import PARENT, ending, start
+from tuneline.core.provenance import ROOT, split_hash, stage_provenance
+from tuneline.core.schemas import LABELS, read_table, write_table
+from tuneline.core.shards import SplitReader
+from tuneline.core.stage import require
+from tuneline.core.terminal import say
+from tuneline.project.params_file import Changes, changed
 
 FOLDS = REPORTS / "labels" / "folds"
 LINKED = (Path("conf"), PROJECT, BASE, TOKENIZER)
 """What the stages read and no fold changes."""
 CHANGES: Changes = {"evaluate.split": "test", "evaluate.metrics": None, "evaluate.behaviour": None, "run.trackers": []}
 """Parameters of a fold's project: the rows that are held out are its test split."""
-PARENT = "TUNELINE_PARENT"
-"""Environment variable with the process that a training must not outlive (stages/train/launch.py)."""
-INTERRUPTED = 75
-"""Exit status of a training that was interrupted and can be resumed."""
 
 
 def trained_logits(rows: LabelledRows, folds: Folds) -> NDArray[np.float32]:
@@ -83,17 +78,14 @@ def _key(folds: Folds) -> str:
 
 @contextmanager
 def _locked() -> Iterator[None]:
-    """Let only one process at a time train folds here.
-
-    Raises:
-        StageError: Another one does.
-    """
+    """Let only one process at a time train folds here."""
     FOLDS.mkdir(parents=True, exist_ok=True)
-    lock = lock_folder(FOLDS, StageError("Another `tuneline labels review` trains folds in this project.", "Wait for its end."))
-    try:
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(FOLDS, wait=0, required=False))
+        except BusyError:
+            raise StageError("Another `tuneline labels review` trains folds in this project.", "Wait for its end.") from None
         yield
-    finally:
-        os.close(lock)
 
 
 def _remove_others(home: Path) -> None:
@@ -144,11 +136,7 @@ def _write_project(project: Path, rows: LabelledRows, splits: Mapping[str, Rows]
 
 
 def _read_all(folder: Path, rows: LabelledRows) -> pa.Table:
-    """Read the labelled rows of all splits, in the order of ``rows``.
-
-    Raises:
-        DataError: The splits do not have the same rows as ``data/raw``.
-    """
+    """Read the labelled rows of all splits, in the order of ``rows``."""
     tables = []
     for index, split in enumerate(SPLITS):
         reader = SplitReader.open(folder, split, made_by="download" if folder == RAW else "tokenize")
@@ -161,21 +149,12 @@ def _read_all(folder: Path, rows: LabelledRows) -> pa.Table:
 
 
 def _run(module: str, project: Path) -> None:
-    """Run a stage in a fold's project. An interruption of this process interrupts the stage, which saves its state first.
-
-    Raises:
-        StageError: It failed.
-    """
+    """Run a stage in a fold's project. An interruption of this process interrupts the stage, which saves its state first."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": path, PARENT: str(os.getpid())}
-    stage = subprocess.Popen([sys.executable, "-m", module], cwd=project, env=environment)
-    try:
+    with ending(start([sys.executable, "-m", module], cwd=project, env=environment), seconds=None) as stage:
         status = stage.wait()
-    except BaseException:
-        stage.terminate()
-        stage.wait()
-        raise
-    if status == INTERRUPTED:
+    if status == os.EX_TEMPFAIL:  # the training was interrupted, and can be resumed
         raise KeyboardInterrupt
     if status:
         hint = "Its messages are above. Correct the cause, and run the same command again."

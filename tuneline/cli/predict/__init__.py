@@ -1,22 +1,15 @@
 """``tuneline predict``: the exported model on files of any size. Imports no torch, which would take seconds to start."""
 
 import codecs
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from tuneline.cli.predict.targets import check_target, descriptor
-from tuneline.errors import DataError, InputError, StageError, UnreadableError
-from tuneline.readers.bad_rows import MAX_SHARE, Action, BadRowPolicy
-from tuneline.readers.limits import DEFAULT_LIMITS, MB, Limits
-from tuneline.readers.rows import Kind
-from tuneline.terminal import say
-
-if TYPE_CHECKING:
-    from tuneline.readers.urls import DataFile
+from tuneline.core.errors import DataError, InputError, StageError, UnreadableError
+from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB, Action, BadRowPolicy, Kind, Limits
 
 BAD_ROW_OPTIONS = "--bad-rows skip", "--max-bad-share"
 BATCH_SIZE, WINDOW = 32, 4096
@@ -61,12 +54,6 @@ Threads = Annotated[int | None, typer.Option(min=1, help="Threads of the model; 
 Engine = Annotated[Literal["local", "ray"], typer.Option(help="ray: on the workers of a Ray cluster (RAY_ADDRESS, else on this machine)")]
 Workers = Annotated[int | None, typer.Option(min=1, help="ray: tasks at a time; default: one for each CPU of the cluster")]
 
-SATURATION_WARNING = (
-    "warning: this model has 8-bit weights, and this processor clips their products (it has no VNNI instructions). They are multiplied "
-    "in a slower way that does not clip; other programs need session.x64quantprecision=1 for that. "
-    "export.int8.reduce_range: true makes a model for every processor."
-)
-
 
 def command(  # noqa: PLR0917 - typer calls it by name
     files: FilesArgument = None,
@@ -96,15 +83,13 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model or a full disk.
     """
-    from tuneline.cli.predict.batch import Batch
-    from tuneline.cli.predict.folder import ResultFolder
-    from tuneline.cli.predict.sources import divide
-    from tuneline.cli.predict.streaming import StreamOptions, predict_file
-    from tuneline.cli.predict.tasks import ModelChoice
+    from tuneline.cli.predict.batch import Batch, ResultFolder
+    from tuneline.cli.predict.sources import divide, is_stream, named_sources, named_target
+    from tuneline.cli.predict.streaming import ModelChoice, StreamOptions, predict_and_say
     from tuneline.cli.predict.writing import Output
     from tuneline.engines import EngineOptions
-    from tuneline.inputs import Input, InputColumns, kind_of
     from tuneline.readers.delimited import Dialect
+    from tuneline.readers.inputs import Input, InputColumns, kind_of
 
     check_options(delimiter, encoding, engine, workers)
     folder = ResultFolder.named(output)
@@ -121,9 +106,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         inputs.append(Input(source, kind, dialect, encoding, limits))
     output_kind = output_format or ("parquet" if folder else kind_of(target, "--output-format"))
     choice = ModelChoice(model, precision, threads)
-    deployed = choice.load()
-    if deployed.classifier.exact_products:
-        say(SATURATION_WARNING, error=True)
+    deployed = choice.load_and_warn()
     used = InputColumns(text_columns(text, deployed.text_columns), tuple(dict.fromkeys(keep or ())))
     options = StreamOptions(batch_size, window, BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS))
     batch = Batch(choice, used, options, EngineOptions(engine, workers))
@@ -132,7 +115,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         if folder:
             batch.to_folder(parts, folder, output_kind)
         elif engine == "local" and len(parts) <= 1:
-            predict_file(deployed, inputs[0], used, Output(target, output_kind), options)
+            predict_and_say(deployed, inputs[0], used, Output(target, output_kind), options)
         else:
             batch.to_file(parts, Output(target, output_kind))
 
@@ -149,11 +132,7 @@ def refusing() -> Iterator[None]:
 
 
 def check_options(delimiter: str | None, encoding: str, engine: str, workers: int | None) -> None:
-    """Check options before anything is loaded.
-
-    Raises:
-        StageError: One is invalid.
-    """
+    """Check options before anything is loaded."""
     if delimiter is not None and len(delimiter) != 1:
         raise StageError(f"--delimiter: {delimiter!r} is not one character.")
     try:
@@ -164,58 +143,6 @@ def check_options(delimiter: str | None, encoding: str, engine: str, workers: in
         ) from None
     if workers is not None and engine == "local":
         raise StageError("--workers: only the engine ray has workers.", "Add --engine ray, or set the --threads of this process.")
-
-
-def named_target(output: str) -> "DataFile | None":
-    """Return the file that ``--output`` names; ``None`` for standard output.
-
-    Raises:
-        StageError: It cannot be written to.
-    """
-    from tuneline.cli.predict.sources import as_path, is_remote
-    from tuneline.readers.urls import RemoteFile, file_system
-
-    if is_remote(output):
-        file_system(output)
-        return RemoteFile(output)
-    path = as_path(output)
-    check_target(path)
-    return None if output == "-" or descriptor(path) == 1 else path
-
-
-def named_sources(files: Sequence[str], target: "DataFile | None", *, any_ending: bool) -> "list[DataFile | None]":
-    """Return the inputs, which are checked before they are opened; ``None`` for standard input.
-
-    Args:
-        files: Paths, patterns and URLs; ``-`` for standard input.
-        target: The output, if it is one file.
-        any_ending: Files are read whatever their names end in.
-
-    Raises:
-        StageError: One is missing, is no file, or is also the output; or standard input is one of several.
-    """
-    from tuneline.cli.predict.sources import as_path, find_inputs
-
-    if files == ["-"]:
-        return [None]
-    if len(files) == 1 and is_stream(path := as_path(files[0])):
-        if descriptor(path) is None:  # it is waited for until a program writes to it
-            say(f"{path} is a named pipe: reading what another program writes to it.", error=True)
-        return [path]
-    if streams := [name for name in files if name == "-" or is_stream(as_path(name))]:
-        raise StageError(f"{streams[0]} cannot be read together with other files.", "Name files only, or pipe all rows in.")
-    found = find_inputs(files, any_ending)
-    for source in found:
-        if isinstance(source, Path) and isinstance(target, Path) and target.exists() and target.samefile(source):
-            raise StageError(f"--output: {target} is also the input, which would be overwritten.", "Name another file.")
-        if source == target:
-            raise StageError(f"--output: {target} is also the input, which would be overwritten.", "Name another file.")
-    return [*found]
-
-
-def is_stream(path: "DataFile | None") -> bool:
-    """Return True for standard input, a named pipe or an open file such as ``/dev/fd/3``."""
-    return path is None or (isinstance(path, Path) and (path.is_fifo() or descriptor(path) is not None))
 
 
 def text_columns(named: list[str] | None, trained: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,34 +1,155 @@
 """Prediction of many files, or of many parts of one, by either engine: to a folder with a result for each task, or to one file."""
 
 import dataclasses
-import fcntl
 import importlib.metadata
 import os
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from tuneline.cli.predict.folder import ResultFolder, ResultRecord
-from tuneline.cli.predict.formats import OutputColumns
-from tuneline.cli.predict.model import model_file
-from tuneline.cli.predict.sources import Part
-from tuneline.cli.predict.streaming import StreamOptions, ended_by_reader, say_summary
-from tuneline.cli.predict.targets import descriptor
-from tuneline.cli.predict.tasks import ModelChoice, Tally, Task, TaskResult, TooManyBadRowsError, predict_task
-from tuneline.cli.predict.writing import Output, open_writer
+from tuneline.cli.predict.sources import Part, as_path, is_remote
+from tuneline.cli.predict.streaming import (
+    ModelChoice,
+    StreamOptions,
+    Tally,
+    Task,
+    TaskResult,
+    TooManyBadRowsError,
+    ended_by_reader,
+    predict_task,
+    say_summary,
+)
+from tuneline.cli.predict.writing import Output, OutputColumns, descriptor, open_writer
+from tuneline.core.errors import DataError, StageError
+from tuneline.core.files import cannot_write, file_hash, temporary_directory
+from tuneline.core.locks import BusyError, locked
+from tuneline.core.records import Record
+from tuneline.core.resumable import content_key
+from tuneline.core.terminal import progress, say
 from tuneline.engines import EngineOptions, map_tasks
-from tuneline.errors import StageError
-from tuneline.files import temporary_directory
-from tuneline.files.resumable import content_key
-from tuneline.inputs import InputColumns
+from tuneline.readers.files import DataFile, RemoteFile, file_system, reaching, shown
+from tuneline.readers.inputs import InputColumns
 from tuneline.readers.rows import Kind
-from tuneline.readers.urls import DataFile, RemoteFile, sha256
-from tuneline.terminal import progress, say
+
+RECORDS = ".predictions"
+
+
+class ResultRecord(Record):
+    """How a result was made."""
+
+    command: str
+    """Hash of the model and the options."""
+    source: str
+    """The input."""
+    version: str
+    """Hash of the input; on a storage its ETag."""
+    part: str
+    """The rows of it, and a hash of how it is read."""
+    rows: int
+    """Number of predictions."""
+    skipped: int
+    """Number of bad rows that were left out."""
+    first: list[str]
+    """Places and reasons of the first ones."""
+
+    @property
+    def result(self) -> TaskResult:
+        """What the task has done."""
+        return TaskResult(self.rows, self.skipped, tuple(self.first))
+
+
+@dataclass(frozen=True)
+class ResultFolder:
+    """The folder of results: a path, or a URL without a slash at its end."""
+
+    place: Path | str
+
+    @classmethod
+    def named(cls, word: str) -> "ResultFolder | None":
+        """Return the folder that ``--output`` names: it ends in a slash, or is one; ``None`` if it names a file."""
+        if is_remote(word):
+            return cls(word.rstrip("/")) if word.endswith("/") else None
+        path = as_path(word)
+        return cls(path) if word.endswith("/") or path.is_dir() else None
+
+    def __str__(self) -> str:
+        return f"{shown(str(self.place))}/"
+
+    def file(self, name: str) -> DataFile:
+        """Return a file in it."""
+        return self.place / name if isinstance(self.place, Path) else RemoteFile(f"{self.place}/{name}")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder. That of a storage is not held, as two commands write the same bytes, but tried before hours of work.
+
+        Raises:
+            StageError: Another command holds it, or it cannot be written.
+        """
+        if not isinstance(self.place, Path):
+            with reaching(str(self)):
+                files, path = file_system(self.place)
+                files.pipe_file(f"{path}/{RECORDS}/writable", b"")
+                files.rm_file(f"{path}/{RECORDS}/writable")
+            yield
+            return
+        with ExitStack() as held:
+            try:
+                (self.place / RECORDS).mkdir(parents=True, exist_ok=True)
+                held.enter_context(locked(self.place / RECORDS, wait=0, required=False))
+            except BusyError:
+                message = f"--output: another command is writing to {self}."
+                raise StageError(message, "Wait until it has ended, or name another.") from None
+            except OSError as error:
+                raise cannot_write(self.place, error) from None
+            yield
+
+    def records(self) -> dict[str, ResultRecord]:
+        """Return the records of the results that are there, by name."""
+        if isinstance(self.place, Path):
+            paths = (self.place / RECORDS).glob("*.json")
+            contents: Mapping[str, bytes] = {path.name: path.read_bytes() for path in paths if (self.place / path.stem).is_file()}
+        else:
+            with reaching(str(self)):
+                files, path = file_system(self.place)
+                files.invalidate_cache()
+                try:
+                    there = {found.rpartition("/")[2] for found in files.ls(path, detail=False)}
+                except FileNotFoundError:
+                    return {}
+                found = [one for one in files.find(f"{path}/{RECORDS}") if one.endswith(".json")]
+                contents = {name.rpartition("/")[2]: content for name, content in files.cat(found).items()} if found else {}
+                contents = {name: content for name, content in contents.items() if name.removesuffix(".json") in there}
+        records = {}
+        for name, content in contents.items():
+            with suppress(DataError):  # of another version: that result is made again
+                records[name.removesuffix(".json")] = ResultRecord.parse(content, name)
+        return records
+
+    def write(self, name: str, record: ResultRecord) -> None:
+        """Record a result."""
+        if isinstance(self.place, Path):
+            record.write(self.place / RECORDS / f"{name}.json")
+            return
+        with reaching(str(self)):
+            files, path = file_system(self.place)
+            files.pipe_file(f"{path}/{RECORDS}/{name}.json", record.model_dump_json().encode())
+
+    def remove(self, name: str) -> None:
+        """Remove a result with its record."""
+        for part in (f"{RECORDS}/{name}.json", name):
+            if isinstance(self.place, Path):
+                (self.place / part).unlink(missing_ok=True)
+                continue
+            with reaching(str(self)), suppress(FileNotFoundError):
+                files, path = file_system(self.place)
+                files.rm_file(f"{path}/{part}")
+
 
 LIBRARIES = ("numpy", "onnxruntime", "pyarrow", "tokenizers")
 """Libraries that the bytes of the results depend on."""
@@ -37,14 +158,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Batch:
-    """What all tasks have in common.
-
-    Attributes:
-        model: The model.
-        columns: The columns that are read.
-        options: How rows are processed.
-        run: The engine.
-    """
+    """What all tasks have in common."""
 
     model: ModelChoice
     columns: InputColumns
@@ -52,11 +166,7 @@ class Batch:
     run: EngineOptions
 
     def to_file(self, parts: Sequence[Part], output: Output) -> None:
-        """Write the predictions of all parts, one after the other, to one file. Each task has a file of its own until it is its turn.
-
-        Raises:
-            StageError: A task failed.
-        """
+        """Write the predictions of all parts, one after the other, to one file. Each task has a file of its own until it is its turn."""
         tally, started = Tally(self.options.bad_rows), time.perf_counter()
         columns = OutputColumns(self.model.load().labels, self.columns.kept)
         with ended_by_reader(), open_writer(output, columns) as writer, _scratch(output.path) as folder:
@@ -115,12 +225,12 @@ class Batch:
         with progress("predict: reading the inputs", len(parts), "tasks") as step:
             options = [self.options.batch_size, self.options.window, self.options.bad_rows.action, kind]
             libraries = [importlib.metadata.version(name) for name in LIBRARIES]
-            model = sha256(model_file(self.model.path, self.model.precision))
+            model = file_hash(self.model.file())
             command = content_key(model, dataclasses.asdict(self.columns), options, libraries)
             for part in parts:
                 path, source = part.path, part.source
                 if path not in versions:
-                    versions[path] = f"{path.version} {path.size}" if isinstance(path, RemoteFile) else sha256(path)
+                    versions[path] = f"{path.version} {path.size}" if isinstance(path, RemoteFile) else file_hash(path)
                 reading = content_key(source.kind, source.encoding, dataclasses.asdict(source.dialect))
                 rows = f"{source.part.start}-{source.part.stop}" if source.part else "all"
                 step.advance(1)
@@ -130,14 +240,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class FolderTask:
-    """A task whose result goes into a folder, with a record.
-
-    Attributes:
-        task: The task.
-        folder: The folder.
-        name: Name of the result.
-        record: Its record, without the counts.
-    """
+    """A task whose result goes into a folder, with a record, which lacks the counts."""
 
     task: Task
     folder: ResultFolder
@@ -153,17 +256,19 @@ def predict_into_folder(task: FolderTask) -> TaskResult:
     return result
 
 
+def same_task(one: ResultRecord, other: ResultRecord) -> bool:
+    """Return True if both are of the same rows, model and options."""
+    return (one.command, one.source, one.version, one.part) == (other.command, other.source, other.version, other.part)
+
+
 def kept_results(planned: Mapping[str, ResultRecord], folder: ResultFolder) -> dict[str, TaskResult]:
     """Return the results in a folder that are those of planned tasks, and remove what must not be beside them.
 
-    That is all of another model or of other options, and what was made of these inputs when they were different.
-
-    Args:
-        planned: The record of each task, by the name of its result.
-        folder: The folder.
+    That is all of another model or of other options, and what was made of these inputs when they were different. Planned records are by
+    the name of the result.
     """
     there, commands, sources = folder.records(), {one.command for one in planned.values()}, {one.source for one in planned.values()}
-    kept = {name: record.result for name, record in there.items() if name in planned and record.is_of(planned[name])}
+    kept = {name: record.result for name, record in there.items() if name in planned and same_task(record, planned[name])}
     others = [name for name, record in there.items() if record.command not in commands]
     changed = [name for name, record in there.items() if name not in kept and record.command in commands and record.source in sources]
     if others:
@@ -178,11 +283,7 @@ def kept_results(planned: Mapping[str, ResultRecord], folder: ResultFolder) -> d
 
 
 def _check_names(names: Sequence[str], parts: Sequence[Part], folder: ResultFolder) -> None:
-    """Check that no result would replace another one, or an input.
-
-    Raises:
-        StageError: One would.
-    """
+    """Check that no result would replace another one, or an input."""
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         both = " and ".join(str(part.path) for part, name in zip(parts, names, strict=True) if name == twice[0])
         raise StageError(f"--output: the results of {both} would both be named {twice[0]}.", "Predict them into two folders.")
@@ -204,13 +305,9 @@ def _scratch(target: DataFile | None) -> Iterator[Path]:
     """
     if isinstance(target, Path) and not target.is_fifo() and not target.is_char_device() and descriptor(target) is None:
         place = Path(os.path.realpath(target))
-        with tempfile.TemporaryDirectory(prefix=f".{place.name[:100]}.", suffix=".partial", dir=place.parent) as folder:
-            lock = os.open(folder, os.O_RDONLY)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                yield Path(folder)
-            finally:
-                os.close(lock)
+        temporary = tempfile.TemporaryDirectory(prefix=f".{place.name[:100]}.", suffix=".partial", dir=place.parent)
+        with temporary as name, locked(Path(name)):
+            yield Path(name)
         return
     if os.environ.get("RAY_ADDRESS"):
         raise StageError(

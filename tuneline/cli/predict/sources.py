@@ -1,4 +1,4 @@
-"""The files to predict: what the arguments of the command name, and the tasks that they are divided into."""
+"""What the arguments of the command name: the files to predict, with the tasks that they are divided into, and the output."""
 
 import dataclasses
 import os
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tuneline.errors import DataError, StageError
-from tuneline.inputs import KINDS, OPTIONS, Input
-from tuneline.readers.listing import list_files
-from tuneline.readers.packed import is_gzip
+from tuneline.cli.predict.writing import check_target, descriptor
+from tuneline.core.errors import DataError, StageError
+from tuneline.core.terminal import say
+from tuneline.readers.files import DataFile, RemoteFile, file_system, is_url, list_files, not_a_file, shown
+from tuneline.readers.inputs import KINDS, OPTIONS, Input
 from tuneline.readers.parquet import open_parquet
 from tuneline.readers.rows import Kind
-from tuneline.readers.special_files import not_a_file
-from tuneline.readers.urls import DataFile, RemoteFile, is_url, shown
+from tuneline.readers.text import is_gzip
 
 TASK_ROWS = 50_000
 """Rows of a Parquet file that are one task. The number is fixed so that the same rows always give the same bytes: a batch does not reach
@@ -25,18 +25,41 @@ SCHEME_OF_PATHS = "file://"
 _SHARD = re.compile(r"(?P<name>.*)-(?P<number>\d{5,})-of-(?P<count>\d{5,})\..*")
 
 
-def find_inputs(words: Sequence[str], any_ending: bool) -> list[DataFile]:
-    """Return the files that words name: files, folders, patterns with ``*``, and URLs of each.
+def named_target(output: str) -> DataFile | None:
+    """Return the file that ``--output`` names; ``None`` for standard output."""
+    if is_remote(output):
+        file_system(output)
+        return RemoteFile(output)
+    path = as_path(output)
+    check_target(path)
+    return None if output == "-" or descriptor(path) == 1 else path
 
-    Args:
-        words: The words.
-        any_ending: Files of a folder or pattern are read whatever their names end in; otherwise others than data are left out.
+
+def named_sources(files: Sequence[str], target: DataFile | None, *, any_ending: bool) -> list[DataFile | None]:
+    """Return the inputs (paths, patterns, URLs), checked before they are opened; ``None`` for standard input (``-``).
 
     Raises:
-        StageError: One names no file.
-        DataError: A storage has none, or a folder has not all shards of a set.
+        StageError: One is missing, is no file, or is also the output; or standard input is one of several.
     """
-    return [found for word in words for found in _named(word, any_ending)]
+    if files == ["-"]:
+        return [None]
+    if len(files) == 1 and is_stream(path := as_path(files[0])):
+        if descriptor(path) is None:  # it is waited for until a program writes to it
+            say(f"{path} is a named pipe: reading what another program writes to it.", error=True)
+        return [path]
+    if streams := [name for name in files if name == "-" or is_stream(as_path(name))]:
+        raise StageError(f"{streams[0]} cannot be read together with other files.", "Name files only, or pipe all rows in.")
+    found = [file for name in files for file in _named(name, any_ending)]
+    for source in found:
+        same = isinstance(source, Path) and isinstance(target, Path) and target.exists() and target.samefile(source)
+        if same or source == target:
+            raise StageError(f"--output: {target} is also the input, which would be overwritten.", "Name another file.")
+    return [*found]
+
+
+def is_stream(path: DataFile | None) -> bool:
+    """Return True for standard input, a named pipe or an open file such as ``/dev/fd/3``."""
+    return path is None or (isinstance(path, Path) and (path.is_fifo() or descriptor(path) is not None))
 
 
 def as_path(word: str) -> Path:
@@ -50,11 +73,11 @@ def is_remote(word: str) -> bool:
 
 
 def _named(word: str, any_ending: bool) -> Sequence[DataFile]:
-    """Return the files that one word names; of a folder or pattern, those with rows."""
+    """Return the files that a word names: a file, a folder, a pattern with ``*``, or a URL of each; of folders and patterns, the data."""
     files = list_files(word) if is_remote(word) else _local(as_path(word))
     if len(files) == 1 and (str(files[0]) == str(as_path(word)) or (isinstance(files[0], RemoteFile) and files[0].url == word)):
         return files
-    data = [file for file in files if not file.name.startswith((".", "_")) and (_is_data(file.name) or (any_ending and _is_file(file)))]
+    data = [file for file in files if _is_data(file, any_ending)]
     for file in data:
         if isinstance(file, Path) and (problem := not_a_file(file)):
             raise StageError(f"{file} {problem}.", "Move it away, or put a dot in front of its name.")
@@ -76,12 +99,12 @@ def _local(path: Path) -> Sequence[DataFile]:
     return [path]
 
 
-def _is_file(file: DataFile) -> bool:
-    return not isinstance(file, Path) or not file.is_dir()
-
-
-def _is_data(name: str) -> bool:
-    return Path(name.removesuffix(".gz")).suffix.lower() in KINDS
+def _is_data(file: DataFile, any_ending: bool) -> bool:
+    """Return True for a file whose name ends as data does, or for any file, and is not hidden."""
+    if file.name.startswith((".", "_")):
+        return False
+    is_folder = isinstance(file, Path) and file.is_dir()
+    return Path(file.name.removesuffix(".gz")).suffix.lower() in KINDS or (any_ending and not is_folder)
 
 
 def _check_shards(names: Sequence[str], folder: str) -> None:
@@ -100,13 +123,7 @@ def _check_shards(names: Sequence[str], folder: str) -> None:
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of a task: a file, or a part of one.
-
-    Attributes:
-        source: The rows.
-        number: Number of the part, from 0.
-        count: Number of parts of the file.
-    """
+    """The rows of a task: a file, or a part of one, with its number from 0."""
 
     source: Input
     number: int = 0

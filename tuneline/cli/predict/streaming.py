@@ -1,20 +1,152 @@
-"""Prediction of a stream of rows, with one window of rows in memory at a time."""
+"""The deployed model, and its predictions for a stream of rows, with one window of rows in memory at a time."""
 
+import functools
+import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
-from tuneline.cli.predict.formats import OutputColumns, Writer
-from tuneline.cli.predict.model import DeployedModel
-from tuneline.cli.predict.writing import Output, open_writer
-from tuneline.inputs import BadRow, Input, InputColumns, InputRows, Row, open_rows
-from tuneline.readers.bad_rows import BadRowPolicy, BadRows
-from tuneline.terminal import progress, say
+from tuneline.analysis.curves import probabilities
+from tuneline.cli.predict.sources import Part
+from tuneline.cli.predict.writing import Output, OutputColumns, Writer, open_writer
+from tuneline.core.errors import DataError, StageError
+from tuneline.core.files import file_hash
+from tuneline.core.terminal import progress, say
+from tuneline.model.batches import TokenizedRows
+from tuneline.model.encoding import flat
+from tuneline.onnx.session import OnnxClassifier, logits_of
+from tuneline.readers.inputs import BadRow, Input, InputColumns, InputRows, Row, open_rows
+from tuneline.readers.rows import SHOWN, BadRowPolicy, BadRows
+from tuneline.reports.export import EXPORT_RECORD, UsageRecord
+
+SATURATION_WARNING = (
+    "warning: this model has 8-bit weights, and this processor clips their products (it has no VNNI instructions). They are multiplied "
+    "in a slower way that does not clip; other programs need session.x64quantprecision=1 for that. "
+    "export.int8.reduce_range: true makes a model for every processor."
+)
+NO_MODEL = "`dvc repro` exports one; --model names another folder or file."
+
+
+@dataclass(frozen=True)
+class TextClassifier:
+    """An exported model that takes texts, with its tokenizer, which truncates to ``max_length``. A regression has no labels."""
+
+    text_columns: tuple[str, ...]
+    labels: tuple[str, ...] | None
+    max_length: int
+    pad_token_id: int
+    classifier: OnnxClassifier
+    tokenizer: Tokenizer
+
+    @classmethod
+    def load(cls, path: Path, threads: int | None) -> Self:
+        """Load one ONNX file, with the tokenizer beside it.
+
+        Raises:
+            StageError: The model is missing, was not exported by this project, or has the wrong tokenizer.
+        """
+        classifier = OnnxClassifier(path, threads)
+        metadata = classifier.metadata
+        if "text_columns" not in metadata:
+            raise StageError(f"{path} was not exported by this project: its metadata has no text columns.", NO_MODEL)
+        labels = json.loads(metadata["labels"])
+        max_length = int(metadata["max_length"])
+        return cls(
+            tuple(json.loads(metadata["text_columns"])),
+            None if labels is None else tuple(labels),
+            max_length,
+            int(metadata["pad_token_id"]),
+            classifier,
+            _tokenizer(path.parent, json.loads(metadata["tokenizer"]), max_length),
+        )
+
+    def encode(self, texts: Sequence[tuple[str, ...]]) -> TokenizedRows:
+        """Tokenize rows of one or two texts, exactly as the stage ``tokenize`` does."""
+        rows = list(texts) if len(self.text_columns) > 1 else [text for (text,) in texts]
+        encodings = self.tokenizer.encode_batch_fast(rows)
+        lengths = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
+        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+        total = int(offsets[-1])
+        values = {"input_ids": flat((encoding.ids for encoding in encodings), np.int64, total)}
+        if "attention_mask" in self.classifier.inputs:
+            values["attention_mask"] = np.ones(total, dtype=np.int64)
+        if "token_type_ids" in self.classifier.inputs:
+            values["token_type_ids"] = flat((encoding.type_ids for encoding in encodings), np.int64, total)
+        return TokenizedRows(values, offsets)
+
+    def predict(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> NDArray[np.float64]:
+        """Predict rows of one or two texts, ``batch_size`` of them in a forward pass.
+
+        Returns:
+            Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
+        """
+        logits = logits_of(self.classifier, self.encode(texts), self.pad_token_id, batch_size)
+        return logits.astype(np.float64) if self.labels is None else probabilities(logits)
+
+
+def _tokenizer(folder: Path, metadata: dict[str, str], max_length: int) -> Tokenizer:
+    path = folder / metadata["file"]
+    if not path.is_file():
+        raise StageError(f"{path} is missing: a model needs its tokenizer beside it.", "Copy it from the folder of the model.")
+    if file_hash(path) != metadata["sha256"]:
+        raise StageError(f"{path} is not the tokenizer that this model was trained with.", "Copy the one from the folder of the model.")
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length, strategy="longest_first", direction=metadata["truncation_side"])
+    return tokenizer
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """The model of a prediction.
+
+    Attributes:
+        path: A folder that the stage ``compare`` published, or one ONNX file in it.
+        precision: Precision of the model in a folder; ``None`` for fp32.
+        threads: Threads per operator; ``None`` for all cores that the process may use.
+    """
+
+    path: Path
+    precision: str | None = None
+    threads: int | None = None
+
+    @functools.lru_cache(maxsize=1)  # noqa: B019 - a worker loads the model once for all its tasks
+    def load(self) -> TextClassifier:
+        """Load the model, once in a process."""
+        return TextClassifier.load(self.file(), self.threads)
+
+    def load_and_warn(self) -> TextClassifier:
+        """Load the model as ``load`` does, and warn if its products are slow on this processor."""
+        model = self.load()
+        if model.classifier.exact_products:
+            say(SATURATION_WARNING, error=True)
+        return model
+
+    def file(self) -> Path:
+        """Return the ONNX file."""
+        if self.path.is_file():
+            return self.path
+        if not (self.path / EXPORT_RECORD).exists():
+            raise StageError(f"{self.path} has no exported model.", NO_MODEL)
+        models, precision = UsageRecord.read(self.path / EXPORT_RECORD).models, self.precision or "fp32"
+        if precision not in models:
+            problem = f"{self.path} has no model in {precision}; it has {', '.join(models)}."
+            raise StageError(problem, "Add it to export.precisions and run `dvc repro`.")
+        path = self.path / models[precision].file
+        if not path.is_file():
+            raise StageError(f"{path} is missing.", "`dvc checkout` restores it.")
+        return path
+
 
 WINDOW_CHARACTERS = 1 << 22
 """Characters from which a window has no more rows, however few it has: a tokenizer takes about 60 bytes of memory for each."""
@@ -37,30 +169,45 @@ class StreamOptions:
     bad_rows: BadRowPolicy
 
 
-def predict_file(model: DeployedModel, source: Input, columns: InputColumns, output: Output, options: StreamOptions) -> None:
-    """Predict every row of an input, and print the number of rows and the time to standard error.
+@dataclass(frozen=True)
+class TaskResult:
+    """What was done for a file, or a part of one.
+
+    Attributes:
+        first: Places and reasons of the first ones.
+    """
+
+    rows: int
+    skipped: int = 0
+    first: tuple[str, ...] = ()
+
+
+def predict_file(
+    model: TextClassifier, source: Input, columns: InputColumns, output: Output, options: StreamOptions, *, report: bool = True
+) -> TaskResult:
+    """Write the predictions of an input; a file is complete or absent. The first bad rows are printed if ``report``.
 
     Raises:
-        DataError: The input cannot be read, or the output cannot be written.
+        DataError: The input cannot be read, or has too many bad rows.
+        StageError: The output cannot be written.
     """
-    started = time.perf_counter()
-    with (
-        ended_by_reader(),
-        open_rows(source, columns) as rows,
-        open_writer(output, OutputColumns(model.labels, columns.kept)) as writer,
-    ):
+    with open_rows(source, columns) as rows, open_writer(output, OutputColumns(model.labels, columns.kept)) as writer:
         bad = BadRows("standard input" if source.path is None else str(source.path), rows.unit, options.bad_rows)
-        predicted = predict_rows(model, rows, writer, options, bad)
-    say_summary(predicted, bad.count, started)
+        predicted = predict_rows(model, rows, writer, options, bad, report=report)
+    return TaskResult(predicted, bad.count, tuple(bad.first))
+
+
+def predict_and_say(model: TextClassifier, source: Input, columns: InputColumns, output: Output, options: StreamOptions) -> None:
+    """Predict an input as ``predict_file`` does, and print the number of rows and the time to standard error."""
+    started = time.perf_counter()
+    with ended_by_reader():
+        result = predict_file(model, source, columns, output, options)
+    say_summary(result.rows, result.skipped, started)
 
 
 @contextmanager
 def ended_by_reader() -> Iterator[None]:
-    """End the command without a traceback if the reader of standard output stops, as ``head`` does.
-
-    Raises:
-        Exit: It has.
-    """
+    """End the command without a traceback if the reader of standard output stops, as ``head`` does."""
     try:
         yield
     except BrokenPipeError:
@@ -69,34 +216,19 @@ def ended_by_reader() -> Iterator[None]:
 
 
 def say_summary(rows: int, skipped: int, started: float, kept: int = 0) -> None:
-    """Print the number of rows and the time to standard error.
-
-    Args:
-        rows: Number of predictions.
-        skipped: Number of bad rows that were left out.
-        started: Value of ``time.perf_counter`` at the start.
-        kept: Number of the predictions that were there before.
-    """
+    """Print the number of rows and the time to standard error; some predictions may have been kept."""
     seconds = time.perf_counter() - started
     more = (f", {skipped:,} skipped" if skipped else "") + (f", {kept:,} of them kept" if kept else "")
     say(f"{rows:,} rows{more} in {seconds:.1f} s, {(rows - kept) / seconds:,.0f} rows/s", error=True)
 
 
 def predict_rows(
-    model: DeployedModel, source: InputRows, writer: Writer, options: StreamOptions, bad: BadRows, *, report: bool = True
+    model: TextClassifier, source: InputRows, writer: Writer, options: StreamOptions, bad: BadRows, *, report: bool = True
 ) -> int:
-    """Predict every row, in order, and return their number.
+    """Predict every row, in order, and return their number; ``bad`` counts those that are left out.
 
     Rows of a window are sorted by length, so that batches carry little padding, and put back in order. The first windows are
     small, so that the first predictions appear at once.
-
-    Args:
-        model: The model.
-        source: The rows.
-        writer: Writer of the output.
-        options: How rows are processed.
-        bad: The rows that are left out.
-        report: Print the first of them.
 
     Raises:
         DataError: There is a bad row, and the options say to stop at it; or there are too many.
@@ -127,11 +259,7 @@ def windows(rows: Iterator[Row], first: int, most: int) -> Iterator[list[Row]]:
 
 
 def good_rows(source: InputRows, bad: BadRows, *, report: bool = True) -> Iterator[Row]:
-    """Yield the good rows; stop at a bad row, or report and count it.
-
-    Raises:
-        DataError: There is a bad row, and that is an error; or there are too many.
-    """
+    """Yield the good rows; stop at a bad row, or report and count it."""
     reported = 0
     for row in source.rows:
         if isinstance(row, Row):
@@ -150,3 +278,60 @@ def good_rows(source: InputRows, bad: BadRows, *, report: bool = True) -> Iterat
 def place(row: BadRow, source: InputRows) -> str:
     """Return where a bad row is, for a message."""
     return f"row {row.number}" if source.unit == "row" else f"row {row.number} (line {row.problem.line})"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A file, or a part of one, to predict into a file."""
+
+    model: ModelChoice
+    source: Input
+    columns: InputColumns
+    output: Output
+    options: StreamOptions
+
+
+def predict_task(task: Task) -> TaskResult:
+    """Write the predictions of a task, as ``predict_file`` does."""
+    return predict_file(task.model.load(), task.source, task.columns, task.output, task.options, report=False)
+
+
+class TooManyBadRowsError(DataError):
+    """A file has more bad rows than may be left out."""
+
+
+class Tally:
+    """Counts of predictions and bad rows over all tasks, and the check of the share of bad rows in each file."""
+
+    def __init__(self, policy: BadRowPolicy) -> None:
+        self.policy, self.rows, self.skipped = policy, 0, 0
+        self._reported = 0
+        self._file, self._usable = BadRows("", "row", policy), 0
+
+    def add(self, part: Part, result: TaskResult) -> None:
+        """Count the result of a task, and list its first bad rows. The parts of a file follow each other.
+
+        Raises:
+            TooManyBadRowsError: The file, which ends with this part, has too many bad rows.
+        """
+        if part.number == 0:
+            self._file, self._usable = BadRows(str(part.path), "row", self.policy), 0
+        self._file.count += result.skipped
+        self._file.first = [*self._file.first, *result.first][:SHOWN]
+        self._usable += result.rows
+        self.rows += result.rows
+        self.skipped += result.skipped
+        for place in result.first:
+            self._report(f"skipped {part.path}, {place}")
+        if part.is_last:
+            try:
+                self._file.check(self._usable)
+            except DataError as error:
+                raise TooManyBadRowsError(error.problem, error.hint) from None
+
+    def _report(self, line: str) -> None:
+        self._reported += 1
+        if self._reported <= REPORTED:
+            say(line, error=True)
+        if self._reported == REPORTED:
+            say("(further bad rows are counted, but not reported)", error=True)

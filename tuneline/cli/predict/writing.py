@@ -1,18 +1,301 @@
 """The output of predictions: a writer of its format, on its target."""
 
+import csv
 import gzip
 import io
+import json
+import os
+import re
+import shutil
 import sys
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, TextIO
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
 
-from tuneline.cli.predict.formats import CsvWriter, JsonlWriter, OutputColumns, ParquetWriter, TsvWriter, Writer
-from tuneline.cli.predict.targets import explained, open_target
-from tuneline.errors import StageError
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tuneline.core.errors import StageError
+from tuneline.core.files import full_disk, replace_file, temporary_directory
+from tuneline.core.schemas import ROW_GROUP
+from tuneline.readers.files import DataFile, RemoteFile
+from tuneline.readers.inputs import Row
 from tuneline.readers.rows import Kind
-from tuneline.readers.urls import DataFile
+
+LINKS = 40
+"""Links to links that are followed, as by Linux."""
+
+
+def check_target(path: Path) -> None:
+    """Check what is at the path of an output, before anything is computed.
+
+    Raises:
+        StageError: It is neither a file nor a pipe or character device, and is not to be replaced by one.
+    """
+    if Path(os.path.realpath(path)).is_symlink():
+        raise StageError(f"--output: {path} is a link that leads to itself.", "Name a file.")
+    if path.is_dir():
+        raise StageError(f"--output: {path} is a folder.", "Name a file in it.")
+    if path.is_block_device() or path.is_socket():
+        raise StageError(f"--output: {path} is a disk or a socket.", "Name a file, a pipe or a character device such as /dev/null.")
+
+
+def descriptor(path: Path) -> int | None:
+    """Return the open file that a path such as ``/dev/stdout`` or ``/dev/fd/3`` names; ``None`` for any other path.
+
+    Such a path seems to be a link to a file, which may have been opened to append to it.
+    """
+    opened = os.path.realpath("/dev/fd")
+    for _ in range(LINKS):
+        if path.name.isdecimal() and os.path.realpath(path.parent) == opened:
+            return int(path.name)
+        if not path.is_symlink():
+            break
+        path = path.parent / path.readlink()
+    return None
+
+
+@contextmanager
+def open_target(path: DataFile) -> Iterator[BinaryIO]:
+    """Open the target of an output. A link is kept: the file is replaced to which it leads. What goes to a storage is sent when complete.
+
+    Raises:
+        DiskError: The disk is full, or the folder cannot be created or written.
+        UnreadableError: The storage cannot be reached or written.
+        OSError: A pipe or device cannot be opened.
+    """
+    if isinstance(path, RemoteFile):
+        with temporary_directory() as folder:
+            with (folder / "result").open("wb") as file:
+                yield file
+            path.replace(folder / "result")
+    elif (number := descriptor(path)) is not None:
+        with os.fdopen(os.dup(number), "wb") as opened:
+            yield opened
+    elif path.is_fifo() or path.is_char_device():
+        with path.open("wb") as stream:
+            yield stream
+    else:
+        target = Path(os.path.realpath(path))
+        with replace_file(target) as partial:
+            if target.exists():
+                shutil.copymode(target, partial)
+            with partial.open("wb") as file:
+                yield file
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Replace errors of the operating system by errors for users, but for a full disk, which ``replace_file`` explains."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if full_disk(error):
+            raise
+        raise StageError(f"The output cannot be written: {error.strerror or error}.", "Check your permission to write there.") from None
+
+
+DIGITS = 6
+SEPARATORS = re.compile(r"[\t\r\n]")
+"""What no cell of a TSV file can have."""
+_to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
+
+
+@dataclass(frozen=True)
+class OutputColumns:
+    """Names of the output's columns: those of the class names, and those that are copied from the input."""
+
+    labels: tuple[str, ...] | None
+    kept: tuple[str, ...]
+
+    @property
+    def predicted(self) -> tuple[str, ...]:
+        """The columns of the prediction; all are numbers except ``label``."""
+        if self.labels is None:
+            return ("prediction",)
+        return ("label", "probability", *(f"probability_{name}" for name in self.labels))
+
+    @property
+    def renamed(self) -> tuple[str, ...]:
+        """Names of the kept columns in the output: with the prefix ``input_`` where the output has a column of the same name."""
+        taken = {"row", "probabilities", *self.predicted}
+        names = []
+        for kept in self.kept:
+            name = kept
+            while name in taken:
+                name = f"input_{name}"
+            taken.add(name)
+            names.append(name)
+        return tuple(names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns, in order."""
+        return ("row", *self.renamed, *self.predicted)
+
+
+class Writer(ABC):
+    """Writer of predictions, window by window."""
+
+    def __init__(self, columns: OutputColumns) -> None:
+        self.columns = columns
+
+    def put(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
+        """Write rows as ``write`` does, with errors of the operating system explained."""
+        with explained():
+            self.write(rows, outputs)
+
+    @abstractmethod
+    def append(self, part: Path) -> None:
+        """Write the rows of a file that another writer of this kind has written without a header."""
+
+    @abstractmethod
+    def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
+        """Write rows with their outputs: probabilities of the classes, or the predicted number; shape ``(rows, outputs)``."""
+
+    def predicted(self, outputs: NDArray[np.float64]) -> Iterator[list[Any]]:
+        """Yield the values of ``columns.predicted`` for each row."""
+        rounded = outputs.round(DIGITS).tolist()
+        labels = self.columns.labels
+        if labels is None:
+            yield from rounded
+            return
+        best = outputs.argmax(axis=1).tolist()
+        for position, values in zip(best, rounded, strict=True):
+            yield [labels[position], values[position], *values]
+
+
+class TextWriter(Writer):
+    """A writer of text."""
+
+    def __init__(self, columns: OutputColumns, text: TextIO) -> None:
+        super().__init__(columns)
+        self._text = text
+
+    def append(self, part: Path) -> None:
+        """Copy the text."""
+        with explained(), part.open(encoding="utf-8", newline="") as text:
+            shutil.copyfileobj(text, self._text)
+            self._text.flush()
+
+
+class JsonlWriter(TextWriter):
+    """One JSON object per row; probabilities by class name."""
+
+    def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
+        """Write one line per row."""
+        lines = [_to_json(self._object(row, values)) + "\n" for row, values in zip(rows, self.predicted(outputs), strict=True)]
+        self._text.write("".join(lines))
+        self._text.flush()
+
+    def _object(self, row: Row, values: list[Any]) -> dict[str, Any]:
+        kept = dict(zip(self.columns.renamed, row.kept.values(), strict=True))
+        if self.columns.labels is None:
+            return {"row": row.number, **kept, "prediction": values[0]}
+        by_name = dict(zip(self.columns.labels, values[2:], strict=True))
+        return {"row": row.number, **kept, "label": values[0], "probability": values[1], "probabilities": by_name}
+
+
+class CsvWriter(TextWriter):
+    """A header, then one record per row."""
+
+    def __init__(self, columns: OutputColumns, text: TextIO, header: bool = True) -> None:
+        super().__init__(columns, text)
+        self._csv = csv.writer(_Records(text))
+        if header:
+            self._csv.writerow(columns.names)
+
+    def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
+        """Write one record per row."""
+        self._csv.writerows([row.number, *row.kept.values(), *values] for row, values in zip(rows, self.predicted(outputs), strict=True))
+        self._text.flush()
+
+
+class _Records:
+    """Writes each record of ``csv.writer`` with LF at its end.
+
+    Up to Python 3.12, the module quotes only those line ends that it writes itself: told to write LF, it leaves a carriage return bare.
+    """
+
+    def __init__(self, text: TextIO) -> None:
+        self._text = text
+
+    def write(self, record: str) -> None:
+        self._text.write(record.removesuffix("\r\n") + "\n")
+
+
+class TsvWriter(TextWriter):
+    """A header, then one line per row. Quotes are characters like any other, as where TSV is read."""
+
+    def __init__(self, columns: OutputColumns, text: TextIO, header: bool = True) -> None:
+        super().__init__(columns, text)
+        if header:
+            self._text.write(self._line("header", columns.names))
+
+    def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
+        """Write one line per row.
+
+        Raises:
+            StageError: A cell has a tab or a line end.
+        """
+        for row, values in zip(rows, self.predicted(outputs), strict=True):
+            self._text.write(self._line(f"row {row.number}", [row.number, *row.kept.values(), *values]))
+        self._text.flush()
+
+    def _line(self, where: str, values: Sequence[Any]) -> str:
+        cells = ["" if value is None else str(value) for value in values]
+        for name, cell in zip(self.columns.names, cells, strict=True):
+            if SEPARATORS.search(cell):
+                hint = "Write CSV, JSON Lines or Parquet, or leave out the column."
+                raise StageError(f"{where}, column {name!r}: a tab or a line end, which TSV cannot hold.", hint)
+        return "\t".join(cells) + "\n"
+
+
+class ParquetWriter(Writer):
+    """Row groups of ``ROW_GROUP`` rows; kept columns are written as text."""
+
+    def __init__(self, columns: OutputColumns, file: BinaryIO) -> None:
+        super().__init__(columns)
+        fields = [pa.field("row", pa.int64()), *(pa.field(name, pa.string()) for name in columns.renamed)]
+        fields += [pa.field(name, pa.string() if name == "label" else pa.float32()) for name in columns.predicted]
+        self._schema = pa.schema(fields)
+        self._file = pq.ParquetWriter(file, self._schema, compression="zstd")
+        self._waiting: list[list[Any]] = []
+
+    def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
+        """Collect rows, and write each full row group."""
+        for row, values in zip(rows, self.predicted(outputs), strict=True):
+            kept = [None if value is None else str(value) for value in row.kept.values()]
+            self._waiting.append([row.number, *kept, *values])
+            if len(self._waiting) == ROW_GROUP:
+                self._flush()
+
+    def append(self, part: Path) -> None:
+        """Copy the row groups."""
+        if self._waiting:
+            self._flush()
+        with explained(), pq.ParquetFile(part) as file:
+            for batch in file.iter_batches(ROW_GROUP):
+                self._file.write_batch(batch)
+
+    def close(self) -> None:
+        """Write the last row group and the footer of the file."""
+        if self._waiting:
+            self._flush()
+        self._file.close()
+
+    def _flush(self) -> None:
+        columns = zip(*self._waiting, strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
+        self._file.write_batch(pa.record_batch(arrays, schema=self._schema))
+        self._waiting.clear()
 
 
 @dataclass(frozen=True)
@@ -32,11 +315,7 @@ class Output:
 
 @contextmanager
 def open_writer(output: Output, columns: OutputColumns) -> Iterator[Writer]:
-    """Open an output. A file is discarded if the block ends with an error.
-
-    Raises:
-        StageError: The output cannot be written.
-    """
+    """Open an output. A file is discarded if the block ends with an error."""
     path, kind = output.path, output.kind
     if path is None:
         if kind == "parquet":

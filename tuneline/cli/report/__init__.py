@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tuneline.terminal import say
+from tuneline.core.terminal import say
 
 Against = Annotated[
     str | None, typer.Option("--against", metavar="REF", help="Commit to compare with. Default: the newest commit with other metrics")
@@ -15,10 +15,10 @@ Measured = Annotated[bool, typer.Option("--latency/--no-latency", help="Measure 
 
 def command(against: Against = None, latency: Measured = True) -> None:
     """Write reports/index.html, a page about the quality and provenance of the model, and reports/model_card.md."""
-    from tuneline.cli.report import card, page
-    from tuneline.cli.report.exported_models import measure_latency, read_latency
-    from tuneline.errors import StageError
-    from tuneline.repo import git, read_lock
+    from tuneline.cli.report import page
+    from tuneline.core.errors import StageError
+    from tuneline.project.dvc import read_lock
+    from tuneline.project.repo import git
 
     root = Path()
     if not (root / "dvc.yaml").exists():
@@ -26,5 +26,5 @@ def command(against: Against = None, latency: Measured = True) -> None:
     if against is not None and not git(root, "rev-parse", "--verify", "--quiet", f"{against}^{{commit}}"):
         raise StageError(f"--against {against}: git does not know this commit.", "Run git fetch, or name another commit.")
     split = str(read_lock(root).params().get("evaluate.split", "test"))
-    report = page.read_report(root, against, measure_latency(root, split) if latency else read_latency(root))
-    say(f"report: {page.write(root, report)}, {card.write(root, report)}")
+    report = page.read_report(root, against, page.measure_latency(root, split) if latency else page.read_latency(root))
+    say(f"report: {page.write(root / page.PAGE, page.render(report))}, {page.write(root / page.CARD, page.render_card(report))}")

@@ -1,4 +1,4 @@
-"""Figures of the report as SVG, with the page's width, font and light or dark colours: the training run and the reported split."""
+"""Figures of the report: the training run, and the predictions on the reported split."""
 
 import csv
 from collections.abc import Callable
@@ -9,13 +9,14 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from tuneline.cli.report.headline import Headline, draw_headline
-from tuneline.cli.report.predictions import Predictions
-from tuneline.cli.report.svg import BAD, DASHED, FIRST, GRID, MUTED, SECOND, canvas, to_svg, unit_square
-from tuneline.curves import Softmax
-from tuneline.paths import METRICS, PLOTS
-from tuneline.records.metrics import Metrics
-from tuneline.repo import Lock, PreviousResult
+from tuneline.analysis.curves import Softmax
+from tuneline.analysis.stats import Estimate
+from tuneline.cli.report.predictions import Headline, ReportedPredictions
+from tuneline.core.paths import METRICS, PLOTS
+from tuneline.core.records import Metrics
+from tuneline.project.dvc import Lock
+from tuneline.project.repo import PreviousResult
+from tuneline.reports.page import BAD, DASHED, FIRST, GRID, MUTED, SECOND, WIDTH, canvas, to_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,9 +31,7 @@ BINS = 20
 def read_columns(path: Path, suffix: str | None = None) -> Columns | None:
     """Return the columns of a CSV or TSV file of numbers; ``None`` if it is missing, invalid or has no rows.
 
-    Args:
-        path: The file.
-        suffix: ``.csv`` or ``.tsv``, for a file in DVC's cache, whose name is its hash.
+    A file in DVC's cache has no suffix of its own.
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -43,7 +42,7 @@ def read_columns(path: Path, suffix: str | None = None) -> Columns | None:
     return dict(zip(header, values.T, strict=True)) if rows else None
 
 
-def draw_loss(training: Columns, validation: Columns | None, best_step: float | None, previous: Columns | None = None) -> str:
+def draw_loss(training: Columns, validation: Columns | None, best_step: float | None, previous: Columns | None = None) -> Markup:
     """Draw training loss with its running mean, and validation loss with the step that was kept, over steps."""
     with canvas() as (figure, axes):
         if previous is not None:
@@ -72,24 +71,17 @@ def running_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return summed
 
 
-def draw_learning_rate(training: Columns) -> str:
-    """Draw the learning rate over steps."""
+def draw_over_steps(training: Columns, column: str, name: str, unit: str, colour: str) -> Markup:
+    """Draw a column of the training log over steps, from 0 upwards."""
     with canvas() as (figure, axes):
-        axes.plot(training["step"], training["learning_rate"], color=FIRST)
-        axes.set(xlabel="step", ylabel="learning rate", ylim=(0, None))
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.1e}".replace("e-0", "e-").replace(".0", "") if value else "0")
-        return to_svg(figure, "rate", "Learning rate over steps")
+        axes.plot(training["step"], training[column], color=colour, linewidth=1.4)
+        axes.set(xlabel="step", ylabel=unit, ylim=(0, None))
+        if axes.get_ylim()[1] < 0.01:
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:.1e}".replace("e-0", "e-").replace(".0", "") if value else "0")
+        return to_svg(figure, name, f"{column.replace('_', ' ').capitalize()} over steps")
 
 
-def draw_gradient_norm(training: Columns) -> str:
-    """Draw the norm of the gradient before clipping over steps."""
-    with canvas() as (figure, axes):
-        axes.plot(training["step"], training["gradient_norm"], color=MUTED, linewidth=1.1)
-        axes.set(xlabel="step", ylabel="norm before clipping", ylim=(0, None))
-        return to_svg(figure, "norm", "Gradient norm over steps")
-
-
-def draw_validation_metric(validation: Columns, name: str, best_step: float | None) -> str:
+def draw_validation_metric(validation: Columns, name: str, best_step: float | None) -> Markup:
     """Draw the metric by which the kept step was chosen, with its best evaluation circled if the step is known."""
     with canvas() as (figure, axes):
         axes.plot(validation["step"], validation[name], color=SECOND, marker="o", markersize=4)
@@ -99,7 +91,7 @@ def draw_validation_metric(validation: Columns, name: str, best_step: float | No
         return to_svg(figure, "validation", f"Validation {name} over steps")
 
 
-def draw_roc(curve: Columns, previous: Columns | None = None) -> str:
+def draw_roc(curve: Columns, previous: Columns | None = None) -> Markup:
     """Draw the ROC curve, and the diagonal of random predictions."""
     with canvas() as (figure, axes):
         axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, linestyle=DASHED)
@@ -108,7 +100,7 @@ def draw_roc(curve: Columns, previous: Columns | None = None) -> str:
         return to_svg(figure, "roc", "ROC curve")
 
 
-def draw_precision_recall(curve: Columns, previous: Columns | None = None) -> str:
+def draw_precision_recall(curve: Columns, previous: Columns | None = None) -> Markup:
     """Draw precision over recall."""
     with canvas() as (figure, axes):
         _area(axes, curve, previous, "recall", "precision")
@@ -125,7 +117,15 @@ def _area(axes: "Axes", curve: Columns, previous: Columns | None, x: str, y: str
         axes.legend(loc="lower right" if x == "false_positive_rate" else "lower left")
 
 
-def draw_calibration(bins: Columns, _: Columns | None = None) -> str:
+def unit_square(axes: "Axes", x: str, y: str) -> None:
+    """Scale both axes from 0 to 1, and label them."""
+    ticks = [0, 0.25, 0.5, 0.75, 1]
+    axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02), xlabel=x, ylabel=y)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+
+
+def draw_calibration(bins: Columns, _: Columns | None = None) -> Markup:
     """Draw the reliability diagram: accuracy over confidence, one dot per bin with an area proportional to its rows."""
     with canvas() as (figure, axes):
         axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, linestyle=DASHED)
@@ -136,7 +136,7 @@ def draw_calibration(bins: Columns, _: Columns | None = None) -> str:
         return to_svg(figure, "calibration", "Accuracy by confidence; a calibrated model lies on the diagonal")
 
 
-def draw_confidence(predictions: Predictions) -> str:
+def draw_confidence(predictions: ReportedPredictions) -> Markup:
     """Draw the histogram of the confidence of correct and wrong predictions."""
     probability = Softmax.of(predictions.logits).highest
     correct = predictions.predicted == predictions.labels
@@ -152,7 +152,7 @@ def draw_confidence(predictions: Predictions) -> str:
         return to_svg(figure, "confidence", "Rows by confidence, correct and wrong predictions")
 
 
-def draw_scatter(points: Columns, _: Columns | None = None) -> str:
+def draw_scatter(points: Columns, _: Columns | None = None) -> Markup:
     """Draw predicted over actual numbers of a regression."""
     with canvas() as (figure, axes):
         both = np.concatenate([points["actual"], points["predicted"]])
@@ -163,7 +163,7 @@ def draw_scatter(points: Columns, _: Columns | None = None) -> str:
         return to_svg(figure, "scatter", "Predicted over actual numbers")
 
 
-def draw_residuals(predictions: Predictions) -> str:
+def draw_residuals(predictions: ReportedPredictions) -> Markup:
     """Draw the histogram of the residuals of a regression."""
     residual = predictions.predicted - predictions.labels
     with canvas() as (figure, axes):
@@ -174,7 +174,31 @@ def draw_residuals(predictions: Predictions) -> str:
         return to_svg(figure, "residuals", "Distribution of the residuals")
 
 
-CURVES: dict[str, Callable[[Columns, Columns | None], str]] = {
+def draw_headline(headline: Headline) -> Markup:
+    """Draw the metric of the baselines, the previous result and this model on one axis, with intervals where they are known."""
+    rows: list[tuple[str, float, Estimate | None, str]] = []
+    if headline.baseline is not None:
+        rows.append(("baseline", headline.baseline, None, MUTED))
+    if headline.tfidf is not None:
+        rows.append(("TF-IDF", headline.tfidf, None, MUTED))
+    if headline.previous_value is not None and headline.previous is not None:
+        rows.append((headline.previous.commit.short, headline.previous_value, headline.previous_interval, MUTED))
+    rows.append(("this model", headline.value, headline.interval, FIRST))
+    with canvas((WIDTH, 0.55 + 0.5 * len(rows))) as (figure, axes):
+        for height, (_, value, interval, colour) in enumerate(reversed(rows)):
+            if interval is not None:
+                axes.plot([interval.low, interval.high], [height, height], color=colour, linewidth=5, alpha=0.3)
+            axes.plot([value], [height], marker="o", markersize=7, color=colour)
+            axes.annotate(f"{value:.3f}", (value, height), xytext=(0, 7), textcoords="offset points", ha="center")
+        axes.set_yticks(range(len(rows)), [row[0] for row in reversed(rows)])
+        axes.set_ylim(-0.5, len(rows) - 0.2)
+        axes.margins(x=0.08)
+        axes.spines[["left", "bottom"]].set_visible(False)
+        axes.grid(visible=False, axis="y")
+        return to_svg(figure, "headline", f"{headline.title} of the baselines, the previous commit and this model")
+
+
+CURVES: dict[str, Callable[[Columns, Columns | None], Markup]] = {
     "precision_recall": draw_precision_recall,
     "roc": draw_roc,
     "calibration": draw_calibration,
@@ -183,12 +207,11 @@ CURVES: dict[str, Callable[[Columns, Columns | None], str]] = {
 """Functions that draw ``plots/evaluation/NAME.csv``, by name."""
 
 
-def draw_figures(root: Path, lock: Lock, headline: Headline | None, predictions: Predictions | None) -> dict[str, Markup]:
+def draw_figures(root: Path, lock: Lock, headline: Headline | None, predictions: ReportedPredictions | None) -> dict[str, Markup]:
     """Return every figure whose data exist, by name. Curves of the previous result are drawn too if DVC's cache has them."""
     previous = headline.previous if headline is not None else None
     figures = {"headline": draw_headline(headline)} if headline is not None else {}
-    figures |= _draw_training(root, lock, previous) | _draw_evaluation(root, previous) | _draw_predictions(predictions)
-    return {name: Markup(svg) for name, svg in figures.items()}  # noqa: S704 - SVG of our own; matplotlib escapes the text in it
+    return figures | _draw_training(root, lock, previous) | _draw_evaluation(root, previous) | _draw_predictions(predictions)
 
 
 def _read_previous(previous: PreviousResult | None, path: Path) -> Columns | None:
@@ -196,7 +219,7 @@ def _read_previous(previous: PreviousResult | None, path: Path) -> Columns | Non
     return read_columns(cached, path.suffix) if cached else None
 
 
-def _draw_training(root: Path, lock: Lock, previous: PreviousResult | None) -> dict[str, str]:
+def _draw_training(root: Path, lock: Lock, previous: PreviousResult | None) -> dict[str, Markup]:
     path = PLOTS / "training/loss.tsv"
     if (curve := read_columns(root / path)) is None:
         return {}
@@ -205,24 +228,24 @@ def _draw_training(root: Path, lock: Lock, previous: PreviousResult | None) -> d
     best_step = Metrics.read_values(root / METRICS / "train.json").get("best_step")
     figures = {
         "loss": draw_loss(curve, validation, best_step if keeps_best else None, _read_previous(previous, path)),
-        "rate": draw_learning_rate(curve),
+        "rate": draw_over_steps(curve, "learning_rate", "rate", "learning rate", FIRST),
     }
     if "gradient_norm" in curve:
-        figures["norm"] = draw_gradient_norm(curve)
+        figures["norm"] = draw_over_steps(curve, "gradient_norm", "norm", "norm before clipping", MUTED)
     names = [name for name in validation or {} if name not in ("step", "loss")]
     if validation is not None and names and len(validation["step"]) > 1:
         figures["validation"] = draw_validation_metric(validation, names[0], best_step)
     return figures
 
 
-def _draw_evaluation(root: Path, previous: PreviousResult | None) -> dict[str, str]:
+def _draw_evaluation(root: Path, previous: PreviousResult | None) -> dict[str, Markup]:
     paths = {name: PLOTS / f"evaluation/{name}.csv" for name in CURVES}
     columns = {name: read_columns(root / path) for name, path in paths.items()}  # None for the curves of the other task
     comparable = previous if previous and previous.comparable else None
     return {name: CURVES[name](values, _read_previous(comparable, paths[name])) for name, values in columns.items() if values is not None}
 
 
-def _draw_predictions(predictions: Predictions | None) -> dict[str, str]:
+def _draw_predictions(predictions: ReportedPredictions | None) -> dict[str, Markup]:
     if predictions is None or len(predictions.labels) == 0:
         return {}
     if predictions.names is None:

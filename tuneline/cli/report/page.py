@@ -1,30 +1,252 @@
-"""Collect the report and write ``reports/index.html``: one file without scripts or network access."""
+"""The report: what is known of the model, as ``reports/index.html`` (one file without scripts or network access) and as a model card.
 
+The latency of exported models is measured while the report is written, because it is a property of the machine, not of the model.
+"""
+
+import hashlib
+import json
+import os
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from markupsafe import Markup
 
-from tuneline.baseline import BaselineComparison
-from tuneline.cli.report.exported_models import ExportedModels, Latencies, read_exported_models
+from tuneline.analysis.leaks import BaselineComparison, LeakEffect
 from tuneline.cli.report.figures import draw_figures
-from tuneline.cli.report.headline import Headline, headline
-from tuneline.cli.report.predictions import Confusion, ModelError, Predictions, compute_confusion, largest_errors
-from tuneline.cli.report.summaries import ChecksSummary, Provenance, SlicesSummary, read_provenance
-from tuneline.files import replace_file
-from tuneline.files.shards import SplitReader
-from tuneline.leaks import LeakEffect
-from tuneline.metrics import METRIC_TABLE, custom_metrics, title_of
-from tuneline.page import environment
-from tuneline.paths import METRICS, PREDICTIONS, RAW, REPORTS
-from tuneline.records.evaluation import Behaviour
-from tuneline.records.metrics import Metrics
-from tuneline.repo import PreviousResult, find_previous, read_lock
+from tuneline.cli.report.predictions import (
+    Confusion,
+    Headline,
+    ModelError,
+    ReportedPredictions,
+    compute_confusion,
+    headline,
+    largest_errors,
+)
+from tuneline.core.files import replace_file
+from tuneline.core.paths import BASE_RECORD, CHECKS, COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, REPORTS, TIMING, TOKENIZED
+from tuneline.core.provenance import BaseSource, RawSource
+from tuneline.core.records import Metrics, Record
+from tuneline.core.shards import SplitReader, split_files
+from tuneline.metrics.table import METRIC_TABLE, custom_metrics, title_of
+from tuneline.project import latency
+from tuneline.project.dvc import Lock, read_lock
+from tuneline.project.repo import CLASSIFIER, Commit, PreviousResult, commit_of, find_previous, git, registered
+from tuneline.reports.checks import CheckEntry, Checks
+from tuneline.reports.evaluation import Behaviour, ComparisonRecord, Flip, Flips, SliceMetrics, Slices
+from tuneline.reports.export import EXPORT_RECORD, ExportRecord, UsageRecord
+from tuneline.reports.page import environment
 
-PAGE = Path("reports/index.html")
+PAGE, CARD = Path("reports/index.html"), Path("reports/model_card.md")
 TEMPLATES = Path(__file__).parent / "templates"
+OUTS = ("data/raw", "data/tokenized", CLASSIFIER, "models/onnx")
+LATENCY_FILE = TIMING / "latency.json"
+BATCH_SIZES = (1, 32)
+SECONDS = 1.5
+"""Duration of a measurement of latency, for each model and batch size."""
+MAX_FLIPS = 10
+
+
+@dataclass(frozen=True)
+class ChecksSummary:
+    """Results of all data checks, and whether ``reports/checks/index.html`` exists."""
+
+    entries: Sequence[CheckEntry]
+    has_page: bool
+
+    @classmethod
+    def read(cls, root: Path) -> Self | None:
+        """Summarize ``reports/checks/checks.json``; ``None`` if it is missing or invalid."""
+        record = Checks.read_if_valid(root / CHECKS / "checks.json")
+        return cls(record.checks, (root / CHECKS / "index.html").is_file()) if record else None
+
+    @property
+    def failed(self) -> list[CheckEntry]:
+        """Failed checks, those that stop the pipeline first."""
+        return sorted((entry for entry in self.entries if entry.status != "passed"), key=lambda entry: not entry.stops)
+
+    @property
+    def counts(self) -> dict[str, dict[str, tuple[int, int]]]:
+        """Number of passed and of all checks, by checked table and split."""
+        counts: dict[str, dict[str, tuple[int, int]]] = {}
+        for entry in self.entries:
+            by_split = counts.setdefault(entry.table, {})
+            passed, total = by_split.get(entry.split, (0, 0))
+            by_split[entry.split] = (passed + (entry.status == "passed"), total + 1)
+        return counts
+
+    @property
+    def splits(self) -> list[str]:
+        """The checked splits."""
+        return list(dict.fromkeys(entry.split for entry in self.entries))
+
+
+@dataclass(frozen=True)
+class SlicesSummary:
+    """Metric of all slices, at least one, and the lower end of the axis on which it is drawn; the upper end is 1."""
+
+    record: Slices
+    floor: float
+
+    @classmethod
+    def read(cls, root: Path) -> Self | None:
+        """Read ``reports/slices.json``; ``None`` if it is missing, invalid or empty."""
+        record = Slices.read_if_valid(root / REPORTS / "slices.json")
+        if record is None or not record.slices:
+            return None
+        lowest = min(one.low for one in record.slices)
+        return cls(record, max(-1.0, int(lowest * 10 - (lowest < 0)) / 10))
+
+    @property
+    def groups(self) -> dict[str, list[SliceMetrics]]:
+        """The slices by the property that defines them, such as ``length``."""
+        return {by: list(group) for by, group in groupby(self.record.slices, key=lambda one: one.by)}
+
+    def position(self, value: float) -> float:
+        """Return the position of a value on the axis, in percent."""
+        return 100 * min(max((value - self.floor) / (1.0 - self.floor), 0), 1)
+
+
+@dataclass(frozen=True)
+class ModelLatency(latency.Latency):
+    """Latency of the model of one precision, such as ``int8``."""
+
+    precision: str
+
+
+class Latencies(Record):
+    """All measurements on this machine: ``reports/timing/latency.json``."""
+
+    threads: int
+    """Threads of ONNX Runtime."""
+    measured: Sequence[ModelLatency]
+
+
+@dataclass(frozen=True)
+class ExportedModels:
+    """The exported models beside the trained one; sizes of the published ones, and rows that flip, by precision."""
+
+    comparison: ComparisonRecord
+    megabytes: Mapping[str, float]
+    latencies: Latencies | None
+    flips: Mapping[str, Sequence[Flip]]
+
+    @classmethod
+    def read(cls, root: Path, latencies: Latencies | None) -> Self | None:
+        """Read the files of the stages ``compare`` and ``export``; ``None`` before the first comparison."""
+        comparison = ComparisonRecord.read_if_valid(root / COMPARISON / "comparison.json")
+        if comparison is None:
+            return None
+        flips = Flips.read_if_valid(root / COMPARISON / "flips.json")
+        record = UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
+        megabytes = {precision: model.bytes / 2**20 for precision, model in record.models.items() if model.bytes} if record else {}
+        return cls(comparison, megabytes, latencies, {name: flips.of(name)[:MAX_FLIPS] if flips else () for name in comparison.models})
+
+    def latency(self, precision: str, batch_size: int) -> ModelLatency | None:
+        """Return the latency of a model with batches of one size."""
+        measured = self.latencies.measured if self.latencies else ()
+        return next((one for one in measured if (one.precision, one.batch_size) == (precision, batch_size)), None)
+
+
+def measure_latency(root: Path, split: str) -> Latencies | None:
+    """Measure every exported model on rows of the reported split for a few seconds, and write ``reports/timing/latency.json``.
+
+    Returns:
+        ``None`` if there are no models or no rows.
+    """
+    from tuneline.core.machine import threads
+    from tuneline.model.batches import TokenizedSplit
+    from tuneline.onnx.session import OnnxClassifier
+
+    record = UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
+    if record is None or not record.models or not split_files(root / TOKENIZED, split):
+        return None
+    data = TokenizedSplit.read(SplitReader.open(root / TOKENIZED, split, made_by="tokenize"))
+    measured = []
+    for precision, model in record.models.items():
+        classifier = OnnxClassifier(root / ONNX / model.file)
+        for size in BATCH_SIZES:
+            one = latency.measure_latency(classifier, data, size, record.pad_token_id, SECONDS)
+            measured.append(ModelLatency(**asdict(one), precision=precision))
+    latencies = Latencies(threads=threads(), measured=measured)
+    latencies.write(root / LATENCY_FILE)
+    return latencies
+
+
+def read_latency(root: Path) -> Latencies | None:
+    """Return the last measurement; ``None`` if there is none or the models are newer."""
+    path, export = root / LATENCY_FILE, root / ONNX / EXPORT_RECORD
+    latencies = Latencies.read_if_valid(path)
+    if latencies is None or not export.exists() or os.path.getmtime(path) < os.path.getmtime(export):  # noqa: PTH204 - two of a kind
+        return None
+    return latencies
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Provenance of the model.
+
+    Attributes:
+        commit: The commit that added this version of the model; ``None`` if it is not committed.
+        changed: Number of files in the working tree that differ from HEAD.
+        tags: Names of the model in the registry.
+        outs: Hash in ``dvc.lock`` by out.
+        params: Every parameter of the run as JSON text, by dotted key.
+        code: Hash by file or folder of code.
+        source: ``data/raw/source.json`` without nested values.
+        stages: Measurements in ``reports/timing/`` by stage.
+    """
+
+    commit: Commit | None
+    head: str
+    changed: int
+    tags: list[str]
+    outs: Mapping[str, str]
+    params: Mapping[str, str]
+    code: Mapping[str, str]
+    libraries: Mapping[str, str]
+    source: Mapping[str, Any]
+    base: BaseSource | None
+    stages: Mapping[str, Mapping[str, float]]
+
+    @classmethod
+    def read(cls, root: Path, lock: Lock) -> Self:
+        """Read git, ``dvc.lock``, ``export.json``, ``source.json`` and ``reports/timing/``."""
+        version = lock.out(CLASSIFIER)
+        commit = commit_of(root, version) if version else None
+        record = ExportRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
+        source = RawSource.read_if_valid(root / RAW / "source.json")
+        timing = {stage: Metrics.read_values(root / TIMING / f"{stage}.json") for stage in lock.stages}
+        return cls(
+            commit,
+            git(root, "log", "-1", "--format=%h"),
+            len(git(root, "status", "--porcelain", "--untracked-files=no").splitlines()),
+            registered(root, version, commit) if version and commit else [],
+            {path: md5 for path in OUTS if (md5 := lock.out(path))},
+            {key: json.dumps(value, ensure_ascii=False) for key, value in sorted(lock.params().items())},
+            lock.code(),
+            record.provenance.libraries if record else {},
+            source.attributes if source else {},
+            BaseSource.read_if_valid(root / BASE_RECORD),
+            {stage: measured for stage, measured in timing.items() if measured},
+        )
+
+    @property
+    def code_hash(self) -> str:
+        """Hash of all code."""
+        return _hash(self.code)
+
+    @property
+    def params_hash(self) -> str:
+        """Hash of all parameters."""
+        return _hash(self.params)
+
+
+def _hash(values: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(dict(values), sort_keys=True).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -32,40 +254,51 @@ class Report:
     """Content of the page and the model card. What is missing is ``None`` or empty.
 
     Attributes:
-        title: Inputs and output of the model.
-        split: The reported split.
         metrics: ``metrics/evaluate.json``.
         training: ``metrics/train.json``.
         params: Parameters of the run, by dotted key.
-        headline: The most important metric, and what it is compared with.
-        previous: The result of another commit.
-        confusion: Confusion matrix and metrics by class of a classification.
         errors: The largest errors on the reported split.
-        is_regression: True if the model predicts a number.
-        slices: Metric by slice.
-        behaviour: Results of the behaviour tests.
-        checks: Results of the data checks.
-        exported: Comparison of the exported models with the trained one.
-        provenance: Commit, data, parameters and code of the model.
-        figures: SVG by name.
     """
 
-    title: str
-    split: str
     metrics: Mapping[str, float]
     training: Mapping[str, float]
     params: Mapping[str, Any]
     headline: Headline | None
-    previous: PreviousResult | None
     confusion: Confusion | None
     errors: list[ModelError]
-    is_regression: bool
     slices: SlicesSummary | None
     behaviour: Behaviour | None
     checks: ChecksSummary | None
     exported: ExportedModels | None
     provenance: Provenance
     figures: dict[str, Markup]
+
+    @property
+    def title(self) -> str:
+        """The text columns and the label column."""
+        columns = self.params.get("data.text_columns")
+        return f"{', '.join(map(str, columns))} → {self.params.get('data.label_column', 'label')}" if columns else "Text classifier"
+
+    @property
+    def name(self) -> str:
+        """Default name of the model, from data set and label column."""
+        words = [self.params.get("data.path") or self.params.get("data.source"), *map(self.params.get, ("data.name", "data.label_column"))]
+        return re.sub(r"[^\w.-]+", "-", "-".join(str(word) for word in words if word)).strip("-") or "classifier"
+
+    @property
+    def split(self) -> str:
+        """The reported split."""
+        return str(self.params.get("evaluate.split", "test"))
+
+    @property
+    def is_regression(self) -> bool:
+        """True if the model predicts a number."""
+        return self.params.get("data.task") == "regression"
+
+    @property
+    def previous(self) -> PreviousResult | None:
+        """The result of another commit."""
+        return self.headline.previous if self.headline else None
 
     @property
     def tiles(self) -> list[tuple[str, str, float | None]]:
@@ -89,64 +322,43 @@ class Report:
         """The primary metric without leaked rows."""
         return LeakEffect.read(self.metrics)
 
-    @property
-    def labels(self) -> Sequence[str]:
-        """Class names; empty if there are no predictions."""
-        return self.confusion.names if self.confusion else []
-
-    def rows_of(self, label: str) -> int:
-        """Return the number of rows of a class in the reported split."""
-        return sum(row.rows for row in self.confusion.classes if row.name == label) if self.confusion else 0
-
 
 def _change(current: float, previous: float | None) -> float | None:
     return None if previous is None or abs(current - previous) < 0.0005 else current - previous
 
 
 def read_report(root: Path, reference: str | None = None, latencies: Latencies | None = None) -> Report:
-    """Read everything that the report shows.
-
-    Args:
-        root: Root of the project.
-        reference: The commit to compare with; ``None`` for the newest with other metrics.
-        latencies: Latency of the exported models.
-    """
+    """Read everything that the report shows. It compares with a commit, by default the newest with other metrics."""
     lock = read_lock(root)
     params = lock.params()
     metrics = Metrics.read_values(root / METRICS / "evaluate.json")
-    split = str(params.get("evaluate.split", "test"))
-    predictions = Predictions.read(root / PREDICTIONS)
+    predictions = ReportedPredictions.read(root / PREDICTIONS)
     previous = find_previous(root, metrics, reference) if metrics else None
     top = headline(metrics, params, predictions, previous)
     if top and top.stale:
         predictions = None
-    raw, columns = SplitReader.find(root / RAW, split), list(params.get("data.text_columns") or [])
+    raw = SplitReader.find(root / RAW, str(params.get("evaluate.split", "test")))
     return Report(
-        title=title(params),
-        split=split,
         metrics=metrics,
         training=Metrics.read_values(root / METRICS / "train.json"),
         params=params,
         headline=top,
-        previous=previous,
         confusion=compute_confusion(predictions) if predictions is not None and predictions.names else None,
-        errors=largest_errors(predictions, raw, columns) if predictions is not None else [],
-        is_regression=params.get("data.task") == "regression",
+        errors=largest_errors(predictions, raw, list(params.get("data.text_columns") or [])) if predictions is not None else [],
         slices=SlicesSummary.read(root),
         behaviour=Behaviour.read_if_valid(root / REPORTS / "behaviour.json"),
         checks=ChecksSummary.read(root),
-        exported=read_exported_models(root, latencies),
-        provenance=read_provenance(root, lock),
+        exported=ExportedModels.read(root, latencies),
+        provenance=Provenance.read(root, lock),
         figures=draw_figures(root, lock, top, predictions),
     )
 
 
-def title(params: Mapping[str, Any]) -> str:
-    """Return the text columns and the label column as the title of the page."""
-    columns = params.get("data.text_columns")
-    if not columns:
-        return "Text classifier"
-    return f"{', '.join(map(str, columns))} → {params.get('data.label_column', 'label')}"
+def write(path: Path, text: str) -> Path:
+    """Write a page or a card, whole or not at all, and return its path."""
+    with replace_file(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+    return path
 
 
 def render(report: Report) -> str:
@@ -162,8 +374,54 @@ def signed(value: float, digits: int = 3) -> str:
     return text[1:] if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
 
 
-def write(root: Path, report: Report) -> Path:
-    """Write the page and return its path."""
-    with replace_file(root / PAGE) as partial:
-        partial.write_text(render(report), encoding="utf-8")
-    return root / PAGE
+def render_card(report: Report) -> str:
+    """Return the model card: metadata, then Markdown."""
+    import jinja2
+
+    environment = jinja2.Environment(  # noqa: S701 - Markdown: every text goes through ``md``
+        loader=jinja2.FileSystemLoader(TEMPLATES), trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters |= {"md": escape, "three_digits": lambda value: "" if value is None else f"{value:.3f}"}
+    columns = " and ".join(report.params.get("data.text_columns") or ["a text"])
+    body = environment.get_template("model_card.md.j2").render(report=report, columns=columns)
+    return metadata(report) + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
+
+
+def escape(value: Any) -> str:
+    """Escape text so that Markdown shows it literally, in a paragraph or a table."""
+    text = " ".join(str(value).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|~$#])", r"\\\1", text)
+
+
+def metadata(report: Report) -> str:
+    """Return the metadata block (YAML between lines of three dashes), written by the classes of huggingface_hub."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    params, source, task = report.params, report.provenance.source, "text-classification"
+    from_hub = params.get("data.source") == "hub" and bool(params.get("data.path"))
+    dataset = str(params["data.path"]) if from_hub else str(params.get("data.path") or params.get("data.source") or "data")
+    results = [
+        EvalResult(
+            task_type=task,
+            dataset_type=dataset,
+            dataset_name=f"{dataset} {params.get('data.name') or ''}".strip(),
+            dataset_config=params.get("data.name"),
+            dataset_split=report.split,
+            dataset_revision=str(source["commit"]) if source.get("commit") else None,
+            metric_type=name,
+            metric_value=report.metrics[name],
+        )
+        for name in report.metric_names
+    ]
+    checkpoint = report.provenance.base.checkpoint if report.provenance.base else None
+    data = ModelCardData(
+        library_name="transformers",
+        pipeline_tag=task,
+        tags=["tuneline", *(["onnx"] if report.exported else [])],
+        base_model=checkpoint.name if checkpoint and checkpoint.commit else None,
+        datasets=[dataset] if from_hub else None,
+        metrics=[metric.hub_name for metric in METRIC_TABLE.values() if metric.hub_name and metric.name in report.metrics],
+        model_name=report.name,
+        eval_results=results or None,
+    )
+    return f"---\n{data.to_yaml()}\n---\n"

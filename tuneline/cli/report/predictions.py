@@ -1,7 +1,7 @@
 """Predictions on the reported split: confusion matrix, metrics of each class, and the largest errors with their texts."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -9,11 +9,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.curves import Softmax
-from tuneline.files.schemas import read_table
-from tuneline.files.shards import SplitReader
-from tuneline.scores import confusion_matrix
-from tuneline.stats import Floats
+from tuneline.analysis.curves import Softmax
+from tuneline.analysis.stats import Difference, Estimate, Floats, metric_interval, paired_difference
+from tuneline.core.paths import PREDICTIONS
+from tuneline.core.schemas import LabelSchema, read_table
+from tuneline.core.shards import SplitReader
+from tuneline.metrics.scores import averaging, confusion_matrix
+from tuneline.metrics.table import METRIC_TABLE, Averaging, primary_metric
+from tuneline.project.repo import PreviousResult
 
 MAX_MATRIX_CLASSES = 14
 """With more classes, the page lists the most frequent confusions instead of the matrix."""
@@ -24,7 +27,7 @@ PREVIEW_LENGTH = 280
 
 
 @dataclass(frozen=True)
-class Predictions:
+class ReportedPredictions:
     """Predictions of the trained model on the reported split.
 
     Attributes:
@@ -76,9 +79,7 @@ class Confusion:
     """Confusion matrix and what follows from it.
 
     Attributes:
-        names: Class names.
         counts: Shape ``(classes, classes)``; rows are labels, columns are predictions.
-        classes: Metrics of each class.
         most_confused: Largest counts off the diagonal: label, prediction, rows.
     """
 
@@ -98,7 +99,7 @@ class Confusion:
         return float(self.counts[label, predicted] / total) if total else 0.0
 
 
-def compute_confusion(predictions: Predictions) -> Confusion:
+def compute_confusion(predictions: ReportedPredictions) -> Confusion:
     """Return the confusion matrix of a classification and the metrics of its classes."""
     names = predictions.names or ()
     counts = confusion_matrix(predictions.labels, predictions.predicted, len(names))
@@ -122,13 +123,10 @@ def _class_metrics(name: str, index: int, counts: Floats) -> ClassMetrics:
 
 @dataclass(frozen=True)
 class ModelError:
-    """A row with a wrong prediction.
+    """A row with a wrong prediction; label and prediction are class names or numbers.
 
     Attributes:
-        row: Row index in the reported split.
         texts: Name and text of each text column.
-        label: Class name or number.
-        predicted: Class name or number.
         size: Probability of the predicted class; in a regression, the absolute error.
     """
 
@@ -149,14 +147,8 @@ class ModelError:
         return " ".join(text for _, text in self.texts)[:PREVIEW_LENGTH]
 
 
-def largest_errors(predictions: Predictions, raw: SplitReader | None, text_columns: Sequence[str]) -> list[ModelError]:
-    """Return the wrong predictions with the highest probability, or the largest absolute errors of a regression.
-
-    Args:
-        predictions: Predictions on the reported split.
-        raw: The reported split with its texts, in the same order; ``None`` if it is missing.
-        text_columns: Its columns to show.
-    """
+def largest_errors(predictions: ReportedPredictions, raw: SplitReader | None, text_columns: Sequence[str]) -> list[ModelError]:
+    """Return the wrong predictions with the highest probability, or the largest absolute errors of a regression, with their texts."""
     if predictions.names is None:
         sizes = np.abs(predictions.predicted - predictions.labels)
         wrong = np.arange(len(sizes))
@@ -173,7 +165,7 @@ def largest_errors(predictions: Predictions, raw: SplitReader | None, text_colum
     ]
 
 
-def _format(predictions: Predictions, value: Any) -> str:
+def _format(predictions: ReportedPredictions, value: Any) -> str:
     return f"{value:.4g}" if predictions.names is None else predictions.names[int(value)]
 
 
@@ -185,3 +177,116 @@ def read_texts(raw: SplitReader | None, rows: NDArray[np.int64], text_columns: S
     order = np.argsort(rows)
     texts = raw.take(rows[order], columns).take(np.argsort(order)).to_pylist()
     return [[(name, str(values[name] or "")) for name in columns] for values in texts]
+
+
+TOLERANCE = 1e-5
+"""Largest difference between a metric computed here from the predictions and the one in metrics/evaluate.json."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """One metric and what it is compared with.
+
+    Attributes:
+        name: Key in ``metrics/evaluate.json``.
+        interval: Its interval, where there are predictions.
+        previous_interval: Interval of the previous value, where its predictions are still in the cache.
+        change: From the previous result to this one, on the same rows.
+        stale: True if the metrics were computed from other predictions.
+    """
+
+    name: str
+    value: float
+    interval: Estimate | None = None
+    baseline: float | None = None
+    tfidf: float | None = None
+    previous: PreviousResult | None = None
+    previous_interval: Estimate | None = None
+    change: Difference | None = None
+    stale: bool = False
+
+    @property
+    def title(self) -> str:
+        """The metric's name for people."""
+        return METRIC_TABLE[self.name].title
+
+    @property
+    def previous_value(self) -> float | None:
+        """The metric of the previous result."""
+        return self.previous.metrics.get(self.name) if self.previous else None
+
+    @property
+    def against_baseline(self) -> str:
+        """Comparison with the baseline, in words."""
+        if self.baseline is None:
+            return ""
+        if self.interval is None:
+            return f"{self._better} the baseline" if self._oriented(self.value - self.baseline) > 0 else f"not {self._better} the baseline"
+        low, high = sorted(self._oriented(end - self.baseline) for end in (self.interval.low, self.interval.high))
+        if low > 0:
+            return f"clearly {self._better} the baseline"
+        return f"clearly {self._worse} the baseline" if high < 0 else f"not clearly {self._better} the baseline"
+
+    @property
+    def against_previous(self) -> str:
+        """Comparison with the previous result, in words."""
+        if self.change is None:
+            return ""
+        low, high = sorted(self._oriented(end) for end in (self.change.low, self.change.high))
+        if low > 0:
+            return "clearly better"
+        return "clearly worse" if high < 0 else "no clear difference"
+
+    def _oriented(self, difference: float) -> float:
+        """Return a difference with the sign that makes a gain positive."""
+        return difference if METRIC_TABLE[self.name].greater_is_better else -difference
+
+    @property
+    def _better(self) -> str:
+        return "above" if METRIC_TABLE[self.name].greater_is_better else "below"
+
+    @property
+    def _worse(self) -> str:
+        return "below" if METRIC_TABLE[self.name].greater_is_better else "above"
+
+
+def headline(
+    metrics: Mapping[str, float], params: Mapping[str, Any], predictions: ReportedPredictions | None, previous: PreviousResult | None
+) -> Headline | None:
+    """Choose the headline metric, ``train.metric`` if it was measured on the reported split, and compare it."""
+    candidates = (params.get("train.metric"), primary_metric("classification").name, primary_metric("regression").name)
+    name = next((name for name in candidates if name in METRIC_TABLE and name in metrics), None)
+    if name is None:
+        return None
+    value = metrics[name]
+    baseline = metrics.get(METRIC_TABLE[name].baseline or "", METRIC_TABLE[name].uninformed)
+    tfidf = metrics.get(METRIC_TABLE[name].tfidf)
+    interval = interval_of(name, params, predictions)
+    stale = interval is not None and abs(interval.value - value) > TOLERANCE
+    if stale:
+        return Headline(name, value, baseline=baseline, tfidf=tfidf, previous=previous, stale=True)
+    cached = previous.file(PREDICTIONS.as_posix()) if previous else None
+    before = ReportedPredictions.read(cached) if cached else None
+    if before is not None and (
+        predictions is None or before.names != predictions.names or not np.array_equal(before.labels, predictions.labels)
+    ):
+        before = None
+    change = None
+    if predictions and before and METRIC_TABLE[name].resampled and len(predictions.labels):
+        average, seed = _settings(params, predictions)
+        models = predictions.predicted, before.predicted
+        change = paired_difference(METRIC_TABLE[name], predictions.labels, *models, average=average, seed=seed)
+    return Headline(name, value, interval, baseline, tfidf, previous, interval_of(name, params, before), change)
+
+
+def interval_of(name: str, params: Mapping[str, Any], predictions: ReportedPredictions | None) -> Estimate | None:
+    """Return a metric with its interval; ``None`` without predictions, or if the metric table gives it no interval."""
+    if predictions is None or len(predictions.labels) == 0:
+        return None
+    average, seed = _settings(params, predictions)
+    return metric_interval(METRIC_TABLE[name], predictions.labels, predictions.predicted, average=average, seed=seed)
+
+
+def _settings(params: Mapping[str, Any], predictions: ReportedPredictions) -> tuple[Averaging, int]:
+    average = averaging(LabelSchema(predictions.names), params.get("evaluate.f1"))
+    return average, int(params.get("seed") or 0)

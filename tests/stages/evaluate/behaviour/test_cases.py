@@ -6,12 +6,11 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from stages.download.sample import QUEUES as QUEUE_NAMES
-from stages.evaluate.behaviour.cases import Case, apply_change, build_cases, negate, spaced, typo
-from stages.evaluate.behaviour.suite import AnyTest, Append, Prepend, Replace, read_suite
+from stages.evaluate.behaviour import AnyTest, Append, Case, Prepend, Replace, apply_change, build_cases, negate, read_suite, spaced, typo
 from tests.conftest import ROOT
 from tests.stages.evaluate.labelled_texts import labelled_texts
-from tuneline.errors import ParamsError
-from tuneline.files.schemas import LabelSchema
+from tuneline.core.errors import ParamsError
+from tuneline.core.schemas import LabelSchema
 
 QUEUES = LabelSchema(("billing", "delivery"))
 TEXTS = (["One", "Two", "Three"], ["It is late.", "It came.", "It was wrong."])

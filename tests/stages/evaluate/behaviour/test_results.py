@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 
-from stages.evaluate.behaviour.results import SHOWN, pass_rates, run_suite, violations_of
-from stages.evaluate.behaviour.suite import Suite
+from stages.evaluate.behaviour import SHOWN, Suite, pass_rates, run_suite, violations_of
 from tests.stages.evaluate.labelled_texts import labelled_texts
-from tuneline.files.schemas import LabelSchema
+from tuneline.core.schemas import LabelSchema
 
 QUEUES = LabelSchema(("billing", "delivery"))
 TEXTS = (["the invoice is wrong", "the parcel is late", "parcel and invoice"],)

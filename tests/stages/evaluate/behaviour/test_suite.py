@@ -1,8 +1,8 @@
 import pytest
 
-from stages.evaluate.behaviour.suite import read_suite
+from stages.evaluate.behaviour import read_suite
 from tests.conftest import ROOT
-from tuneline.errors import ParamsError
+from tuneline.core.errors import ParamsError
 from tuneline.params.loading import load_params
 
 TEST = "tests:\n  - {name: a, kind: invariance, change: typo"

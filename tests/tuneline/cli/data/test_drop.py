@@ -9,13 +9,13 @@ from typer.testing import CliRunner, Result
 
 from tests.params import write_params
 from tests.shards import into_shards
+from tuneline.analysis.corrections import Corrections, row_keys
 from tuneline.cli import app
-from tuneline.corrections import Corrections, row_keys
-from tuneline.files.schemas import LabelSchema, failing_rows_schema, raw_schema, write_table
-from tuneline.files.shards import shard_file, split_files
-from tuneline.paths import CHECKS, FAILING_ROWS, RAW, SPLITS, split_file
-from tuneline.records.checks import Checks
-from tuneline.records.provenance import split_hash
+from tuneline.core.paths import CHECKS, FAILING_ROWS, RAW, SPLITS, split_file
+from tuneline.core.provenance import split_hash
+from tuneline.core.schemas import LabelSchema, failing_rows_schema, raw_schema, write_table
+from tuneline.core.shards import shard_file, split_files
+from tuneline.reports.checks import Checks
 
 DATA = {"source": "files", "text_columns": ["text"], "label_column": "label"}
 DROPPED = Path("data/corrections/dropped.csv")

@@ -5,10 +5,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.tuneline.data_versions import DataVersions
+from tuneline.analysis.drift import Distribution
 from tuneline.cli import app
-from tuneline.cli.data.history.changes import changes_between, is_large, rebinned
-from tuneline.cli.data.history.versions import read_versions
-from tuneline.drift import Distribution
+from tuneline.cli.data.history import changes_between, is_large, read_versions, rebinned
 
 WORDS = [f"word{number}" for number in range(60)]
 HOSTILE = "<script>alert(1)</script>"
@@ -62,7 +61,7 @@ def test_each_version_is_compared_with_the_one_before(history):
 
 def test_page_shows_the_versions_newest_first_and_escapes_texts_of_the_data(history):
     done = run(history)
-    assert (done.exit_code, done.output) == (0, "4 versions of the data: reports/data-history.html\n")
+    assert (done.exit_code, done.stdout) == (0, "4 versions of the data: reports/data-history.html\n")
     page = (history.root / "reports/data-history.html").read_text()
     assert "<script" not in page
     assert "<b>refunds" not in page
@@ -76,7 +75,7 @@ def test_page_shows_the_versions_newest_first_and_escapes_texts_of_the_data(hist
 
 
 def test_last_limits_the_versions_and_the_oldest_is_still_compared(history):
-    assert run(history, "--last", "2", "--output", "short.html").output.startswith("2 versions")
+    assert run(history, "--last", "2", "--output", "short.html").stdout.startswith("2 versions")
     page = (history.root / "short.html").read_text()
     (history.root / "short.html").unlink()
     assert "First data" not in page

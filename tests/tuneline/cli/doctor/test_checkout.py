@@ -10,9 +10,9 @@ from ruamel.yaml import YAML
 
 from tests.params import change_params
 from tuneline.cli.doctor import checkout as checks
-from tuneline.launch import launch_file
+from tuneline.core.launch import launch_file
+from tuneline.core.provenance import BaseSource, PretrainedSource
 from tuneline.params.loading import load_params
-from tuneline.records.source import BaseSource, PretrainedSource
 
 
 def set_data(folder, **values):

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tuneline import dvc_remote
-from tuneline.cli.doctor import registry as checks
+from tests.dvc_files import add_remote, init_dvc
+from tuneline.cli.doctor import checkout as checks
 from tuneline.cli.doctor.machine import FREE_DISK_HINT
-from tuneline.repo import lock_at
+from tuneline.project import dvc
+from tuneline.project.repo import lock_at
 
 DVC = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 IDENTITY = {f"GIT_{role}_{key}": "a@localhost" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
@@ -29,7 +30,7 @@ def template(tmp_path_factory, homes) -> Path:
     """A project whose model in production is older than the present one, and than its DVC remote."""
     root = tmp_path_factory.mktemp("template")
     run(root, "git", "init", "--quiet", "--initial-branch=main")
-    run(root, "dvc", "init", "--quiet")
+    init_dvc(root)
     stage = "stages:\n  train:\n    cmd: mkdir model && cp seed model/model.onnx\n    deps: [seed]\n    outs: [model]\n"
     (root / "dvc.yaml").write_text(f"{stage}artifacts:\n  onnx: {{path: model}}\n")
     for seed in ("1", "2"):
@@ -70,12 +71,12 @@ def test_production_without_a_second_copy_is_a_warning_that_says_what_is_missing
     assert "no remote specified" in message
     assert message.endswith("there is no git remote origin")
 
-    run(project, "dvc", "remote", "add", "--quiet", "--default", "shelf", str(tmp_path / "shelf"))
+    add_remote(project, tmp_path / "shelf")
     run(project, "git", "init", "--quiet", "--bare", str(tmp_path / "origin.git"))
     run(project, "git", "remote", "add", "origin", str(tmp_path / "origin.git"))
     assert results(project)[0][1].endswith("the DVC remote does not have its files; origin does not have its tag")
 
-    assert dvc_remote.push(project, "onnx@v0.1.0") == []
+    assert dvc.push(project, "onnx@v0.1.0") == []
     run(project, "git", "push", "--quiet", "origin", "--tags")
     assert results(project) == [("ok", "onnx v0.1.0, which is in production, is in the DVC remote and in origin")]
 
@@ -93,8 +94,8 @@ def test_project_without_a_registry_has_no_result(project):
 
 
 def test_outs_that_are_nowhere_are_named(project, tmp_path):
-    run(project, "dvc", "remote", "add", "--quiet", "--default", "shelf", str(tmp_path / "shelf"))
+    add_remote(project, tmp_path / "shelf")
     md5 = lock_at(project, "onnx@v0.1.0").out("model")
-    assert not dvc_remote.has(project, md5)
+    assert not dvc.has(project, md5)
     run(project, "dvc", "gc", "--workspace", "--force", "--quiet")
-    assert dvc_remote.push(project, "onnx@v0.1.0") == ["model"]
+    assert dvc.push(project, "onnx@v0.1.0") == ["model"]

@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 
@@ -6,6 +7,7 @@ from typer.testing import CliRunner
 
 from tests.conftest import ROOT
 from tuneline.cli import app
+from tuneline.cli.explain import read_reference, walk
 
 runner = CliRunner(env={"COLUMNS": "100"})
 
@@ -92,8 +94,11 @@ def test_explain_writes_no_trailing_spaces_and_no_colour_when_piped():
     assert not [line for line in output.splitlines() if line != line.rstrip()]
 
 
-def test_explain_refuses_a_key_with_markdown():
-    assert runner.invoke(app, ["explain", "train", "--markdown"]).exit_code == 2
+def test_explain_all_prints_every_parameter():
+    lines = explained("--all").splitlines()
+    keys = {line for line in lines if line and line[0] != " "}
+    single = [parameter.key for parameter in walk(read_reference(ROOT)) if not parameter.children]
+    assert not [key for key in single if key not in keys and re.sub(r"\..+\.", ".*.", key) not in keys]
 
 
 def test_explain_imports_no_numeric_library():

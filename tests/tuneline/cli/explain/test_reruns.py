@@ -1,8 +1,8 @@
 import pytest
 
 from tests.conftest import ROOT
-from tuneline.cli.explain.reruns import MARKERS, Reruns, StageGraph
-from tuneline.params.loading import read_yaml
+from tuneline.cli.explain import MARKERS, Reruns, StageGraph
+from tuneline.core.files import read_yaml
 
 GRAPH = """\
 stages:

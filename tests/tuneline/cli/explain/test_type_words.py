@@ -3,7 +3,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, create_model
 
-from tuneline.cli.explain.type_words import describe_type
+from tuneline.cli.explain import describe_type
 from tuneline.params.section import Section
 
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
-from tuneline.cli.init.checkpoints import Lengths, measure_lengths, open_checkpoint
-from tuneline.errors import StageError
+from tuneline.cli.init.recipe import Lengths, measure_lengths, open_checkpoint
+from tuneline.core.errors import StageError
 
 
 def test_facts_of_a_folder_are_read_without_loading_weights(checkpoint):

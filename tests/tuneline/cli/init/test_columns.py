@@ -1,8 +1,7 @@
 import pytest
 
-from tuneline.cli.init.columns import decide
-from tuneline.cli.init.profiles import profile
-from tuneline.errors import DataError
+from tuneline.cli.init.columns import decide, profile
+from tuneline.core.errors import DataError
 
 
 def decided(columns, rows, **choices):

@@ -2,8 +2,8 @@ import gzip
 
 import pytest
 
-from tuneline.cli.init.encodings import detect_encoding, known_encoding
-from tuneline.errors import DataError
+from tuneline.cli.init.layout import detect_encoding, known_encoding
+from tuneline.core.errors import DataError
 
 LINE = "un café noir,a\n"
 
@@ -17,11 +17,6 @@ def written(tmp_path, *parts):
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
 def test_encoding_of_a_whole_file_is_detected(tmp_path, encoding):
     assert detect_encoding(written(tmp_path, (LINE * 40).encode(encoding))) == encoding
-
-
-def test_character_between_two_blocks_is_not_broken(tmp_path, monkeypatch):
-    monkeypatch.setattr("tuneline.cli.init.encodings.BLOCK", 7)
-    assert detect_encoding(written(tmp_path, ("é" * 40).encode())) == "utf-8"
 
 
 @pytest.mark.parametrize(

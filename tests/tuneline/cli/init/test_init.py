@@ -9,11 +9,11 @@ from typer.testing import CliRunner
 
 from stages.download.__main__ import main as download
 from tests.params import change_params
+from tuneline.analysis.corrections import dropped_file
 from tuneline.cli import app
-from tuneline.corrections import dropped_file
 from tuneline.params.data import SplitParams
 from tuneline.params.loading import load_params
-from tuneline.params_file import changed
+from tuneline.project.params_file import changed
 
 runner = CliRunner(env={"COLUMNS": "200"})
 
@@ -149,7 +149,7 @@ def test_copy_that_cannot_be_written_leaves_the_parameters(project, tickets, mon
         target.write_text("half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tuneline.cli.init.placement.shutil.copyfile", full)
+    monkeypatch.setattr("tuneline.cli.init.layout.shutil.copyfile", full)
     done = init(tickets, "--force")
     assert done.exit_code == 1
     assert "data/source/tickets/all.csv cannot be written: No space left on device" in done.output
@@ -164,7 +164,7 @@ def test_interrupted_copy_leaves_no_part_and_the_next_run_completes_it(project, 
 
     before = (project / "params.yaml").read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(f"tuneline.cli.init.placement.{at}", interrupted)
+        patch.setattr(f"tuneline.cli.init.layout.{at}", interrupted)
         assert init(tickets, "--force").exit_code == 130
     assert contents(project / "data") == {}
     assert (project / "params.yaml").read_bytes() == before

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tuneline.cli.init.layout import detect_layout
-from tuneline.errors import DataError
+from tuneline.core.errors import DataError
 
 
 def written(tmp_path, name, content, encoding="utf-8"):

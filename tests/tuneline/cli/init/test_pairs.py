@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from tuneline.cli.init.pairs import count_words, relation
+from tuneline.cli.init.columns import count_words, relation
 
 WORDS = (
     "river",

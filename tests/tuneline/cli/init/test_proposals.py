@@ -9,9 +9,10 @@ from tests.hub import LoopbackHub
 from tests.tuneline.cli.init.test_init import Terminal
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
 from tuneline.cli import app
-from tuneline.cli.init.choosing import MULTILINGUAL, SMALL, suggested
-from tuneline.params.loading import load_params, read_yaml
-from tuneline.params_file import changed
+from tuneline.cli.init.proposals import MULTILINGUAL, SMALL, suggested
+from tuneline.core.files import read_yaml
+from tuneline.params.loading import load_params
+from tuneline.project.params_file import changed
 
 runner = CliRunner(env={"COLUMNS": "200"})
 
@@ -118,7 +119,7 @@ def test_without_a_checkpoint_training_from_scratch_is_explained_and_set_up(proj
     done = init(tickets, "--force")
     assert done.exit_code == 0, done.output
     assert "a small new model is trained from scratch" in done.output
-    assert f"--checkpoint {SMALL.name}" in done.output
+    assert f"--checkpoint {SMALL}" in done.output
     params = load_params()
     assert (params.model.checkpoint, params.model.config["model_type"], params.train.learning_rate) == (None, "bert", 7e-4)
     assert params.tokenize.max_length <= params.model.config["max_position_embeddings"]
@@ -128,7 +129,7 @@ def test_question_on_a_terminal_offers_checkpoints(project, tickets, checkpoint,
     monkeypatch.setattr("tuneline.cli.init.sys", Terminal)
     done = init(tickets, "--no-trial", input=f"9\n5\n{checkpoint}\ny\n")
     assert done.exit_code == 0, done.output
-    assert f"1  {SMALL.name}" in done.output
+    assert f"1  {SMALL}" in done.output
     assert load_params().model.checkpoint == checkpoint
 
 

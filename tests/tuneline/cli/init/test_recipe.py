@@ -5,8 +5,7 @@ import pytest
 
 from tests.params import write_params
 from tuneline.cli.init import planning
-from tuneline.cli.init.checkpoints import Lengths, open_checkpoint
-from tuneline.cli.init.recipe import fine_tuning, from_scratch
+from tuneline.cli.init.recipe import Lengths, fine_tuning, from_scratch, open_checkpoint
 from tuneline.params.loading import load_params
 
 

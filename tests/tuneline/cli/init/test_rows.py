@@ -4,9 +4,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tuneline.cli.init.columns import NESTED
 from tuneline.cli.init.layout import Layout, detect_layout
-from tuneline.cli.init.rows import NESTED, open_rows
-from tuneline.errors import DataError
+from tuneline.cli.init.planning import open_rows
+from tuneline.core.errors import DataError
 
 
 def opened(path):

@@ -10,13 +10,13 @@ from typer.testing import CliRunner, Result
 
 from tests.params import write_params
 from tests.shards import into_shards
+from tuneline.analysis.corrections import Corrections, label_file, row_keys
 from tuneline.cli import app
-from tuneline.cli.labels.review_file import Suspect, write_review
-from tuneline.corrections import Corrections, label_file, row_keys
-from tuneline.files.schemas import LabelSchema, raw_schema, write_table
-from tuneline.files.shards import split_files
+from tuneline.cli.labels.applying import Suspect, write_review
+from tuneline.core.paths import RAW, SPLITS, split_file
+from tuneline.core.schemas import LabelSchema, raw_schema, write_table
+from tuneline.core.shards import split_files
 from tuneline.params.loading import load_params
-from tuneline.paths import RAW, SPLITS, split_file
 
 NAMES = ("billing", "parcel", "returns")
 TRAIN = [("my invoice is wrong", 0), ("where is it?", 0), ("=late again\nand again", 2), ("refund", 2), ("refund", 0)]

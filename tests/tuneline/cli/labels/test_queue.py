@@ -10,12 +10,12 @@ from typer.testing import CliRunner, Result
 
 from tests.params import write_params
 from tests.tuneline.scored_files import write_scored
+from tuneline.analysis.drift import Distribution
+from tuneline.analysis.text import text_keys
 from tuneline.cli import app
-from tuneline.cli.labels.queue_file import harmless
-from tuneline.drift import Distribution
-from tuneline.paths import REFERENCE_PROFILE
-from tuneline.records.profile import Profile, SplitProfile, Words
-from tuneline.text import text_keys
+from tuneline.cli.labels.queue import harmless
+from tuneline.core.paths import REFERENCE_PROFILE
+from tuneline.reports.checks import Profile, SplitProfile, Words
 
 QUEUE = "reports/labels/queue.csv"
 DATA = {"source": "files", "path": "mail", "text_columns": ["text"], "label_column": "queue"}

@@ -16,10 +16,10 @@ from typer.testing import CliRunner, Result
 from tests.conftest import ROOT
 from tests.params import write_params
 from tests.small_pipeline import write_pipeline
+from tuneline.analysis.corrections import row_keys
 from tuneline.cli import app
-from tuneline.cli.labels.labelled_rows import Folds, LabelledRows
-from tuneline.corrections import row_keys
-from tuneline.files.schemas import LabelSchema, raw_schema, write_table
+from tuneline.cli.labels.review import Folds, LabelledRows
+from tuneline.core.schemas import LabelSchema, raw_schema, write_table
 from tuneline.params.loading import load_params
 
 REVIEW = Path("reports/labels/review.csv")

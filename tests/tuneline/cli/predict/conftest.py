@@ -1,6 +1,7 @@
 """Projects in which the pipeline has run up to ``compare``, and the command to run in them."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-import stages.compare.__main__
-import stages.export.__main__
-from tests.small_pipeline import write_pipeline
+from tests.exported_pipeline import published_pipeline
 from tuneline.cli import app
 
 PAIR = '{"subject": "the parcel", "body": "is missing"}\n'
-GENEROUS = {"compare.int8.min_agreement": 0.8, "compare.int8.max_metric_drop": 0.2}
 
 
 def lines_of(text: str) -> list[dict[str, Any]]:
@@ -22,25 +20,20 @@ def lines_of(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def published(folder: Path, regression: bool) -> Path:
-    write_pipeline(folder, regression, GENEROUS)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        stages.export.__main__.main()
-        stages.compare.__main__.main()
-    return folder
+def published(factory: pytest.TempPathFactory, task: str) -> Path:
+    return Path(shutil.copytree(published_pipeline(factory, task), factory.mktemp(task) / "project"))
 
 
 @pytest.fixture(scope="session")
 def classification(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with a classifier of (subject, body) into three queues."""
-    return published(tmp_path_factory.mktemp("classification"), regression=False)
+    return published(tmp_path_factory, "classification")
 
 
 @pytest.fixture(scope="session")
 def regression(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same project for a regression."""
-    return published(tmp_path_factory.mktemp("regression"), regression=True)
+    return published(tmp_path_factory, "regression")
 
 
 @pytest.fixture

@@ -5,11 +5,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tuneline.cli.predict.formats import OutputColumns
-from tuneline.cli.predict.writing import Output, open_writer
-from tuneline.errors import StageError
-from tuneline.inputs import Input, InputColumns, Row, open_rows
+from tuneline.cli.predict.writing import Output, OutputColumns, open_writer
+from tuneline.core.errors import StageError
 from tuneline.readers.delimited import DelimitedReader, Dialect
+from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
 from tuneline.readers.text import open_text
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.text('ab\r\n\t", \ufeff', min_size=1, max_size=5)

@@ -12,7 +12,7 @@ import pytest
 from tests.tuneline.cli.predict import killing
 from tests.tuneline.cli.predict.conftest import PAIR
 from tuneline.cli.predict import jobs
-from tuneline.readers.limits import DEFAULT_LIMITS, MB
+from tuneline.readers.rows import DEFAULT_LIMITS, MB
 
 LIMITS = {
     "max_cell_characters": DEFAULT_LIMITS.cell,

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.small_pipeline import WORDS
-from tuneline.cli.predict.model import DeployedModel
+from tuneline.cli.predict.streaming import TextClassifier
 
 WORDY = st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join)
 """Texts of known words, long enough to be truncated."""
@@ -13,7 +13,7 @@ TEXTS = st.text(max_size=60) | WORDY
 
 @pytest.fixture(scope="module")
 def deployed(classification):
-    return DeployedModel.load(classification / "models/onnx", None, 1)
+    return TextClassifier.load(classification / "models/onnx/model.onnx", 1)
 
 
 @pytest.fixture(scope="module")

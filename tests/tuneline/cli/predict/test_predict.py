@@ -10,8 +10,8 @@ import pytest
 
 from tests.small_pipeline import QUEUES
 from tests.tuneline.cli.predict.conftest import PAIR, lines_of
-from tuneline.params.loading import read_yaml
-from tuneline.readers.limits import DEFAULT_LIMITS, Limits
+from tuneline.params.data import FilesParams
+from tuneline.readers.rows import DEFAULT_LIMITS, Limits
 
 
 def source(project, columns=("subject", "body")):
@@ -142,9 +142,9 @@ def test_model_of_one_text_takes_one_text(predict, classification, tmp_path):
     assert line["label"] in QUEUES
 
 
-def test_limits_of_size_are_the_defaults_of_the_pipeline(root):
-    files = read_yaml(root / "conf/base.yaml")["data"]["files"]
-    assert Limits.of(files["max_cell_characters"], files["max_row_group_mb"], files["max_unpacked_mb"]) == DEFAULT_LIMITS
+def test_limits_of_size_are_the_defaults_of_the_pipeline():
+    files = FilesParams()
+    assert Limits.of(files.max_cell_characters, files.max_row_group_mb, files.max_unpacked_mb) == DEFAULT_LIMITS
 
 
 def test_link_as_output_is_kept(predict, tmp_path):

@@ -14,7 +14,7 @@ import pytest
 
 from tests.faults.truncation import damages
 from tests.tuneline.cli.predict.conftest import PAIR, lines_of
-from tuneline.errors import InputError
+from tuneline.core.errors import InputError
 
 BAD_ROWS = {
     "too few fields": ("csv", b"subject,body\na,b\nonly one\nc,d\n", r"row 2 \(line 3\): 1 column, but 2 in the header"),

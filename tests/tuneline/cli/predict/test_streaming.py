@@ -4,10 +4,9 @@ from hypothesis import strategies as st
 
 from tuneline.cli.predict import BAD_ROW_OPTIONS
 from tuneline.cli.predict.streaming import REPORTED, WINDOW_CHARACTERS, good_rows, windows
-from tuneline.errors import DataError
-from tuneline.inputs import BadRow, InputRows, Row
-from tuneline.readers.bad_rows import BadRowPolicy, BadRows
-from tuneline.readers.rows import RowProblem
+from tuneline.core.errors import DataError
+from tuneline.readers.inputs import BadRow, InputRows, Row
+from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem
 
 
 def rows_of(texts):

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from tests.conftest import ROOT
-from tuneline.cli.predict.targets import check_target, descriptor, open_target
-from tuneline.errors import StageError
+from tuneline.cli.predict.writing import check_target, descriptor, open_target
+from tuneline.core.errors import StageError
 
 
 class Broken(Exception):

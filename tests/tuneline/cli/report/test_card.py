@@ -5,8 +5,8 @@ from typer.testing import CliRunner
 
 from tests.tuneline.finished_project import HOSTILE, FinishedProject
 from tuneline.cli import app
-from tuneline.cli.report.card import CARD, escape
-from tuneline.records.source import PretrainedSource
+from tuneline.cli.report.page import CARD, escape
+from tuneline.core.provenance import PretrainedSource
 
 CHECKPOINT = PretrainedSource(
     name="google-bert/bert-base-uncased",

@@ -4,14 +4,14 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.records import export_record
-from tuneline.cli.report import exported_models
-from tuneline.files.schemas import LabelSchema, tokenized_schema, write_table
+from tuneline.cli.report import page
+from tuneline.core.schemas import LabelSchema, tokenized_schema, write_table
 
 
 @pytest.fixture
 def exported(tmp_path, monkeypatch):
     """An exported model that sums its input ids, and tokenized rows."""
-    monkeypatch.setattr(exported_models, "SECONDS", 0.05)
+    monkeypatch.setattr(page, "SECONDS", 0.05)
     ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["rows", "tokens"])
     logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["rows", 1])
     nodes = [
@@ -31,13 +31,13 @@ def exported(tmp_path, monkeypatch):
 
 
 def test_latency_is_measured_for_each_batch_size_and_written(exported):
-    latencies = exported_models.measure_latency(exported, "test")
+    latencies = page.measure_latency(exported, "test")
     assert [(one.precision, one.batch_size) for one in latencies.measured] == [("fp32", 1), ("fp32", 32)]
     assert all(0 < one.p50_ms <= one.p95_ms and one.rows_per_second > 0 for one in latencies.measured)
-    assert exported_models.read_latency(exported) == latencies
+    assert page.read_latency(exported) == latencies
 
 
 @pytest.mark.parametrize("missing", ["models/onnx/export.json", "data/tokenized/test.parquet"])
 def test_latency_is_none_without_models_or_rows(exported, missing):
     (exported / missing).unlink()
-    assert exported_models.measure_latency(exported, "test") is None
+    assert page.measure_latency(exported, "test") is None

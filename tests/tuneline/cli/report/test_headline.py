@@ -2,14 +2,14 @@ import json
 
 import pytest
 
-from tuneline.cli.report.headline import headline
-from tuneline.cli.report.predictions import Predictions
-from tuneline.repo import find_previous, read_lock
+from tuneline.cli.report.predictions import ReportedPredictions, headline
+from tuneline.project.dvc import read_lock
+from tuneline.project.repo import find_previous
 
 
 def read_headline(project):
     metrics = json.loads((project.root / "metrics/evaluate.json").read_text())
-    predictions = Predictions.read(project.root / "reports/predictions.parquet")
+    predictions = ReportedPredictions.read(project.root / "reports/predictions.parquet")
     return headline(metrics, read_lock(project.root).params(), predictions, find_previous(project.root, metrics))
 
 

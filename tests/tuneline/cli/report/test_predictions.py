@@ -4,14 +4,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.shards import into_shards
-from tuneline.cli.report.predictions import MAX_ERRORS, Predictions, compute_confusion, largest_errors, read_texts
-from tuneline.files.shards import SplitReader
+from tuneline.cli.report.predictions import MAX_ERRORS, ReportedPredictions, compute_confusion, largest_errors, read_texts
+from tuneline.core.shards import SplitReader
 
 NAMES = ("billing", "delivery", "damage")
 LOGITS = np.array([[5, 0, 0], [0, 1, 0], [0, 3, 0], [9, 0, 0], [0, 0, 2]], dtype=np.float32)
 LABELS = np.array([0, 1, 0, 1, 0])
-CLASSIFIER = Predictions(LABELS, LOGITS, NAMES)
-REGRESSION = Predictions(np.array([1.0, 2.0, 3.0], dtype=np.float32), np.array([[1.5], [2.0], [0.0]], dtype=np.float32), None)
+CLASSIFIER = ReportedPredictions(LABELS, LOGITS, NAMES)
+REGRESSION = ReportedPredictions(np.array([1.0, 2.0, 3.0], dtype=np.float32), np.array([[1.5], [2.0], [0.0]], dtype=np.float32), None)
 
 
 @pytest.fixture
@@ -25,10 +25,10 @@ def raw(tmp_path):
 
 def test_predictions_are_read_in_the_order_of_the_rows(project):
     path = project.root / "reports/predictions.parquet"
-    before = Predictions.read(path)
+    before = ReportedPredictions.read(path)
     table = pq.read_table(path)
     pq.write_table(table.take(list(reversed(range(len(table))))), path)
-    after = Predictions.read(path)
+    after = ReportedPredictions.read(path)
     assert after.names == before.names == NAMES
     np.testing.assert_array_equal(after.labels, before.labels)
     np.testing.assert_array_equal(after.logits, before.logits)
@@ -37,9 +37,9 @@ def test_predictions_are_read_in_the_order_of_the_rows(project):
 def test_missing_or_invalid_predictions_are_none(project):
     path = project.root / "reports/predictions.parquet"
     pq.write_table(pa.table({"idx": [0]}), path)
-    assert Predictions.read(path) is None
+    assert ReportedPredictions.read(path) is None
     path.unlink()
-    assert Predictions.read(path) is None
+    assert ReportedPredictions.read(path) is None
 
 
 def test_confusion_matrix_has_labels_in_rows_and_predictions_in_columns():
@@ -78,7 +78,7 @@ def test_largest_errors_of_a_regression_are_absolute_differences():
 
 def test_number_of_largest_errors_is_limited():
     rows = MAX_ERRORS + 5
-    predictions = Predictions(np.zeros(rows, dtype=np.int64), np.tile(np.float32([0, 1]), (rows, 1)), ("no", "yes"))
+    predictions = ReportedPredictions(np.zeros(rows, dtype=np.int64), np.tile(np.float32([0, 1]), (rows, 1)), ("no", "yes"))
     assert len(largest_errors(predictions, None, [])) == MAX_ERRORS
 
 

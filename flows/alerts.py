@@ -1,0 +1,59 @@
+"""Alerts: what is silent, old or behind, and events that are repeated only every so many hours."""
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from prefect.events import emit_event
+from prefect.events.worker import EventsWorker
+
+from tuneline.core.files import write_json
+
+SENT_WITHIN = 30.0
+"""Seconds to wait until an event is sent."""
+
+
+def send(event: str, resource: Mapping[str, str], payload: Mapping[str, Any]) -> None:
+    """Emit an event and wait until it is sent."""
+    emit_event(event=event, resource=dict(resource), payload=dict(payload))
+    EventsWorker.drain_all(timeout=SENT_WITHIN)  # emit_event only hands it to a thread
+
+
+def send_if_due(
+    record: Path, subject: str, repeat_hours: float, *, event: str, resource: Mapping[str, str], payload: Mapping[str, Any]
+) -> None:
+    """Emit an event, unless that was done for this subject in the last ``repeat_hours``.
+
+    The time is recorded after the event was sent: a kill in between repeats the event, and never loses it.
+
+    Args:
+        record: File with the time of the last event.
+        subject: What the event is about; another subject has its event at once.
+        repeat_hours: Hours between two events.
+        event: Name of the event.
+        resource: Labels of its resource.
+        payload: Its payload.
+    """
+    if 0 <= hours_since_event(record, subject) < repeat_hours:
+        return
+    send(event, resource, payload)
+    record.parent.mkdir(parents=True, exist_ok=True)
+    write_json(record, {subject: time.time()})
+
+
+def send_if_over(record: Path, *, event: str, resource: Mapping[str, str], payload: Mapping[str, Any]) -> None:
+    """Emit an event once if ``send_if_due`` recorded another one before; the record is then removed."""
+    if record.exists():
+        send(event, resource, payload)
+        record.unlink(missing_ok=True)
+
+
+def hours_since_event(record: Path, subject: str) -> float:
+    """Return the hours since the recorded event; infinite without a valid record, negative if the clock was set back."""
+    try:
+        return (time.time() - float(json.loads(record.read_bytes())[subject])) / 3600
+    except (OSError, ValueError, TypeError, LookupError):
+        return math.inf

@@ -1,0 +1,114 @@
+"""Commands about production: ``python -m flows.promotion rollback``, ``publish`` and ``reference``."""
+
+import argparse
+import sys
+
+from flows.promotion.decide import push_versions
+from flows.promotion.production import fetch_reference
+from flows.promotion.registry import ConflictError, Registry, RegistryError
+from flows.runs.pipeline import Pipeline
+from flows.runs.processes import ProgramError, Programs
+from flows.runs.repository import GitError, Repository
+from flows.runs.results import NoRemoteError, require_remote
+from flows.settings import load_settings
+from tuneline.core.locks import BusyError
+from tuneline.core.paths import REFERENCE_PROFILE
+from tuneline.core.terminal import say, visible
+from tuneline.project.registry import Version
+
+LOCK_WAIT = 60.0
+"""Seconds to wait for a promotion that is in progress."""
+ERRORS = (BusyError, ConflictError, GitError, NoRemoteError, ProgramError, RegistryError)
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m flows.promotion", description=__doc__)
+    commands = parser.add_subparsers(required=True, dest="command")
+    back = commands.add_parser("rollback", help="put an earlier model back into production")
+    back.add_argument("--to", metavar="VERSION", help="a registered version (default: the one that was in production before)")
+    back.add_argument("--push", action="store_true", help="push the tag to origin")
+    back.add_argument("--reason", default="Rolled back by hand.", help="message of the tag")
+    commands.add_parser("publish", help="push the data and the tags of what was promoted without a push")
+    commands.add_parser("reference", help=f"write the profile of production's data to {REFERENCE_PROFILE}, for stage validate")
+    options = parser.parse_args()
+    repository = Repository.here()
+    policy = load_settings(repository.root).promotion
+    registry = Registry(repository, policy.artifact)
+    try:
+        if options.command == "publish":
+            publish(registry)
+        elif options.command == "reference":
+            reference(registry, policy.stage)
+        else:
+            before, now = rollback(registry, policy.stage, options.to, options.reason, push=options.push)
+            say(f"{policy.artifact} in {policy.stage}: {now.name} ({now.commit[:12]}); before: {before.name} ({before.commit[:12]})")
+    except ERRORS as error:
+        sys.exit(visible(f"{options.command}: {error}"))
+
+
+def rollback(registry: Registry, stage: str, to: str | None, reason: str, *, push: bool = False) -> tuple[Version, Version]:
+    """Put an earlier model back into production.
+
+    Only a git tag is created, which ``gto history`` shows. From then on the model in production is the earlier one.
+
+    Args:
+        registry: Registry of the artifact.
+        stage: Stage of the registry.
+        to: Name of a version; ``None`` for the one that was in the stage before the present one.
+        reason: Message of the tag.
+        push: Push the tag to ``origin``.
+
+    Returns:
+        The version that was in the stage, and the one that is in it now.
+
+    Raises:
+        RegistryError: There is no such version.
+        ConflictError: Another machine changed the registry in the meantime; nothing was changed.
+        GitError: ``origin`` refused, or cannot be reached; nothing was changed.
+        ProgramError: A version that ``origin`` does not have cannot be pushed to the DVC remote; nothing was changed.
+    """
+    with registry.locked(LOCK_WAIT):
+        for message in registry.refresh(push=push):
+            say(message, error=True)
+        present = registry.in_stage(stage)
+        if present is None:
+            raise RegistryError(f"No version of {registry.artifact} is in {stage}.")
+        target = registry.version(to) if to else registry.before(present, stage)
+        if push and (versions := registry.unpublished()):
+            programs = Programs(registry.repository.root, "rollback")
+            push_versions(Pipeline(programs, lambda line: say(line, error=True)), versions)
+        registry.promote(target.commit, stage, reason, push=push)
+    return present, target
+
+
+def publish(registry: Registry) -> None:
+    """Publish what was promoted without a push.
+
+    The data of every version is pushed to the DVC remote, then the tags to ``origin``. A run with ``push: true`` and ``rollback --push``
+    do the same for versions that ``origin`` does not have.
+    """
+    if not registry.repository.has_remote():
+        sys.exit("publish: the repository has no git remote named origin. Add one: git remote add origin URL")
+    require_remote(registry.repository)
+    programs = Programs(registry.repository.root, "publish")
+    with registry.locked(LOCK_WAIT):
+        for message in registry.fetch():
+            say(message)
+        versions = registry.unpublished()
+        push_versions(Pipeline(programs, say), registry.tags().versions)
+        registry.publish([])
+    say(f"origin has every version and stage; new there: {', '.join(version.name for version in versions) or 'no version'}.")
+
+
+def reference(registry: Registry, stage: str) -> None:
+    """Write the profile of production's data where stage ``validate`` compares new data with it, as flow ``train`` does."""
+    programs = Programs(registry.repository.root, "reference")
+    version = fetch_reference(Pipeline(programs, lambda _line: None), registry, stage)
+    if version is None:
+        sys.exit(f"reference: no model with a profile is in {stage}, or there is no folder {REFERENCE_PROFILE.parent}.")
+    say(f"{REFERENCE_PROFILE} is that of {registry.artifact} {version.name} ({version.commit[:12]}). Next: dvc repro, and commit both.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""The model in production, on this machine: fetched once per version; and the profile of its data, with which new data are compared.
+
+The registry says which model is in production, so a promotion or rollback takes effect in the next run. A run of flow ``train`` writes
+the profile before its first stage and commits it with its result: stage ``validate`` remains a function of files that the commit names.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.promotion.registry import Registry
+from flows.runs.pipeline import Pipeline, PipelineFiles
+from flows.runs.repository import Repository
+from tuneline.core.errors import DataError
+from tuneline.core.files import replace_directory
+from tuneline.core.locks import locked
+from tuneline.core.paths import CHECKS, REFERENCE_PROFILE
+from tuneline.project.dvc import folder_hash
+from tuneline.project.registry import Version
+from tuneline.reports.checks import Profile
+from tuneline.reports.export import EXPORT_RECORD, UsageRecord
+
+MODELS = Path("models")
+"""Folder of fetched models in the repository's folder of states; ``.lock`` in it is held while it changes."""
+PROFILE = CHECKS / "profile.json"
+"""The profile that ``validate`` writes."""
+
+
+@dataclass(frozen=True)
+class FetchedModel:
+    """A registered model on this machine.
+
+    Attributes:
+        version: Its version.
+        folder: ``model.onnx`` with its tokenizer and ``export.json``.
+        profile: Profile of its training data; ``None`` if its commit has none.
+    """
+
+    version: Version
+    folder: Path
+    profile: Profile | None
+
+    @property
+    def text_columns(self) -> list[str]:
+        """Names of the columns that it reads."""
+        return list(UsageRecord.read(self.folder / EXPORT_RECORD).text_columns)
+
+
+def fetch_model(registry: Registry, version: Version, pipeline: Pipeline) -> FetchedModel:
+    """Fetch a version from DVC's cache or remote, unless it is on this machine already and undamaged.
+
+    Raises:
+        ProgramError: The model is neither in the cache nor in the DVC remote.
+        ArtifactError: ``dvc.yaml`` of its commit does not list the artifact.
+        DataError: The model in the cache or in the DVC remote is damaged.
+    """
+    models, files = registry.repository.state / MODELS, PipelineFiles.of_commit(registry.repository, version.commit)
+    models.mkdir(parents=True, exist_ok=True)
+    folder = models / f"{registry.artifact}-{version.name}-{version.commit[:12]}"
+    what = f"Fetching {registry.artifact} {version.name}"
+    with locked(models / ".lock", wait=600):
+        try:
+            model = _load(version, folder, files.artifact_hash(registry.artifact))
+        except (DataError, OSError) as problem:
+            pipeline.on_line(f"{what}: {problem}")
+            with replace_directory(folder) as partial:
+                pipeline.get(registry.repository, files.artifact(registry.artifact), version.commit, partial / "model", what)
+                fetch_profile(pipeline, registry.repository, version, partial / PROFILE.name)
+            model = _load(version, folder, files.artifact_hash(registry.artifact))
+        folder.touch()  # flow `clean` keeps those that were used last
+    return model
+
+
+def _load(version: Version, folder: Path, md5: str | None) -> FetchedModel:
+    """Load a fetched version.
+
+    Raises:
+        DataError: The model is missing, or does not have the hash that ``dvc.lock`` of its commit names; or its profile is damaged.
+    """
+    model = folder / "model"
+    if not model.is_dir():
+        raise DataError(f"{model} is missing.")
+    if md5 is not None and folder_hash(model) != md5:
+        raise DataError(f"{model} is damaged: dvc.lock of {version.commit[:12]} has another hash for it, {md5}.")
+    return FetchedModel(version, model, Profile.read_if_exists(folder / PROFILE.name))
+
+
+def fetch_reference(pipeline: Pipeline, registry: Registry, stage: str) -> Version | None:
+    """Write ``data/reference/profile.json``, which stage ``validate`` reads, if the checkout has that folder.
+
+    Returns:
+        The version whose profile was written; ``None`` if no model is in the stage yet, or its commit has no profile.
+
+    Raises:
+        ProgramError: The profile is neither in the cache nor in the DVC remote.
+    """
+    target = pipeline.programs.cwd / REFERENCE_PROFILE
+    version = registry.in_stage(stage) if target.parent.is_dir() else None
+    return version if version and fetch_profile(pipeline, registry.repository, version, target) else None
+
+
+def fetch_profile(pipeline: Pipeline, repository: Repository, version: Version, target: Path) -> bool:
+    """Fetch the profile of a version's data; return False if the version has none.
+
+    Raises:
+        ProgramError: The version has a profile, but it is neither in the cache nor in the DVC remote.
+    """
+    if PipelineFiles.of_commit(repository, version.commit).lock.out(str(PROFILE.parent)) is None:
+        pipeline.on_line(f"{version.name} ({version.commit[:12]}) has no {PROFILE}.")
+        return False
+    pipeline.get(repository, str(PROFILE), version.commit, target, f"Fetching {PROFILE} of {version.name}")
+    return True

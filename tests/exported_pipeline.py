@@ -1,0 +1,38 @@
+"""The small pipeline after ``export`` and after ``compare``, made once in a session: an export takes seconds. Only copy the folders."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import stages.compare.__main__
+import stages.export.__main__
+from tests.conftest import made_once
+from tests.small_pipeline import write_pipeline
+
+GENEROUS = {"compare.int8.min_agreement": 0.8, "compare.int8.max_metric_drop": 0.2}
+
+
+def exported_pipeline(factory: pytest.TempPathFactory, task: str) -> Path:
+    """Return a project in which ``export`` has run, for a classification or a regression."""
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        write_pipeline(folder, task == "regression", GENEROUS)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            stages.export.__main__.main()
+
+    return made_once(factory, f"exported-{task}", make)
+
+
+def published_pipeline(factory: pytest.TempPathFactory, task: str) -> Path:
+    """Return a project in which ``compare`` has published the models."""
+
+    def make(folder: Path) -> None:
+        shutil.copytree(exported_pipeline(factory, task), folder)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            stages.compare.__main__.main()
+
+    return made_once(factory, f"published-{task}", make)

@@ -1,0 +1,113 @@
+"""A branch is moved forward in origin and in clones where somebody works."""
+
+import pytest
+
+from flows.runs.repository import GitError, Repository
+from flows.runs.results import NotFastForwardError, fast_forward
+from tests.faults.clones import Machine, clone, git, origin
+from tests.flows.conftest import sh
+
+
+@pytest.fixture
+def one(tmp_path) -> Machine:
+    origin(tmp_path)
+    return clone(tmp_path, "one")
+
+
+def move(machine: Machine, commit: str, *, push: bool = True, branch: str = "main") -> list[str]:
+    """Move a branch and return the messages."""
+    messages = []
+    fast_forward(Repository(machine.root, messages.append), branch, commit, push=push)
+    return messages
+
+
+def changed(machine: Machine, name: str, content: str, *, parent: str = "main") -> str:
+    """A commit that only a hash names: `parent` with one more file."""
+    git(machine.root, "switch", "--quiet", "--detach", parent)
+    (machine.root / name).write_text(content)
+    git(machine.root, "add", name)
+    git(machine.root, "commit", "--quiet", f"--message={content}")
+    commit = git(machine.root, "rev-parse", "HEAD")
+    git(machine.root, "switch", "--quiet", "main")
+    return commit
+
+
+def in_origin(machine: Machine, branch: str = "main") -> str:
+    return git(machine.root, "ls-remote", "origin", f"refs/heads/{branch}").partition("\t")[0]
+
+
+def test_branch_moves_in_origin_and_with_the_working_tree(one):
+    first = changed(one, "data", "new rows")
+    assert move(one, first) == []
+    assert in_origin(one) == git(one.root, "rev-parse", "main") == first
+    assert (one.root / "data").read_text() == "new rows"
+    assert move(one, git(one.root, "rev-parse", "main^")) == [], "the branch contains it"
+    assert in_origin(one) == first
+    assert move(one, first, branch="trunk") == []
+    assert git(one.root, "rev-parse", "trunk") == in_origin(one, "trunk") == first, "made, as it did not exist"
+
+
+def test_branch_with_other_commits_is_not_moved(one, tmp_path):
+    two = clone(tmp_path, "two")
+    theirs = changed(two, "code", "theirs")
+    move(two, theirs)
+    ours = changed(one, "data", "ours")
+    with pytest.raises(NotFastForwardError, match="main of origin has other commits"):
+        move(one, ours)
+    assert in_origin(one) == theirs
+    move(one, ours, push=False)
+    with pytest.raises(NotFastForwardError, match="main has other commits"):
+        move(one, theirs, push=False)
+    (message,) = move(one, theirs)
+    assert "that of this clone is not" in message
+    assert git(one.root, "rev-parse", "main") == ours
+
+
+def test_files_of_a_person_are_not_overwritten(one):
+    commit = changed(one, "data", "new rows")
+    (one.root / "data").write_text("a person's own")
+    with pytest.raises(GitError, match="would be overwritten"):
+        move(one, commit, push=False)
+    (message,) = move(one, commit)
+    assert "would be overwritten" in message
+    assert in_origin(one) == commit
+    assert (one.root / "data").read_text() == "a person's own"
+    assert git(one.root, "rev-parse", "main") == git(one.root, "rev-parse", f"{commit}^")
+
+
+def test_branch_that_origin_protects_is_not_moved_here(one):
+    hook = one.root.parent / "origin.git" / "hooks" / "update"
+    hook.write_text("#!/bin/sh\necho main is protected >&2\nexit 1\n")
+    hook.chmod(0o755)
+    commit = changed(one, "data", "new rows")
+    with pytest.raises(GitError, match="main is protected"):
+        move(one, commit)
+    assert git(one.root, "rev-parse", "main") != commit
+
+
+@pytest.mark.slow  # five DVC commands
+@pytest.mark.timeout(120)
+def test_data_of_changed_dvc_files_follow(toy):
+    """They come from DVC's cache; what a person changed and saved nowhere stays."""
+    root = toy.root
+    (root / "rows.csv").write_text("old")
+    sh("dvc", "add", "--quiet", "rows.csv", cwd=root)
+    sh("git", "add", "--all", cwd=root)
+    sh("git", "commit", "--quiet", "--message=Old rows", cwd=root)
+    commits = []
+    for rows in ("new", "newer"):
+        (root / "rows.csv").write_text(rows)
+        sh("dvc", "add", "--quiet", "rows.csv", cwd=root)
+        sh("git", "commit", "--quiet", "--all", f"--message={rows} rows", cwd=root)
+        commits.append(toy.resolve("HEAD"))
+    sh("git", "reset", "--quiet", "--hard", "main~2", cwd=root)
+    sh("dvc", "checkout", "--quiet", "rows.csv", cwd=root)
+    assert (root / "rows.csv").read_text() == "old"
+    fast_forward(toy, "main", commits[0], push=False)
+    assert (root / "rows.csv").read_text() == "new"
+    messages = []
+    (root / "rows.csv").unlink()
+    (root / "rows.csv").write_text("a person's own")
+    fast_forward(Repository(root, messages.append), "main", commits[1], push=False)
+    assert (root / "rows.csv").read_text() == "a person's own"
+    assert "but not their data" in messages[0]

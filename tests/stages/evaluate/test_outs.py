@@ -1,0 +1,61 @@
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from stages.evaluate.__main__ import SCATTERED, read_origin, write_plots
+from tests.stages.tokenize.raw_splits import write_raw
+from tuneline.core.schemas import LabelSchema
+from tuneline.core.shards import SplitReader
+
+FILES = ["calibration.csv", "confusion.csv", "precision_recall.csv", "roc.csv", "scatter.csv"]
+
+
+@pytest.fixture
+def raw(tmp_path):
+    write_raw(tmp_path / "test.parquet", [["a", "b"], ["c", "d"]])
+    return SplitReader.open(tmp_path, "test", "download")
+
+
+def test_read_origin_reads_source_json(raw, tmp_path):
+    source = tmp_path / "source.json"
+    assert read_origin(raw, source)[0] == ""
+    source.write_text(json.dumps({"source": "hub", "splits": {"test": {"from": "a+b", "rows": 2, "left_out": 0}}, "label_names": None}))
+    specification, positions = read_origin(raw, source)
+    assert (specification, positions.tolist()) == ("a+b", [0, 1])
+
+
+def rows(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_confusion_plot_has_class_names(tmp_path):
+    names = ('a "quoted", one', "<b>ü</b>")
+    write_plots(tmp_path, np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32), np.array([0, 0, 1]), LabelSchema(names))
+    assert rows(tmp_path / "confusion.csv") == [
+        {"actual": names[0], "predicted": names[0]},
+        {"actual": names[0], "predicted": names[1]},
+        {"actual": names[1], "predicted": names[0]},
+    ]
+
+
+def test_plots_of_the_other_task_are_empty(tmp_path):
+    for name, logits, labels, label_schema in [
+        ("classes", np.eye(3, dtype=np.float32), np.arange(3), LabelSchema(("a", "b", "c"))),
+        ("numbers", np.ones((3, 1), dtype=np.float32), np.ones(3, dtype=np.float32), LabelSchema(None)),
+    ]:
+        (tmp_path / name).mkdir()
+        write_plots(tmp_path / name, logits, labels, label_schema)
+        assert sorted(path.name for path in (tmp_path / name).iterdir()) == FILES
+        filled = {path.stem for path in (tmp_path / name).iterdir() if rows(path)}
+        assert filled == ({"scatter"} if label_schema.is_regression else {"calibration", "confusion", "precision_recall", "roc"})
+
+
+def test_scatter_plot_has_a_limited_number_of_points(tmp_path):
+    count = SCATTERED * 3 + 1
+    write_plots(tmp_path, np.arange(count, dtype=np.float32)[:, None], np.arange(count, dtype=np.float32), LabelSchema(None))
+    points = rows(tmp_path / "scatter.csv")
+    assert SCATTERED / 2 < len(points) <= SCATTERED
+    assert all(point["actual"] == point["predicted"] for point in points)

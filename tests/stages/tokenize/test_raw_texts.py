@@ -1,0 +1,66 @@
+import itertools
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stages.tokenize.tokenizer import RawTexts
+from tests.stages.tokenize.raw_splits import write_raw
+from tuneline.core.errors import DataError
+from tuneline.core.shards import SplitReader, shard_file
+
+
+@pytest.fixture
+def train(tmp_path):
+    """A raw split of five rows with two text columns, in three files."""
+    for number, rows in enumerate((slice(0, 2), slice(2, 4), slice(4, 5))):
+        write_raw(shard_file(tmp_path, "train", number, 3), ["abcde"[rows], "vwxyz"[rows]], labels=[0, 1][: len("abcde"[rows])])
+    return SplitReader.open(tmp_path, "train", "download")
+
+
+def test_raw_split_has_number_of_rows_and_label_names(train):
+    split = RawTexts(train, ["subject", "body"])
+    assert (split.rows, split.labels.names) == (5, ("no", "yes"))
+
+
+def test_texts_are_yielded_column_by_column_in_batches(train):
+    texts = list(RawTexts(train, ["subject", "body"]).texts(at_most=5))
+    assert texts == [["a", "b"], ["v", "w"], ["c", "d"], ["x", "y"], ["e"], ["z"]]
+
+
+@pytest.mark.parametrize(("at_most", "rows"), [(4, "ace"), (3, "ace"), (2, "ad"), (1, "a")])
+def test_texts_of_some_rows_are_spread_evenly_over_the_files(train, at_most, rows):
+    assert "".join(itertools.chain.from_iterable(RawTexts(train, ["subject"]).texts(at_most))) == rows
+
+
+def test_batches_have_the_named_columns_only(train):
+    batches = list(RawTexts(train, ["subject"]).batches(["subject", "labels"]))
+    assert [batch.to_pydict() for batch in batches] == [
+        {"subject": ["a", "b"], "labels": [0, 1]},
+        {"subject": ["c", "d"], "labels": [0, 1]},
+        {"subject": ["e"], "labels": [0]},
+    ]
+
+
+def test_null_is_refused_with_its_row_in_the_file(train):
+    table = pq.read_table(train.paths[1])
+    pq.write_table(table.set_column(1, table.field(1), pa.array(["x", None])), train.paths[1])
+    with pytest.raises(DataError, match=r"train-00001-of-00003\.parquet, row 1: column 'body' is null"):
+        list(RawTexts(train, ["subject", "body"]).texts(at_most=5))
+
+
+def test_file_that_is_not_parquet_is_refused(train):
+    path = train.paths[2]
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(DataError, match=r"train-00002-of-00003\.parquet cannot be read") as error:
+        RawTexts(train, ["subject"])
+    assert "dvc repro -f" in error.value.hint
+
+
+def test_damage_that_is_detected_while_reading_names_the_file(train):
+    path = train.paths[1]
+    content = bytearray(path.read_bytes())
+    content[4:60] = b"\xff" * 56
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"train-00001-of-00003\.parquet cannot be read"):
+        list(RawTexts(train, ["subject"]).texts(at_most=5))

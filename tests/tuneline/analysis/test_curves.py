@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import special
+from sklearn import metrics
+
+from tuneline.analysis import curves
+
+
+def made(rows, classes=2, seed=0, skill=1.0):
+    """Return probabilities that correlate with the labels, and the labels."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(classes, size=rows)
+    logits = random.normal(size=(rows, classes)).astype(np.float32)
+    logits[np.arange(rows), labels] += skill
+    return curves.Softmax.of(logits), labels
+
+
+@settings(max_examples=30, deadline=None)
+@given(rows=st.integers(2, 3000), seed=st.integers(0, 1000), skill=st.floats(0, 4))
+def test_thinned_curve_keeps_ends_bounds_and_area(rows, seed, skill):
+    probability, labels = made(rows, seed=seed, skill=skill)
+    if len(set(labels)) < 2:
+        return
+    roc = curves.roc_curve(probability, labels)
+    false, true = roc["false_positive_rate"], roc["true_positive_rate"]
+    assert len(false) <= curves.POINTS + 2
+    assert (false[0], true[0], false[-1], true[-1]) == (0, 0, 1, 1)
+    assert (np.diff(false) >= 0).all()
+    assert metrics.auc(false, true) == pytest.approx(metrics.roc_auc_score(labels, probability.of_class(1)), abs=0.01)
+
+
+def test_short_curve_equals_that_of_scikit_learn():
+    probability, labels = made(40)
+    precision, recall, _ = metrics.precision_recall_curve(labels, probability.of_class(1))
+    made_curve = curves.precision_recall_curve(probability, labels)
+    assert np.array_equal(made_curve["precision"], precision[::-1])
+    assert np.array_equal(made_curve["recall"], recall[::-1])
+
+
+@settings(max_examples=50, deadline=None)
+@given(scores=st.lists(st.integers(0, 9), min_size=2, max_size=80), data=st.data())
+def test_curves_and_areas_equal_those_of_scikit_learn_with_tied_scores(scores, data):
+    labels = np.array(data.draw(st.lists(st.integers(0, 1), min_size=len(scores), max_size=len(scores))))
+    if len(set(labels)) < 2:
+        return
+    score = np.array(scores) / 10
+    probability = curves.Softmax.of(np.stack([np.zeros_like(score), score], axis=1))
+    false, true, _ = metrics.roc_curve(labels, score)
+    roc = curves.roc_curve(probability, labels)
+    assert np.array_equal(roc["false_positive_rate"], false)
+    assert np.array_equal(roc["true_positive_rate"], true)
+    precision, recall, _ = metrics.precision_recall_curve(labels, score)
+    assert np.array_equal(curves.precision_recall_curve(probability, labels)["precision"], precision[::-1])
+    assert np.array_equal(curves.precision_recall_curve(probability, labels)["recall"], recall[::-1])
+    assert curves.ranking_metrics(probability, labels) == pytest.approx(
+        {"roc_auc": metrics.roc_auc_score(labels, score), "average_precision": metrics.average_precision_score(labels, score)}, abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("curve", [curves.roc_curve, curves.precision_recall_curve])
+def test_several_classes_give_one_mean_curve(curve):
+    probability, labels = made(500, classes=4)
+    columns = curve(probability, labels)
+    assert {len(column) for column in columns.values()} == {curves.POINTS + 1}
+
+
+def test_area_under_the_mean_curve_is_the_mean_area():
+    probability, labels = made(800, classes=3)
+    roc = curves.roc_curve(probability, labels)
+    assert curves.ranking_metrics(probability, labels)["roc_auc"] == pytest.approx(metrics.auc(*roc.values()), abs=0.01)
+
+
+def test_absent_class_has_no_curve():
+    probability, _ = made(50, classes=3)
+    labels = np.array([0, 1] * 25)
+    assert curves.scored_classes(labels, 3) == [0, 1]
+    assert 0 <= curves.ranking_metrics(probability, labels)["roc_auc"] <= 1
+
+
+def test_rows_of_one_class_have_no_curve_and_no_area():
+    probability, _ = made(20)
+    labels = np.zeros(20, dtype=np.int64)
+    assert [len(column) for column in curves.roc_curve(probability, labels).values()] == [0, 0]
+    assert curves.ranking_metrics(probability, labels) == {}
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows=st.integers(1, 300), classes=st.integers(2, 5), seed=st.integers(0, 1000))
+def test_calibration_error_matches_its_definition(rows, classes, seed):
+    softmax, labels = made(rows, classes, seed)
+    probability, bins = curves.probabilities(softmax.logits), curves.calibration(softmax, labels)
+    error = 0.0
+    for index in range(curves.BINS):
+        low, high = index / curves.BINS, (index + 1) / curves.BINS
+        inside = [row for row in range(rows) if low <= probability[row].max() < high or (high == 1 and probability[row].max() == 1)]
+        if inside:
+            right = np.mean([probability[row].argmax() == labels[row] for row in inside])
+            error += len(inside) / rows * abs(right - np.mean([probability[row].max() for row in inside]))
+    assert curves.calibration_error(bins) == pytest.approx(error, abs=1e-9)
+    assert bins["rows"].sum() == rows
+
+
+def test_probability_of_one_is_in_the_last_bin():
+    bins = curves.calibration(curves.Softmax.of(np.array([[0.0, 1e3], [1e3, 0.0]])), np.array([1, 0]))
+    assert bins == {"confidence": [1.0], "accuracy": [1.0], "rows": [2.0]}
+    assert curves.calibration_error(bins) == 0.0
+
+
+def test_probabilities_of_large_logits_are_finite():
+    np.testing.assert_allclose(curves.probabilities(np.array([[1000.0, 0.0], [-1000.0, -1000.0]])), [[1, 0], [0.5, 0.5]])
+
+
+def test_probabilities_equal_the_softmax_of_scipy():
+    logits = np.random.default_rng(0).normal(scale=5, size=(100, 7)).astype(np.float32)
+    assert np.array_equal(curves.probabilities(logits), special.softmax(logits.astype(np.float64), axis=1))
+
+
+def test_probabilities_by_class_are_the_same_numbers(monkeypatch):
+    monkeypatch.setattr(curves, "ROWS_AT_A_TIME", 30)
+    logits = np.random.default_rng(0).normal(scale=5, size=(100, 7)).astype(np.float32)
+    softmax, whole = curves.Softmax.of(logits), curves.probabilities(logits)
+    assert np.array_equal(np.stack([softmax.of_class(one) for one in range(softmax.classes)], axis=1), whole)
+    assert np.array_equal(softmax.highest, whole.max(axis=1))

@@ -1,0 +1,58 @@
+# ruff: noqa: RUF001 (odd characters are what these tests are about)
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tuneline.analysis import text
+from tuneline.analysis.text import broken_characters, correction, repaired
+
+VALID = [
+    "naïve café €5 “quoted”",
+    "NÃO, SÃO PAULO, Â, Ã",
+    "AMANHÃ FOI",
+    "DEÎŸ ÈŒU",
+    "NÃO Â»",
+    "„MENÜ“ und »Tschüß«",
+    "il a déménagé…”",
+    "L’été, l’école “élégante” à côté",
+    "В “Её” — «ещё» СССР»",
+    "Ελληνικά»",
+    "Việt Nam ƯƠ",
+    "Łódź ğüşıöç 90° Ü",
+    "中文测试。日本語… 한국어",
+    "emoji 😀 ❤️",
+    "",
+]
+READINGS = [("café", "latin-1"), ("Österreich", "cp1252"), ("it’s “quoted” – yes", "cp1252"), ("emoji 😀", "cp1252")]
+READINGS += [("Привет мир", "latin-1"), ("Привет мир", "cp1251"), ("Größe", "cp1250"), ("café", "mac_roman")]
+
+
+def counts(*texts: str) -> list[int]:
+    return broken_characters(pa.array(texts)).tolist()
+
+
+def test_valid_texts_of_any_language_have_no_broken_characters():
+    assert counts(*VALID) == [0] * len(VALID)
+    assert [repaired(text) for text in VALID] == VALID
+
+
+@pytest.mark.parametrize(("text", "codec"), READINGS)
+def test_text_decoded_with_a_wrong_encoding_is_recognised_and_restored(text, codec):
+    wrong = f"Look: {text.encode().decode('sloppy-windows-1252' if codec == 'cp1252' else codec)} is here"
+    assert counts(wrong)[0] > 0
+    assert repaired(wrong) == f"Look: {text} is here"
+
+
+def test_lost_characters_and_windows_quotes_read_as_latin_1_are_broken():
+    assert counts("caf\ufffd", "it\x92s", "Ã¼\ufffd", "fine") == [1, 1, 2, 0]
+    assert correction("the caf\ufffd here") == "'caf\ufffd here': the character at \\ufffd is lost; export the row again"
+    assert correction("Say it\x92s fine") == "'it\\x92s fine' should read 'it’s fine'"
+    assert correction("Ã la carte") == "'Ã la carte' should read 'à la carte'"  # a no-break space that became a space
+    assert correction("fine") is None
+
+
+def test_rows_after_a_sample_are_judged_only_if_the_sample_has_a_valid_text(monkeypatch):
+    monkeypatch.setattr(text, "SAMPLE", 2)
+    assert counts("cafÃ©", "cafÃ©", "„MENÜ“") == [1, 1, 1]  # a column that was decoded wrongly as a whole
+    assert counts("cafÃ©", "„MENÜ“", "cafÃ©", "„MENÜ“") == [1, 0, 1, 0]
+    assert broken_characters(pa.array([], pa.string())).dtype == np.int64

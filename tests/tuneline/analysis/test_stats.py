@@ -1,0 +1,144 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tuneline.analysis.stats import (
+    RESAMPLES,
+    accuracy_drop_interval,
+    mcnemar_p_value,
+    metric_interval,
+    paired_difference,
+    pearson_interval,
+    wilson_interval,
+)
+from tuneline.metrics.scores import compute_metric
+from tuneline.metrics.table import METRIC_TABLE
+
+ACCURACY, F1, PEARSON, SPEARMAN = (METRIC_TABLE[name] for name in ("accuracy", "f1", "pearson", "spearmanr"))
+
+OUTCOMES = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=200)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 2000).flatmap(lambda trials: st.tuples(st.integers(0, trials), st.just(trials))))
+def test_wilson_interval_equals_that_of_scipy(numbers):
+    successes, trials = numbers
+    expected = stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
+    assert wilson_interval(successes, trials) == (pytest.approx(expected.low, abs=1e-12), pytest.approx(expected.high, abs=1e-12))
+
+
+def test_wilson_interval_of_three_trials_is_wide():
+    low, high = wilson_interval(3, 3)
+    assert (low, high) == (pytest.approx(0.4385, abs=1e-4), 1.0)
+
+
+@settings(deadline=None)
+@given(rows=st.integers(4, 500), seed=st.integers(0, 50))
+def test_pearson_interval_is_that_of_fishers_z_transform(rows, seed):
+    first, second = np.random.default_rng(seed).normal(size=(2, rows))
+    z, half = np.arctanh(np.corrcoef(first, second)[0, 1]), 1.959964 / np.sqrt(rows - 3)
+    assert pearson_interval(first, second) == (pytest.approx(np.tanh(z - half), abs=1e-6), pytest.approx(np.tanh(z + half), abs=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("labels", "predictions"),
+    [([0, 0, 2, 2], [0, 0, 2, 2]), ([1, 2, 4], [1, 3, 2]), ([1], [2]), ([1, 2, 3, 4, 5], [0.1] * 5)],
+    ids=["perfect", "three rows", "one row", "constant"],
+)
+def test_pearson_interval_that_is_undefined_is_everything(labels, predictions):
+    assert pearson_interval(np.array(labels), np.array(predictions)) == (-1.0, 1.0)
+
+
+@given(OUTCOMES)
+def test_accuracy_drop_interval_is_zero_for_models_that_agree(outcomes):
+    trained, exported = np.array(outcomes).T
+    low, high = accuracy_drop_interval(trained, exported, seed=0)
+    assert -1 <= low <= high <= 1
+    if not np.any(trained != exported):
+        assert (low, high) == (0, 0)
+
+
+def test_accuracy_drop_interval_equals_that_of_a_bootstrap_over_rows():
+    generator = np.random.default_rng(1)
+    trained, exported = generator.random(500) < 0.9, generator.random(500) < 0.85
+    draws = generator.integers(0, 500, (20_000, 500))
+    drops = trained[draws].mean(axis=1) - exported[draws].mean(axis=1)
+    np.testing.assert_allclose(accuracy_drop_interval(trained, exported, 0), np.quantile(drops, [0.025, 0.975]), atol=0.004)
+
+
+def test_pearson_difference_interval_contains_the_difference():
+    generator = np.random.default_rng(1)
+    labels = generator.normal(size=400).astype(np.float32)
+    trained = labels + generator.normal(size=400).astype(np.float32) * 0.3
+    exported = trained + generator.normal(size=400).astype(np.float32) * 0.3
+    drop = np.corrcoef(labels, trained)[0, 1] - np.corrcoef(labels, exported)[0, 1]
+    result = paired_difference(PEARSON, labels, trained, exported)
+    assert result.value == pytest.approx(drop, abs=1e-6)
+    assert 0 < result.low < drop < result.high < 2 * drop
+
+
+def test_pearson_difference_from_a_constant_prediction_is_one():
+    labels = np.arange(10, dtype=np.float32)
+    result = paired_difference(PEARSON, labels, labels, np.zeros(10, np.float32))
+    assert (round(result.low, 6), round(result.high, 6)) == (1, 1)
+
+
+def test_same_seed_gives_the_same_accuracy_drop_interval():
+    generator = np.random.default_rng(1)
+    trained, exported = generator.random(50) < 0.9, generator.random(50) < 0.8
+    assert accuracy_drop_interval(trained, exported, 3) == accuracy_drop_interval(trained, exported, 3)
+    assert RESAMPLES >= 1000
+
+
+def test_wilson_interval_of_an_accuracy_has_the_theoretical_width():
+    """1,000 rows, 80 % right: 1.96 standard errors are 0.0248."""
+    labels = np.zeros(1000, np.int64)
+    predictions = (np.arange(1000) >= 800).astype(np.int64)
+    result = metric_interval(ACCURACY, labels, predictions)
+    assert result.value == 0.8
+    assert (0.8 - result.low, result.high - 0.8) == (pytest.approx(0.0248, abs=0.003), pytest.approx(0.0248, abs=0.003))
+
+
+@pytest.mark.parametrize("name", ["f1", "matthews_correlation"])
+def test_bootstrap_interval_equals_that_of_a_bootstrap_over_rows(name):
+    metric = METRIC_TABLE[name]
+    generator = np.random.default_rng(1)
+    labels = generator.integers(0, 3, 400)
+    predictions = np.where(generator.random(400) < 0.8, labels, 0)
+    drawn = [compute_metric(metric, labels[rows], predictions[rows]) for rows in generator.integers(0, 400, (500, 400))]
+    result = metric_interval(metric, labels, predictions)
+    assert result.value == pytest.approx(compute_metric(metric, labels, predictions))
+    assert [result.low, result.high] == pytest.approx(np.quantile(drawn, [0.025, 0.975]), abs=0.012)
+
+
+def test_bootstrap_interval_depends_on_the_seed_alone():
+    labels, predictions = np.random.default_rng(0).integers(0, 3, (2, 100))
+    once, again, other = (metric_interval(F1, labels, predictions, seed=seed) for seed in (1, 1, 2))
+    assert once == again
+    assert once != other
+
+
+def test_correlation_intervals_contain_the_correlation():
+    generator = np.random.default_rng(0)
+    labels = generator.normal(size=400)
+    good, poor = labels + 0.3 * generator.normal(size=400), labels + 3 * generator.normal(size=400)
+    pearson, spearman = metric_interval(PEARSON, labels, good), metric_interval(SPEARMAN, labels, good)
+    assert pearson.value == pytest.approx(stats.pearsonr(labels, good).statistic)
+    assert spearman.value == pytest.approx(stats.spearmanr(labels, good).statistic)
+    assert pearson.low < pearson.value < pearson.high < 1
+    assert spearman.low < spearman.value < spearman.high < 1
+    assert paired_difference(PEARSON, labels, good, poor).low > 0
+
+
+def test_metric_without_a_method_has_no_interval():
+    labels, predictions = np.random.default_rng(0).normal(size=(2, 50))
+    assert metric_interval(METRIC_TABLE["mse"], labels, predictions) is None
+    with pytest.raises(ValueError, match="mse cannot be resampled"):
+        paired_difference(METRIC_TABLE["mse"], labels, predictions, predictions)
+
+
+def test_mcnemar_p_value_equals_the_binomial_test():
+    assert mcnemar_p_value(10, 2) == pytest.approx(stats.binomtest(10, 12).pvalue)
+    assert mcnemar_p_value(0, 0) == 1.0

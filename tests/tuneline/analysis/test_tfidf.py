@@ -1,0 +1,155 @@
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+
+from tests.shards import into_shards
+from tests.stages.tokenize.raw_splits import NO_YES, write_raw
+from tuneline.analysis import tfidf
+from tuneline.analysis.tfidf import out_of_fold, predict_with_tfidf, read_sample
+from tuneline.core.schemas import LabelSchema
+from tuneline.core.shards import SplitReader
+
+NUMBERS = LabelSchema(None)
+WORDS = [f"word{number}" for number in range(200)]
+
+
+def topical(rows, seed):
+    """Return texts whose class is one of their words, in nine of ten rows."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(2, size=rows)
+    named = np.where(random.random(rows) < 0.9, labels, 1 - labels)
+    return [" ".join([*random.choice(WORDS, 12), ("good", "bad")[label]]) for label in named], labels
+
+
+def sample(texts, labels, schema=NO_YES):
+    """Return rows as ``read_sample`` does."""
+    columns = dict(zip(("subject", "body"), texts, strict=False))
+    return pa.table({**columns, "labels": pa.array(labels, schema.type)})
+
+
+def test_predictions_of_one_text_equal_those_of_scikit_learn():
+    (train, labels), (test, truth) = topical(300, 0), topical(300, 1)
+    predicted = predict_with_tfidf(sample([train], labels), [test], NO_YES)
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2)
+    model = LogisticRegression(C=10.0).fit(vectorizer.fit_transform(train), labels)
+    np.testing.assert_array_equal(predicted, model.predict(vectorizer.transform(test)))
+    assert predicted.dtype == np.int64
+    assert 0.8 < (predicted == truth).mean() < 1
+
+
+def test_pair_of_texts_is_judged_by_what_they_share():
+    """No word tells the classes apart: a row is of class 1 if its texts are the same words."""
+    random = np.random.default_rng(0)
+    first = [" ".join(random.choice(WORDS, 8)) for _ in range(600)]
+    same = random.integers(2, size=600)
+    second = [" ".join(reversed(first[row - 1 + label].split())) for row, label in enumerate(same)]
+    predicted = predict_with_tfidf(sample([first[:400], second[:400]], same[:400]), [first[400:], second[400:]], NO_YES)
+    assert (predicted == same[400:]).mean() > 0.95
+
+
+def test_numbers_are_predicted_by_ridge_regression():
+    texts, labels = topical(400, 0)
+    predicted = predict_with_tfidf(sample([texts[:300]], labels[:300], NUMBERS), [texts[300:]], NUMBERS)
+    assert predicted.dtype == np.float32
+    assert np.corrcoef(predicted, labels[300:])[0, 1] > 0.6
+
+
+@pytest.mark.parametrize("schema", [NO_YES, NUMBERS])
+@pytest.mark.parametrize(
+    ("texts", "labels"),
+    [(["a b", "a c", "a b"], [1, 1, 1]), (["", "!!!", "??"], [1, 1, 0]), (["one", "two", "three"], [1, 1, 0]), (["alone"], [1])],
+    ids=["one label", "no words", "no word twice", "one row"],
+)
+def test_nothing_to_learn_from_gives_the_majority_or_the_mean(texts, labels, schema):
+    expected = np.mean(labels) if schema is NUMBERS else 1
+    with warnings.catch_warnings(action="error"):
+        predicted = predict_with_tfidf(sample([texts], labels, schema), [["anything", ""]], schema)
+    assert predicted.tolist() == pytest.approx([expected, expected])
+
+
+def test_characters_are_words_in_scripts_without_spaces():
+    good, bad = ["这家店真好吃啊", "味道真好下次来", "服务真好很满意"] * 5, ["这家店太差了呀", "味道太差不再来", "服务太差很生气"] * 5
+    predicted = predict_with_tfidf(sample([good + bad], [1] * 15 + [0] * 15), [["环境真好", "环境太差"]], NO_YES)
+    assert predicted.tolist() == [1, 0]
+
+
+def test_second_training_gives_the_same_predictions_and_no_warning():
+    texts, labels = topical(300, 0)
+    with warnings.catch_warnings(action="error"):
+        runs = [predict_with_tfidf(sample([texts], labels / 3, NUMBERS), [texts], NUMBERS).tobytes() for _ in range(2)]
+    assert runs[0] == runs[1]
+
+
+def test_rows_are_predicted_in_chunks(monkeypatch):
+    texts, labels = topical(200, 0)
+    whole = predict_with_tfidf(sample([texts], labels), [texts], NO_YES)
+    monkeypatch.setattr(tfidf, "ROWS_AT_A_TIME", 7)
+    np.testing.assert_array_equal(predict_with_tfidf(sample([texts], labels), [texts], NO_YES), whole)
+
+
+@pytest.fixture
+def split(tmp_path):
+    """A raw split of 50 rows, in three shards."""
+    path = tmp_path / "train.parquet"
+    write_raw(path, [[f"subject {row}" for row in range(50)], [f"body {row} " + "x" * row for row in range(50)]])
+    into_shards(tmp_path, rows=20)
+    return SplitReader.open(tmp_path, "train", "download")
+
+
+def test_sample_of_a_small_split_is_the_whole_split(split):
+    rows = read_sample(split, ["subject", "body"], 2, seed=1)
+    assert rows.to_pydict() == split.read(["subject", "body", "labels"]).to_pydict()
+
+
+@pytest.mark.parametrize(("limit", "value", "expected"), [("MAX_ROWS", 20, 20), ("MAX_SCORES", 100, 20), ("MAX_CHARACTERS", 500, None)])
+def test_sample_of_a_large_split_is_drawn_with_the_seed_within_the_limits(split, monkeypatch, limit, value, expected):
+    monkeypatch.setattr(tfidf, limit, value)
+    rows, again, other = (read_sample(split, ["subject", "body"], 5, seed) for seed in (1, 1, 2))
+    assert rows.equals(again)
+    assert not rows.equals(other)
+    if expected is None:
+        expected = len(rows)
+        assert 300 < sum(len(text) for name in ("subject", "body") for text in rows[name].to_pylist()) <= 500
+    positions = [int(text.split()[1]) for text in rows["subject"].to_pylist()]
+    assert len(positions) == len(set(positions)) == expected
+    assert positions == sorted(positions)
+    assert [int(text.split()[1]) for text in rows["body"].to_pylist()] == positions
+    assert rows["labels"].to_pylist() == [position % 2 for position in positions]
+
+
+def test_long_texts_are_cut_off(split, monkeypatch):
+    monkeypatch.setattr(tfidf, "MAX_TEXT", 9)
+    assert read_sample(split, ["body"], 2, seed=1)["body"].to_pylist()[30] == "body 30 x"
+
+
+def test_out_of_fold_probabilities_come_from_models_that_have_not_seen_the_row():
+    """A label that only its own row gives away cannot be predicted: each row has a word of its own, and the labels are random."""
+    texts, labels = topical(400, 0)
+    probabilities = out_of_fold([texts], labels, 2, folds=5, seed=1)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert 0.8 < (probabilities.argmax(axis=1) == labels).mean() < 1
+    np.testing.assert_array_equal(probabilities, out_of_fold([texts], labels, 2, folds=5, seed=1))
+    assert not np.array_equal(probabilities, out_of_fold([texts], labels, 2, folds=5, seed=2))
+    random = np.random.default_rng(1).integers(2, size=400)
+    assert (out_of_fold([texts], random, 2, folds=5, seed=1).argmax(axis=1) == random).mean() < 0.6
+
+
+def test_out_of_fold_probabilities_of_a_rare_and_of_an_absent_class():
+    """The only row of class 2 is predicted by models that do not know the class; class 3 has no row."""
+    texts, labels = topical(100, 0)
+    labels[7] = 2
+    probabilities = out_of_fold([texts, texts], labels, 4, folds=3, seed=1)
+    assert probabilities.shape == (100, 4)
+    assert probabilities[7, 2] == 0
+    assert not probabilities[:, 3].any()
+
+
+@pytest.mark.parametrize(("texts", "labels"), [(["!", "?", "", "..."], [1, 0, 1, 1]), (["a b", "a c", "a b", "a"], [1, 1, 1, 1])])
+def test_out_of_fold_probabilities_of_nothing_to_learn_from_are_frequencies(texts, labels):
+    probabilities = out_of_fold([texts], np.array(labels), 2, folds=2, seed=0)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert probabilities[:, 1].mean() == np.mean(labels)

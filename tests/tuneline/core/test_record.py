@@ -1,0 +1,105 @@
+import json
+from collections.abc import Sequence
+from typing import ClassVar
+
+import pytest
+from pydantic import Field, ValidationError
+
+from tests.conftest import ROOT
+from tests.imports import imported_files
+from tuneline.core.errors import DataError
+from tuneline.core.records import OMITTED, Number, Record
+from tuneline.reports.evaluation import Behaviour, ComparisonRecord, Flips, Slices
+
+ENTRY = {"from": "a", "rows": 3, "rate": 0.25, "hint": None}
+
+
+class Entry(Record):
+    origin: str = Field(alias="from")
+    rows: int
+    rate: Number
+    commit: str | None = OMITTED
+    hint: str | None
+
+
+class Report(Record):
+    written_by: ClassVar[str] = "evaluate"
+
+    entries: Sequence[Entry]
+
+
+def test_record_is_written_rounded_and_read_back(tmp_path):
+    entry = Entry(origin="a", rows=3, rate=2 / 3, hint=None)
+    Report(entries=[entry]).write(tmp_path / "report.json")
+    values = json.loads((tmp_path / "report.json").read_text())
+    assert values == {"entries": [{"from": "a", "rows": 3, "rate": 0.666667, "hint": None}]}
+    assert Report.read(tmp_path / "report.json").entries == [entry]
+
+
+def test_unknown_keys_are_kept_when_the_file_is_rewritten(tmp_path):
+    """A newer version may have written it."""
+    content = {"format": 2, "entries": [{"note": [1, None], **ENTRY, "more": {"deep": True}}], "last": "x"}
+    (tmp_path / "report.json").write_text(json.dumps(content, indent=2) + "\n")
+    Report.read(tmp_path / "report.json").write(tmp_path / "again.json")
+    assert json.loads((tmp_path / "again.json").read_text()) == content
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", ": invalid JSON: EOF while parsing an object at line 1 column 1."),
+        ("[]", ": content: input should be an object, not []."),
+        ("{}", ": entries: missing."),
+        (
+            json.dumps({"entries": [ENTRY, {**ENTRY, "rows": "3"}]}),
+            ": entries.1.rows: input should be a valid integer, not '3'.",
+        ),
+        (
+            json.dumps({"entries": [{**ENTRY, "rate": float("nan")}]}),
+            ": entries.0.rate: input should be a finite number, not nan.",
+        ),
+        (json.dumps({"entries": [{"rows": 3}]}), ": entries.0.from: missing (and 2 more)."),
+    ],
+)
+def test_invalid_file_is_refused_with_key_and_remedy(tmp_path, monkeypatch, content, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "report.json").write_text(content)
+    with pytest.raises(DataError) as error:
+        Report.read((tmp_path / "report.json").relative_to(tmp_path))
+    assert str(error.value) == f"report.json{message}\n  Write it again: `dvc repro -f evaluate`."
+    assert Report.read_if_valid(tmp_path / "report.json") is None
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"report\.json is missing\.\n  Fetch it\."):
+        Report.read(tmp_path / "report.json", hint="Fetch it.")
+    assert Report.read_if_exists(tmp_path / "report.json") is None
+
+
+def test_record_is_frozen_and_refuses_nan():
+    entry = Entry(origin="a", rows=3, rate=0.5, hint=None)
+    with pytest.raises(ValidationError, match="frozen"):
+        entry.rows = 4
+    with pytest.raises(ValidationError, match="finite"):
+        Entry(origin="a", rows=3, rate=float("nan"), hint=None)
+
+
+@pytest.mark.parametrize(
+    ("record", "path"),
+    [
+        (Slices, "reports/slices.json"),
+        (Behaviour, "reports/behaviour.json"),
+        (ComparisonRecord, "reports/compare/comparison.json"),
+        (Flips, "reports/compare/flips.json"),
+    ],
+)
+def test_report_files_keep_their_content_when_rewritten(project, tmp_path, record, path):
+    values = json.loads((project.root / path).read_text())
+    record.read(project.root / path).write(tmp_path / "again.json")
+    assert json.loads((tmp_path / "again.json").read_text()) == values
+
+
+def test_records_need_no_torch():
+    for path in (ROOT / "tuneline/reports").glob("*.py"):
+        files = imported_files(f"tuneline.reports.{path.stem}", ROOT, ("stages", "tuneline"))
+        assert not {file for file in files if "import torch" in (ROOT / file).read_text(encoding="utf-8")}, path

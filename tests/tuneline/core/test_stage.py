@@ -1,0 +1,74 @@
+import errno
+import json
+import os
+
+import pytest
+
+from tuneline.core.errors import StageError
+from tuneline.core.stage import require, run_stage
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def exit_status(main) -> int:
+    with pytest.raises(SystemExit) as exit_info:
+        run_stage("tokenize", main)
+    return exit_info.value.code
+
+
+def test_successful_stage_writes_its_timing(project):
+    assert exit_status(lambda: {"rows_per_second": 12.5}) == 0
+    timing = json.loads((project / "reports/timing/tokenize.json").read_text())
+    assert timing["rows_per_second"] == 12.5
+    assert timing["seconds"] >= 0
+    assert timing["peak_memory_mb"] > 1
+
+
+def test_stage_error_is_printed_without_traceback(project, capsys):
+    def main():
+        raise StageError("train.csv, row 7: no label.", "Fill it in.")
+
+    assert exit_status(main) == 1
+    assert capsys.readouterr().err == "tokenize: train.csv, row 7: no label.\n  Fill it in.\n"
+    assert not (project / "reports").exists()
+
+
+def test_interrupted_stage_prints_how_to_resume(capsys):
+    def main():
+        raise KeyboardInterrupt
+
+    assert exit_status(main) == 130
+    assert "dvc repro" in capsys.readouterr().err
+
+
+def test_full_disk_is_printed_without_traceback(capsys):
+    def main():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "data/raw")
+
+    assert exit_status(main) == 1
+    assert capsys.readouterr().err.startswith("tokenize: data/raw cannot be written: No space left on device.")
+
+
+def test_error_of_one_of_several_processes_is_printed_if_its_file_cannot_be_written(project, monkeypatch, capsys):
+    """torchrun's folder may be on the disk that is full."""
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(project / "gone/error.json"))
+
+    def main():
+        raise StageError("The disk is full.")
+
+    assert exit_status(main) == 1
+    assert capsys.readouterr().err == "tokenize: The disk is full.\n"
+
+
+def test_unexpected_error_keeps_its_traceback():
+    with pytest.raises(ZeroDivisionError):
+        run_stage("tokenize", lambda: 1 / 0)
+
+
+def test_missing_input_is_an_error_that_names_the_stage(project):
+    with pytest.raises(StageError, match=r"dvc repro download"):
+        require(project / "data/raw", "download")

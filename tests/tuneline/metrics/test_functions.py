@@ -1,0 +1,86 @@
+import sys
+
+import numpy as np
+import pytest
+
+from tests.custom_functions import write_functions
+from tuneline.core.errors import ParamsError
+from tuneline.metrics.functions import load_function
+from tuneline.params.section import FunctionName
+
+LOGITS, LABELS = np.zeros((2, 3)), np.zeros(2)
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    """Return a function that writes files of a project and loads ``project/own.py:score`` from them."""
+    monkeypatch.chdir(tmp_path)
+
+    def load(code, pipeline="stages: {train: {deps: [project]}}", options=None, **files):
+        write_functions(tmp_path, {"project/own.py": code, **{f"project/{name}.py": text for name, text in files.items()}}, pipeline)
+        return load_function("train.loss", FunctionName.parse("train.loss", "project/own.py:score"), options)
+
+    return load
+
+
+def test_function_is_called_with_its_options(load):
+    assert load("def score(logits, labels, by=1): return by", options={"by": 3})(LOGITS, LABELS) == 3
+
+
+def test_files_are_those_that_the_function_imports(load):
+    code = "from project.near import one\ndef score(logits, labels): return one"
+    function = load(code, near="one = 1", unrelated="")
+    assert [path.as_posix() for path in function.files] == ["project/__init__.py", "project/near.py", "project/own.py"]
+
+
+def test_imported_file_that_the_stage_does_not_list_is_refused(load):
+    pipeline = "stages: {train: {deps: [project/__init__.py, project/own.py]}}"
+    with pytest.raises(ParamsError, match=r"does not depend on project/near\.py(.|\n)*`- project/near\.py` to the deps of train"):
+        load("import project.near\ndef score(logits, labels): return 1", pipeline, near="")
+
+
+def test_edited_file_is_imported_again(load):
+    """Also after an edit of the same size within a second, which bytecode would hide, and of a file that is imported."""
+    assert load("from project.near import one as score", near="def one(logits, labels): return 1")(LOGITS, LABELS) == 1
+    assert load("from project.near import one as score", near="def one(logits, labels): return 2")(LOGITS, LABELS) == 2
+
+
+def test_import_leaves_no_files_and_no_path(load, tmp_path):
+    before = list(sys.path)
+    load("def score(logits, labels): return 1")
+    assert sys.path == before
+    assert not list((tmp_path / "project").rglob("__pycache__"))
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "message"),
+    [
+        ("def score(logits): ...", {}, r"cannot be called as score\(logits, labels\): too many positional arguments"),
+        ("def score(logits, labels, by): ...", {}, r"missing a required argument: 'by'(.|\n)*a default or a value in train\.loss_options"),
+        ("def score(logits, labels): ...", {"by": 2}, r"cannot be called as score\(logits, labels, by=2\): got an unexpected keyword"),
+        ("score = 1", {}, "has no function 'score'"),
+        ("\n\nimport no_such_module", {}, r"cannot be imported \(project/own\.py, line 3\): ModuleNotFoundError: No module named"),
+        ("1 / 0", {}, r"cannot be imported \(project/own\.py, line 1\): ZeroDivisionError"),
+    ],
+)
+def test_unsuitable_function_is_an_error_with_parameter_file_and_reason(load, code, options, message):
+    with pytest.raises(ParamsError, match=rf"train\.loss: project/own\.py.*{message}"):
+        load(code, options=options)
+
+
+def test_error_inside_the_function_names_its_line(load):
+    function = load("def score(logits, labels):\n    return logits @ labels")
+    with pytest.raises(ParamsError, match=r"fails for logits \(2, 3\) and labels \(2,\) \(project/own\.py, line 2\): ValueError"):
+        function(LOGITS, LABELS)
+
+
+def test_folder_hidden_by_an_installed_package_is_an_error(load, tmp_path, monkeypatch):
+    """A folder without ``__init__.py`` is found after any package of the same name."""
+    (tmp_path / "site/project").mkdir(parents=True)
+    (tmp_path / "site/project/__init__.py").write_text("")
+    (tmp_path / "site/project/own.py").write_text("def score(logits, labels): return 1")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    load("def score(logits, labels): return 2")
+    (tmp_path / "project/__init__.py").unlink()
+    with pytest.raises(ParamsError, match=r"Python imports project\.own from .*site(.|\n)*Add an empty file project/__init__\.py"):
+        load_function("train.loss", FunctionName.parse("train.loss", "project/own.py:score"))

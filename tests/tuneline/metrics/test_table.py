@@ -1,0 +1,114 @@
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.metrics import f1_score, matthews_corrcoef
+
+from tuneline.metrics.scores import compute_metric, distinct_rows, numeric_columns, prediction_metrics
+from tuneline.metrics.table import METRIC_TABLE, primary_metric
+
+
+def class_pairs(classes: int):
+    """Draw labels and predictions, both of shape ``(rows,)``."""
+    ids = st.integers(0, classes - 1)
+    return st.lists(st.tuples(ids, ids), min_size=1, max_size=60).map(lambda pairs: np.array(pairs).T)
+
+
+@settings(max_examples=50, deadline=None)
+@given(columns=class_pairs(2))
+def test_binary_metrics_match_their_definitions(columns):
+    labels, predictions = columns
+    tp, fp, fn, tn = (
+        int(((labels == actual) & (predictions == predicted)).sum()) for actual, predicted in ((1, 1), (0, 1), (1, 0), (0, 0))
+    )
+    below = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+    expected = {
+        "accuracy": pytest.approx((tp + tn) / len(labels)),
+        "f1": pytest.approx(2 * tp / (2 * tp + fp + fn) if tp + fp + fn else 0.0),
+        "matthews_correlation": pytest.approx((tp * tn - fp * fn) / below if below else 0.0),
+    }
+    metrics = prediction_metrics("binary", labels, predictions, "binary")
+    assert {name: metrics[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(("classes", "average"), [(2, "binary"), (2, "macro"), (4, "macro")])
+@given(data=st.data())
+@settings(max_examples=50, deadline=None)
+@pytest.mark.filterwarnings("ignore:A single label was found")
+def test_class_metrics_equal_those_of_scikit_learn(classes, average, data):
+    labels, predictions = data.draw(class_pairs(classes))
+    assert prediction_metrics("classification", labels, predictions, average) == {
+        "accuracy": pytest.approx((labels == predictions).mean()),
+        "f1": pytest.approx(f1_score(labels, predictions, average=average, zero_division=0)),
+        "matthews_correlation": pytest.approx(matthews_corrcoef(labels, predictions), abs=1e-9),
+    }
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_number_metrics_equal_those_of_scipy(dtype):
+    labels = np.random.default_rng(0).normal(size=200).astype(dtype)
+    predictions = np.round(labels + np.random.default_rng(1).normal(size=200), 1).astype(dtype)  # with ties
+    assert prediction_metrics("regression", labels, predictions, "macro") == {
+        "pearson": pytest.approx(stats.pearsonr(labels, predictions).statistic, rel=1e-5),
+        "spearmanr": pytest.approx(stats.spearmanr(labels, predictions).statistic, rel=1e-5),
+        "mse": pytest.approx(((labels - predictions) ** 2).mean(), rel=1e-5),
+    }
+
+
+@pytest.mark.parametrize("value", [1.0, 0.1])  # the mean of ten 0.1 is not 0.1
+def test_correlations_of_a_constant_are_zero(value):
+    constant, other = np.full(10, value), np.arange(10.0)
+    correlations = prediction_metrics("regression", other, constant, "macro")
+    assert (correlations["pearson"], correlations["spearmanr"]) == (0.0, 0.0)
+    assert prediction_metrics("regression", constant, constant, "macro")["pearson"] == 0.0
+    assert prediction_metrics("regression", other, other * 2, "macro")["pearson"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("metric", [metric for metric in METRIC_TABLE.values() if metric.of_predictions], ids=lambda it: it.name)
+def test_formula_scores_each_resample_by_itself(metric):
+    labels, *resamples = np.random.default_rng(0).integers(0, 3, (4, 50))
+    expected = [compute_metric(metric, labels, predictions) for predictions in resamples]
+    if metric.count_score is not None:
+        kinds, _ = distinct_rows((np.tile(labels, 3), np.concatenate(resamples)))
+        counts = [[np.count_nonzero((labels == label) & (one == prediction)) for label, prediction in kinds.T] for one in resamples]
+        values = metric.count_score(np.array(counts, dtype=np.float64), *kinds, "macro")
+    else:
+        columns = [numeric_columns((labels, predictions), metric.on_ranks) for predictions in resamples]
+        values = metric.row_score(*np.stack(columns, axis=1))
+    assert values.tolist() == pytest.approx(expected)
+
+
+def test_metric_of_probabilities_cannot_be_computed_from_predictions():
+    with pytest.raises(ValueError, match="roc_auc cannot be computed from predictions"):
+        compute_metric(METRIC_TABLE["roc_auc"], np.array([0, 1]), np.array([0, 1]))
+
+
+@given(rows=st.lists(st.tuples(st.integers(-1, 2), st.integers(-1, 5), st.integers(7, 9)), min_size=1, max_size=30))
+def test_distinct_rows_equal_those_of_numpy(rows):
+    values, counts = np.unique(np.array(rows), axis=0, return_counts=True)
+    distinct, numbers = distinct_rows(tuple(np.array(rows).T))
+    assert (distinct.T.tolist(), numbers.tolist()) == (values.tolist(), counts.tolist())
+
+
+def test_table_directions_are_those_of_the_field():
+    assert {name for name, metric in METRIC_TABLE.items() if not metric.greater_is_better} == {"calibration_error", "mse", "loss"}
+
+
+@pytest.mark.parametrize(("task", "name"), [("binary", "accuracy"), ("classification", "accuracy"), ("regression", "pearson")])
+def test_primary_metric_is_accuracy_or_pearson(task, name):
+    assert primary_metric(task).name == name
+
+
+@pytest.mark.parametrize("metric", [metric for metric in METRIC_TABLE.values() if metric.interval == "bootstrap"], ids=lambda it: it.name)
+def test_metric_with_a_bootstrap_interval_can_be_resampled(metric):
+    assert metric.resampled
+
+
+def test_reading_the_table_imports_no_array_library():
+    command = "import sys, tuneline.metrics.table; sys.exit(bool({'numpy', 'pyarrow', 'scipy', 'sklearn'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0

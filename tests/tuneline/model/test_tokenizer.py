@@ -1,0 +1,96 @@
+import json
+
+import pytest
+from transformers import AutoTokenizer, BertTokenizer, ByT5Tokenizer, RobertaTokenizer
+
+from stages.tokenize.tokenizer import train_wordpiece
+from tests.stages.tokenize.raw_splits import sentences
+from tuneline.core.errors import StageError
+from tuneline.model.architectures import checkpoint_limit, load_tokenizer
+
+LABEL = "tokenize.tokenizer: someone/bert"
+
+
+@pytest.fixture(scope="session")
+def wordpiece():
+    """A WordPiece tokenizer trained on generated sentences. A test that changes it must copy it."""
+    return train_wordpiece(lambda: iter([sentences(400, seed=1)]), vocab_size=400)
+
+
+@pytest.fixture
+def bert(tmp_path, wordpiece):
+    """Folder of a BERT checkpoint whose tokenizer takes 64 tokens."""
+    BertTokenizer(vocab=wordpiece.get_vocab(), model_max_length=64).save_pretrained(tmp_path / "bert")
+    return tmp_path / "bert"
+
+
+@pytest.fixture
+def roberta(tmp_path):
+    """Folder of a RoBERTa checkpoint: byte-level BPE, no token types, no maximal length."""
+    vocab = {token: index for index, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a", "b", "ab", "Ġ"])}
+    RobertaTokenizer(vocab=vocab, merges=[("a", "b")]).save_pretrained(tmp_path / "roberta")
+    return tmp_path / "roberta"
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_load_tokenizer_gives_the_same_tokenizer_as_the_auto_class(family, request):
+    folder = request.getfixturevalue(family)
+    ours, auto = load_tokenizer(folder, LABEL), AutoTokenizer.from_pretrained(folder)
+    assert ours.backend_tokenizer.to_str() == auto.backend_tokenizer.to_str()
+    assert (type(ours), ours.model_input_names) == (type(auto), auto.model_input_names)
+
+
+def test_load_tokenizer_keeps_the_model_inputs_of_the_architecture(bert, roberta):
+    assert "token_type_ids" in load_tokenizer(bert, LABEL).model_input_names
+    assert "token_type_ids" not in load_tokenizer(roberta, LABEL).model_input_names
+
+
+def test_load_tokenizer_loads_an_unknown_class_with_the_auto_class(tmp_path, wordpiece):
+    wordpiece.save_pretrained(tmp_path / "plain")
+    assert json.loads((tmp_path / "plain/tokenizer_config.json").read_text())["tokenizer_class"] == "TokenizersBackend"
+    assert load_tokenizer(tmp_path / "plain", LABEL)("parcel")["input_ids"] == wordpiece("parcel")["input_ids"]
+
+
+def test_checkpoint_limit_is_that_of_the_tokenizer_else_of_the_model(bert, roberta):
+    assert checkpoint_limit(load_tokenizer(bert, LABEL), bert) == 64
+    tokenizer = load_tokenizer(roberta, LABEL)
+    assert checkpoint_limit(tokenizer, roberta) is None
+    (roberta / "config.json").write_text(json.dumps({"model_type": "roberta", "max_position_embeddings": 34, "pad_token_id": 1}))
+    assert checkpoint_limit(tokenizer, roberta) == 32
+
+
+def test_load_tokenizer_refuses_a_slow_tokenizer(tmp_path):
+    ByT5Tokenizer().save_pretrained(tmp_path / "slow")
+    with pytest.raises(StageError, match="only a slow tokenizer"):
+        load_tokenizer(tmp_path / "slow", LABEL)
+
+
+def test_load_tokenizer_refuses_a_tokenizer_without_padding_token(tmp_path, wordpiece):
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "[UNK]"}
+    wordpiece.backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(StageError, match="no padding token"):
+        load_tokenizer(tmp_path, LABEL)
+
+
+def test_load_tokenizer_never_runs_code_of_the_checkpoint(tmp_path, bert):
+    trap = tmp_path / "ran"
+    (bert / "evil.py").write_text(f"open({str(trap)!r}, 'w')\nclass Evil: pass\n")
+    config = json.loads((bert / "tokenizer_config.json").read_text())
+    config |= {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}}
+    (bert / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(StageError, match=r"tokenize\.tokenizer: someone/bert: the tokenizer cannot be loaded"):
+        load_tokenizer(bert, LABEL)
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize("broken", ["", "{", "[]", '{"version": "1.0"}', '{"version": "1.0", "model": {"type": "Unheard"}}'])
+def test_load_tokenizer_refuses_a_broken_file(bert, broken):
+    (bert / "tokenizer.json").write_text(broken)
+    with pytest.raises(StageError, match=r"tokenize\.tokenizer: someone/bert: the tokenizer cannot be loaded"):
+        load_tokenizer(bert, LABEL)
+
+
+def test_load_tokenizer_refuses_an_empty_folder(tmp_path):
+    with pytest.raises(StageError, match=r"tokenizer\.json"):
+        load_tokenizer(tmp_path, LABEL)

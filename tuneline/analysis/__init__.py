@@ -1,0 +1,1 @@
+"""Statistics of texts, labels and predictions: similarity, splits, intervals, drift, leaks, baselines."""

@@ -1,0 +1,159 @@
+"""Corrections of the data: labels that people changed and rows that are left out, in ``data/corrections/``, which git versions.
+
+The stage ``download`` applies them to the rows that it writes, so the source stays as it is. A row is named by a hash of its texts: a
+correction holds wherever the row is, and no text is in git. Each correction is one line, and lines are sorted by the hash: ``git blame``
+shows who made it and when, and two branches with different corrections merge.
+"""
+
+import csv
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tuneline.core.errors import DataError
+from tuneline.core.files import replace_file
+from tuneline.core.locks import locked
+from tuneline.core.paths import CORRECTIONS, SPLITS
+
+KEY = "key"
+ALL, LATER = "all", "later"
+"""Values of the column ``rows``: every row with these texts, or every one after the first."""
+NEXT_STEPS = """Next: `dvc repro`, then `git add data/corrections dvc.lock metrics` and commit: git keeps who decided, and when.
+To take it back: `git stash push --include-untracked -- data/corrections` before the commit, `git revert COMMIT` after it."""
+_HEX = "^[0-9a-f]{32}$"
+
+
+def _schema(*names: str) -> pa.Schema:
+    return pa.schema([pa.field(name, pa.string(), nullable=False) for name in names])
+
+
+LABEL_SCHEMA = _schema(KEY, "split", "before", "after")
+"""Label corrections: hash of the texts, the split in which the row was (information only), class names or numbers."""
+DROPPED_SCHEMA = _schema(KEY, "split", "rows", "reason")
+"""Dropped rows: hash of the texts, the only split that they are dropped from (empty: any), ``all`` or ``later``, the data check."""
+
+
+def row_keys(texts: Sequence[pa.Array]) -> pa.Array:
+    """Return a hash of each row's exact texts (BLAKE2b, 32 hexadecimal digits), the same in every version and on every machine.
+
+    Args:
+        texts: One array of strings per text column, in the order of ``data.text_columns``. A missing text is not an empty one.
+    """
+    columns = [column.cast(pa.binary()).to_pylist() for column in texts]
+    return pa.array([_digest(row) for row in zip(*columns, strict=True)], pa.string())
+
+
+def _digest(row: Sequence[bytes | None]) -> str:
+    # With the length in front of each text, ("ab", "c") and ("a", "bc") differ.
+    parts = [b"-" if text is None else b"%d:%b" % (len(text), text) for text in row]
+    return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True)
+class Corrections:
+    """The content of ``data/corrections/``.
+
+    Attributes:
+        labels: Label corrections, of ``LABEL_SCHEMA``.
+        dropped: Dropped rows, of ``DROPPED_SCHEMA``.
+    """
+
+    labels: pa.Table
+    dropped: pa.Table
+
+    @classmethod
+    def read(cls, folder: Path = CORRECTIONS) -> Self:
+        """Read the files of the folder; what is missing has no rows.
+
+        Raises:
+            DataError: A file is invalid. The message names the file, the line and the column.
+        """
+        return cls(_read_labels(label_file(folder)), _read_dropped(dropped_file(folder)))
+
+    def write(self, folder: Path = CORRECTIONS) -> None:
+        """Write both files, each complete or not at all; a file without rows is removed."""
+        _write(label_file(folder), self.labels)
+        _write(dropped_file(folder), self.dropped)
+
+
+def label_file(folder: Path = CORRECTIONS) -> Path:
+    """Return the path of the label corrections."""
+    return folder / "labels.csv"
+
+
+def dropped_file(folder: Path = CORRECTIONS) -> Path:
+    """Return the path of the dropped rows."""
+    return folder / "dropped.csv"
+
+
+@contextmanager
+def corrections_locked(folder: Path = CORRECTIONS) -> Iterator[None]:
+    """Let only one process at a time read and write the corrections."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder.resolve(), required=False):
+        yield
+
+
+def _read_labels(path: Path) -> pa.Table:
+    table = _read(path, LABEL_SCHEMA)
+    _refuse(path, table, "after", pc.equal(table["before"], table["after"]), "the same as before", hint="Remove the line.")
+    first = table.append_column("line", pa.array(range(table.num_rows), pa.int64())).group_by([KEY, "before"])
+    several = first.aggregate([("after", "count_distinct"), ("line", "max")])
+    twice = several.filter(pc.greater(several["after_count_distinct"], 1))["line_max"]
+    again = pc.is_in(pa.array(range(table.num_rows), pa.int64()), value_set=twice.combine_chunks())
+    _refuse(path, table, "after", again, "a second correction of the same row", hint="Decide, and remove one of the lines.")
+    return table
+
+
+def _read_dropped(path: Path) -> pa.Table:
+    table = _read(path, DROPPED_SCHEMA)
+    wrong = pc.invert(pc.is_in(table["rows"], value_set=pa.array([ALL, LATER])))
+    _refuse(path, table, "rows", wrong, f"neither {ALL!r} nor {LATER!r}", hint="Correct it.")
+    return table
+
+
+def _read(path: Path, schema: pa.Schema) -> pa.Table:
+    if not path.exists():
+        return schema.empty_table()
+    from pyarrow import csv as arrow_csv
+
+    restore = f"Correct it; `git diff {path}` shows what changed."
+    try:
+        table = arrow_csv.read_csv(
+            path,
+            arrow_csv.ReadOptions(use_threads=False),
+            arrow_csv.ParseOptions(newlines_in_values=True),
+            arrow_csv.ConvertOptions(column_types={name: pa.string() for name in schema.names}, strings_can_be_null=False),
+        )
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{path}: {error}.", restore) from None
+    if table.column_names != schema.names:
+        raise DataError(f"{path}, line 1: the columns are {', '.join(table.column_names)}, not {', '.join(schema.names)}.", restore)
+    bad = pc.invert(pc.match_substring_regex(table[KEY], _HEX))
+    _refuse(path, table, KEY, bad, "not a hash of 32 hexadecimal digits", hint=restore)
+    unknown = pc.invert(pc.is_in(table["split"], value_set=pa.array(["", *SPLITS])))
+    _refuse(path, table, "split", unknown, f"none of {', '.join(SPLITS)}", hint=restore)
+    return table.cast(schema).combine_chunks()
+
+
+def _refuse(path: Path, table: pa.Table, column: str, wrong: pa.ChunkedArray, problem: str, *, hint: str) -> None:
+    row = pc.index(wrong, pa.scalar(True)).as_py()
+    if row >= 0:
+        raise DataError(f"{path}, line {row + 2:,}, column {column!r}: {table[column][row].as_py()!r} is {problem}.", hint)
+
+
+def _write(path: Path, table: pa.Table) -> None:
+    if not table.num_rows:
+        path.unlink(missing_ok=True)
+        return
+    with replace_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(table.column_names)
+        for batch in table.sort_by([(name, "ascending") for name in table.column_names]).to_batches(10_000):
+            writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))

@@ -1,0 +1,105 @@
+"""Distances between two distributions, and their significance.
+
+Population stability index (PSI): sum over bins of (p - q) ln(p / q). By convention below 0.1 is no change, and 0.25 or more a large
+one. Without a change its expectation is (bins - 1)(1/n + 1/m), and PSI / (1/n + 1/m) follows a chi-squared distribution with
+bins - 1 degrees of freedom (Yurdakul and Naranjo, "Statistical properties of the population stability index", 2020), so small
+samples often reach 0.25 by chance. Kolmogorov-Smirnov: the largest distance of the two cumulative distributions, with its
+asymptotic p-value.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+QUANTILES = 100
+"""Percentiles at which a distribution of numbers is binned."""
+PSI_BINS = 10
+Numbers = NDArray[np.integer] | NDArray[np.floating]
+Counts = NDArray[np.int64]
+
+
+class Distance(NamedTuple):
+    """A distance of two distributions, and the probability of one as large without a change."""
+
+    value: float
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A histogram.
+
+    Attributes:
+        edges: Ascending; bin ``i`` holds values above edge ``i - 1``, up to and including edge ``i``.
+        counts: Values per bin, one more than edges.
+    """
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+
+    @classmethod
+    def of_numbers(cls, values: Numbers) -> Self:
+        """Bin numbers at their percentiles."""
+        levels = np.linspace(0, 1, QUANTILES + 1)[1:-1]
+        edges = np.unique(np.quantile(values, levels, method="inverted_cdf")) if len(values) else np.empty(0)
+        return cls(tuple(float(edge) for edge in edges), tuple(bin_counts(values, edges).tolist()))
+
+    @classmethod
+    def of_classes(cls, ids: NDArray[np.integer], classes: int) -> Self:
+        """Count class ids, one bin per class."""
+        edges = np.arange(classes - 1)
+        return cls(tuple(float(edge) for edge in edges), tuple(bin_counts(ids, edges).tolist()))
+
+    def quantile(self, level: float) -> float:
+        """Return the lowest edge that at least a fraction ``level`` of the values do not exceed, else the highest edge.
+
+        Args:
+            level: Between 0 and 1. The distribution has edges.
+        """
+        reached = np.cumsum(self.counts)[:-1] >= level * sum(self.counts)
+        return self.edges[int(reached.argmax())] if reached.any() else self.edges[-1]
+
+
+def bin_counts(values: Numbers, edges: Numbers) -> Counts:
+    """Count ``values`` in the bins between ``edges``; of shape ``(len(edges) + 1,)``."""
+    return np.bincount(np.searchsorted(edges, values, side="left"), minlength=len(edges) + 1)
+
+
+def merge_bins(counts: Counts, reference: Counts) -> tuple[Counts, Counts]:
+    """Merge neighbouring bins of both until at most ``PSI_BINS`` are left, as even in the reference as whole bins allow."""
+    if len(reference) <= PSI_BINS:
+        return counts, reference
+    middle = np.cumsum(reference) - reference / 2
+    merged = np.minimum(middle * PSI_BINS // max(reference.sum(), 1), PSI_BINS - 1).astype(np.int64)
+    _, starts = np.unique(merged, return_index=True)
+    return np.add.reduceat(counts, starts), np.add.reduceat(reference, starts)
+
+
+def population_stability(counts: Counts, reference: Counts) -> Distance:
+    """Return the population stability index of two histograms over at most ``PSI_BINS`` merged bins, with its p-value.
+
+    Half a row is added to every bin, so that an empty bin does not make the index infinite. The p-value is that of the chi-squared test
+    of Yurdakul and Naranjo.
+    """
+    from scipy.special import chdtrc  # the survival function of scipy.stats.chi2, which takes a second to import
+
+    counts, reference = merge_bins(counts, reference)
+    p, q = ((bins + 0.5) / (bins.sum() + 0.5 * len(bins)) for bins in (counts, reference))
+    index = float(np.sum((p - q) * np.log(p / q)))
+    scale = 1 / max(counts.sum(), 1) + 1 / max(reference.sum(), 1)
+    return Distance(index, float(chdtrc(max(len(counts) - 1, 1), index / scale)))
+
+
+def kolmogorov_smirnov(counts: Counts, reference: Counts) -> Distance:
+    """Return the Kolmogorov-Smirnov distance of two histograms over the same bins, with its asymptotic p-value.
+
+    It is the largest distance of the cumulative distributions at the edges of the bins.
+    """
+    from scipy.special import kolmogorov
+
+    rows, others = counts.sum(), reference.sum()
+    ours, theirs = (np.cumsum(bins) / max(bins.sum(), 1) for bins in (counts, reference))
+    distance = float(np.abs(ours - theirs).max(initial=0.0))
+    return Distance(distance, float(kolmogorov(distance * np.sqrt(rows * others / max(rows + others, 1)))))

@@ -1,0 +1,293 @@
+"""Texts as numbers, computed with Arrow kernels: hashes of normalized texts, their words, and how often each word occurs."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Keys = NDArray[np.uint64]
+
+CONTROL_CHARACTERS = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+"""C0 and C1 control characters except tab and line breaks."""
+WORD_SEPARATORS = r" ?[^\p{L}\p{N} ][^\p{L}\p{N}]*"
+"""Characters between words, except a single space. Not matching single spaces makes the replacement several times faster."""
+BOUNDARY = "\x1e"
+"""Pseudo-word before, between and after the texts of a row."""
+MAX_WORDS = 1 << 21
+"""Different words that are counted; beyond this the rarest are dropped."""
+
+
+def normalized(texts: pa.StringArray) -> pa.StringArray:
+    """Return texts in Unicode form NFKC, in lower case, trimmed, with each run of white space as one space."""
+    lowered = pc.utf8_trim_whitespace(pc.utf8_lower(pc.utf8_normalize(texts, form="NFKC")))
+    # Matching is ten times faster than replacing, and most texts have nothing to replace.
+    has_loose_space = pc.match_substring_regex(lowered, r"\s\s|[^\S ]")
+    if not pc.any(has_loose_space).as_py():
+        return lowered
+    return pc.replace_with_mask(lowered, has_loose_space, pc.replace_substring_regex(lowered.filter(has_loose_space), r"\s+", " "))
+
+
+def text_keys(texts: pa.StringArray) -> Keys:
+    """Return a 64-bit hash of each text, the same in every run. Two of a million texts collide once in 40 million data sets."""
+    from pandas.util import hash_array  # takes most of a second to import
+
+    values = np.asarray(texts.to_pylist(), dtype=object)
+    return hash_array(values, categorize=False).astype(np.uint64, copy=False)
+
+
+def row_keys(columns: list[Keys]) -> Keys:
+    """Combine the keys of a row's texts, in their order."""
+    combined = columns[0]
+    for keys in columns[1:]:
+        combined = mixed(combined, keys)
+    return combined
+
+
+def unordered_row_keys(columns: list[Keys]) -> Keys:
+    """Combine the keys of a row's texts so that their order does not matter."""
+    return row_keys(list(np.sort(np.stack(columns), axis=0)))
+
+
+def same_text_keys(columns: Iterable[pa.Array]) -> Keys:
+    """Return a hash of each row's texts, shape ``(rows,)``. Case, white space and the order of a pair make no difference; null is empty."""
+    return unordered_row_keys([text_keys(normalized(pc.fill_null(column, ""))) for column in columns])
+
+
+def mixed(left: Keys, right: Keys) -> Keys:
+    """Hash two hashes in this order: the finalizer of splitmix64 over a linear combination of both."""
+    value = left * np.uint64(0x9E3779B97F4A7C15) + right
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+def words(columns: list[pa.StringArray]) -> pa.ListArray:
+    """Split the normalized texts of each row into words of letters and digits, with ``BOUNDARY`` before, between and after texts.
+
+    A text without a letter or digit counts as one word, so that ``!!!`` and ``???`` stay different.
+    """
+    cleaned = []
+    for texts in columns:
+        spaced = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, WORD_SEPARATORS, " "))
+        cleaned.append(pc.if_else(pc.equal(spaced, ""), pc.replace_substring(texts, " ", "_"), spaced))
+    boundary = pa.scalar(BOUNDARY)
+    parts = [boundary]
+    for texts in cleaned:
+        parts += [texts, boundary]
+    return pc.split_pattern(pc.binary_join_element_wise(*parts, " "), " ")
+
+
+@dataclass(frozen=True)
+class EncodedWords:
+    """The words of rows as numbers.
+
+    Attributes:
+        keys: Hash of each different word, shape ``(different words,)``.
+        indices: Position in ``keys`` of each word, row after row, int32 of shape ``(words,)``.
+        lengths: Number of words of each row, int64 of shape ``(rows,)``.
+    """
+
+    keys: Keys
+    indices: NDArray[np.int32]
+    lengths: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: pa.ListArray) -> Self:
+        """Encode rows as ``words`` returns them, without ``BOUNDARY``."""
+        return cls.with_words(rows)[0]
+
+    @classmethod
+    def with_words(cls, rows: pa.ListArray) -> tuple[Self, pa.StringArray]:
+        """Encode rows, and return each different word as well."""
+        encoded, offsets = rows.flatten().dictionary_encode(), rows.offsets.to_numpy()
+        is_word = pc.not_equal(encoded.dictionary, BOUNDARY).to_numpy(zero_copy_only=False)
+        indices = encoded.indices.to_numpy()
+        kept = is_word[indices]
+        before = np.r_[0, np.cumsum(kept)]
+        positions = (np.cumsum(is_word) - 1).astype(np.int32)
+        found = encoded.dictionary.filter(pa.array(is_word))
+        return cls(text_keys(found), positions[indices[kept]], np.diff(before[offsets])), found
+
+
+class VocabularyCounts:
+    """How often each word occurs.
+
+    Attributes:
+        hashes: Hashes of the words, ascending, of shape ``(words,)``.
+        counts: Occurrences of each word, int64 of shape ``(words,)``.
+        words: The words, of shape ``(words,)``.
+    """
+
+    def __init__(self, hashes: Keys, counts: NDArray[np.int64], words: pa.StringArray) -> None:
+        self.hashes = hashes
+        self.counts = counts
+        self.words = words
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Return counts of no words."""
+        return cls(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64), pa.array([], pa.string()))
+
+    @classmethod
+    def of(cls, rows: pa.ListArray) -> Self:
+        """Count the words of rows as ``words`` returns them."""
+        return cls.of_encoded(*EncodedWords.with_words(rows))
+
+    @classmethod
+    def of_encoded(cls, rows: EncodedWords, found: pa.StringArray) -> Self:
+        """Count the words of encoded rows; ``found`` has each different word."""
+        return cls._summed(rows.keys, np.bincount(rows.indices, minlength=len(rows.keys)), found)
+
+    def plus(self, other: "VocabularyCounts") -> "VocabularyCounts":
+        """Return the sum of both counts."""
+        summed = self._summed(
+            np.concatenate([self.hashes, other.hashes]),
+            np.concatenate([self.counts, other.counts]),
+            pa.concat_arrays([self.words, other.words]),
+        )
+        if len(summed.hashes) <= MAX_WORDS:
+            return summed
+        kept = np.sort(np.argsort(-summed.counts, kind="stable")[: MAX_WORDS // 2])
+        return VocabularyCounts(summed.hashes[kept], summed.counts[kept], summed.words.take(pa.array(kept)))
+
+    @classmethod
+    def _summed(cls, hashes: Keys, counts: NDArray[np.int64], words: pa.StringArray) -> Self:
+        unique, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+        sums = np.bincount(inverse, weights=counts, minlength=len(unique)).astype(np.int64)
+        return cls(unique, sums, words.take(pa.array(first)))
+
+    def most_common(self, number: int) -> Keys:
+        """Return the hashes of the most frequent words, ascending."""
+        return np.sort(self.hashes[np.argsort(-self.counts, kind="stable")[:number]])
+
+    def counts_by_word(self, number: int) -> dict[str, int]:
+        """Return the occurrences of the most frequent words, the most frequent first."""
+        order = np.argsort(-self.counts, kind="stable")[:number]
+        return dict(zip(self.words.take(pa.array(order)).to_pylist(), self.counts[order].tolist(), strict=True))
+
+    @property
+    def total(self) -> int:
+        """Number of occurrences of all words."""
+        return int(self.counts.sum())
+
+    def occurrences(self, known: Keys) -> int:
+        """Return the number of occurrences whose word is in ``known``."""
+        return int(self.counts[np.isin(self.hashes, known)].sum())
+
+    def coverage(self, known: Keys) -> float:
+        """Return the fraction of all occurrences whose word is in ``known``; 1 when there are no words."""
+        return self.occurrences(known) / self.total if self.total else 1.0
+
+
+LOST = "\ufffd"
+"""The replacement character: what was here cannot be restored."""
+SAMPLE = 1_000
+"""If each of the first suspects is mojibake, all the others are: the whole column was decoded wrongly."""
+AROUND = 40
+"""Characters of a text that are shown from the word in question on."""
+
+
+def _sequences(codecs: Sequence[str]) -> str:
+    """Return a regular expression of the UTF-8 sequences of two, three and four bytes, as these codecs decode them."""
+
+    def characters(first: int, last: int) -> str:
+        decoded = (bytes([byte]).decode(codec, "ignore") for codec in codecs for byte in range(first, last + 1))
+        return f"[{''.join(sorted(set(decoded)))}]"
+
+    more = characters(0x80, 0xBF)
+    return f"{characters(0xC2, 0xDF)}{more}|{characters(0xE0, 0xEF)}{more}{{2}}|{characters(0xF0, 0xF4)}{more}{{3}}"
+
+
+SUSPECT = "|".join(
+    # cp1252 leaves five bytes undefined, which decoders pass on as Latin-1 does. All sequences of Mac Roman would be too many: a quote
+    # before é is one.
+    [
+        LOST,
+        "[\x80-\x9f]",
+        r"(?:^|[\sa-z])[ÃÂ] ",
+        "[√≈][^ -~]|\u201aÄ",
+        *map(_sequences, (("cp1252", "latin-1"), ("cp1250",), ("cp1251",), ("cp437",))),
+    ]
+)
+"""What a wrong encoding leaves: the replacement character, C1 control characters, and UTF-8 sequences. Valid texts have some of it, too,
+such as ``„MENÜ“``, so ftfy decides."""
+_SUSPECT = re.compile(SUSPECT)
+_CERTAIN = re.compile("Â[¡-ª¬-º¼-¿]")
+"""A symbol after the first byte of its UTF-8 sequence; not a quote, which can follow a word that ends with Â."""
+_LATIN = re.compile("[¡-\u017f\u01a0\u01a1\u01af\u01b0\u0218-\u021b\u1e00-\u1eff\u2010-\u203a\u20ac\u2116\u2122\ufffd]")
+_OTHERS = re.compile("[\u0370-\u06ff\u0900-\u1dff\u2190-\ud7ff\U0001f000-\U0001faff]")
+"""Letters of other scripts, symbols and emoji."""
+
+
+def broken_characters(texts: pa.StringArray) -> NDArray[np.int64]:
+    """Count the characters of each text that a wrong encoding left.
+
+    Args:
+        texts: Texts without nulls.
+
+    Returns:
+        int64 of shape ``(texts,)``; 0 for a text that reads as it was written.
+    """
+    counts = np.zeros(len(texts), np.int64)
+    rows = np.flatnonzero(_mask(pc.invert(pc.string_is_ascii(texts))))
+    rows = rows[_mask(pc.match_substring_regex(texts.take(pa.array(rows)), SUSPECT))]
+    suspects = texts.take(pa.array(rows))
+    broken = _mask(pc.match_substring(suspects, LOST))
+    undecided = np.flatnonzero(~broken)
+    broken[undecided] = _decided(suspects.take(pa.array(undecided)))
+    counts[rows[broken]] = pc.count_substring_regex(suspects.filter(pa.array(broken)), SUSPECT).to_numpy(zero_copy_only=False)
+    return counts
+
+
+def _decided(suspects: pa.StringArray) -> NDArray[np.bool_]:
+    result = np.ones(len(suspects), bool)
+    result[:SAMPLE] = [repaired(text) != text for text in suspects[:SAMPLE].to_pylist()]
+    if not result[:SAMPLE].all():
+        result[SAMPLE:] = [repaired(text) != text for text in suspects[SAMPLE:].to_pylist()]
+    return result
+
+
+def repaired(text: str) -> str:
+    """Return what a text should read if it is mojibake; otherwise the text."""
+    if text.isascii() or not _SUSPECT.search(text):
+        return text
+    from ftfy import fix_encoding
+    from ftfy.badness import is_bad
+
+    right = fix_encoding(text) if is_bad(text) else text  # is_bad takes a fifth of the time
+    return right if _CERTAIN.search(text) or _is_plausible(Counter(right) - Counter(text)) else text
+
+
+def _is_plausible(new: Counter[str]) -> bool:
+    """Return whether the characters that a repair writes are usual ones. A single Greek letter, say, is an accident: ``ÎŸ`` in capitals."""
+    characters = "".join(new)
+    return bool(_LATIN.search(characters)) or len(_OTHERS.findall(characters)) > 1 or max(characters, default="") > "\uffff"
+
+
+def correction(text: str) -> str | None:
+    """Say what a text should read, from its first wrong word on; ``None`` if it has no broken characters."""
+    right = repaired(text)
+    if right == text:
+        place = text.find(LOST)
+        if place < 0:
+            return None
+        return f"{_from_word(text, place)!r}: the character at \\ufffd is lost; export the row again"
+    place = next(index for index, pair in enumerate(zip_longest(text, right)) if pair[0] != pair[1])
+    return f"{_from_word(text, place)!r} should read {_from_word(right, place)!r}"
+
+
+def _from_word(text: str, place: int) -> str:
+    start = max(text.rfind(" ", 0, place) + 1, place - AROUND)
+    return text[start : start + AROUND]
+
+
+def _mask(values: pa.BooleanArray) -> NDArray[np.bool_]:
+    mask: NDArray[np.bool_] = values.to_numpy(zero_copy_only=False).astype(bool)
+    return mask

@@ -1,0 +1,1 @@
+"""Pretrained checkpoints, of a hub or a folder."""

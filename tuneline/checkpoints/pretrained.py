@@ -1,0 +1,254 @@
+"""Pretrained models: a repository of the hub at one commit, or a folder under ``models/source/``.
+
+``find`` lists the files of one, and ``Pretrained`` fetches them: those of the hub into the cache that all Hugging Face libraries share.
+Nothing here loads weights or runs code of a repository.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tuneline.checkpoints.hub import explained, without_progress_bar
+from tuneline.core.errors import StageError
+from tuneline.core.paths import BASE_SOURCE
+from tuneline.params.model import ENCODERS, UNSUPPORTED, is_folder
+
+CONFIG, CARD, WEIGHTS, INDEX = "config.json", "README.md", "model.safetensors", "model.safetensors.index.json"
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "bpe.codes",
+    "spm.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+)
+"""Names under which the tokenizers of transformers save their files."""
+PROGRESS_FROM = 10 * 2**20
+"""Bytes of a download from which its progress is shown."""
+PICKLES = re.compile(r"pytorch_model.*\.bin(\.index\.json)?")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A pretrained model whose files can be fetched.
+
+    Attributes:
+        name: Name on the hub, or the path of a folder under ``models/source/``.
+        commit: Commit on the hub; ``None`` for a folder.
+        files: Size in bytes of each file, by name; without those in subfolders, which no model of transformers needs.
+        sha256: SHA-256 of the large files, as the hub lists them.
+        key: Parameter or option that names the model, for messages.
+    """
+
+    name: str
+    commit: str | None
+    files: Mapping[str, int]
+    sha256: Mapping[str, str] = field(default_factory=dict)
+    key: str = "model.checkpoint"
+
+    @property
+    def label(self) -> str:
+        """Name, and commit if it has one, for messages."""
+        return self.name if self.commit is None else f"{self.name} at {self.commit[:12]}"
+
+    def fetch(self, names: Sequence[str]) -> Path:
+        """Return a folder with some of the files. Those of the hub are downloaded, with a progress bar, unless the cache has them."""
+        if self.commit is None:
+            return Path(self.name)
+        from huggingface_hub import snapshot_download
+
+        large = sum(self.files[name] for name in names) > PROGRESS_FROM
+        with explained(self.key, self.name, self.commit), contextlib.nullcontext() if large else without_progress_bar():
+            return Path(snapshot_download(self.name, revision=self.commit, allow_patterns=list(names)))
+
+    def config(self) -> dict[str, Any]:
+        """Return the contents of ``config.json``.
+
+        Raises:
+            StageError: There is no such file, or it is not a JSON object.
+        """
+        if CONFIG not in self.files:
+            hint = "A folder that save_pretrained wrote has one. An adapter (LoRA) must be merged into its model first."
+            raise StageError(f"{self.key}: {self.label} has no {CONFIG}, so it is not a model of transformers.", hint)
+        return self.read_json(CONFIG)
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Return the contents of a JSON file."""
+        try:
+            values = json.loads((self.fetch([name]) / name).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise StageError(f"{self.key}: {name} of {self.label} is not valid JSON: {error}", self._fetch_again()) from None
+        if not isinstance(values, dict):
+            raise StageError(f"{self.key}: {name} of {self.label} is not a JSON object.", self._fetch_again())
+        return values
+
+    def license(self) -> str | None:
+        """Return the licence that the model card (``README.md``) states in its metadata; ``None`` if there is none."""
+        from huggingface_hub.repocard import metadata_load
+
+        if CARD not in self.files:
+            return None
+        try:
+            metadata = metadata_load(self.fetch([CARD]) / CARD) or {}
+        except StageError:
+            raise
+        except Exception:  # a card is written by hand: it may be anything
+            return None
+        stated = metadata.get("license_name") if metadata.get("license") == "other" else metadata.get("license")
+        return stated if isinstance(stated, str) else None
+
+    def weight_files(self) -> list[str]:
+        """Return the names of the safetensors files, and of their index if the weights are sharded.
+
+        Raises:
+            StageError: There are no such files, or a shard is missing.
+        """
+        if WEIGHTS in self.files:
+            return [WEIGHTS]
+        if INDEX not in self.files:
+            raise self._without_safetensors()
+        shards = sorted({str(name) for name in (self.read_json(INDEX).get("weight_map") or {}).values()})
+        if missing := [name for name in shards if name not in self.files]:
+            raise StageError(f"{self.key}: {self.label} lacks {missing[0]}, which {INDEX} lists.", self._fetch_again())
+        return [INDEX, *shards]
+
+    def weight_bytes(self) -> int:
+        """Return the size of the weights in bytes."""
+        return sum(self.files[name] for name in self.weight_files() if name != INDEX)
+
+    def parameters(self) -> int:
+        """Return the number of parameters, from the headers of the safetensors files. The weights are not downloaded.
+
+        Raises:
+            StageError: There are no safetensors files, or a header is damaged.
+        """
+        from huggingface_hub import HfApi, errors, get_local_safetensors_metadata
+
+        self.weight_files()
+        try:
+            with explained(self.key, self.name, self.commit):
+                if self.commit is None:
+                    metadata = get_local_safetensors_metadata(self.name)
+                else:
+                    metadata = HfApi().get_safetensors_metadata(self.name, revision=self.commit)
+        except errors.SafetensorsParsingError as error:
+            raise StageError(f"{self.key}: the weights of {self.label} are damaged: {error}", self._fetch_again()) from None
+        return sum(metadata.parameter_count.values())
+
+    def tokenizer_files(self) -> list[str]:
+        """Return the names of the tokenizer's files; empty if the repository has no tokenizer."""
+        names = [name for name in TOKENIZER_FILES if name in self.files]
+        return names if any(not name.endswith(("_config.json", "_map.json", "added_tokens.json")) for name in names) else []
+
+    def damaged(self, name: str, problem: str) -> StageError:
+        """Return the error for a damaged file."""
+        return StageError(f"{self.key}: {name} of {self.label}: {problem}.", self._fetch_again())
+
+    def _without_safetensors(self) -> StageError:
+        if any(PICKLES.fullmatch(name) for name in self.files):
+            return StageError(
+                f"{self.key}: {self.label} has its weights only as a pickle (pytorch_model.bin), which can run code when it is loaded.",
+                "Choose a revision with model.safetensors: many repositories have one on the branch refs/pr/1. Or convert it on a machine "
+                "where that does no harm: AutoModel.from_pretrained(NAME).save_pretrained('models/source/NAME'), with the tokenizer.",
+            )
+        return StageError(
+            f"{self.key}: {self.label} has no weights for torch: neither {WEIGHTS} nor {INDEX}.", "Choose another checkpoint or revision."
+        )
+
+    def _fetch_again(self) -> str:
+        if self.commit is None:
+            return f"Copy the model to {self.name} again: save_pretrained writes all files."
+        from huggingface_hub import constants
+
+        return f"Remove {self.name} from the cache in {constants.HF_HUB_CACHE} (`hf cache rm model/{self.name}`), and run this again."
+
+
+def find(name: str, revision: str | None = None, key: str = "model.checkpoint") -> Pretrained:
+    """Find a pretrained model and list its files. A branch or tag, or the main branch, is resolved to the commit that it points to now.
+
+    Raises:
+        StageError: The model or revision does not exist, is not accessible, or the hub cannot be reached.
+    """
+    if is_folder(name):
+        return _find_folder(name, key)
+    if Path(name).is_dir():
+        hint = f"Copy it to {BASE_SOURCE}/{Path(name).name} and name that: DVC detects changes only there."
+        raise StageError(f"{key}: {name!r} is a folder outside {BASE_SOURCE}/.", hint)
+    commit = revision if revision is not None and COMMIT.fullmatch(revision) else _resolve(name, revision, key)
+    sizes, sha256 = _list(name, commit, key)
+    return Pretrained(name, commit, sizes, sha256, key)
+
+
+def _find_folder(name: str, key: str) -> Pretrained:
+    folder = Path(name)
+    if not folder.is_dir():
+        present = sorted(f"{BASE_SOURCE}/{entry.name}" for entry in BASE_SOURCE.glob("*") if entry.is_dir())
+        tracked = folder.with_name(f"{folder.name}.dvc").exists()
+        hint = f"`dvc pull {name}` fetches it." if tracked else f"There is: {', '.join(present) or 'no folder'}."
+        raise StageError(f"{key}: {name} is not a folder.", hint)
+    return Pretrained(folder.as_posix(), None, {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}, key=key)
+
+
+def _resolve(name: str, revision: str | None, key: str) -> str:
+    """Return the commit that a branch or tag points to now."""
+    from huggingface_hub import HfApi
+
+    with explained(key, name, revision):
+        return str(HfApi().model_info(name, revision=revision).sha)
+
+
+def _list(name: str, commit: str, key: str) -> tuple[dict[str, int], dict[str, str]]:
+    """Return sizes of all files, and the checksums of large ones. Without network they are those in the cache, without checksums."""
+    from huggingface_hub import HfApi, errors, snapshot_download
+    from huggingface_hub.hf_api import RepoFile
+
+    try:
+        with explained(key, name, commit):
+            files = [entry for entry in HfApi().list_repo_tree(name, revision=commit) if isinstance(entry, RepoFile)]
+    except StageError as unreachable:
+        wanted = [CONFIG, CARD, INDEX, "model*.safetensors", *TOKENIZER_FILES]
+        try:
+            folder = Path(snapshot_download(name, revision=commit, allow_patterns=wanted, local_files_only=True))
+        except (errors.LocalEntryNotFoundError, errors.HFValidationError):
+            raise unreachable from None
+        return {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}, {}
+    return {file.path: file.size for file in files}, {file.path: file.lfs.sha256 for file in files if file.lfs}
+
+
+def check_model_type(checkpoint: Pretrained) -> None:
+    """Check that the checkpoint's model type can be trained: transformers has a classifier for it, without code of the repository."""
+    from transformers import CONFIG_MAPPING
+    from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
+
+    config = checkpoint.config()
+    model_type = config.get("model_type")
+    name, library = f"{checkpoint.key}: {checkpoint.label}", f"transformers {version('transformers')}"
+    if reason := UNSUPPORTED.get(model_type or ""):
+        raise StageError(f"{name} is of type {model_type!r}, which cannot be trained: {reason}.", f"Choose {ENCODERS}.")
+    if model_type in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES:
+        return
+    if model_type in CONFIG_MAPPING:
+        raise StageError(
+            f"{name} is of type {model_type!r}, for which {library} has no text classifier.",
+            f"Choose {ENCODERS}.",
+        )
+    if "auto_map" in config:
+        raise StageError(
+            f"{name} needs Python code from its repository (model_type {model_type!r}, auto_map), which is never run.",
+            "Choose a checkpoint of a type that transformers has; some repositories have a revision or a successor for it.",
+        )
+    if model_type is None:
+        raise StageError(f"{name}: config.json has no model_type.", "Copy it to models/source/ and add model_type, such as 'bert'.")
+    raise StageError(f"{name} is of type {model_type!r}, which {library} does not have.", "A newer transformers may have it: make lock.")

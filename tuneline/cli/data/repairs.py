@@ -1,0 +1,300 @@
+"""What is done about faulty data: rows that violate a check are dropped, lines in another encoding are converted to UTF-8."""
+
+import gzip
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tuneline.analysis.corrections import ALL, DROPPED_SCHEMA, KEY, LATER, row_keys
+from tuneline.analysis.text import correction, repaired, same_text_keys
+from tuneline.core.errors import DataError, StageError
+from tuneline.core.files import replace_file
+from tuneline.core.paths import CHECKS, FAILING_ROWS, RAW, SPLITS
+from tuneline.core.provenance import split_hash
+from tuneline.core.schemas import ROW_GROUP, failing_rows_schema, read_table
+from tuneline.core.shards import SplitReader
+from tuneline.core.terminal import progress, say
+from tuneline.params import Params
+from tuneline.readers.files import not_a_file
+from tuneline.readers.rows import nearest
+from tuneline.readers.text import UTF_16, explained, is_encoded, open_bytes, probable_encoding
+from tuneline.reports.checks import Checks
+
+Rows = NDArray[np.int64]
+HashedRows = NDArray[np.object_]
+
+
+class ViolatingRows:
+    """The rows that violate a check. Texts are read in batches.
+
+    Attributes:
+        has_pairs: True if the check compares rows.
+        split, row, other_split, other_row: As in the file, each of shape ``(rows,)``; the last two are empty without pairs.
+    """
+
+    def __init__(self, path: Path, texts: Sequence[str]) -> None:
+        """Read the file."""
+        self._path = path
+        self.has_pairs = "other_row" in pq.read_schema(path).names
+        self._stored = failing_rows_schema(texts, self.has_pairs).names[2 : 2 + len(texts)]
+        table = read_table(path, ["split", "row", *(["other_split", "other_row"] if self.has_pairs else [])])
+        columns: list[NDArray[Any]] = [np.asarray(column.to_pylist()) for column in table.columns]
+        self.split, self.row, self.other_split, self.other_row = (*columns, np.empty(0, str), np.empty(0, np.int64))[:4]
+
+    @classmethod
+    def of(cls, check: str, params: Params) -> "ViolatingRows | None":
+        """Return the rows that violate a check; ``None`` if there are none.
+
+        Raises:
+            StageError: There is no such check, or it has not run on this data.
+        """
+        known = list(dict(params.validate_))
+        if check not in known:
+            raise StageError(f"--check: {check!r} is not a data check{nearest(check, known)}.", "docs/data-checks.md lists them.")
+        checked = Checks.read(CHECKS / "checks.json").raw_sha256
+        for split in SPLITS:  # a row number of other data would drop another row
+            raw = SplitReader.open(RAW, split, "download")
+            if checked.get(split) != split_hash(raw.paths):
+                raise StageError(f"{CHECKS}/ is about other data than {raw.name}.", "Run `dvc repro validate`, then this command again.")
+        path = FAILING_ROWS / f"{check}.parquet"
+        return cls(path, params.data.text_columns) if path.exists() else None
+
+    def texts(self) -> Iterator[list[pa.Array]]:
+        """Yield batches of texts, one array per text column."""
+        with pq.ParquetFile(self._path) as file:
+            for batch in file.iter_batches(ROW_GROUP, columns=self._stored):
+                yield [batch[name] for name in self._stored]
+
+    def equal_rows(self, split: str, texts: Sequence[str]) -> Rows:
+        """Return all rows of a split with the texts of a violating row of another split, compared as in the check ``leakage``."""
+        wanted = np.concatenate([same_text_keys(batch) for batch in self.texts()])[self.split != split]
+        found, first = [np.empty(0, np.int64)], 0
+        for batch in SplitReader.open(RAW, split, "download").batches(texts):
+            found.append(first + np.flatnonzero(np.isin(same_text_keys([batch[name] for name in texts]), wanted)))
+            first += batch.num_rows
+        return np.concatenate(found)
+
+
+def keys_of_rows(split: str, rows: Rows, texts: Sequence[str]) -> HashedRows:
+    """Return the hashes of rows of a raw split, as ``row_keys`` does; an empty string for a row that is not there. Row numbers ascend."""
+    raw = SplitReader.open(RAW, split, "download")
+    keys: HashedRows = np.full(len(rows), "", dtype=object)
+    for start in range(0, int(np.searchsorted(rows, raw.rows)), ROW_GROUP):
+        table = raw.take(rows[start : start + ROW_GROUP], texts)
+        keys[start : start + len(table)] = row_keys([table[name] for name in texts]).to_pylist()
+    return keys
+
+
+@dataclass(frozen=True)
+class RowsToDrop:
+    """The rows to drop for a check.
+
+    Attributes:
+        rows: Their number by split, without splits that keep all rows.
+        entries: The lines of ``dropped.csv``, of ``DROPPED_SCHEMA``.
+        left: Number of violating rows that stay, because ``--from`` names no split of them.
+    """
+
+    rows: Mapping[str, int]
+    entries: pa.Table
+    left: int
+
+
+def choose(check: str, params: Params, from_split: str | None) -> RowsToDrop:
+    """Choose the rows to drop for a check: from one split, or from the split of each violating row.
+
+    Raises:
+        StageError: The check is unknown or has not run on this data; or it is about pairs of two splits, and ``from_split`` is missing.
+    """
+    failing = ViolatingRows.of(check, params)
+    if failing is None:
+        return RowsToDrop({}, DROPPED_SCHEMA.empty_table(), 0)
+    if failing.has_pairs and from_split is None and (failing.split != failing.other_split).any():
+        problem = f"{check} is about rows in two splits, and --from is missing."
+        raise StageError(problem, "Add --from train to drop those of train, so that validation and test stay as they are.")
+    splits = SPLITS if from_split is None else (from_split,)
+    chosen = {split: _rows_of(failing, split) for split in splits}
+    if check == "leakage" and from_split:  # the check names one row that a row repeats, and there may be more
+        chosen[from_split] = np.union1d(chosen[from_split], failing.equal_rows(from_split, params.data.text_columns))
+    chosen = {split: rows for split, rows in chosen.items() if len(rows)}
+    entries = [DROPPED_SCHEMA.empty_table()]
+    for split, rows in chosen.items():
+        entries.append(_entries(check, split, rows, failing, params.data.text_columns))
+    joined = pa.concat_tables(entries)
+    if not failing.has_pairs and from_split is None:  # a single row is wrong wherever it is; one of a pair only beside the other
+        joined = joined.set_column(1, DROPPED_SCHEMA.field("split"), pa.array([""] * joined.num_rows))
+    sides = (failing.split, failing.other_split) if failing.has_pairs else (failing.split,)
+    left = int((~np.isin(np.stack(sides), splits).any(axis=0)).sum())
+    return RowsToDrop({split: len(rows) for split, rows in chosen.items()}, distinct(joined), left)
+
+
+def _rows_of(failing: ViolatingRows, split: str) -> Rows:
+    """Return the violating rows of a split, and the rows of it that are the other side of a violating row of another split."""
+    here = failing.split == split
+    others = failing.other_row[~here & (failing.other_split == split)] if failing.has_pairs else failing.other_row
+    return np.union1d(failing.row[here], others).astype(np.int64)
+
+
+def _entries(check: str, split: str, rows: Rows, failing: ViolatingRows, texts: Sequence[str]) -> pa.Table:
+    keys = keys_of_rows(split, rows, texts)
+    which = np.full(len(rows), ALL, dtype=object)
+    if check == "duplicates":  # of copies with exactly the same texts, the hash cannot tell the first one, which stays, from the others
+        first, place = np.unique(failing.other_row[failing.split == split], return_inverse=True)
+        which[keys == keys_of_rows(split, first, texts)[place]] = LATER
+    columns = [keys.tolist(), [split] * len(rows), which.tolist(), [check] * len(rows)]
+    return pa.table([pa.array(column, pa.string()) for column in columns], schema=DROPPED_SCHEMA)
+
+
+def distinct(entries: pa.Table) -> pa.Table:
+    """Return one line for each hash and split: the first reason, and ``all`` rows if any line says so."""
+    grouped = entries.group_by([KEY, "split"], use_threads=False).aggregate([("rows", "min"), ("reason", "first")])  # all < later
+    return grouped.rename_columns([KEY, "split", "rows", "reason"]).cast(DROPPED_SCHEMA)
+
+
+def added(dropped: pa.Table, entries: pa.Table) -> pa.Table:
+    """Return the present lines and new ones; rows that are dropped from every split already need no other line."""
+    everywhere = dropped.filter(pc.and_(pc.equal(dropped["split"], ""), pc.equal(dropped["rows"], ALL)))[KEY].combine_chunks()
+    return distinct(pa.concat_tables([dropped, entries.filter(pc.invert(pc.is_in(entries[KEY], value_set=everywhere)))]))
+
+
+def refuse_empty_splits(choice: RowsToDrop) -> None:
+    """Check that every split keeps rows."""
+    for split, number in choice.rows.items():
+        if number == rows_of_split(split):
+            raise StageError(f"No row of {split} would be left; nothing was written.", "Drop the rows of another split: --from.")
+
+
+def rows_of_split(split: str) -> int:
+    """Return the number of rows of a raw split."""
+    return SplitReader.open(RAW, split, "download").rows
+
+
+SHOWN_LINES = 10
+SHOWN_CHARACTERS = 20
+GUESSED_BYTES = 1 << 20
+"""Bytes of lines that are not UTF-8 from which their encoding is guessed."""
+
+
+@dataclass
+class LinesToRecode:
+    """Lines of a file that need to be converted.
+
+    Attributes:
+        valid: Lines beyond ASCII that are right.
+        sample: The first lines that are not UTF-8, joined.
+        shown: The first lines to convert, by line number.
+    """
+
+    total: int = 0
+    valid: int = 0
+    wrong: int = 0
+    mojibake: int = 0
+    sample: bytes = b""
+    shown: dict[int, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path, mojibake: bool) -> "LinesToRecode":
+        """Read all lines of a file."""
+        found = cls()
+        for number, line in _read_lines(path):
+            found.total = number
+            if b"\0" in line:
+                raise DataError(f"{path}, line {number:,}: a zero byte.", UTF_16)
+            if not line.isascii():
+                found._add(line, mojibake)
+        return found
+
+    def _add(self, line: bytes, mojibake: bool) -> None:
+        if not is_encoded(line, "utf-8"):
+            self.wrong += 1
+            if len(self.sample) < GUESSED_BYTES:
+                self.sample += line
+        elif mojibake and repaired(text := line.decode()) != text:
+            self.mojibake += 1
+        else:
+            self.valid += 1
+            return
+        if len(self.shown) < SHOWN_LINES:
+            self.shown[self.total] = line
+
+
+def recode(path: Path, encoding: str | None, mojibake: bool, output: Path | None) -> None:
+    """Show the lines of a text file that are not UTF-8, and write a copy in which they are.
+
+    Args:
+        path: CSV, TSV or JSON Lines, plain or gzip.
+        encoding: Encoding of these lines; ``None``: the one in which they read most like a text.
+        mojibake: Convert also lines that were decoded with a wrong encoding before they were saved.
+        output: File to write; ``None``: only show.
+    """
+    if ".parquet" in path.suffixes:
+        raise StageError(f"{path}: texts in Parquet files are always UTF-8.", "Correct mojibake in the program that writes it.")
+    if problem := not_a_file(path):  # it is read twice, so a pipe will not do
+        raise StageError(f"{path} {problem}.", "Name a file.")
+    if output is not None and output.exists():
+        raise StageError(f"{output} exists.", "Name another file in --output; the source is never changed.")
+    found = LinesToRecode.read(path, mojibake)
+    encoding = encoding or (probable_encoding(found.sample) if found.wrong else "utf-8")
+    for number, line in found.shown.items():
+        say(f"line {number:,}: {_change(path, number, line, encoding)}")
+    more = found.wrong + found.mojibake - len(found.shown)
+    say(f"and {more:,} more lines" if more else f"{path}: {found.total:,} lines; {found.valid:,} beyond ASCII are right utf-8.")
+    if not found.shown:
+        return
+    parts = [f"{found.wrong:,} in {encoding}"] * bool(found.wrong) + [f"{found.mojibake:,} of mojibake"] * bool(found.mojibake)
+    if output is None:
+        say(f"To convert: {' and '.join(parts)}. Nothing is written without --output; --encoding names another encoding.")
+        return
+    with replace_file(output) as partial, _written(partial, output) as target:
+        for number, line in _read_lines(path):
+            target.write(line if line.isascii() else _converted(path, number, line, encoding, mojibake))
+    say(f"{output}: converted lines: {' and '.join(parts)}. Compare it with {path}, and replace that.")
+
+
+def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    with explained(str(path)), open_bytes(path) as (content, _), progress(f"data recode: {path}", unit="lines") as step:
+        for step.done, line in enumerate(content, 1):
+            yield step.done, line
+
+
+def _converted(path: Path, number: int, line: bytes, encoding: str, mojibake: bool) -> bytes:
+    if not is_encoded(line, "utf-8"):
+        return _decoded(path, number, line, encoding).encode()
+    return repaired(line.decode()).encode() if mojibake else line
+
+
+def _decoded(path: Path, number: int, line: bytes, encoding: str) -> str:
+    try:
+        return repaired(line.decode(encoding))  # a line can have characters of both encodings
+    except UnicodeDecodeError as error:
+        hint = "Name another in --encoding, or correct this line by hand."
+        known = "not utf-8" if encoding == "utf-8" else f"neither utf-8 nor {encoding}"
+        raise DataError(f"{path}, line {number:,}: {known}: byte 0x{line[error.start]:02x}.", hint) from None
+
+
+def _change(path: Path, number: int, line: bytes, encoding: str) -> str:
+    """Say what a line reads now and after the conversion."""
+    try:
+        return str(correction(line.decode().strip()))
+    except UnicodeDecodeError as error:
+        around = slice(max(0, error.start - SHOWN_CHARACTERS), error.start + SHOWN_CHARACTERS)
+        after = _decoded(path, number, line, encoding)[around].strip()
+        return f"byte 0x{line[error.start]:02x} in {encoding}: {after!r}"
+
+
+@contextmanager
+def _written(path: Path, output: Path) -> Iterator[BinaryIO]:
+    with path.open("wb") as file:
+        if output.suffix == ".gz":
+            with gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
+                yield packed  # type: ignore[misc]
+        else:
+            yield file

@@ -1,0 +1,323 @@
+"""``tuneline explain``: the meaning, type and default of a parameter, and the stages that a change of it reruns.
+
+All but the stages is from the fields in ``tuneline/params/``, the reference of the parameters.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+
+from tuneline.core.errors import ParamsError
+from tuneline.core.files import read_yaml
+from tuneline.core.paths import PIPELINE
+from tuneline.params import Params
+from tuneline.params.loading import default_values, suggestion
+
+if TYPE_CHECKING:
+    from tuneline.cli.console import Console
+
+MARKERS = frozenset({"reports/checks/passed"})
+"""Outs that only say that a stage passed. Their content never changes, so what depends on nothing else of that stage is not rerun."""
+
+
+@dataclass(frozen=True)
+class Reruns:
+    """Stages that run again after a change of a parameter.
+
+    Attributes:
+        readers: Stages that read the parameter.
+        followers: Stages after them, each of which runs again if one of its inputs has changed.
+    """
+
+    readers: tuple[str, ...]
+    followers: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.readers:
+            return "no stage"
+        readers = ", ".join(self.readers)
+        if not self.followers:
+            return readers
+        return f"{readers}; then {', '.join(self.followers)} if {'their' if len(self.followers) > 1 else 'its'} inputs change"
+
+
+@dataclass(frozen=True)
+class StageGraph:
+    """The stages of ``dvc.yaml``.
+
+    Attributes:
+        params: Listed parameters and sections, by stage.
+        deps: Paths of the dependencies, by stage.
+        outs: Paths of the outs, metrics among them, by stage.
+    """
+
+    params: Mapping[str, tuple[str, ...]]
+    deps: Mapping[str, tuple[str, ...]]
+    outs: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read ``dvc.yaml``.
+
+        Raises:
+            ParamsError: The file is missing or is not valid YAML.
+        """
+        stages = (read_yaml(path) or {}).get("stages") or {}
+        outs = {name: sum((_names(stage, kind) for kind in ("outs", "metrics", "plots")), ()) for name, stage in stages.items()}
+        params = {name: _names(stage, "params") for name, stage in stages.items()}
+        return cls(params, {name: _names(stage, "deps") for name, stage in stages.items()}, outs)
+
+    def reruns(self, key: str) -> Reruns:
+        """Return the stages that run again after a change of a parameter, or of any parameter of a section."""
+        readers = {name for name, listed in self.params.items() if any(_contains(key, entry, ".") for entry in listed)}
+        reached = set(readers)
+        while following := {name for name in self.deps if name not in reached and any(self._feeds(stage, name) for stage in reached)}:
+            reached |= following
+        followers = reached - readers
+        return Reruns(tuple(name for name in self.deps if name in readers), tuple(name for name in self.deps if name in followers))
+
+    def _feeds(self, stage: str, other: str) -> bool:
+        deps = [dep for dep in self.deps[other] if dep not in MARKERS]
+        return any(_contains(out, dep, "/") for out in self.outs[stage] for dep in deps)
+
+
+def _contains(one: str, other: str, separator: str) -> bool:
+    """Return True if two keys or paths are equal, or if one is inside the other."""
+    return one == other or one.startswith(f"{other}{separator}") or other.startswith(f"{one}{separator}")
+
+
+def _names(stage: Mapping[str, Any], kind: str) -> tuple[str, ...]:
+    """Return the names in a list of a stage, whose entries are a name or a name with options."""
+    return tuple(str(next(iter(entry)) if isinstance(entry, dict) else entry) for entry in stage.get(kind, []))
+
+
+Schema = Mapping[str, Any]
+_NAMES = {"string": "text", "boolean": "true | false", "null": "null", "integer": "integer", "number": "number"}
+
+
+def resolve(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
+    """Return the definition that a schema refers to; the schema itself if it refers to none."""
+    return definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+
+
+def mapping_in(schema: Schema, definitions: Mapping[str, Schema]) -> Schema | None:
+    """Return the mapping that a key accepts, perhaps among other types; ``None`` if it accepts none. A section has ``properties``."""
+    options = (resolve(option, definitions) for option in schema.get("anyOf", [schema]))
+    return next((option for option in options if option.get("type") == "object"), None)
+
+
+def describe_type(schema: Schema, definitions: Mapping[str, Schema]) -> str:
+    """Return a type in words, for example ``integer >= 1, or null``.
+
+    Args:
+        schema: JSON schema of the parameter.
+        definitions: Schemas of the sections, by name.
+    """
+    schema = resolve(schema, definitions)
+    if "anyOf" in schema:
+        return ", or ".join(describe_type(option, definitions) for option in schema["anyOf"])
+    if "enum" in schema or "const" in schema:
+        return " | ".join(map(str, schema.get("enum", [schema.get("const")])))
+    match schema.get("type"):
+        case "object":
+            return _mapping(schema, definitions)
+        case "array":
+            return f"list of {_length(schema)}{describe_type(schema['items'], definitions)}"
+        case type_:
+            return _NAMES[str(type_)] + _bounds(schema)
+
+
+def _mapping(schema: Schema, definitions: Mapping[str, Schema]) -> str:
+    if "properties" in schema:
+        return "section"
+    values = schema.get("additionalProperties")
+    return f"mapping of names to {describe_type(values, definitions)}" if isinstance(values, dict) else "mapping"
+
+
+def _length(schema: Schema) -> str:
+    least, most = schema.get("minItems"), schema.get("maxItems")
+    if most is None:
+        return f"at least {least}: " if least else ""
+    return f"{most}: " if least == most else f"{least or 0} to {most}: "
+
+
+def _bounds(schema: Schema) -> str:
+    if "pattern" in schema:
+        return f" that matches {schema['pattern']}"
+    if "minimum" in schema and "maximum" in schema:
+        return f" from {schema['minimum']} to {schema['maximum']}"
+    signs = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+    bounds = [f"{sign} {schema[name]}" for name, sign in signs.items() if name in schema]
+    return f" {' and '.join(bounds)}" if bounds else ""
+
+
+REQUIRED = "none, required"
+VARIES = "see above"
+_PLAIN = re.compile(r"(?!(null|true|false)$)[A-Za-z_][\w./-]*")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter or section.
+
+    Attributes:
+        key: Dotted key.
+        type: Type in words; empty for a top-level section.
+        default: Value as YAML on one line, ``REQUIRED`` or ``VARIES``.
+        meaning: Docstring of the key, with code in single backticks.
+        reruns: Stages that run again after a change.
+        children: Parameters of a section; empty for a single value.
+        free: True for a mapping with keys of the user's choice.
+    """
+
+    key: str
+    type: str
+    default: str
+    meaning: str
+    reruns: Reruns
+    children: tuple["Parameter", ...] = ()
+    free: bool = False
+
+
+def read_reference(root: Path = Path()) -> tuple[Parameter, ...]:
+    """Return all sections, in the order of ``params.yaml``.
+
+    Raises:
+        ParamsError: ``dvc.yaml`` is missing or is not valid YAML.
+    """
+    schema = Params.model_json_schema()
+    return tuple(_parameters(schema, default_values(), "", schema["$defs"], StageGraph.read(root / PIPELINE)))
+
+
+def _parameters(section: Schema, defaults: Any, prefix: str, definitions: Mapping[str, Schema], graph: StageGraph) -> Iterator[Parameter]:
+    """Yield the parameters of one section; ``defaults`` is no mapping where the section is ``null`` by default."""
+    for name, schema in section["properties"].items():
+        key, mapping = f"{prefix}{name}", mapping_in(schema, definitions)
+        default = (defaults if isinstance(defaults, dict) else {}).get(name, schema.get("default", REQUIRED))
+        is_section = mapping is not None and "properties" in mapping
+        meaning = schema.get("description") or resolve(schema, definitions).get("description", "")
+        yield Parameter(
+            key=key,
+            type="" if is_section and not prefix else describe_type(schema, definitions),
+            default=default if default is REQUIRED else flow(default),
+            meaning=" ".join(meaning.split()).replace("``", "`"),
+            reruns=graph.reruns(key),
+            children=tuple(_parameters(mapping, default, f"{key}.", definitions, graph)) if mapping and is_section else (),
+            free=mapping is not None and not is_section,
+        )
+
+
+def flow(value: Any) -> str:
+    """Return a value as YAML on one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{flow(key)}: {flow(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    return value if isinstance(value, str) and _PLAIN.fullmatch(value) else json.dumps(value, ensure_ascii=False)
+
+
+def walk(parameters: Iterable[Parameter]) -> Iterator[Parameter]:
+    """Yield parameters and those inside them."""
+    for parameter in parameters:
+        yield parameter
+        yield from walk(parameter.children)
+
+
+def find(reference: Iterable[Parameter], key: str) -> Parameter:
+    """Return a parameter or section; for a key inside a mapping such as ``model.config``, the mapping.
+
+    Raises:
+        ParamsError: There is no such key. The message names the nearest one.
+    """
+    known = {parameter.key: parameter for parameter in walk(reference)}
+    parents = [parameter for parameter in known.values() if parameter.free and key.startswith(f"{parameter.key}.")]
+    found = known.get(key, *parents[:1])
+    if found is None:
+        raise ParamsError(f"{key}: unknown parameter{suggestion(key)}", "`tuneline explain` lists the sections.")
+    return found
+
+
+def nested(section: Parameter) -> list[Parameter]:
+    """Return the parameters inside the sections of a section: those that several of them have in common only once, under ``*``.
+
+    Their default is ``VARIES`` if it is not the same in all of them: the sections' own defaults show it.
+    """
+    alike: dict[tuple[str, str, str], list[Parameter]] = {}
+    for child in section.children:
+        for parameter in walk(child.children):
+            alike.setdefault((parameter.key.removeprefix(f"{child.key}."), parameter.type, parameter.meaning), []).append(parameter)
+    return [_merge(section, name, parameters) for (name, _, _), parameters in alike.items()]
+
+
+def _merge(section: Parameter, name: str, parameters: list[Parameter]) -> Parameter:
+    first = parameters[0]
+    if len(parameters) == 1:
+        return first
+    defaults = {parameter.default for parameter in parameters}
+    return replace(first, key=f"{section.key}.*.{name}", default=first.default if len(defaults) == 1 else VARIES)
+
+
+def common_reruns(section: Parameter) -> Reruns:
+    """Return the stages that most parameters of a section rerun."""
+    return Counter(child.reruns for child in section.children or (section,)).most_common(1)[0][0]
+
+
+Key = Annotated[str | None, typer.Argument(help="A parameter or a section: train.warmup_ratio, train. All sections unless given")]
+All = Annotated[bool, typer.Option("--all", help="Explain all parameters")]
+
+
+def command(key: Key = None, everything: All = False) -> None:
+    """Explain a parameter of params.yaml: its meaning, type and default, and which stages a change of it reruns."""
+    from tuneline.cli.console import Console
+
+    reference = read_reference()
+    console = Console(highlight=False)
+    if key is not None:
+        print_parameter(console, find(reference, key))
+    elif everything:
+        for section in reference:
+            print_parameter(console, section)
+            console.print()
+    else:
+        print_sections(console, reference)
+
+
+def print_sections(console: "Console", sections: tuple["Parameter", ...]) -> None:
+    """Print key and meaning of each section."""
+    for section in sections:
+        _print_wrapped(console, f"{section.key:<10}{section.meaning}", " " * 10, bold=len(section.key))
+    console.print("\ntuneline explain train               all parameters of a section\ntuneline explain train.warmup_ratio  one parameter")
+
+
+def print_parameter(console: "Console", parameter: "Parameter") -> None:
+    """Print one parameter; for a section, also all parameters in it."""
+    reruns = common_reruns(parameter)
+    _print_entry(console, parameter, reruns)
+    for child in (*parameter.children, *nested(parameter)):
+        console.print()
+        _print_entry(console, child, None if child.reruns == reruns else child.reruns)
+
+
+def _print_entry(console: "Console", parameter: "Parameter", reruns: "Reruns | None") -> None:
+    _print_wrapped(console, parameter.key, "", bold=len(parameter.key))
+    _print_wrapped(console, f"    {parameter.meaning}", "    ")
+    if parameter.type:
+        _print_wrapped(console, f"    Type: {parameter.type}. Default: {parameter.default}", "    ")
+    if reruns is not None:
+        _print_wrapped(console, f"    A change reruns {reruns}", "    ")
+
+
+def _print_wrapped(console: "Console", line: str, indent: str, bold: int = 0) -> None:
+    """Print a line that is wrapped at word boundaries, its first ``bold`` characters in bold, without trailing spaces."""
+    from rich.text import Text
+
+    text = Text(fill(line, min(console.width, 100), subsequent_indent=indent, break_on_hyphens=False))
+    text.stylize("bold", 0, bold)
+    console.print(text, soft_wrap=True)

@@ -1,0 +1,288 @@
+"""The queue as a CSV file that people open in a spreadsheet, and that is read as labelled data afterwards."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from tuneline.analysis.similarity import WordSets
+from tuneline.analysis.text import EncodedWords, Keys, normalized, same_text_keys, words
+from tuneline.core.errors import DataError, StageError
+from tuneline.core.files import replace_file
+from tuneline.core.paths import CHECKS, RAW, REFERENCE_PROFILE, SOURCE
+from tuneline.core.schemas import LABELS, ROW_GROUP, UNLABELLED
+from tuneline.params import DataParams
+from tuneline.project.scored import ScoredFile, open_archived, scored_files
+from tuneline.readers.delimited import Dialect
+from tuneline.readers.files import is_url
+from tuneline.readers.inputs import Input, InputColumns, Row, kind_of, open_rows
+from tuneline.readers.labelled import plain_text
+from tuneline.readers.rows import ENDINGS, Limits
+from tuneline.reports.checks import Profile, Words
+
+MOST_CHARACTERS = 1 << 28
+"""Characters of texts that are kept in memory; no further rows are read beyond them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRow:
+    """A scored row. A regression has no probabilities."""
+
+    id: str | None
+    texts: tuple[str, ...]
+    prediction: str | float
+    probabilities: dict[str, float]
+
+
+@dataclass
+class ScoredRows:
+    """The rows to choose from, those of the latest file first, and why files were left out."""
+
+    rows: list[ScoredRow] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def collect(root: Path, outbox: Path, texts: Sequence[str], id_column: str | None, last_rows: int) -> ScoredRows:
+    """Read the last scored rows, with an id if there is a column of ids."""
+    found, characters = ScoredRows(), 0
+    columns = InputColumns(tuple(texts), () if id_column is None else (id_column,))
+    for scored in scored_files(root / outbox):
+        before = len(found.rows)
+        try:
+            with open_archived(root, scored, columns) as rows:
+                for row, prediction in joined(rows, predictions(scored)):
+                    if len(found.rows) == last_rows or characters > MOST_CHARACTERS:
+                        return found
+                    found.rows.append(ScoredRow(plain_text(row.kept[id_column]) if id_column else None, row.texts, *prediction))
+                    characters += row.characters
+            if len(found.rows) == before and scored.record.rows:
+                found.problems.append(f"{scored.record.archived}: no row has {' and '.join(map(repr, columns.options))}.")
+        except DataError as error:
+            found.problems.append(error.problem)
+    return found
+
+
+def predictions(scored: ScoredFile) -> Iterator[tuple[int, str | float, dict[str, float]]]:
+    """Yield the row number, the prediction and the probabilities of each row of a scored file."""
+    try:
+        with pq.ParquetFile(scored.path) as file:
+            names = file.schema_arrow.names
+            # The last columns are prediction, or label, probability and one for each class; then model_version, if it is there.
+            regression = "prediction" in names[-2:]
+            classes = [] if regression else [name for name in names[names.index("probability") :] if name.startswith("probability_")]
+            label = "prediction" if regression else "label"
+            for batch in file.iter_batches(columns=["row", label, *classes]):
+                for values in batch.to_pylist():
+                    yield values["row"], values[label], {name.removeprefix("probability_"): values[name] for name in classes}
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{scored.path} cannot be read: {error}") from None
+
+
+def joined(rows: Iterator[Row], predicted: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Row, tuple[Any, ...]]]:
+    """Yield each row that has a prediction, with it. Both are in the order of their numbers, and either may lack some."""
+    number, *prediction = next(predicted, (None,))
+    for row in rows:
+        while number is not None and number < row.number:
+            number, *prediction = next(predicted, (None,))
+        if number is None:
+            return
+        if number == row.number:
+            yield row, tuple(prediction)
+
+
+NO_LABEL = (None, "", UNLABELLED, str(UNLABELLED))
+
+
+def keys_of(texts: Sequence[tuple[str, ...]]) -> Keys:
+    """Return a hash of each row's texts (``same_text_keys``)."""
+    return same_text_keys(pa.array(column, pa.string()) for column in zip(*texts, strict=True))
+
+
+def labelled_keys(data: DataParams) -> Keys:
+    """Return the sorted hashes of all labelled texts: of the files under ``data.path``, or of ``data/raw`` where those are no files.
+
+    Files without the text columns or the label column are other data, and rows that cannot be read have no label.
+    """
+    own = data.source == "files" and not is_url(data.path or "")
+    given = Path(data.path or ".") if own else RAW
+    folder = given if given.parts[:2] == SOURCE.parts or not own else SOURCE / given
+    files = sorted(path for path in folder.rglob("[!.]*") if path.is_file() and path.name.endswith(ENDINGS))
+    keys = [np.empty(0, np.uint64)]
+    for path in files:
+        texts = _texts(path, data, data.label_column if own else LABELS)
+        while batch := list(islice(texts, ROW_GROUP)):
+            keys.append(keys_of(batch))
+    return np.unique(np.concatenate(keys))
+
+
+def _texts(path: Path, data: DataParams, label: str) -> Iterator[tuple[str, ...]]:
+    """Yield the texts of the rows of a file that have a label."""
+    kind, files = kind_of(path, "data.files"), data.files
+    dialect = Dialect.default(kind == "tsv", files.delimiter, files.quoting, files.columns)
+    limits = Limits.of(files.max_cell_characters, files.max_row_group_mb, files.max_unpacked_mb)
+    try:
+        with open_rows(Input(path, kind, dialect, files.encoding, limits), InputColumns(tuple(data.text_columns), (label,))) as source:
+            yield from (row.texts for row in source.rows if isinstance(row, Row) and row.kept[label] not in NO_LABEL)
+    except DataError:
+        return
+
+
+FUSION = 60
+"""Constant of reciprocal rank fusion: the higher, the more a good rank in both orders counts against a top rank in one."""
+PRIOR_WORDS = 10
+"""Words of the training data's mixture that are added to each text, so that one new word alone is not as new as a whole text."""
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class QueueRow:
+    """A row of the queue, with the share of its words that are not common in training (``None`` if those are unknown)."""
+
+    row: ScoredRow
+    new_words: float | None
+    reason: str
+
+
+def training_words() -> Words | None:
+    """Return the common words of the data of the model in production, else of the present data; ``None`` if there is no profile."""
+    for path in (REFERENCE_PROFILE, CHECKS / "profile.json"):
+        if (profile := Profile.read_if_exists(path)) and profile.train.words.hashes:
+            return profile.train.words
+    return None
+
+
+def rank(rows: Sequence[ScoredRow], labelled: Keys, known: Words | None, most: int, similarity: float) -> list[QueueRow]:
+    """Choose the rows to label, the most useful first. Of equal texts, the first row counts, and none that is labelled.
+
+    Two texts are near-equal from a similarity on, as in the data check ``near_duplicates``.
+    """
+    keys = keys_of([row.texts for row in rows])
+    unlabelled = np.sort(np.unique(keys, return_index=True)[1])
+    rows = [rows[index] for index in unlabelled[~np.isin(keys[unlabelled], labelled)]]
+    if not rows:
+        return []
+    columns = zip(*(row.texts for row in rows), strict=True)
+    encoded = EncodedWords.of(words([normalized(pa.array(column, pa.string())) for column in columns]))
+    margins = np.array([_margin(row) for row in rows])
+    total, new = encoded.lengths, _count_new(encoded, known)
+    shares = (new + PRIOR_WORDS * (1 - known.known)) / (total + PRIOR_WORDS) if known else np.zeros(len(rows))
+    ranks = _ranks(margins), _ranks(-shares)
+    order = np.argsort(-sum(1 / (FUSION + one) for one in ranks), kind="stable")
+    chosen = _distinct(order, WordSets.of([encoded]), most, similarity)
+    fractions = (new / np.maximum(total, 1)).tolist() if known else [None] * len(rows)
+    uncertain = (ranks[0] <= ranks[1]).tolist()
+    return [QueueRow(rows[one], fractions[one], _reason(rows[one], fractions[one], uncertain[one])) for one in chosen]
+
+
+def _margin(row: ScoredRow) -> float:
+    """Return the difference of the two highest probabilities; 0 for a regression, which has none."""
+    *_, second, first = sorted((0.0, *row.probabilities.values())) if row.probabilities else (0.0, 0.0)
+    return first - second
+
+
+def _ranks(values: Scores) -> Scores:
+    """Return the rank of each value from 1, the mean rank for equal values."""
+    ordered = np.sort(values)
+    return (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") + 1) / 2
+
+
+def _count_new(rows: EncodedWords, known: Words | None) -> NDArray[np.int64]:
+    """Return the number of words of each row that are not common in training, shape ``(rows,)``."""
+    is_new = ~np.isin(rows.keys, known.word_keys) if known else np.zeros(len(rows.keys), bool)
+    before = np.r_[0, np.cumsum(is_new[rows.indices])]
+    counts: NDArray[np.int64] = np.diff(before[np.r_[0, np.cumsum(rows.lengths)]])
+    return counts
+
+
+def _distinct(order: NDArray[np.int64], sets: WordSets, most: int, similarity: float) -> list[int]:
+    """Return the first rows of an order that are not near-equal to one before."""
+    chosen: list[int] = []
+    is_left = np.ones(len(order), bool)
+    for index in order.tolist():
+        if len(chosen) == most:
+            break
+        if is_left[index]:
+            chosen.append(index)
+            if sets.totals[index]:
+                is_left &= sets.similarity_to(index) < similarity
+    return chosen
+
+
+def _reason(row: ScoredRow, new_words: float | None, uncertain: bool) -> str:
+    if row.probabilities and (uncertain or new_words is None):
+        best = sorted(row.probabilities.items(), key=lambda one: -one[1])[:2]
+        return "uncertain: " + ", ".join(f"{name} {probability:.2f}" for name, probability in best)
+    return "one of the latest" if new_words is None else f"new: {new_words:.0%} of its words are not common in training"
+
+
+ENCODING = "utf-8-sig"
+"""With a byte order mark: without one, Excel takes the file for another encoding."""
+LONGEST_FIELD = 2**31 - 1
+"""Characters."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""First characters of a cell that a spreadsheet may execute."""
+
+
+def check_replaced(
+    path: Path, data: DataParams, force: bool, column: str | None = None, use: str = "Put it into the drop folder of flow ingest"
+) -> None:
+    """Check that nothing is replaced that a person has filled in, unless it is forced.
+
+    Raises:
+        StageError: They have filled in some rows, or it is another file.
+    """
+    if path.is_dir():
+        raise StageError(f"--output: {path} is a folder.", "Name a file in it.")
+    if force or not path.exists():
+        return
+    csv.field_size_limit(LONGEST_FIELD)
+    try:
+        with path.open(encoding=ENCODING, errors="replace", newline="") as file:
+            filled = sum(bool((row[column] or "").strip()) for row in csv.DictReader(file, delimiter=delimiter(data)))
+    except (csv.Error, KeyError):
+        hint = "Name another file with --output, or add --force."
+        raise StageError(f"{path} is another file: it has no column {column!r}.", hint) from None
+    if filled:
+        raise StageError(f"{path} has {filled:,} labels, which would be lost.", f"{use}, name another file with --output, or add --force.")
+
+
+def delimiter(data: DataParams) -> str:
+    """Return the delimiter of the CSV files of the pipeline."""
+    return data.files.delimiter or ","
+
+
+def write_queue(path: Path, data: DataParams, id_column: str | None, choices: Sequence[QueueRow]) -> None:
+    """Write the queue, with an empty label column. It appears complete or not at all."""
+    own = [*([id_column] if id_column else []), *data.text_columns, data.label_column]
+    added = []
+    for name in ("predicted", "probability", "new_words", "reason"):
+        while name in own:
+            name = f"{name}_"  # noqa: PLW2901
+        added.append(name)
+    with replace_file(path) as partial, partial.open("w", encoding=ENCODING, newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter(data))
+        writer.writerow([*own, *added])
+        for one in choices:
+            row, classes = one.row, one.row.probabilities
+            given = [*([row.id or ""] if id_column else []), *row.texts, ""]
+            probability = round(max(classes.values()), 4) if classes else ""
+            new_words = "" if one.new_words is None else round(one.new_words, 2)
+            writer.writerow([harmless(cell) for cell in (*given, str(row.prediction), probability, new_words, one.reason)])
+
+
+def harmless(cell: object) -> object:
+    """Return a cell that no spreadsheet executes: with a space before a formula, which no comparison of texts sees. Numbers stay."""
+    if not isinstance(cell, str) or not cell.startswith(FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f" {cell}"
+    return cell

@@ -1,0 +1,1 @@
+"""What every other package builds on: files, locks, schemas, records, paths, errors, and what a stage is."""

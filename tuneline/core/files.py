@@ -1,0 +1,358 @@
+"""Atomic writes: a file or folder is written beside its target and renamed, so that no reader ever sees a part of it.
+
+It has reached the disk before it is renamed, and the rename has when the block ends: a power cut leaves the old one or the new one.
+
+Each writer has a file or folder of its own, ``.NAME.TOKEN.partial``, and holds a lock on it (flock), which the system releases when the
+process ends, in whichever container it runs. What has no lock was left by a killed process: the next writer of the target removes it.
+"""
+
+import errno
+import glob
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from rich.filesize import decimal
+
+from tuneline.core.errors import DiskError, ParamsError, StageError
+from tuneline.core.locks import BusyError, lock, locked
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+_TEXTS = {
+    os.strerror(errno.ENOSPC): errno.ENOSPC,
+    os.strerror(errno.EDQUOT): errno.EDQUOT,
+    "Not enough free space to write": errno.ENOSPC,  # numpy
+    "unable to write file": errno.ENOSPC,  # git, which does not say why
+    "No usable temporary directory found": errno.ENOSPC,  # tempfile has tried to write to each
+}
+_LITTLE = 64 * 1024
+"""Bytes. An error of a writer whose file system has less left is taken for a full disk."""
+
+
+@contextmanager
+def explain_disk_errors(place: Path | None = None) -> Iterator[None]:
+    """Replace an error of a disk by one for the user; others pass.
+
+    Args:
+        place: What is written; without it, what the error names.
+
+    Raises:
+        DiskError: A file system is full, or does not let this user read or write.
+    """
+    try:
+        yield
+    except StageError:
+        raise
+    except Exception as error:
+        if number := full_disk(error):
+            raise full_disk_error(number, place or _place(error), error) from error
+        if isinstance(error, OSError) and error.errno in _FORBIDDEN and error.filename:
+            raise DiskError(f"{error.filename}: {error.strerror}.", _look_at(Path(error.filename))) from error
+        raise
+
+
+def full_disk(error: BaseException, folder: Path | None = None) -> int | None:
+    """Return ``errno.ENOSPC`` or ``errno.EDQUOT`` if a full disk or quota caused an error, else ``None``.
+
+    Args:
+        error: The error, with those that caused it.
+        folder: Where something was being written when the error occurred.
+    """
+    if isinstance(error, StageError) and not isinstance(error, DiskError):
+        return None
+    for cause in _causes(error):
+        if isinstance(cause, OSError) and cause.errno in _FULL:
+            return cause.errno
+        if number := next((number for text, number in _TEXTS.items() if text in str(cause)), None):
+            return number
+    return errno.ENOSPC if folder is not None and _free(folder) < _LITTLE else None
+
+
+def full_disk_error(number: int, place: Path, cause: Exception) -> DiskError:
+    """Return the error of a full disk.
+
+    Args:
+        number: ``errno.ENOSPC`` or ``errno.EDQUOT``.
+        place: What cannot be written; it need not exist.
+        cause: The error of the library, which is shown if it says nothing of a full disk.
+    """
+    existing = _existing(place).resolve()
+    mounted = next(path for path in (existing, *existing.parents) if path.is_mount())
+    shown = "" if any(os.strerror(number) in str(error) for error in _causes(cause)) else f" ({type(cause).__name__}: {cause})"
+    room = _describe_room(mounted, number)
+    error = DiskError(
+        f"{place} cannot be written: {os.strerror(number)}{shown}. On its file system, mounted at {mounted}, {room}.",
+        f"Make room there (`du -xhd 3 {mounted} | sort -h | tail` lists its largest folders), then run the same command again.",
+    )
+    error.device = existing.stat().st_dev
+    return error
+
+
+def cannot_write(place: Path, error: OSError) -> DiskError:
+    """Return the error of a file or folder that cannot be made."""
+    if error.errno in _FULL:
+        return full_disk_error(error.errno, place, error)
+    return DiskError(f"{place} cannot be written: {error.strerror or error}.", _look_at(place))
+
+
+def _describe_room(mounted: Path, number: int) -> str:
+    status = os.statvfs(mounted)
+    if number == errno.EDQUOT:
+        return "your quota is used up (`quota -s` shows it)"
+    if status.f_files and not status.f_favail:
+        return "no inode is free (`df -i` counts them: there are too many files)"
+    return f"{decimal(_free(mounted))} of {decimal(status.f_blocks * status.f_frsize)} are free, and it needs more"
+
+
+def _look_at(place: Path) -> str:
+    existing = _existing(place)
+    return f"`ls -ld {existing}` shows what is there and who may write, `findmnt -T {existing}` whether its file system is read-only."
+
+
+def _existing(place: Path) -> Path:
+    """Return a file or folder, or the nearest folder above it that exists."""
+    return next(path for path in (place.absolute(), *place.absolute().parents) if os.access(path, os.F_OK))  # False without permission
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those that caused it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+
+
+def _place(error: BaseException) -> Path:
+    """Return the file that an error names, else the folder with the least free space of those in which any program writes."""
+    named = [cause.filename2 or cause.filename for cause in _causes(error) if isinstance(cause, OSError)]  # of a copy, the target
+    if names := [name for name in named if isinstance(name, (str, os.PathLike))]:
+        return Path(names[0])
+    cache = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
+    temporary = Path(tempfile.tempdir or os.environ.get("TMPDIR", "/tmp"))  # noqa: S108 - gettempdir() would try to write there
+    places = [Path.cwd(), temporary, cache, Path("/dev/stdout").resolve()]
+    return min((place for place in places if os.access(place, os.F_OK)), key=_free)
+
+
+def _free(place: Path) -> int:
+    """Return the bytes that this user may still write; a file system reserves some for root."""
+    status = os.statvfs(place)
+    return (status.f_bavail if os.geteuid() else status.f_bfree) * status.f_frsize
+
+
+LONGEST_NAME = 255
+"""Bytes of a file name that Linux allows."""
+
+
+@contextmanager
+def replace_file(target: Path) -> Iterator[Path]:
+    """Yield an empty file to write to, which replaces ``target`` when the block ends without an error and is deleted otherwise.
+
+    Raises:
+        DiskError: The disk is full, the folder cannot be created or written, or ``target`` is a folder.
+    """
+    if target.is_dir():
+        raise DiskError(f"{target} is a folder.", "Name a file in it.")
+    with _partial(target, lambda path: path.touch(exist_ok=False)) as partial:
+        yield partial
+        _sync(partial)
+        partial.replace(target)
+        _sync(target.parent)
+
+
+@contextmanager
+def replace_directory(target: Path) -> Iterator[Path]:
+    """Yield an empty folder, which replaces ``target`` when the block ends without an error and is deleted otherwise.
+
+    The previous folder is removed only after the new one is complete. Files get the permissions of the umask, because safetensors and
+    ``tempfile`` create files that only their owner can read.
+
+    Raises:
+        DiskError: The disk is full, or the folder cannot be created or written.
+    """
+    with _partial(target, Path.mkdir) as partial:
+        yield partial
+        publish_directory(partial, target)
+
+
+def publish_directory(folder: Path, target: Path) -> None:
+    """Let a complete folder replace another one of the same file system, once all of it has reached the disk."""
+    _apply_umask(folder)
+    for path in (*folder.rglob("*"), folder):
+        if not path.is_symlink():
+            _sync(path)
+    _rename_directory(folder, target)
+    _sync(target.parent)
+
+
+@contextmanager
+def working_directory(place: Path) -> Iterator[Path]:
+    """Yield an empty folder beside ``place``, which is removed when the block ends, or by the next process if it was killed."""
+    with _partial(place, Path.mkdir) as partial:
+        yield partial
+
+
+@contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """Yield a folder in the system's folder of temporary files, which is removed when the block ends."""
+    folder = Path(tempfile.mkdtemp())
+    with _removed(folder, folder):
+        yield folder
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write ``value`` as indented JSON with a final newline.
+
+    Raises:
+        ValueError: ``value`` contains NaN or infinity, which JSON does not have.
+        DiskError: The disk is full, or the folder cannot be created or written.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    with replace_file(path) as partial:
+        partial.write_text(text + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _partial(target: Path, create: Callable[[Path], None]) -> Iterator[Path]:
+    """Yield a new, locked file or folder beside ``target``: a rename is atomic only within one file system."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(target)
+        partial, descriptor = _create_locked(target, create)
+    except OSError as error:
+        raise cannot_write(target, error) from error
+    with _removed(partial, target, descriptor):
+        yield partial
+
+
+@contextmanager
+def _removed(path: Path, place: Path, descriptor: int | None = None) -> Iterator[None]:
+    """Remove a file or folder when the block ends; if a full disk ended it, say so for ``place``."""
+    failure: tuple[int, Exception] | None = None
+    try:
+        yield
+    except Exception as error:
+        other = isinstance(error, DiskError) and error.device not in {None, path.parent.stat().st_dev}  # it filled another disk
+        if other or (number := full_disk(error, path.parent)) is None:
+            raise
+        failure = number, error
+    finally:
+        _remove(path)
+        if descriptor is not None:
+            os.close(descriptor)
+    if failure is not None:  # only here is the space of what was removed and closed free again
+        number, cause = failure
+        raise full_disk_error(number, place, cause) from cause
+
+
+def _create_locked(target: Path, create: Callable[[Path], None]) -> tuple[Path, int]:
+    """Return a new file or folder, and the descriptor that locks it."""
+    while True:
+        partial = target.with_name(f"{_hidden(target)}.{secrets.token_hex(4)}.partial")
+        create(partial)
+        with suppress(FileNotFoundError):
+            descriptor = os.open(partial, os.O_RDONLY)
+            with suppress(OSError):  # no locks on this file system: then nobody can take it for a leftover either
+                lock(descriptor)
+            if partial.exists():  # else another writer took it for a leftover, before it was locked
+                return partial, descriptor
+            os.close(descriptor)
+
+
+def _hidden(target: Path) -> str:
+    """Return the start of the names beside ``target``; it is cut where the whole name would be too long."""
+    longest = LONGEST_NAME - len("..00000000.partial")
+    return "." + os.fsencode(target.name)[:longest].decode(errors="ignore")
+
+
+def remove_leftovers(target: Path) -> None:
+    """Remove what killed processes have left beside ``target``."""
+    for path in target.parent.glob(f"{glob.escape(_hidden(target))}.*"):
+        if path.suffix in {".partial", ".former"}:
+            with suppress(OSError, BusyError), locked(path, wait=0, create=False):  # else its writer is alive, or it is another user's
+                _remove(path)
+
+
+def _rename_directory(partial: Path, target: Path) -> None:
+    """Rename a folder over another one, which takes two renames."""
+    former = partial.with_suffix(".former")
+    with suppress(FileNotFoundError):
+        target.replace(former)
+    try:
+        partial.replace(target)
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+            with suppress(FileNotFoundError):
+                former.replace(target)
+            raise
+        _remove(former)
+        _rename_directory(partial, target)  # another writer came between the renames: the last one stays
+    _remove(former)
+
+
+def _sync(path: Path) -> None:
+    """Return when a file, or the names in a folder, have reached the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that does not synchronize folders
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or folder, if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _apply_umask(folder: Path) -> None:
+    """Give all files in ``folder`` the mode of the folder, without the execute bits."""
+    mode = folder.stat().st_mode & 0o666
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            path.chmod(mode)
+
+
+def read_yaml(path: Path) -> Any:
+    """Read YAML 1.2, as DVC does (``2e-5`` is a number).
+
+    Raises:
+        ParamsError: The file is missing or is not valid YAML.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        return YAML(typ="safe", pure=True).load(path)
+    except FileNotFoundError:
+        raise ParamsError(f"{path} is missing.", "Run this in the root of the project.") from None
+    except MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        raise ParamsError(f"{path}, line {line}: invalid YAML: {error.problem}.", "Correct that line.") from None
+    except (YAMLError, ValueError) as error:  # ValueError: not UTF-8, or a date without quotes that no calendar has
+        raise ParamsError(f"{path}: invalid YAML: {error}") from None
+
+
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal. A file that has not been touched since the last call is not read again."""
+    status = path.stat()
+    return _hash(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+
+
+@lru_cache(maxsize=1024)
+def _hash(path: Path, status: tuple[int, ...]) -> str:  # noqa: ARG001 - the key of the cache
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,169 @@
+"""Launch configurations, ``conf/accelerate/NAME.yaml``: read, checked against the machine, and chosen by ``train.launch: auto``."""
+
+import multiprocessing
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tuneline.core.errors import ParamsError
+from tuneline.core.files import read_yaml
+from tuneline.core.machine import cpu_is_forced, why_no_accelerator
+
+LAUNCH = Path("conf/accelerate")
+AUTO = "auto"
+"""Name of the launch configuration for which devices, processes and precision are chosen."""
+Precision = Literal["no", "fp16", "bf16"]
+BF16_CAPABILITY = (8, 0)
+"""Compute capability of the first CUDA GPUs that compute in bf16: Ampere."""
+CHECKED_TYPES = ("NO", "MULTI_GPU", "FSDP", "DEEPSPEED", "MEGATRON_LM")
+"""Values of ``distributed_type`` whose devices are known here. Others (TPU, Ascend, ...) are left to accelerate."""
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Accelerators that torch finds.
+
+    Attributes:
+        type: Type of the device, as torch names it.
+        count: Number of devices of this type.
+        capability: Lowest compute capability of the CUDA devices.
+        rocm: True if the devices are AMD's, which torch names ``cuda``. All that it supports compute in bf16.
+        why_cpu: Reason for the CPU.
+    """
+
+    type: Literal["cpu", "cuda", "mps"] = "cpu"
+    count: int = 1
+    capability: tuple[int, int] = (0, 0)
+    rocm: bool = False
+    why_cpu: str | None = None
+
+
+@dataclass(frozen=True)
+class DeviceChoice:
+    """What ``train.launch: auto`` chooses."""
+
+    device: Literal["cpu", "cuda", "mps"]
+    processes: int
+    precision: Precision
+
+    def __str__(self) -> str:
+        device = {"cpu": "the CPU", "mps": "Apple's GPU (MPS)"}.get(self.device)
+        device = device or ("1 GPU" if self.processes == 1 else f"{self.processes} GPUs (DDP)")
+        return f"{device}, {'float32' if self.precision == 'no' else self.precision}"
+
+
+def choose(devices: Devices, global_batch_size: int, mixed_precision: Precision | None = None) -> DeviceChoice:
+    """Choose processes and precision for the devices of a machine.
+
+    Args:
+        devices: The accelerators.
+        global_batch_size: Examples in one optimizer step. More processes than examples would compute nothing.
+        mixed_precision: Precision that the user demands; ``None`` for the fastest that is safe for fine-tuning.
+    """
+    precision: Precision = "no"
+    if devices.type == "cuda":
+        precision = "bf16" if devices.rocm or devices.capability >= BF16_CAPABILITY else "fp16"
+    return DeviceChoice(devices.type, min(devices.count, global_batch_size), mixed_precision or precision)
+
+
+def find_devices() -> Devices:
+    """Ask torch for the accelerators of this machine, unless it certainly has none: importing torch takes seconds.
+
+    With several GPUs, CUDA is initialized in another process, because each process that initializes it keeps memory of a GPU.
+    """
+    reason = "ACCELERATE_USE_CPU is set" if cpu_is_forced() else why_no_accelerator()
+    if reason is not None:
+        return Devices(why_cpu=reason)
+    import torch
+
+    if torch.cuda.is_available():
+        count, rocm = torch.cuda.device_count(), torch.version.hip is not None
+        capability = (0, 0) if rocm else lowest_capability() if count == 1 else _in_another_process(lowest_capability)
+        return Devices("cuda", count, capability, rocm)
+    return Devices("mps") if torch.backends.mps.is_available() else Devices(why_cpu="torch finds no GPU")
+
+
+def _in_another_process(function: Callable[[], tuple[int, int]]) -> tuple[int, int]:
+    """Return the result of a function that a new interpreter calls."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        return executor.submit(function).result()
+
+
+def lowest_capability() -> tuple[int, int]:
+    """Return the lowest compute capability of the visible CUDA devices."""
+    import torch
+
+    return min(torch.cuda.get_device_capability(device) for device in range(torch.cuda.device_count()))
+
+
+def read_launch(name: str) -> Mapping[str, Any]:
+    """Read a launch configuration.
+
+    Raises:
+        ParamsError: It does not exist, or is no YAML or JSON mapping.
+    """
+    path = launch_file(name)
+    if not path.is_file():
+        available = ", ".join(launch_names())
+        raise ParamsError(f"train.launch: {path} does not exist.", f"Choose one of {available}.")
+    values = read_yaml(path)
+    if not isinstance(values, dict):
+        raise ParamsError(f"{path}: expected the keys of an accelerate configuration.", f"accelerate config --config_file {path}")
+    return values
+
+
+def launch_file(name: str) -> Path:
+    """Return the path of a launch configuration."""
+    return LAUNCH / f"{name}.yaml"
+
+
+def launch_names() -> Sequence[str]:
+    """Return the names of the launch configurations, sorted."""
+    return sorted(file.stem for file in LAUNCH.glob("*.yaml"))
+
+
+def needs_gpu(name: str) -> bool:
+    """Return True if a launch configuration is for GPUs only: then accelerate would train on a CPU without a warning, for hours."""
+    config = read_launch(name)
+    if name == AUTO or config.get("use_cpu") or cpu_is_forced():
+        return False
+    return config.get("compute_environment", "LOCAL_MACHINE") == "LOCAL_MACHINE" and config.get("distributed_type", "NO") in CHECKED_TYPES
+
+
+def check_launch(name: str, optimizer: str) -> None:
+    """Refuse a launch configuration that does not suit the machine or the optimizer. Every stage up to the training calls it.
+
+    Args:
+        name: Name of the launch configuration.
+        optimizer: Name of the optimizer.
+
+    Raises:
+        ParamsError: The configuration does not exist, or needs a GPU and there is none, or would train with another optimizer.
+    """
+    if name == AUTO:  # it suits every machine
+        return
+    if needs_gpu(name) and (reason := why_no_accelerator()):
+        raise ParamsError(
+            f"train.launch: {launch_file(name)} needs a GPU, and there is none: {reason}.",
+            "Set train.launch to auto, for the best devices of each machine, or to cpu.",
+        )
+    if optimizer not in ("adamw", "adam") and offloads_optimizer(read_launch(name)):
+        raise ParamsError(
+            f"train.optimizer: with {launch_file(name)}, DeepSpeed offloads the optimizer to the CPU, and accelerate replaces "
+            f"{optimizer} by DeepSpeed's Adam.",
+            "Set train.optimizer to adamw or adam, or train.launch to fsdp-offload.",
+        )
+
+
+def offloads_optimizer(config: Mapping[str, Any]) -> bool:
+    """Return True if a launch configuration lets DeepSpeed offload the optimizer, itself or by a file of DeepSpeed that it names."""
+    deepspeed = config.get("deepspeed_config") or {}
+    if config.get("distributed_type") != "DEEPSPEED":
+        return False
+    if file := deepspeed.get("deepspeed_config_file"):
+        values = read_yaml(Path(file)) or {}
+        device = ((values.get("zero_optimization") or {}).get("offload_optimizer") or {}).get("device", "none")
+        return device != "none" and bool(values.get("zero_force_ds_cpu_optimizer", True))
+    return str(deepspeed.get("offload_optimizer_device") or "none") != "none"

@@ -1,0 +1,86 @@
+"""Locks of files and folders, which the system releases when the processes that hold them have ended, however they end (flock)."""
+
+import fcntl
+import math
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_LOOK_EVERY = 0.1
+"""Seconds between two looks at a lock that another process holds."""
+
+
+class BusyError(Exception):
+    """Another process holds the lock."""
+
+
+def lock(descriptor: int, wait: float = math.inf, *, shared: bool = False) -> None:
+    """Lock an open file or folder, for this process and those that inherit the descriptor, until all of them have closed it.
+
+    Args:
+        descriptor: File descriptor.
+        wait: Seconds to wait for another process that holds it.
+        shared: Let other processes hold it as well, if they share it.
+
+    Raises:
+        BusyError: Another process still holds it after ``wait`` seconds.
+        OSError: The file system has no locks.
+    """
+    until = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise BusyError("Another process holds the lock.") from None
+            time.sleep(_LOOK_EVERY)
+        else:
+            return
+
+
+def unlock(descriptor: int) -> None:
+    """Release the lock, for those that inherited the descriptor as well."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+@contextmanager
+def locked(path: Path, wait: float = math.inf, *, create: bool = True, required: bool = True) -> Iterator[int]:
+    """Hold the lock of a file, or of a folder that exists. A link is not followed.
+
+    Args:
+        path: The file or folder.
+        wait: Seconds to wait for another process that holds it.
+        create: Create the file if it is missing.
+        required: False to let every process pass where the file system has no locks.
+
+    Yields:
+        The file descriptor that holds the lock.
+
+    Raises:
+        BusyError: Another process still holds it after ``wait`` seconds.
+        OSError: It cannot be opened, or the file system has no locks.
+    """
+    while True:
+        flags = os.O_RDWR | os.O_CREAT if create and not path.is_dir() else os.O_RDONLY | os.O_NONBLOCK
+        descriptor = os.open(path, flags | os.O_NOFOLLOW, 0o666)
+        try:
+            try:
+                lock(descriptor, wait)
+            except BusyError:
+                raise BusyError(f"{path} is held by another process.") from None
+            except OSError:
+                if required:
+                    raise
+            if _is_open_as(path, descriptor):  # else its former holder removed it: lock the new one
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_open_as(path: Path, descriptor: int) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    return False

@@ -1,0 +1,140 @@
+"""Base class of hand-over files: one pydantic model writes a JSON file and reads it back."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    WrapValidator,
+)
+from pydantic_core import ErrorDetails
+
+from tuneline.core.errors import DataError
+from tuneline.core.files import write_json
+
+DIGITS = 6
+"""Digits after the decimal point of a ``Number``."""
+
+
+def _rounded(value: Any, validate: Any) -> float:
+    number: float = validate(value)
+    return value if isinstance(value, int) else round(number, DIGITS)
+
+
+Number = Annotated[float, WrapValidator(_rounded), PlainSerializer(lambda number: number)]
+"""A finite number with at most ``DIGITS`` digits after the decimal point. Integers stay integers."""
+
+OMITTED: Any = Field(default=None, exclude_if=lambda value: value is None)
+"""Default of a key that is left out of the file when it is ``None``. All other keys that are ``None`` are written as ``null``."""
+
+
+class Record(BaseModel):
+    """One hand-over file, or an object in it: frozen, with finite numbers. Arrays are ``Sequence``, objects with free keys ``Mapping``.
+
+    Unknown keys are kept and written again: a file may be older or newer than the code that reads it (the profile of a promoted
+    model, an exported model from another checkout, metrics of another commit).
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="allow", strict=True, allow_inf_nan=False, validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
+    )
+
+    written_by: ClassVar[str] = ""
+    """The stage that writes the file, for messages."""
+
+    def write(self, path: Path) -> None:
+        """Write the file atomically.
+
+        Raises:
+            ValueError: An unknown key holds NaN or infinity. Known keys cannot.
+        """
+        write_json(path, self.model_dump(mode="json"))
+
+    @classmethod
+    def read(cls, path: Path, hint: str | None = None) -> Self:
+        """Read the file.
+
+        Args:
+            path: The file.
+            hint: How to get a valid file, for the message of an error. Default: run the stage that writes it.
+
+        Raises:
+            DataError: The file is missing or invalid. The message names the file and the dotted key.
+        """
+        try:
+            return cls.parse(path.read_bytes(), path, hint)
+        except FileNotFoundError:
+            raise DataError(f"{path} is missing.", hint or cls._hint(path)) from None
+
+    @classmethod
+    def read_if_exists(cls, path: Path, hint: str | None = None) -> Self | None:
+        """Read the file; ``None`` if it does not exist."""
+        return cls.read(path, hint) if path.exists() else None
+
+    @classmethod
+    def read_if_valid(cls, path: Path) -> Self | None:
+        """Read the file for a page that shows what there is; ``None`` if it is missing or invalid."""
+        try:
+            return cls.read(path)
+        except (DataError, OSError):
+            return None
+
+    @classmethod
+    def parse(cls, content: bytes | str, source: Path | str, hint: str | None = None) -> Self:
+        """Check the content of a file that is not in the file system, such as a file of another commit. Messages name the source."""
+        try:
+            return cls.model_validate_json(content)
+        except ValidationError as error:
+            first, *others = error.errors(include_url=False)
+            more = f" (and {len(others)} more)" if others else ""
+            raise DataError(f"{source}: {_describe(first)}{more}.", hint or cls._hint(source)) from None
+
+    @classmethod
+    def _hint(cls, source: Path | str) -> str | None:  # noqa: ARG003 - for subclasses
+        return f"Write it again: `dvc repro -f {cls.written_by}`." if cls.written_by else None
+
+
+def _describe(problem: ErrorDetails) -> str:
+    """Describe one error in one line: the dotted key and what is wrong."""
+    if problem["type"] == "json_invalid":
+        return problem["msg"][0].lower() + problem["msg"][1:]
+    key = ".".join(map(str, problem["loc"])) or "content"
+    if problem["type"] == "missing":
+        return f"{key}: missing"
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{key}: {message[0].lower()}{message[1:]}, not {problem['input']!r:.80}"
+
+
+class Metrics(Record):
+    """A flat object of finite numbers with 6 digits after the decimal point, by name. Names depend on task, splits and parameters."""
+
+    __pydantic_extra__: dict[str, Number]
+
+    @classmethod
+    def of(cls, values: Mapping[str, float]) -> Self:
+        """Return the metrics of a stage, rounded.
+
+        Raises:
+            ValueError: A metric is NaN or infinite. The message names it.
+        """
+        return cls.model_validate({name: value if isinstance(value, int) else float(value) for name, value in values.items()})
+
+    @classmethod
+    def read_values(cls, path: Path) -> Mapping[str, float]:
+        """Return the metrics in a file, for a page that shows what there is; empty if it is missing or invalid."""
+        metrics = cls.read_if_valid(path)
+        return metrics.values if metrics else {}
+
+    @classmethod
+    def _hint(cls, source: Path | str) -> str:
+        return f"Write it again: `dvc repro -f {Path(source).stem}`."
+
+    @property
+    def values(self) -> Mapping[str, float]:
+        """All metrics by name."""
+        return self.__pydantic_extra__

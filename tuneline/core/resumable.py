@@ -1,0 +1,90 @@
+"""Folders that a killed process leaves for the next one: beside the target, hidden, outside the outs of DVC.
+
+``.NAME.resumable`` beside the target ``NAME`` has a folder named after the key of its content, and is locked (flock) by the process that
+writes to it. The key is a hash of everything that the content depends on: with another key nothing of the old folder is of use, and it
+is removed. So a target has at most one leftover, which lasts until its next writer ends, or until the flow ``clean`` finds it a week old.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tuneline.core.errors import StageError
+from tuneline.core.files import cannot_write, explain_disk_errors, file_hash, publish_directory, remove_leftovers
+from tuneline.core.locks import BusyError, locked
+
+SUFFIX = ".resumable"
+
+
+@contextmanager
+def resumable_directory(target: Path, key: str) -> Iterator[Path]:
+    """Yield a folder that replaces ``target`` when the block ends without an error, and stays for the next process otherwise.
+
+    The folder has what a process with the same key has left, else it is empty. Each file in it must be written with ``replace_file``:
+    then what is there is whole. What is no part of the target must be removed before the block ends.
+
+    Args:
+        target: The folder to replace.
+        key: Hash of everything that the content depends on (``content_key``).
+
+    Raises:
+        StageError: Another process is writing the target.
+        DiskError: The folder cannot be created or written.
+    """
+    with ExitStack() as held:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(target)
+            outer = held.enter_context(_locked_folder(target))
+        except OSError as error:
+            raise cannot_write(target, error) from error
+        for path in outer.iterdir():
+            if path.name != key:
+                shutil.rmtree(path)
+        folder = outer / key
+        folder.mkdir(exist_ok=True)
+        _remove_parts(folder)
+        with explain_disk_errors(target):
+            yield folder
+        _remove_parts(folder)  # of a worker that was killed meanwhile
+        publish_directory(folder, target)
+        shutil.rmtree(outer)
+
+
+def content_key(*values: Any, files: Iterable[Path] = ()) -> str:
+    """Return a hash of values and of the names and bytes of files.
+
+    Args:
+        values: What the content depends on: parameters, versions of libraries, a hash of the code; values of JSON.
+        files: The input files.
+    """
+    lines = [json.dumps(values, sort_keys=True)]
+    lines += [f"{file_hash(path)}  {path.as_posix()}" for path in files]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+
+
+@contextmanager
+def _locked_folder(target: Path) -> Iterator[Path]:
+    """Hold the lock of the folder beside the target."""
+    outer = target.with_name(f".{target.name}{SUFFIX}")
+    with ExitStack() as held:
+        while True:
+            outer.mkdir(exist_ok=True)
+            try:
+                held.enter_context(locked(outer, wait=0, required=False))
+                break
+            except FileNotFoundError:  # its writer has just ended, and removed it
+                continue
+            except BusyError:
+                raise StageError(f"{target} is being written by another process.", "Wait until it has ended, or stop it.") from None
+        yield outer
+
+
+def _remove_parts(folder: Path) -> None:
+    """Remove the files and folders that killed processes were writing."""
+    for path in list(folder.rglob(".*.partial")):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

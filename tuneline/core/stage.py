@@ -1,0 +1,89 @@
+"""The entry point that all stages share: readable errors, exit codes, provenance, and a record of time and memory."""
+
+import gc
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from tuneline.core.errors import StageError
+from tuneline.core.files import explain_disk_errors
+from tuneline.core.paths import TIMING
+from tuneline.core.provenance import AppliedCorrections, DevicesUsed, provenance_file, stage_provenance
+from tuneline.core.records import Metrics
+from tuneline.core.terminal import say, say_exception
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # tokenizers reads it at import
+
+Measurements = Mapping[str, float]
+
+
+def run_stage(
+    name: str,
+    main: Callable[[], Measurements | None],
+    libraries: Sequence[str] = (),
+    devices: Callable[[], DevicesUsed] | None = None,
+    corrections: Callable[[], AppliedCorrections | None] | None = None,
+) -> NoReturn:
+    """Run a stage and exit the process: status 0 after success, 1 after a ``StageError``, 130 after an interrupt.
+
+    Args:
+        name: Name of the stage. Its timing is written to ``reports/timing/NAME.json``.
+        main: Does the stage's work. It may return measurements (such as rows per second), which are added to the timing.
+        libraries: For a stage whose provenance is an out: names of the libraries that its other outs depend on.
+        devices: For the same: returns the devices that ``main`` has trained on.
+        corrections: For the same: returns the corrections of the data that ``main`` has applied.
+    """
+    sys.excepthook = say_exception
+    started = time.perf_counter()
+    try:
+        with explain_disk_errors():
+            measurements = main()
+            writes_records = int(os.environ.get("RANK", "0")) == 0  # of a distributed stage; under mpirun, accelerate sets it in main
+            if libraries and writes_records:
+                used, applied = devices() if devices else None, corrections() if corrections else None
+                stage_provenance(name, libraries, devices=used, corrections=applied).write(provenance_file(name))
+            if writes_records:
+                write_timing(name, time.perf_counter() - started, measurements or {})
+    except StageError as error:
+        report_error(name, error)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        say(f"{name}: interrupted; no partial outputs are left. `dvc repro` resumes from here.", error=True)
+        sys.exit(130)
+    gc.freeze()  # else Python searches all objects of torch and transformers for garbage while it exits: a second or two
+    sys.exit(0)
+
+
+def report_error(name: str, error: StageError) -> None:
+    """Print an error. A process of ``torchrun`` leaves it in a file instead: all processes may have the same, and it is printed once."""
+    message = f"{name}: {error}"
+    if file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
+        with suppress(OSError):  # its disk is full
+            Path(file).write_text(json.dumps({"stage": name, "message": message, "timestamp": int(time.time())}), encoding="utf-8")
+            return
+    say(message, error=True)
+
+
+def write_timing(name: str, seconds: float, measurements: Measurements) -> None:
+    """Write and print time and memory of a run. The file is not a DVC out, because it differs between runs on the same inputs."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts kilobytes
+    timing = {"seconds": round(seconds, 2), "peak_memory_mb": round(peak, 1), **measurements}
+    Metrics.of(timing).write(TIMING / f"{name}.json")
+    say(f"{name}: " + ", ".join(f"{key} {value:,.6g}" for key, value in timing.items()))
+
+
+def require(path: Path, made_by: str) -> Path:
+    """Return ``path`` if it exists.
+
+    Raises:
+        StageError: ``path`` does not exist. The message names the stage that writes it.
+    """
+    if not path.exists():
+        raise StageError(f"{path} is missing.", f"The stage {made_by!r} writes it: run `dvc repro {made_by}`.")
+    return path

@@ -1,0 +1,119 @@
+"""Print text and progress safely: texts of data, file names and commits may contain control characters, which are printed as codes."""
+
+import re
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""C0 and C1 control characters except tabs and line ends; characters that reverse the direction of writing (bidirectional embeddings,
+overrides and isolates); surrogates, which stand for bytes of a file name that are not UTF-8."""
+
+
+def visible(text: str) -> str:
+    r"""Return the text with its control characters as codes, for example ``\x1b`` for the escape character."""
+    return CONTROL_CHARACTERS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def say(text: str, *, error: bool = False) -> None:
+    """Print a text as one or several lines, to standard error if ``error``. Nothing else prints, except ``tuneline.cli.console``."""
+    print(visible(text), file=sys.stderr if error else sys.stdout, flush=True)
+
+
+def say_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print an unexpected error as Python does (``sys.excepthook``)."""
+    say("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"), error=True)
+
+
+QUIET_SECONDS, LINE_SECONDS, REFRESH_SECONDS = 2.0, 30.0, 0.2
+"""When a long step is first shown; how often a line about it is written where there is no terminal; how often a bar is drawn."""
+
+
+class Progress:
+    """Progress of a step. The step's loop changes these values; a thread shows them, so that a single long call is shown, too.
+
+    Attributes:
+        title: Name of the step, for example ``download: data/source/train.csv``.
+        total: Value of ``done`` at the end; ``None`` if unknown.
+        unit: What ``done`` counts; empty to show only the percentage.
+        done: Amount of work done.
+        detail: Current part of the step.
+    """
+
+    _shown: "Progress | None" = None
+
+    def __init__(self, title: str, total: float | None = None, unit: str = "rows") -> None:
+        self.title, self.total, self.unit = title, total, unit
+        self.done: float = 0
+        self.detail = ""
+        self._started = time.monotonic()
+        self._ended = threading.Event()
+
+    def advance(self, number: int) -> None:
+        """Add to ``done``."""
+        self.done += number
+
+    def __str__(self) -> str:
+        parts = [self.detail] if self.detail else []
+        if self.total:
+            parts.append(f"{min(self.done / self.total, 1):.0%}")
+        if self.unit and self.done:
+            parts.append(f"{self.done:,.0f} {self.unit}")
+        return ", ".join([f"{self.title}: {parts[0]}" if parts else self.title, *parts[1:], f"{time.monotonic() - self._started:.0f} s"])
+
+    def show(self) -> None:
+        """Show the step until it has ended: as a bar on a terminal, otherwise as a line now and then."""
+        if self._ended.wait(QUIET_SECONDS):
+            return
+        if sys.stderr.isatty():
+            self._show_bar()
+            return
+        say(str(self), error=True)
+        while not self._ended.wait(LINE_SECONDS):
+            say(str(self), error=True)
+
+    def end(self) -> None:
+        """Stop showing the step."""
+        self._ended.set()
+
+    def _show_bar(self) -> None:
+        from rich.console import Console  # noqa: TID251 - the text is made visible below
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        columns = TextColumn("{task.description}", markup=False), BarColumn(bar_width=20)
+        with Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty()) as bar:
+            task = bar.add_task(visible(str(self)), total=self.total)
+            while not self._ended.wait(REFRESH_SECONDS):
+                bar.update(task, description=visible(str(self)), completed=self.done)
+
+
+@contextmanager
+def progress(title: str, total: float | None = None, unit: str = "rows") -> Iterator[Progress]:
+    """Show the progress of a block that takes more than ``QUIET_SECONDS``. A block inside another one is not shown.
+
+    The arguments are those of ``Progress``; the title begins with the name of the stage or command.
+    """
+    step = Progress(title, total, unit)
+    if Progress._shown is not None:
+        yield step
+        return
+    thread = threading.Thread(target=step.show, daemon=True)
+    Progress._shown = step
+    thread.start()
+    try:
+        yield step
+    finally:
+        step.end()
+        thread.join()
+        Progress._shown = None
+
+
+def phase(detail: str) -> None:
+    """Set the detail of the step that is shown, if there is one."""
+    if Progress._shown is not None:
+        Progress._shown.detail = detail

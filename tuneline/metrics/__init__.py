@@ -1,0 +1,1 @@
+"""The metrics: their table, their scores, and functions of the user."""

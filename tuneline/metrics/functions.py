@@ -1,0 +1,186 @@
+"""Import functions of the user from the folder ``project/``, such as a loss or a metric."""
+
+import contextlib
+import importlib
+import inspect
+import math
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneline.core.errors import ParamsError
+from tuneline.core.files import read_yaml
+from tuneline.core.paths import PIPELINE, PROJECT
+from tuneline.core.schemas import LabelSchema
+from tuneline.metrics.table import METRIC_TABLE
+from tuneline.params.section import FunctionName, check_listed
+
+OPTIONS = {"train.loss": " or a value in train.loss_options"}
+"""Where the values of other arguments come from, by parameter; a metric has none."""
+
+
+@dataclass(frozen=True)
+class ProjectFunction:
+    """A function of the user: ``function(logits, labels)``.
+
+    Attributes:
+        files: Files of ``project/`` that were imported with it, relative to the root: a change of any may change its results.
+    """
+
+    parameter: str
+    name: FunctionName
+    target: Callable[..., Any]
+    options: Mapping[str, Any]
+    files: tuple[Path, ...]
+
+    def __call__(self, logits: Any, labels: Any) -> Any:
+        """Call the function."""
+        try:
+            return self.target(logits, labels, **self.options)
+        except Exception as error:  # whatever the user's code raises
+            called = f"for logits {tuple(logits.shape)} and labels {tuple(labels.shape)}"
+            where = _line_in_project(error)
+            raise self.error(f"fails {called}{where}: {type(error).__name__}: {error}", "Correct the function.") from error
+
+    def error(self, problem: str, hint: str) -> ParamsError:
+        """Return an error about the function that names parameter, file and function."""
+        return ParamsError(f"{self.parameter}: {self.name} {problem}", hint)
+
+
+def load_function(parameter: str, name: FunctionName, options: Mapping[str, Any] | None = None) -> ProjectFunction:
+    """Import a function that takes logits, labels, and options by name; a parameter names it.
+
+    Raises:
+        ParamsError: It cannot be imported or called like this, or needs a file that is no dependency of its stage.
+    """
+    module, files = _import(parameter, name)
+    target = getattr(module, name.function, None)
+    if not callable(target):
+        raise ParamsError(f"{parameter}: {name.file} has no function {name.function!r}.", "Correct the name, or write the function.")
+    function = ProjectFunction(parameter, name, target, options or {}, files)
+    _check_signature(function)
+    if PIPELINE.exists():
+        check_listed(parameter, files, read_yaml(PIPELINE))
+    return function
+
+
+def _check_signature(function: ProjectFunction) -> None:
+    name, options = function.name.function, function.options
+    try:
+        inspect.signature(function.target).bind("logits", "labels", **options)
+    except TypeError as error:
+        arguments = ", ".join(["logits", "labels", *(f"{key}={value!r}" for key, value in options.items())])
+        raise function.error(
+            f"cannot be called as {name}({arguments}): {error}.",
+            f"Define it as `def {name}(logits, labels)`. Other arguments need a default{OPTIONS.get(function.parameter, '')}.",
+        ) from None
+
+
+def _import(parameter: str, name: FunctionName) -> tuple[ModuleType, tuple[Path, ...]]:
+    """Import a file as a module of the package ``project`` of the current folder; return it with all files that this has read."""
+    root = Path.cwd()
+    with _fresh_imports_from(root):
+        try:
+            module = importlib.import_module(name.module)
+        except Exception as error:  # whatever the user's code raises
+            problem = f"cannot be imported{_line_in_project(error)}: {type(error).__name__}: {error}"
+            raise ParamsError(f"{parameter}: {name.file} {problem}", "Correct the file.") from error
+        files = [getattr(other, "__file__", None) for key, other in sys.modules.items() if _is_of_project(key)]
+    if module.__file__ != str(root / name.file):
+        raise ParamsError(
+            f"{parameter}: Python imports {name.module} from {module.__file__}, not from this repository.",
+            f"Add an empty file {PROJECT}/__init__.py: an installed package of the same name is found before a folder without it.",
+        )
+    return module, tuple(sorted(Path(file).relative_to(root) for file in files if file))
+
+
+def _line_in_project(error: Exception) -> str:
+    """Return where in the user's files an error was raised, as words to append; empty if it was elsewhere."""
+    folder = str(PROJECT.absolute())
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folder)]
+    return f" ({Path(frames[-1].filename).relative_to(Path.cwd())}, line {frames[-1].lineno})" if frames else ""
+
+
+def _is_of_project(module: str) -> bool:
+    return module.partition(".")[0] == PROJECT.name
+
+
+@contextlib.contextmanager
+def _fresh_imports_from(root: Path) -> Iterator[None]:
+    """Import ``project`` afresh from a folder: a notebook may have imported an earlier version of its files.
+
+    No bytecode is written: Python would take it for current after an edit in the same second that keeps the size of the file.
+    """
+    for name in [name for name in sys.modules if _is_of_project(name)]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    sys.path.insert(0, str(root))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(root))
+        sys.dont_write_bytecode = before
+
+
+Logits = NDArray[np.float32]
+_ROWS = 6
+"""Rows of the data with which a metric is tried."""
+
+
+@dataclass(frozen=True)
+class CustomMetric:
+    """A metric of the user, ``def NAME(logits, labels) -> float``.
+
+    The function gets the whole split as NumPy arrays: logits, float32 of shape ``(rows, classes)``, and labels, int64 of shape
+    ``(rows,)``. In a regression both are float32 of shape ``(rows,)``. Its attribute ``greater_is_better`` is False for a cost.
+    """
+
+    function: ProjectFunction
+    greater_is_better: bool
+
+    @property
+    def name(self) -> str:
+        """Key in ``metrics/*.json``: the name of the function."""
+        return self.function.name.function
+
+    def compute(self, logits: Logits, labels: NDArray[Any]) -> float:
+        """Return the metric of a split: logits ``(rows, outputs)``, labels ``(rows,)``.
+
+        Raises:
+            ParamsError: The function fails, or does not return one finite number.
+        """
+        outputs = logits[:, 0] if logits.shape[1] == 1 else logits
+        value = self.function(outputs.copy(), labels.copy())  # the function may change its arguments
+        if np.ndim(value) != 0 or not isinstance(value, int | float | np.number) or not math.isfinite(value):
+            found = f"an array of shape {np.shape(value)}" if np.ndim(value) else repr(value)
+            problem = f"returns {found} for {len(labels)} rows, not one finite number."
+            raise self.function.error(problem, "Return a float, also if a class is absent.")
+        return float(value)
+
+
+def load_metric(parameter: str, name: FunctionName, labels: LabelSchema) -> CustomMetric:
+    """Import a metric that a parameter names, and try it on a few rows."""
+    function = load_function(parameter, name)
+    if function.name.function in (*METRIC_TABLE, "rows"):
+        raise ParamsError(f"{parameter}: {function.name} has the name of a metric of the pipeline.", "Rename the function.")
+    greater_is_better = getattr(function.target, "greater_is_better", True)
+    if not isinstance(greater_is_better, bool):
+        raise function.error(f"has greater_is_better = {greater_is_better!r}.", "Set it to True or False.")
+    metric = CustomMetric(function, greater_is_better)
+    metric.compute(*_example(labels))
+    return metric
+
+
+def _example(labels: LabelSchema) -> tuple[Logits, NDArray[Any]]:
+    """Return logits and labels of a few rows, of several classes and with right and wrong predictions."""
+    logits = np.random.default_rng(0).normal(size=(_ROWS, labels.outputs)).astype(np.float32)
+    rows = np.arange(_ROWS)
+    return logits, rows.astype(np.float32) if labels.is_regression else rows % labels.outputs

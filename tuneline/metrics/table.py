@@ -1,0 +1,232 @@
+"""The metric table: every metric of the pipeline with its formula.
+
+Everything that names a metric reads ``METRIC_TABLE``: ``train.metric``, the choice of the best checkpoint, evaluation, comparison,
+promotion, report, model card, ``tuneline show`` and ``tuneline init``. To add a metric, add a formula and an entry here, a test, and a
+line in the docs. ``tuneline/metrics/scores.py`` computes the metrics of a split.
+
+Each formula scores many bootstrap resamples at once, or the predictions themselves as a single one. scikit-learn and SciPy score one
+sample at a time and take 2 s to import; the tests hold the formulas against theirs. ``tuneline show`` reads the table without NumPy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    ClassIds = NDArray[np.int64]
+    CountScore = Callable[[Floats, ClassIds, ClassIds, "Averaging"], Floats]
+    """From counts of shape ``(resamples, pairs)``, and labels and predictions of the distinct pairs, of shape ``(pairs,)``, to the
+    metric of each resample."""
+    RowScore = Callable[[Floats, Floats], Floats]
+    """From labels and predictions of shape ``(resamples, rows)`` to the metric of each resample."""
+
+Averaging = Literal["binary", "macro"]
+Task = Literal["classification", "binary", "regression"]
+"""``binary`` is a classification with two classes: the metrics of a classification apply to it too."""
+LEAKED_ROWS = "leaked_rows"
+"""Key in ``metrics/evaluate.json`` of the number of rows that repeat or resemble a row of an earlier split."""
+IntervalMethod = Literal["wilson", "fisher", "bootstrap", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: Key in ``metrics/*.json``, and value of ``train.metric``.
+        title: Name for people.
+        tasks: Tasks that it applies to.
+        greater_is_better: False for losses and errors.
+        interval: Method of its confidence interval in ``tuneline.analysis.stats``.
+        count_score: Formula for class ids; ``None`` for a regression, and for a metric of logits or probabilities.
+        row_score: Formula for numbers.
+        on_ranks: True if ``row_score`` takes ranks instead of values.
+        baseline: Key in ``metrics/evaluate.json`` of the same metric of the majority (or mean) baseline.
+        uninformed: Value, by convention, of predictions that do not depend on the text; ``None`` if ``baseline`` has it.
+        hub_name: Name of the metric in the evaluate library; ``None`` if that does not have it.
+    """
+
+    name: str
+    title: str
+    tasks: tuple[Task, ...]
+    greater_is_better: bool = True
+    interval: IntervalMethod = "none"
+    count_score: CountScore | None = None
+    row_score: RowScore | None = None
+    on_ranks: bool = False
+    baseline: str | None = None
+    uninformed: float | None = None
+    hub_name: str | None = None
+
+    @property
+    def of_predictions(self) -> bool:
+        """True if predictions suffice to compute it; False if it needs logits or probabilities."""
+        return self.count_score is not None or self.row_score is not None
+
+    @property
+    def tfidf(self) -> str:
+        """Key in ``metrics/evaluate.json`` of the same metric of the TF-IDF baseline, for a metric of predictions."""
+        return f"tfidf_{self.name}"
+
+    @property
+    def over_tfidf(self) -> tuple[str, str]:
+        """Keys there of the ends of the interval of ``model - TF-IDF baseline``, for the primary metric of a task."""
+        return f"{self.name}_over_tfidf_low", f"{self.name}_over_tfidf_high"
+
+    @property
+    def without_leaks(self) -> tuple[str, str, str]:
+        """Keys there of the same metric without the leaked rows, and of the ends of its interval, for the primary metric of a task."""
+        return f"{self.name}_without_leaks", f"{self.name}_without_leaks_low", f"{self.name}_without_leaks_high"
+
+    @property
+    def from_leaks(self) -> tuple[str, str]:
+        """Keys there of the ends of the interval of what the leaked rows add to the metric."""
+        return f"{self.name}_from_leaks_low", f"{self.name}_from_leaks_high"
+
+    @property
+    def validated(self) -> bool:
+        """True if training computes it on the validation split, so that ``train.metric`` can name it."""
+        return self.of_predictions or self.name == "loss"
+
+    @property
+    def resampled(self) -> bool:
+        """True if two models can be compared by a paired bootstrap of this metric."""
+        return self.interval != "none"
+
+    def applies_to(self, task: Task) -> bool:
+        """Return True if the metric is one of a task."""
+        return task in self.tasks or (task == "binary" and "classification" in self.tasks)
+
+
+def _accuracy(counts: Floats, labels: ClassIds, predictions: ClassIds, _average: Averaging) -> Floats:
+    accuracies: Floats = counts @ (labels == predictions) / counts.sum(axis=1)
+    return accuracies
+
+
+def _f1(counts: Floats, labels: ClassIds, predictions: ClassIds, average: Averaging) -> Floats:
+    """Return F1 of class 1, or the mean over the classes that a resample has in labels or predictions."""
+    import numpy as np
+
+    classes = np.array([1]) if average == "binary" else np.union1d(labels, predictions)
+    is_label, is_predicted = labels[:, None] == classes, predictions[:, None] == classes
+    total = counts @ is_label + counts @ is_predicted
+    f1 = _ratio(2 * (counts @ (is_label & is_predicted)), total)
+    return np.asarray(f1.sum(axis=1) / np.maximum((total > 0).sum(axis=1), 1))
+
+
+def _matthews_correlation(counts: Floats, labels: ClassIds, predictions: ClassIds, _average: Averaging) -> Floats:
+    """Return Matthews correlations for any number of classes (Gorodkin 2004); 0 where undefined, as in Chicco & Jurman 2020."""
+    import numpy as np
+
+    classes = np.union1d(labels, predictions)
+    labelled, predicted = counts @ (labels[:, None] == classes), counts @ (predictions[:, None] == classes)
+    rows, correct = counts.sum(axis=1), counts @ (labels == predictions)
+    covariance = correct * rows - (labelled * predicted).sum(axis=1)
+    return _ratio(covariance, np.sqrt((rows**2 - (labelled**2).sum(axis=1)) * (rows**2 - (predicted**2).sum(axis=1))))
+
+
+def _correlation(labels: Floats, predictions: Floats) -> Floats:
+    """Return Pearson's r along the last axis; 0 where a constant column leaves it undefined."""
+    import numpy as np
+
+    varies = (np.ptp(labels, axis=-1) > 0) & (np.ptp(predictions, axis=-1) > 0)  # rounding leaves a constant a variance
+    labels = labels - labels.mean(axis=-1, keepdims=True)
+    predictions = predictions - predictions.mean(axis=-1, keepdims=True)
+    scale = np.sqrt((labels**2).sum(axis=-1) * (predictions**2).sum(axis=-1))
+    return _ratio((labels * predictions).sum(axis=-1), np.where(varies, scale, 0.0))
+
+
+def _mean_squared_error(labels: Floats, predictions: Floats) -> Floats:
+    errors: Floats = ((labels - predictions) ** 2).mean(axis=-1)
+    return errors
+
+
+def _ratio(numerator: Floats, denominator: Floats) -> Floats:
+    """Return the quotient; 0 where the denominator is 0."""
+    import numpy as np
+
+    return np.asarray(np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0))
+
+
+CLASSES: tuple[Task, ...] = ("classification",)
+NUMBERS: tuple[Task, ...] = ("regression",)
+_METRICS = (
+    Metric(
+        name="accuracy",
+        title="Accuracy",
+        tasks=CLASSES,
+        interval="wilson",
+        count_score=_accuracy,
+        baseline="majority_accuracy",
+        hub_name="accuracy",
+    ),
+    Metric(name="f1", title="F1", tasks=CLASSES, interval="bootstrap", count_score=_f1, baseline="majority_f1", hub_name="f1"),
+    Metric(
+        name="matthews_correlation",
+        title="Matthews correlation",
+        tasks=CLASSES,
+        interval="bootstrap",
+        count_score=_matthews_correlation,
+        uninformed=0.0,
+        hub_name="matthews_correlation",
+    ),
+    Metric(
+        name="pearson", title="Pearson's r", tasks=NUMBERS, interval="fisher", row_score=_correlation, uninformed=0.0, hub_name="pearsonr"
+    ),
+    Metric(
+        name="spearmanr",
+        title="Spearman's rho",
+        tasks=NUMBERS,
+        interval="bootstrap",
+        row_score=_correlation,
+        on_ranks=True,
+        uninformed=0.0,
+        hub_name="spearmanr",
+    ),
+    Metric(name="roc_auc", title="Area under ROC", tasks=CLASSES),
+    Metric(name="average_precision", title="Average precision", tasks=CLASSES),
+    Metric(name="calibration_error", title="Calibration error", tasks=CLASSES, greater_is_better=False),
+    Metric(
+        name="mse",
+        title="Mean squared error",
+        tasks=NUMBERS,
+        greater_is_better=False,
+        row_score=_mean_squared_error,
+        baseline="mean_mse",
+        hub_name="mse",
+    ),
+    Metric(name="loss", title="Loss", tasks=(*CLASSES, *NUMBERS), greater_is_better=False),
+)
+METRIC_TABLE: Mapping[str, Metric] = {metric.name: metric for metric in _METRICS}
+"""Every metric by name, in the order in which people see them; the first of a task is the one that gates compare by default."""
+
+
+def metrics_for(task: Task) -> list[Metric]:
+    """Return the metrics of a task, in the order of the table."""
+    return [metric for metric in METRIC_TABLE.values() if metric.applies_to(task)]
+
+
+def primary_metric(task: Task) -> Metric:
+    """Return the metric that gates compare by default: accuracy, or Pearson's r for a regression."""
+    return metrics_for(task)[0]
+
+
+def custom_metrics(evaluated: Iterable[str]) -> list[str]:
+    """Return those names in ``metrics/evaluate.json`` that ``evaluate.metrics`` added."""
+    known = {"rows", LEAKED_ROWS}
+    for metric in METRIC_TABLE.values():
+        known |= {metric.name, str(metric.baseline), metric.tfidf, *metric.over_tfidf, f"worst_slice_{metric.name}"}
+        known |= {*metric.without_leaks, *metric.from_leaks}
+    return [name for name in evaluated if name not in known and not name.endswith("_pass_rate")]
+
+
+def title_of(name: str) -> str:
+    """Return a metric's name for people; that of a custom metric without underscores."""
+    return METRIC_TABLE[name].title if name in METRIC_TABLE else name.replace("_", " ").capitalize()

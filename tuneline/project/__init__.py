@@ -1,0 +1,1 @@
+"""Facts about the repository: git, DVC, registry, scored files. No stage depends on it."""

@@ -1,0 +1,96 @@
+"""Latency of an exported model: how long its calls take on this machine.
+
+``python -m tuneline.project.latency MODEL FOLDER SPLIT`` prints that of one row at a time on one core as JSON. The promotion gate runs
+it as a program of its own, so that ONNX Runtime's threads and memory do not stay in the flow.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneline.core.shards import SplitReader
+from tuneline.core.terminal import say
+from tuneline.model.batches import Batch, TokenizedSplit
+
+if TYPE_CHECKING:
+    from tuneline.onnx.session import OnnxClassifier
+
+MAX_ROWS = 640
+"""Rows of a split that are measured, evenly spread over it."""
+MAX_CALLS = 200
+WARM_UP = 3
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Latency of one model with batches of one size.
+
+    Attributes:
+        batch_size: Rows per call.
+        p50_ms: Median duration of a call in milliseconds.
+        p95_ms: 95th percentile of the duration of a call in milliseconds.
+        rows_per_second: Throughput over all calls.
+    """
+
+    batch_size: int
+    p50_ms: float
+    p95_ms: float
+    rows_per_second: float
+
+
+def measure_latency(model: "OnnxClassifier", data: TokenizedSplit, batch_size: int, pad_token_id: int, seconds: float) -> Latency:
+    """Measure a model on rows of a split.
+
+    Args:
+        model: The model.
+        data: At least one row.
+        batch_size: Rows per call.
+        pad_token_id: Padding id of the tokenizer.
+        seconds: Duration of the measurement, at most ``MAX_CALLS`` calls.
+    """
+    rows = np.linspace(0, len(data) - 1, min(MAX_ROWS, len(data))).astype(np.int64)
+    batches = [data.pad(part, pad_token_id) for part in full_batches(rows, batch_size)]
+    calls, durations = np.array(list(time_calls(model.logits, batches, seconds))).T
+    p50, p95 = np.percentile(durations * 1000, [50, 95])
+    return Latency(batch_size, round(float(p50), 3), round(float(p95), 3), round(float(calls.sum() / durations.sum()), 1))
+
+
+def full_batches(rows: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
+    """Return the full batches of the given rows; one smaller batch if there are too few rows for a full one."""
+    whole = len(rows) // size * size
+    return [rows[start : start + size] for start in range(0, whole, size)] or [rows]
+
+
+def time_calls(call: Callable[[Batch], object], batches: Sequence[Batch], seconds: float) -> Iterator[tuple[int, float]]:
+    """Yield rows and seconds of each call, after ``WARM_UP`` calls."""
+    for batch in batches[:WARM_UP]:
+        call(batch)
+    deadline = time.perf_counter() + seconds
+    for number in range(MAX_CALLS):
+        batch = batches[number % len(batches)]
+        started = time.perf_counter()
+        call(batch)
+        ended = time.perf_counter()
+        yield len(batch["input_ids"]), ended - started
+        if ended > deadline:
+            return
+
+
+def main(model: Path, folder: Path, split: str) -> None:
+    """Measure one row at a time on one core, as on a busy server, for at most five seconds. A single row needs no padding."""
+    from tuneline.onnx.session import OnnxClassifier
+
+    data = TokenizedSplit.read(SplitReader.open(folder, split, made_by="tokenize"))
+    latency = measure_latency(OnnxClassifier(model, intra_op_threads=1), data, 1, pad_token_id=0, seconds=5.0)
+    say(json.dumps(asdict(latency)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

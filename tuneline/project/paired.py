@@ -1,0 +1,85 @@
+"""Two models on the same rows: whether one is better, for the promotion gate and ``tuneline show --against``."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneline.analysis.stats import LEVEL, RESAMPLES, Difference, mcnemar_p_value, paired_difference
+from tuneline.metrics.table import Averaging, Metric
+
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class McNemar:
+    """McNemar's test: are two classifiers right on equally many of the rows that only one predicts correctly?
+
+    Attributes:
+        first_only: Rows that only the first model predicts correctly.
+        second_only: Rows that only the second one does.
+        p: Two-sided, exact.
+    """
+
+    first_only: int
+    second_only: int
+    p: float
+
+    @classmethod
+    def of(cls, labels: NDArray[Any], first: NDArray[Any], second: NDArray[Any]) -> Self:
+        """Test predictions; arrays of shape ``(rows,)``."""
+        right, other_right = first == labels, second == labels
+        first_only, second_only = int((right & ~other_right).sum()), int((other_right & ~right).sum())
+        return cls(first_only, second_only, mcnemar_p_value(first_only, second_only))
+
+
+@dataclass(frozen=True)
+class PairedComparison:
+    """Two models on the same rows.
+
+    Attributes:
+        differences: By name of a metric, its values with the confidence interval of their difference.
+        test: McNemar's test; ``None`` for a regression.
+    """
+
+    differences: Mapping[str, Difference]
+    test: McNemar | None
+
+    @classmethod
+    def of(
+        cls,
+        metrics: Iterable[Metric],
+        labels: NDArray[Any],
+        first: NDArray[Any],
+        second: NDArray[Any],
+        *,
+        average: Averaging | None,
+        seed: int = 0,
+        resamples: int = RESAMPLES,
+        level: float = LEVEL,
+    ) -> Self:
+        """Compare predictions.
+
+        Args:
+            metrics: Entries of the metric table with ``resampled``.
+            labels: Class ids or numbers, shape ``(rows,)``.
+            first: Predictions of the first model, same shape.
+            second: Predictions of the second model, same shape.
+            average: How F1 is averaged; ``None`` for a regression.
+            seed: Seed of the bootstrap.
+            resamples: Number of bootstrap resamples.
+            level: Confidence level of the intervals.
+        """
+        options: dict[str, Any] = {"average": average or "macro", "seed": seed, "resamples": resamples, "level": level}
+        differences = {metric.name: paired_difference(metric, labels, first, second, **options) for metric in metrics}
+        return cls(differences, None if average is None else McNemar.of(labels, first, second))
+
+
+def translated_ids(values: NDArray[Any], theirs: Names | None, ours: Names | None) -> NDArray[Any]:
+    """Translate class ids by class name; a class that ``ours`` does not have becomes -1, which is no label. Numbers stay."""
+    if ours is None or theirs is None or theirs == ours:
+        return values
+    ids = np.array([ours.index(name) if name in ours else -1 for name in theirs], dtype=np.int64)
+    return np.asarray(ids[values])

@@ -1,0 +1,119 @@
+"""Facts from git: commits, the version of the model, its commit and names in the registry, earlier results."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuneline.project.dvc import Lock, cached_out, read_lock
+from tuneline.project.registry import TAG_FORMAT, RegistryTags
+
+EVALUATED = "metrics/evaluate.json"
+CLASSIFIER = "models/classifier"
+_FIELDS = "%H%x1f%h%x1f%cs%x1f%s"
+
+
+def git(root: Path, *arguments: str) -> str:
+    """Return what a git command prints; empty if it fails or git is not installed."""
+    try:
+        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit: its full and short hash, date (``YYYY-MM-DD``) and subject."""
+
+    sha: str
+    short: str
+    date: str
+    subject: str
+
+    def __str__(self) -> str:
+        return f"{self.short} {self.date} {self.subject}"
+
+
+def commits(root: Path, *arguments: str) -> list[Commit]:
+    """Return the commits that ``git log`` lists for the given arguments, newest first."""
+    lines = git(root, "log", f"--format={_FIELDS}", *arguments).splitlines()
+    return [Commit(*line.split("\x1f", 3)) for line in lines]
+
+
+def lock_at(root: Path, revision: str) -> Lock:
+    """Return ``dvc.lock`` of a commit; empty if it has none."""
+    return Lock(git(root, "show", f"{revision}:dvc.lock"))
+
+
+def metrics_at(root: Path, revision: str) -> dict[str, float]:
+    """Return the metrics of a commit; empty if it has none."""
+    try:
+        return dict(json.loads(git(root, "show", f"{revision}:{EVALUATED}")))
+    except ValueError:
+        return {}
+
+
+def commit_of(root: Path, version: str) -> Commit | None:
+    """Return the commit that added a version of the model to ``dvc.lock``; ``None`` if HEAD does not have that version."""
+    if version not in git(root, "show", "HEAD:dvc.lock"):
+        return None
+    return next(iter(commits(root, "-1", f"-S{version}", "--", "dvc.lock")), None)
+
+
+def registries(root: Path) -> dict[str, RegistryTags]:
+    """Return the model registry of each artifact, by its name."""
+    return RegistryTags.parse(git(root, "for-each-ref", f"--format={TAG_FORMAT}", "refs/tags"))
+
+
+def registered(root: Path, version: str, commit: Commit) -> list[str]:
+    """Return the names of a model version in the registry (git tags of gto): its versions, and the stages it is in now.
+
+    Returns:
+        For example ``onnx@v0.2.0`` and ``onnx#production``. A commit has the model if its ``dvc.lock`` has the hash.
+    """
+    versions, stages = [], []
+    descendants = set(git(root, "for-each-ref", f"--contains={commit.sha}", "--format=%(*objectname)", "refs/tags").split())
+    with_model = {sha for sha in descendants if version in git(root, "show", f"{sha}:dvc.lock")}
+    for artifact, tags in registries(root).items():
+        versions += [f"{artifact}@{one.name}" for one in tags.versions if one.commit in with_model]
+        present = {stage: tags.in_stage(stage) for stage in tags.stages}
+        stages += [f"{artifact}#{stage}" for stage, one in present.items() if one and one.commit in with_model]
+    return [*sorted(versions), *sorted(stages)]
+
+
+@dataclass(frozen=True)
+class PreviousResult:
+    """The result of another commit.
+
+    Attributes:
+        commit: The commit.
+        metrics: Its ``metrics/evaluate.json``.
+        comparable: True if it was measured on the same rows: same raw data, same split.
+        lock: Its ``dvc.lock``.
+        root: Root of the project.
+    """
+
+    commit: Commit
+    metrics: dict[str, float]
+    comparable: bool
+    lock: Lock
+    root: Path
+
+    def file(self, path: str) -> Path | None:
+        """Return where DVC's cache has a file of that commit; ``None`` if it is not in the cache. Nothing is fetched."""
+        return cached_out(self.root, self.lock, path)
+
+
+def find_previous(root: Path, current: Mapping[str, float], reference: str | None = None) -> PreviousResult | None:
+    """Return the result of ``reference``, by default of the newest commit with other metrics; ``None`` if there is none."""
+    candidates = commits(root, "-1", reference, "--") if reference else commits(root, "-100", "--", EVALUATED)
+    for commit in candidates:
+        metrics = metrics_at(root, commit.sha)
+        if metrics and (reference or metrics != current):
+            current_lock, lock = read_lock(root), lock_at(root, commit.sha)
+            rows = lock.reported_rows()
+            comparable = rows == current_lock.reported_rows() and None not in rows
+            return PreviousResult(commit, metrics, comparable, lock, root)
+    return None

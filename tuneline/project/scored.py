@@ -1,0 +1,173 @@
+"""What flow ``score`` leaves behind: files of predictions, and the archived inputs that they were made for."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tuneline.core.errors import DataError
+from tuneline.core.files import file_hash
+from tuneline.core.paths import PARAMS
+from tuneline.core.records import OMITTED, Record
+from tuneline.params.loading import load_params
+from tuneline.readers.delimited import Dialect
+from tuneline.readers.inputs import Input, InputColumns, Row, kind_of, open_rows
+from tuneline.readers.labelled import plain_text
+from tuneline.readers.rows import Limits
+
+METADATA = b"tuneline"
+"""Key of the record in the metadata of a scored file."""
+
+
+class FileRecord(Record):
+    """A file of the inbox, as it was when it was scored or refused."""
+
+    path: str
+    """Its name; bytes that are not UTF-8 are escaped."""
+    size: int
+    """Its size in bytes."""
+    mtime_ns: int
+    """Time of its last change in nanoseconds."""
+
+
+class ScoredRecord(FileRecord):
+    """Metadata of a scored file: its source, the model, counts of its rows."""
+
+    sha256: str
+    """Hash of the input."""
+    version: str
+    """Version of the model."""
+    commit: str
+    """Commit of the model."""
+    rows: int
+    """Number of predictions. Column ``row`` has the row of the input, from 1, of each."""
+    seen: Mapping[str, Any] | None
+    """Counts of its rows for the drift; ``None`` if the model has no profile, or if the input had been scored before."""
+    archived: str | None = OMITTED
+    """Path of the archived input, relative to the repository; ``None`` if it was not archived."""
+
+
+def scored_record(scored: Path) -> ScoredRecord | None:
+    """Return the record of a scored file; ``None`` if the file is missing, damaged, or of another program."""
+    try:
+        metadata = pq.read_metadata(scored).metadata or {}  # the schema has only what was known before the first row
+        return ScoredRecord.parse(metadata.get(METADATA, b""), scored)
+    except (DataError, OSError, pa.ArrowException):
+        return None
+
+
+UNLIMITED = Limits(cell=2**31 - 1, row_group=2**31 - 1, unpacked=sys.maxsize)
+"""For an archived input: it was within the limits of the flow when it was scored, and has not changed since."""
+
+
+@dataclass(frozen=True)
+class ScoredFile:
+    """A file of predictions, with its record."""
+
+    path: Path
+    record: ScoredRecord
+
+
+def scored_files(outbox: Path) -> Iterator[ScoredFile]:
+    """Yield the files of predictions, the latest first; of an input that was scored again, only the latest."""
+    times = {}
+    for path in outbox.glob("[!.]*.parquet"):
+        with suppress(FileNotFoundError):  # flow `clean` removes old ones
+            times[path] = path.stat().st_mtime_ns
+    seen = set()
+    for path in sorted(times, key=lambda path: (times[path], path), reverse=True):
+        record = scored_record(path)
+        if record is not None and record.sha256 not in seen:
+            seen.add(record.sha256)
+            yield ScoredFile(path, record)
+
+
+@contextmanager
+def open_archived(root: Path, scored: ScoredFile, columns: InputColumns) -> Iterator[Iterator[Row]]:
+    """Open the archived input of a file of predictions: its rows that can be predicted.
+
+    Raises:
+        DataError: Here or while reading: the input was not archived, is missing, is another file, or has no such columns.
+    """
+    record = scored.record
+    if record.archived is None:
+        raise DataError(f"{scored.path}: its input was not archived.", "Set scoring.archive in conf/flows.yaml.")
+    path = root / record.archived
+    if not path.is_file() or file_hash(path) != record.sha256:
+        raise DataError(f"{path} is missing, or is not the file that was scored.", "Restore it, or remove its predictions.")
+    kind = kind_of(path, "--input-format")
+    with open_rows(Input(path, kind, Dialect.default(kind == "tsv"), limits=UNLIMITED), columns) as source:
+        yield (row for row in source.rows if isinstance(row, Row))
+
+
+def find_texts(root: Path, outbox: Path, id_column: str, ids: pa.Array) -> pa.Table:
+    """Find the texts that were scored under some ids. Of an id that was scored with several texts, those of the latest file count.
+
+    Archived inputs without the id column are left out. The files are read one after the other, the latest first, until all ids are found.
+
+    Args:
+        root: The repository; its ``params.yaml`` names the text columns.
+        outbox: Folder of the files of predictions, relative to ``root`` or absolute.
+        id_column: Column of the ids.
+        ids: Ids of any type; ``7``, ``7.0`` and ``"7"`` are the same.
+
+    Returns:
+        The id column and the text columns: one row for each id that was found, in the order of ``ids`` and with their type.
+    """
+    texts = tuple(load_params(root / PARAMS).data.text_columns)
+    positions = {name: position for position, name in reversed(list(enumerate(map(plain_text, ids.to_pylist())))) if name is not None}
+    found: dict[int, Sequence[str]] = {}
+    for scored in scored_files(root / outbox):
+        if len(found) == len(positions):
+            break
+        try:
+            with open_archived(root, scored, InputColumns(texts, (id_column,))) as rows:
+                for row in rows:
+                    position = positions.get(plain_text(row.kept[id_column]) or "")
+                    if position is not None:
+                        found.setdefault(position, row.texts)
+        except DataError:
+            continue
+    order = sorted(found)
+    columns = zip(*(found[position] for position in order), strict=True) if order else [()] * len(texts)
+    values = {name: pa.array(column, pa.string()) for name, column in zip(texts, columns, strict=True)}
+    return pa.table({id_column: ids.take(pa.array(order, pa.int64())), **values})
+
+
+MODULE = "tuneline.cli.predict.jobs"
+BEGINS = "file {number} begins"
+ENDS = "file {number} ends with status {status}"
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What the files have in common.
+
+    Attributes:
+        model: Folder of the model.
+        folder: Folder of the predictions.
+        keep: Columns that are copied into the output.
+        bad_rows: What to do about a row that cannot be predicted.
+        max_bad_share: Largest fraction of such rows in a file.
+        max_cell_characters: Longest cell of an input.
+        max_row_group_mb: Largest row group of a Parquet file, decoded.
+        max_unpacked_mb: Largest input after unpacking and decoding.
+        engine: ``ray`` for the workers of a Ray cluster.
+        workers: ray: files at a time; ``None`` for one for each CPU of the cluster.
+    """
+
+    model: str
+    folder: str
+    keep: Sequence[str]
+    bad_rows: Literal["stop", "skip"]
+    max_bad_share: float
+    max_cell_characters: int
+    max_row_group_mb: int
+    max_unpacked_mb: int
+    engine: Literal["local", "ray"] = "local"
+    workers: int | None = None

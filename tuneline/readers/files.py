@@ -1,0 +1,281 @@
+"""Files with rows, on disk and on storage that fsspec knows, such as ``s3://bucket/folder/train.parquet``.
+
+Credentials come only from the environment.
+"""
+
+import errno
+import io
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+from tuneline.core.errors import DataError, StageError, UnreadableError
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFBLK: "a block device",
+    stat.S_IFCHR: "a character device",
+}
+
+
+def not_a_file(path: Path) -> str | None:
+    """Return the end of a sentence about a path that is neither a file nor a link to one, for example ``is a folder, not a file``.
+
+    Nothing is opened, so a pipe is not waited for.
+    """
+    try:
+        kind = _KINDS.get(stat.S_IFMT(path.stat().st_mode))
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return "is a link that leads to itself"
+        if error.errno == errno.ENOENT:
+            return f"is a link to {path.readlink()}, which does not exist" if path.is_symlink() else "does not exist"
+        return f"cannot be reached: {error.strerror}"
+    return f"is {kind}, not a file" if kind else None
+
+
+EXTRAS = {"s3": "'.[s3]'", "s3a": "'.[s3]'", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
+"""What to install for a scheme."""
+OPTIONS = {scheme: {"max_concurrency": 1} for scheme in ("s3", "s3a")}
+"""One part of 50 MB at a time: ten would be in memory, and an upload that is cut off could not be aborted while others are sent."""
+READ_AHEAD = 4 << 20
+"""Bytes of a text file that one request reads."""
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+# A password may contain an unencoded slash, and git prints it all the same: after a colon, all up to the last @ is taken for one.
+_USERINFO = re.compile(r"(?<=://)(?:[^\s/'\"]*:[^\s'\"]*|[^\s/'\"]*)@")
+# A colon that does not begin a port, before an @. A bucket has no @ at all.
+_PASSWORD = re.compile(r"[^:]+://[^/?#@\s]*:(?!\d+(?:[/?#]|$))\S*@|s3a?://[^/]*@")
+_PARAMETERS = re.compile(r"\?[^\s'\"]+")
+"""What follows the ``?`` of a URL: tokens, signatures."""
+
+
+def is_url(text: str) -> bool:
+    """Return True if a text is an address such as ``s3://bucket/folder``, not a path."""
+    return _URL.match(text) is not None
+
+
+def redacted(text: str) -> str:
+    """Return a text with ``***`` in place of user names and passwords in addresses: ``https://***@host/path``."""
+    return _USERINFO.sub("***@", text)
+
+
+def shown(text: str) -> str:
+    """Return a text without what may be secret in its URLs: user names, passwords, and what follows a ``?`` (tokens, signatures)."""
+    return _PARAMETERS.sub("", redacted(text))
+
+
+def version_of(info: Mapping[str, Any]) -> str | None:
+    """Return what names the version of a file: HTTP, S3 and GCS have an ETag; others, such as a mounted folder, a time."""
+    keys = ("ETag", "etag", "md5Hash", "Last-Modified", "LastModified", "mtime")
+    return next((str(info[key]) for key in keys if info.get(key)), None)
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of a storage, which the readers take like a ``Path``.
+
+    Attributes:
+        url: Its address, which contains no password.
+        size: Bytes.
+        version: Its ETag, or another name of its version; ``None`` if the storage has none.
+    """
+
+    url: str
+    size: int = 0
+    version: str | None = None
+
+    def __str__(self) -> str:
+        return shown(self.url)
+
+    @property
+    def name(self) -> str:
+        """Its name in its folder."""
+        return self.url.partition("?")[0].rpartition("/")[2]
+
+    @property
+    def suffix(self) -> str:
+        """End of its name, as that of a ``Path``."""
+        return PurePosixPath(self.name).suffix
+
+    def is_file(self) -> bool:
+        """Return True."""
+        return True
+
+    def open_bytes(self, *, in_order: bool = True) -> io.BufferedReader:
+        """Open it for reading; ``in_order``, from its start to its end, so that each request may read ahead.
+
+        Raises:
+            DataError: It does not exist.
+            UnreadableError: The storage cannot be reached; also while reading.
+        """
+        return io.BufferedReader(_RemoteBytes(self, in_order), 1 << 16)
+
+    def fetch(self, copy: Path) -> None:
+        """Fetch it, in parts, to a file of this machine.
+
+        Raises:
+            UnreadableError: The storage cannot be reached, or changed the file meanwhile.
+        """
+        with reaching(str(self)):
+            files, path = file_system(self.url)
+            files.get_file(path, str(copy))
+        if copy.stat().st_size != self.size:
+            raise UnreadableError(f"{self} changed, or was cut off, while it was fetched.", "Run the same command again.")
+
+    def replace(self, content: Path) -> None:
+        """Replace it by a file of this machine. Object stores show it when it is complete.
+
+        Raises:
+            UnreadableError: The storage cannot be reached or written.
+        """
+        with reaching(str(self)):
+            files, path = file_system(self.url)
+            files.put_file(str(content), path)
+
+
+DataFile = Path | RemoteFile
+"""A file with rows."""
+
+
+class _RemoteBytes(io.RawIOBase):
+    """The bytes of a remote file. pyarrow and gzip let its errors pass."""
+
+    def __init__(self, file: RemoteFile, in_order: bool) -> None:
+        super().__init__()
+        self._name = str(file)
+        with reaching(self._name):
+            files, path = file_system(file.url)
+            caching = {"cache_type": "readahead", "block_size": READ_AHEAD} if in_order else {"cache_type": "none"}
+            self._file = files.open(path, "rb", **caching)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return cast("int", self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return cast("int", self._file.tell())
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        with reaching(self._name):
+            content = self._file.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        if not self.closed and hasattr(self, "_file"):
+            self._file.close()
+        super().close()
+
+
+def file_system(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL, and the path in it.
+
+    Raises:
+        DataError: The URL contains a password, or is of an unknown kind.
+        StageError: Its package is not installed.
+    """
+    from fsspec.core import url_to_fs
+
+    if _PASSWORD.match(url):
+        raise DataError(f"{shown(url)} contains a password.", "Credentials come from the environment, for example AWS_ACCESS_KEY_ID.")
+    scheme = url.partition("://")[0]
+    try:
+        return cast("tuple[Any, str]", url_to_fs(url, **OPTIONS.get(scheme, {})))
+    except ImportError as error:
+        package = EXTRAS.get(scheme, "what fsspec needs for it")
+        raise StageError(f"{shown(url)}: {scheme}:// is not installed: {error}", f"`pip install {package}`") from None
+    except ValueError as error:
+        raise DataError(f"{shown(url)}: {shown(str(error))}", "s3://, gs:// and other schemes of fsspec are read.") from None
+
+
+@contextmanager
+def reaching(name: str) -> Iterator[None]:
+    """Replace the errors of a storage, which each have their own, by one for users that names what is read or written.
+
+    Raises:
+        DataError: It does not exist.
+        UnreadableError: The storage cannot be reached, or refuses.
+    """
+    try:
+        yield
+    except StageError:
+        raise
+    except FileNotFoundError:
+        raise DataError(f"{name} does not exist.", "Check the address; a missing bucket looks the same.") from None
+    except Exception as error:
+        first, _, rest = str(error).partition("\n")
+        reason = shown(f"{first} {rest.partition(chr(10))[0]}" if first.endswith(":") else first)
+        hint = "Check the network and the credentials in the environment, then run the same command again."
+        raise UnreadableError(f"{name} cannot be reached: {type(error).__name__}: {reason}", hint) from None
+
+
+def file_size(path: DataFile) -> int:
+    """Return the bytes of a file."""
+    return path.size if isinstance(path, RemoteFile) else path.stat().st_size
+
+
+def list_files(url: str, depth: int = 1) -> list[RemoteFile]:
+    """Return the files of a URL by name: of a folder, those in it; of a pattern with ``*``, those that match; else the one file.
+
+    Args:
+        url: The URL.
+        depth: 2 to list the files of the folders in a folder, too.
+
+    Raises:
+        DataError: There is none, or the URL contains a password.
+        StageError: The storage cannot be reached, or its package is not installed.
+    """
+    with reaching(shown(url)):
+        files, path = file_system(url)
+        files.invalidate_cache()
+        if "*" in path:
+            root = path.partition("*")[0].rpartition("/")[0]
+            found = dict(_matching(files, root, path.removeprefix(f"{root}/").split("/")))
+        elif url.endswith("/") or (not url.startswith("http") and files.isdir(path)):  # of HTTP, that would read the file
+            found = dict(_below(files, path, depth))
+        else:
+            return [_found(files, path, files.info(path), url)]
+        listed = [_found(files, name, info) for name, info in sorted(found.items()) if not name.endswith("/")]
+    if not listed:
+        raise DataError(f"{shown(url)} has no files.", "Check the address; a folder ends in /, and * stands for any part of a name.")
+    return listed
+
+
+def _below(files: Any, path: str, depth: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the files of a folder, and of the folders in it."""
+    for info in files.ls(path, detail=True):
+        if info["type"] == "file":
+            yield info["name"], info
+        elif depth > 1:
+            yield from _below(files, info["name"], depth - 1)
+
+
+def _matching(files: Any, path: str, pattern: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the files in a folder whose paths match a pattern, given as the names in it; ``**`` stands for any number of folders."""
+    first, *rest = pattern if pattern != ["**"] else ["**", "*"]
+    if first == "**" and rest:
+        yield from _matching(files, path, rest)
+    for info in files.ls(path, detail=True):
+        fits = fnmatchcase(info["name"].rstrip("/").rpartition("/")[2], first)
+        if info["type"] == "file" and fits and not rest:
+            yield info["name"], info
+        elif info["type"] == "directory" and fits and rest:
+            yield from _matching(files, info["name"], pattern if first == "**" else rest)
+
+
+def _found(files: Any, path: str, info: Mapping[str, Any], url: str | None = None) -> RemoteFile:
+    if info["type"] != "file":
+        raise DataError(f"{shown(url or path)} is a folder, not a file.", "Name a file in it.")
+    return RemoteFile(url or files.unstrip_protocol(path), int(info.get("size") or 0), version_of(info))

@@ -1,0 +1,410 @@
+"""Rows of a user's file, of any format: an ``InputTable`` gives the values of some columns, row by row or in batches.
+
+Two views are built on it. ``open_rows`` gives texts to predict, one row after the other (``tuneline predict``, flow ``score``);
+``tuneline.readers.labelled`` gives batches of texts with labels (``download``, flow ``ingest``, ``tuneline init``).
+"""
+
+import itertools
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+import pyarrow as pa
+
+from tuneline.core.errors import DataError
+from tuneline.core.schemas import ROW_GROUP, LabelSchema
+from tuneline.params.data import FilesParams
+from tuneline.readers.delimited import DelimitedReader, Dialect, read_jsonl
+from tuneline.readers.files import DataFile
+from tuneline.readers.parquet import open_parquet
+from tuneline.readers.rows import (
+    DEFAULT_LIMITS,
+    PARAMETERS,
+    BadRows,
+    Kind,
+    Limits,
+    OptionNames,
+    RowProblem,
+    check_columns,
+    listed,
+    nearest,
+    text_problem,
+)
+from tuneline.readers.text import TextLines, open_text
+
+KINDS: dict[str, Kind] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+OPTIONS = OptionNames(
+    "--delimiter", "--quoting", "--columns", "--encoding", "--max-cell-characters", "--max-row-group-mb", "--max-unpacked-mb"
+)
+PREDICTED_ROWS = 1_000
+"""Rows of a Parquet file that are decoded at a time where rows are taken one by one."""
+BATCH_CHARACTERS = 1 << 24
+"""Characters from which a batch has fewer rows than usual."""
+Values = TypeVar("Values")
+_to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
+
+
+def kind_of(path: DataFile | None, option: str) -> Kind:
+    """Return the format by the suffix of a file, without ``.gz``.
+
+    Args:
+        path: The file; ``None`` for standard input or output, which is JSON Lines.
+        option: The option that sets the format, for messages.
+
+    Raises:
+        DataError: The suffix is unknown.
+    """
+    if path is None:
+        return "jsonl"
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if suffix not in KINDS:
+        raise DataError(f"{path}: the format is not clear from the suffix.", f"Set {option} to csv, tsv, jsonl or parquet.")
+    return KINDS[suffix]
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file with rows, and how it is written.
+
+    Attributes:
+        path: A file; ``None`` for standard input.
+        kind: Its format.
+        dialect: Dialect of CSV and TSV.
+        encoding: Encoding of CSV, TSV and JSONL.
+        limits: Largest sizes that are read.
+        part: Parquet: numbers of the rows to read, from 0; ``None`` for all.
+        options: Names of the settings, for hints.
+        strict: Refuse what training data must not contain (``open_text``).
+    """
+
+    path: DataFile | None
+    kind: Kind
+    dialect: Dialect
+    encoding: str = "utf-8"
+    limits: Limits = DEFAULT_LIMITS
+    part: range | None = None
+    options: OptionNames = OPTIONS
+    strict: bool = False
+
+    @classmethod
+    def of_data(cls, path: Path, files: FilesParams) -> Self:
+        """Return a file of training data, as ``data.files`` describes it."""
+        kind = kind_of(Path(path.name.lower()), "data.files")
+        dialect = Dialect.default(kind == "tsv", files.delimiter, files.quoting, files.columns)
+        limits = Limits.of(files.max_cell_characters, files.max_row_group_mb, files.max_unpacked_mb)
+        return cls(path, kind, dialect, files.encoding, limits, options=PARAMETERS, strict=True)
+
+    @property
+    def unit(self) -> Literal["line", "row"]:
+        """How messages and progress count: by ``line`` in text files, by ``row`` in Parquet files."""
+        return "row" if self.kind == "parquet" else "line"
+
+
+@dataclass(frozen=True)
+class ValueBatch:
+    """Values of some columns of some rows.
+
+    Attributes:
+        positions: Line or row number of each row, from 1.
+        columns: Arrow arrays; of JSON Lines, lists of any values.
+    """
+
+    positions: Sequence[int]
+    columns: Mapping[str, pa.Array | list[Any]]
+
+
+class InputTable:
+    """An open file with rows. Read it once.
+
+    Attributes:
+        source: The file.
+        name: Its name in messages.
+        lines: TextLines of a text file.
+        keys: Keys of the JSON objects that were read, until each column was in one.
+        hint: What to do about a column that is missing from the header.
+    """
+
+    def __init__(self, source: Input, stack: ExitStack) -> None:
+        """Read the header or footer.
+
+        Raises:
+            DataError: It cannot be read.
+        """
+        self.source, self.name = source, "standard input" if source.path is None else str(source.path)
+        self.lines: TextLines | None = None
+        self.keys: dict[str, None] = {}
+        self.hint: str | None = None
+        if source.kind == "parquet":
+            if source.path is None:
+                raise DataError("Parquet cannot be read from standard input: its directory is at its end.", "Name the file.")
+            self._parquet = stack.enter_context(open_parquet(source.path, source.options, source.limits))
+            return
+        lines = open_text(source.path, source.encoding, source.options, source.limits, strict=source.strict)
+        self.lines = stack.enter_context(lines)
+        if source.kind == "jsonl":
+            self._objects: Iterator[tuple[int, dict[str, Any] | RowProblem]] = read_jsonl(self.lines)
+        else:
+            self._delimited = DelimitedReader(self.lines, source.dialect)
+            self.hint = self._delimited.hint
+
+    def names(self) -> list[str]:
+        """Return the names of the columns; of JSON Lines, the keys of the first object."""
+        if self.source.kind == "parquet":
+            return list(self._parquet.schema.names)
+        if self.source.kind != "jsonl":
+            return self._delimited.names
+        waiting: list[tuple[int, dict[str, Any] | RowProblem]] = []
+        names: list[str] = []
+        while not names and len(waiting) < ROW_GROUP and (row := next(self._objects, None)):
+            waiting.append(row)
+            names = list(row[1]) if isinstance(row[1], dict) else []
+        self._objects = itertools.chain(waiting, self._objects)
+        return names
+
+    def all_names(self, bad: BadRows) -> list[str]:
+        """Return the names of the columns; of JSON Lines, the keys of all objects, for which the file is read to its end."""
+        if self.source.kind != "jsonl":
+            return self.names()
+        return list(dict.fromkeys(name for _, value in readable(self._objects, bad) for name in value))
+
+    def declared(self, column: str) -> tuple[str, ...] | None:
+        """Return the class names of a column, by their ids, that the datasets library stored in a Parquet file."""
+        if self.source.kind == "parquet":
+            with suppress(DataError):
+                return LabelSchema.of(self._parquet.schema, column).names
+        return None
+
+    def is_nested(self, column: str) -> bool:
+        """Return True if a column of a Parquet file holds lists or objects, which cannot be read."""
+        return self.source.kind == "parquet" and pa.types.is_nested(self._parquet.schema.field(column).type)
+
+    @property
+    def total(self) -> int | None:
+        """Its size where known: bytes of a text file on disk, rows of a Parquet file."""
+        return self._parquet.rows if self.lines is None else self.lines.size
+
+    def rows(
+        self, columns: Mapping[str, str], everywhere: Collection[str] | None = None
+    ) -> Iterator[tuple[int, Sequence[Any] | RowProblem]]:
+        """Yield the line or row number and the values of each row, or its problem.
+
+        Args:
+            columns: For each column to read, the option or parameter that names it.
+            everywhere: Keys without which a JSON object is a problem; of others, the value is ``None``. Default: all.
+
+        Raises:
+            DataError: The file cannot be read any further.
+        """
+        if self.source.kind == "parquet":
+            for batch in self._parquet_batches(columns, PREDICTED_ROWS):
+                values: list[Any] = [batch.columns[name] for name in columns]
+                yield from zip(batch.positions, zip(*(column.to_pylist() for column in values), strict=True), strict=True)
+        elif self.source.kind == "jsonl":
+            yield from self._json_rows(columns, columns if everywhere is None else everywhere)
+        else:
+            cells = [self._delimited.names.index(name) for name in columns]
+            for line, fields in self._delimited:
+                yield line, fields if isinstance(fields, RowProblem) else [fields[cell] for cell in cells]
+
+    def _json_rows(self, columns: Mapping[str, str], everywhere: Collection[str]) -> Iterator[tuple[int, list[Any] | RowProblem]]:
+        unseen = set(columns)
+        for line, value in self._objects:
+            if isinstance(value, RowProblem):
+                yield line, value
+                continue
+            if unseen:
+                unseen -= value.keys()
+                self.keys |= dict.fromkeys(value)
+            if (missing := next((name for name in everywhere if name not in value), None)) is None:
+                yield line, [value.get(name) for name in columns]
+            else:
+                message = f"no column {missing!r} ({columns[missing]}){nearest(missing, value)}"
+                yield line, RowProblem(line, message, f"It has {listed(value)}.")
+
+    def batches(self, columns: Mapping[str, str], bad: BadRows, everywhere: Collection[str] | None = None) -> Iterator[ValueBatch]:
+        """Yield batches of at most ``ROW_GROUP`` rows.
+
+        Args:
+            columns: As in ``rows``.
+            bad: Gets the rows that cannot be read.
+            everywhere: As in ``rows``.
+
+        Raises:
+            DataError: The file cannot be read, or a row cannot and bad rows are an error; while reading.
+        """
+        if self.source.kind == "parquet":
+            yield from self._parquet_batches(columns, ROW_GROUP)
+            return
+        rows = readable(self.rows(columns, everywhere), bad)
+        as_column: Callable[[Any], Any] = list if self.source.kind == "jsonl" else partial(pa.array, type=pa.string())
+        while chunk := list(_first_rows(rows)):
+            values = map(as_column, zip(*(row for _, row in chunk), strict=True))
+            yield ValueBatch([position for position, _ in chunk], dict(zip(columns, values, strict=True)))
+
+    def _parquet_batches(self, columns: Mapping[str, str], rows: int) -> Iterator[ValueBatch]:
+        check_columns(self._parquet.schema.names, columns, self.name)
+        first = 1 if self.source.part is None else self.source.part.start + 1
+        for batch in self._parquet.batches(rows, list(columns), self.source.part):
+            yield ValueBatch(range(first, first + batch.num_rows), {name: batch[name] for name in columns})
+            first += batch.num_rows
+
+
+@contextmanager
+def open_table(source: Input) -> Iterator[InputTable]:
+    """Open a file with rows.
+
+    Raises:
+        DataError: It cannot be read.
+    """
+    with ExitStack() as stack:
+        yield InputTable(source, stack)
+
+
+def readable(rows: Iterable[tuple[int, Values | RowProblem]], bad: BadRows) -> Iterator[tuple[int, Values]]:
+    """Yield the rows that can be read; add the others to ``bad``."""
+    for position, row in rows:
+        if isinstance(row, RowProblem):
+            bad.add(row)
+        else:
+            yield position, row
+
+
+def _first_rows(rows: Iterator[tuple[int, Sequence[Any]]]) -> Iterator[tuple[int, Sequence[Any]]]:
+    characters = 0
+    for number, row in enumerate(rows, start=1):
+        yield row
+        characters += sum(len(value) for value in row[1] if isinstance(value, str))
+        if number == ROW_GROUP or characters >= BATCH_CHARACTERS:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row that can be predicted.
+
+    Attributes:
+        number: Row number in the input, from 1, without header and empty lines.
+        texts: One or two, as the model takes them.
+        kept: Values that go into the output unchanged.
+    """
+
+    number: int
+    texts: tuple[str, ...]
+    kept: Mapping[str, Any]
+
+    @property
+    def characters(self) -> int:
+        """Length of all its texts."""
+        return sum(len(value) for value in (*self.texts, *self.kept.values()) if isinstance(value, str))
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that cannot be predicted.
+
+    Attributes:
+        number: As in ``Row``.
+        problem: What is wrong with it.
+    """
+
+    number: int
+    problem: RowProblem
+
+
+@dataclass(frozen=True)
+class InputColumns:
+    """The columns that are read; other columns may hold anything.
+
+    Attributes:
+        texts: The model's text columns, by their names in the input.
+        kept: Columns that go into the output.
+    """
+
+    texts: tuple[str, ...]
+    kept: tuple[str, ...]
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The option that names each column."""
+        return {name: "--text" if name in self.texts else "--keep" for name in (*self.texts, *self.kept)}
+
+    def row(self, number: int, line: int, values: Sequence[Any], lines: TextLines | None = None) -> Row | BadRow:
+        """Return a row that can be predicted, or its problem.
+
+        Args:
+            number: Row number.
+            line: Line number, for messages.
+            values: The values of the columns, in the order of ``options``.
+            lines: The text file that the row was read from.
+        """
+        used = dict(zip(dict.fromkeys((*self.texts, *self.kept)), values, strict=True))
+        if problem := self._text_problem(used, line) or self._encoding_problem(used, line, lines):
+            return BadRow(number, problem)
+        return Row(number, tuple([used[name] for name in self.texts]), {name: used[name] for name in self.kept})
+
+    def _text_problem(self, values: Mapping[str, Any], line: int) -> RowProblem | None:
+        hint = "Every row needs text; --text names another column."
+        for name in self.texts:
+            if not isinstance(values[name], str):
+                return RowProblem(line, text_problem(values[name], name) or "", hint)
+        if any(values[name].strip() for name in self.texts):
+            return None
+        columns = " and ".join(map(repr, self.texts))
+        return RowProblem(line, f"column {columns}: no text, or only white space", hint)  # as in training
+
+    @staticmethod
+    def _encoding_problem(values: Mapping[str, Any], line: int, lines: TextLines | None) -> RowProblem | None:
+        for name, value in values.items():
+            text = _to_json(value) if isinstance(value, (list, dict)) else value
+            if not isinstance(text, str) or text.isascii():
+                continue
+            if lines is not None and (problem := lines.decoding_problem(text, line)):
+                return problem
+            if message := text_problem(text, name):
+                return RowProblem(line, message, "Correct the escape sequence.")
+        return None
+
+
+@dataclass(frozen=True)
+class InputRows:
+    """An input that is being read.
+
+    Attributes:
+        rows: Its rows.
+        unit: As in ``Input``.
+        total: As in ``InputTable``.
+        position: Returns how many bytes of a text file were read; ``None`` where rows are counted.
+    """
+
+    rows: Iterator[Row | BadRow]
+    unit: Literal["line", "row"]
+    total: int | None = None
+    position: Callable[[], int] | None = None
+
+
+@contextmanager
+def open_rows(source: Input, columns: InputColumns) -> Iterator[InputRows]:
+    """Open an input for reading row by row.
+
+    Raises:
+        DataError: Here or while reading: the input cannot be read, or a column is missing. Problems of single rows are among the
+            rows.
+    """
+    with open_table(source) as table:
+        if source.kind != "jsonl":
+            check_columns(table.names(), columns.options, table.name, table.hint)
+        position = None if table.lines is None else table.lines.position
+        yield InputRows(_predictable(table, columns), source.unit, table.total, position)
+
+
+def _predictable(table: InputTable, columns: InputColumns) -> Iterator[Row | BadRow]:
+    part = table.source.part
+    for number, (line, values) in enumerate(table.rows(columns.options), start=1 if part is None else part.start + 1):
+        if isinstance(values, RowProblem):
+            yield BadRow(number, values)
+        else:
+            yield columns.row(number, line, values, table.lines)

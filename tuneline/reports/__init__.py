@@ -1,0 +1,1 @@
+"""Pages, plots, and the records that reports read."""

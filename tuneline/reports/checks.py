@@ -1,0 +1,177 @@
+"""Results of the data checks: ``reports/checks/checks.json``."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from tuneline.analysis.drift import Distribution
+from tuneline.analysis.text import Keys
+from tuneline.core.errors import DataError
+from tuneline.core.files import replace_file
+from tuneline.core.records import Number, Record
+
+Severity = Literal["error", "warning"]
+Status = Literal["passed", "failed", "crashed"]
+
+
+class Violation(Record):
+    """A row that violates a check."""
+
+    number: int
+    """Row number in its split."""
+    values: Mapping[str, Any]
+    """The checked values, by column."""
+    texts: Mapping[str, str]
+    """Excerpts of its texts, by column."""
+    like: str | None
+    """The row that it repeats, for checks of repeated rows."""
+
+
+class CheckEntry(Record):
+    """Result of one expectation of a check on one split."""
+
+    check: str
+    """Key of the check, as under ``validate`` in params.yaml."""
+    split: str
+    table: str
+    """Kind of the checked table: ``columns``, ``raw``, ``tokenized`` or ``between``."""
+    severity: Severity
+    status: Status
+    title: str
+    """What is checked, as a sentence."""
+    found: str
+    """The measurement, in words."""
+    allowed: str
+    """The limit, in words."""
+    rows: int | None
+    """Number of checked rows; ``None`` for an expectation of a whole column or table."""
+    failing: int | None
+    """Number of violating rows, likewise."""
+    observed: Any
+    """Observed value, for an expectation of a whole column or table."""
+    expectation: Mapping[str, Any]
+    """Type and arguments of the expectation of Great Expectations."""
+    worst: Sequence[Violation]
+    """Rows that violate the check, the worst first."""
+    notes: Sequence[str] = ()
+    """What the check found beside its measurement, as plain text, one line each; of passed checks, too."""
+    hint: str | None
+    """How to fix it; ``None`` if the check passed."""
+
+    @property
+    def stops(self) -> bool:
+        """True if it ends the stage: a failed check of severity ``error``, or any check that crashed."""
+        return self.status == "crashed" or (self.status == "failed" and self.severity == "error")
+
+
+class Checks(Record):
+    """Results of all checks."""
+
+    written_by: ClassVar[str] = "validate"
+
+    passed: bool
+    """True if no check stops the pipeline."""
+    errors: int
+    """Number of results that stop the pipeline."""
+    warnings: int
+    """Number of failed results that do not."""
+    metrics: Mapping[str, int | float]
+    """Measurements as in ``metrics/validate.json``, with all digits."""
+    not_run: Sequence[str]
+    """Keys of checks that do not apply to this data."""
+    raw_sha256: Mapping[str, str] = {}
+    """SHA-256 of the checked files of ``data/raw``, by split: other files have other rows. Empty in older records."""
+    checks: Sequence[CheckEntry]
+    """In the order of params.yaml, then of the splits."""
+
+
+def _with_tuples(values: Any) -> Any:
+    return (
+        {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()} if isinstance(values, dict) else values
+    )
+
+
+def _consistent(distribution: Distribution) -> Distribution:
+    if len(distribution.counts) != len(distribution.edges) + 1:
+        raise ValueError(f"{len(distribution.edges)} edges need one more count")
+    return distribution
+
+
+Histogram = Annotated[Distribution, BeforeValidator(_with_tuples), AfterValidator(_consistent)]
+
+
+class Words(Record):
+    """The most common words of a split, as hashes: the profile of a public repository shows no text of the data."""
+
+    hashes: Sequence[Annotated[str, Field(pattern="^[0-9a-f]{16}$")]]
+    """64-bit hashes in hexadecimal."""
+    known: Number
+    """Fraction of the occurrences of all words that these make up."""
+
+    @cached_property
+    def word_keys(self) -> Keys:
+        """Hashes as uint64, shape ``(words,)``."""
+        return np.array([int(value, 16) for value in self.hashes], dtype=np.uint64)
+
+
+class SplitProfile(Record):
+    """Profile of one split."""
+
+    rows: int
+    labels: Histogram | None
+    """Rows per class id, or the distribution of regression targets; ``None`` for a split without labels."""
+    characters: Histogram
+    """Distribution of the rows' lengths in characters."""
+    words: Words
+
+
+class Profile(Record):
+    """Profile of all splits of one version of the data, small enough for git."""
+
+    written_by: ClassVar[str] = "validate"
+
+    version: Literal[1]
+    """Version of the format: distributions of another version have other bins."""
+    labels: Sequence[str] | None
+    """Class names; ``None`` for a regression."""
+    splits: Mapping[str, SplitProfile]
+    """Profiles by name, of the splits that have the columns they should have."""
+
+    @property
+    def train(self) -> SplitProfile:
+        """Profile of the data that a model was trained on.
+
+        Raises:
+            DataError: The data checks could not read the split; no model was trained on it.
+        """
+        if "train" not in self.splits:
+            raise DataError("profile.json: splits.train: missing.", self._hint("profile.json"))
+        return self.splits["train"]
+
+    def write(self, path: Path) -> None:
+        """Write the file in one line: indented, most of it would be line breaks."""
+        with replace_file(path) as partial:
+            partial.write_text(json.dumps(self.model_dump(mode="json")) + "\n", encoding="utf-8")
+
+
+class WordCounts(Record):
+    """How often words occur in train. They are text of the data, so unlike the profile they are only in DVC, not in git."""
+
+    written_by: ClassVar[str] = "validate"
+
+    total: int
+    """Occurrences of all words."""
+    different: int
+    """Number of different words."""
+    counts: Mapping[str, int]
+    """Occurrences of the most common words, the most common first."""
+
+    def write(self, path: Path) -> None:
+        """Write the file in one line: indented, most of it would be line breaks."""
+        with replace_file(path) as partial:
+            partial.write_text(json.dumps(self.model_dump(mode="json"), ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,111 @@
+"""``export.json``: how to use exported models, and where they come from. It is in the metadata of each model, too.
+
+It contains no time, no path of the machine and no commit: it is a function of the stage's inputs, and the commit is created later.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import model_validator
+
+from tuneline.core.provenance import BaseSource, RawSource, StageProvenance, parameters_hash
+from tuneline.core.records import OMITTED, Number, Record
+
+EXPORT_RECORD = "export.json"
+"""Name of the file in a folder of models."""
+FORMAT = 2
+"""Version of the file. It increases when a key is removed or changes its meaning."""
+
+
+class TokenizerRecord(Record):
+    """The tokenizer beside the models."""
+
+    file: str
+    sha256: str
+    truncation_side: str
+
+
+class ModelRecord(Record):
+    """One exported model."""
+
+    file: str
+    """Name of the ONNX file; weights of 2 GB and more are in a second file beside it."""
+    bytes: int
+    """Size of all its files."""
+    sha256: Mapping[str, str]
+    """SHA-256 by file name."""
+    method: str | None = OMITTED
+    """int8: ``dynamic`` or ``static``."""
+    weight_bits: int | None = OMITTED
+    """int8: 7 or 8."""
+    mean_abs_diff_on_validation: Mapping[str, float] | None = OMITTED
+    """int8, method ``best``: mean absolute difference of the logits from those of fp32, by method."""
+    metrics: Mapping[str, Number] | None = OMITTED
+    """Metrics of this model on the reported split; ``compare`` adds them when it publishes the model."""
+
+
+class UsageRecord(Record):
+    """How to use the models of a folder, also of one that another version of Tuneline exported."""
+
+    written_by = "compare"
+
+    format: int
+    task: str
+    labels: Sequence[str] | None
+    """Class names in the order of their ids; ``None``: a regression."""
+    text_columns: Sequence[str]
+    max_length: int
+    """Maximal tokens of a row, special tokens included."""
+    pad_token_id: int
+    tokenizer: TokenizerRecord
+    architecture: str
+    opset: int
+    inputs: Sequence[str]
+    """Names of the models' inputs."""
+    models: Mapping[str, ModelRecord]
+    """By precision."""
+
+
+class DataRecord(Record):
+    """The raw splits: ``data/raw/source.json``, and the hash of each split (``split_hash``)."""
+
+    source: RawSource | None
+    sha256: Mapping[str, str]
+
+
+class ModelProvenance(Record):
+    """Where a model comes from: its data, its base model, and each stage that it went through, by name."""
+
+    data: DataRecord
+    base: BaseSource | None = OMITTED
+    """Pretrained model and tokenizer; ``None`` in a record that an earlier version of Tuneline wrote."""
+    stages: Mapping[str, StageProvenance]
+
+    @property
+    def parameters_hash(self) -> str:
+        """SHA-256 over the parameters of all stages."""
+        return parameters_hash(self.stages)
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """Version of each library; several if the stages ran with different ones."""
+        versions: dict[str, list[str]] = {}
+        for stage in self.stages.values():
+            for name, version in stage.libraries.items():
+                versions.setdefault(name, []).append(version)
+        return {name: " and ".join(dict.fromkeys(versions[name])) for name in sorted(versions)}
+
+
+class ExportRecord(UsageRecord):
+    """How to use the models of a folder, and where they come from."""
+
+    provenance: ModelProvenance
+    split: str | None = OMITTED
+    """The reported split, on which the metrics of the models were computed; ``compare`` adds it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _readable(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        if values.get("format") != FORMAT:
+            raise ValueError(f"its format is {values.get('format')}, and this version of Tuneline reads {FORMAT}")
+        return values

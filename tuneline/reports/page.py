@@ -1,0 +1,249 @@
+"""What the pages of the project share: the frame with its style sheet, and figures. A page is one file without scripts or network access.
+
+matplotlib draws the figures, in placeholder colours that become CSS variables of the page: one figure fits the light and the dark mode.
+Text stays text, and matplotlib escapes it. Ids get the name of the figure as a prefix, because several figures share one document.
+"""
+
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from tuneline.analysis.drift import Distribution
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def environment(templates: Path) -> "Environment":
+    """Return the templates of a page, in a folder of its own, which extend ``frame.html.j2``. Everything that is inserted is escaped."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([templates, TEMPLATES]),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.globals["style"] = style()
+    return environment
+
+
+def style() -> Markup:
+    """Return the style sheet of all pages: light and dark, for screens of any width and for print."""
+    return Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
+
+
+def number(value: float) -> str:
+    """Format a number of an axis or a table: whole if it is, else with three significant digits."""
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+
+
+INK, MUTED, GRID, FIRST = "#010101", "#020202", "#030303", "#040404"
+SECOND, THIRD, BAD, SURFACE = "#050505", "#060606", "#070707", "#080808"
+VARIABLES = {
+    INK: "var(--ink)",
+    MUTED: "var(--muted)",
+    GRID: "var(--grid)",
+    FIRST: "var(--first)",
+    SECOND: "var(--second)",
+    THIRD: "var(--third)",
+    BAD: "var(--bad)",
+    SURFACE: "var(--surface)",
+}
+STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "tuneline",
+    "text.parse_math": False,  # a class may be called $5
+    "font.family": "DejaVu Sans",  # measured with it, shown in the page's font
+    "font.size": 12.5,  # and none smaller: at least 11 px on the page, see SIZE
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.titlesize": 12.5,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": GRID,
+    "ytick.color": GRID,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "xtick.major.pad": 6,
+    "ytick.major.pad": 6,
+    "lines.linewidth": 1.8,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.fontsize": 12.5,
+    "legend.labelcolor": INK,
+    "legend.handlelength": 1.6,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+}
+WIDTH = 330 / 72
+SIZE = (WIDTH, 3.1)
+"""Width and height in inches. A figure is 330 units wide, and never narrower than 292 px on a page (screens of 320 px): its text stays
+readable, and on a desk the style sheet does not enlarge it beyond that of the page."""
+DASHED = (0, (3, 3))
+
+
+@contextmanager
+def canvas(size: tuple[float, float] = SIZE, rows: int = 1) -> Iterator[tuple["Figure", "Axes"]]:
+    """Yield a figure in the style of the page, and its first axes.
+
+    Args:
+        size: Width and height in inches.
+        rows: Number of axes, one above the other, with one horizontal scale.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(rows, sharex=True, squeeze=False)
+        yield figure, axes[0, 0]
+
+
+def to_svg(figure: "Figure", name: str, label: str) -> Markup:
+    """Return the figure as an SVG element.
+
+    Args:
+        figure: A figure drawn inside ``canvas``.
+        name: Prefix of every id.
+        label: Description for screen readers.
+    """
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
+    for colour, variable in VARIABLES.items():
+        svg = svg.replace(colour, variable)
+    view = re.search(r'viewBox="[^"]*"', svg)
+    head = f'<svg {view.group() if view else ""} role="img" aria-label="{escape(label, quote=True)}" xmlns:xlink="http://www.w3.org/1999/xlink">'
+    return Markup(re.sub(r"^<svg[^>]*>", lambda _: head, svg, count=1))  # noqa: S704 - matplotlib has escaped the text in it
+
+
+LINE_STYLES = ((FIRST, "solid"), (SECOND, (0, (7, 3))), (THIRD, (0, (2, 2))))
+"""Colour and dashes of the first, second and third series of a plot."""
+
+
+def draw_lines(
+    name: str, title: str, series: Mapping[str, Sequence[float | None]], ends: Sequence[str], limits: Mapping[str, float]
+) -> Markup:
+    """Draw values over versions, from 0 upwards; a line is interrupted where a version has no value.
+
+    Args:
+        name: Name of the figure.
+        title: What is drawn, for screen readers.
+        series: Values by name, the oldest first; at most three.
+        ends: Labels of the first and the last version.
+        limits: Values at which a dashed line is drawn, by label.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    with canvas((WIDTH, 2.6)) as (figure, axes):
+        for (label, values), (colour, dashes) in zip(series.items(), LINE_STYLES, strict=False):
+            axes.plot(_floats(values), color=colour, linestyle=dashes, marker="o", markersize=4, label=label)
+        for label, value in limits.items():
+            axes.axhline(value, color=MUTED, linewidth=0.8, linestyle=DASHED, label=label)
+        versions = max(map(len, series.values()), default=0)
+        axes.set_xticks([0, versions - 1][: len(ends)], ends)
+        highest = max((value for values in (*series.values(), limits.values()) for value in values if value is not None), default=0)
+        axes.set(xlim=(-0.5, versions - 0.5), ylim=(0, 1.08 * highest or 1))
+        axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+        axes.yaxis.set_major_formatter(lambda value, _: number(value))
+        axes.grid(visible=False, axis="x")
+        if len(series) + len(limits) > 1:
+            figure.legend(loc="outside lower center", ncols=3, columnspacing=1.0)
+        newest = [f"{label} {number(known[-1])}" for label, values in series.items() if (known := [v for v in values if v is not None])]
+        return to_svg(figure, name, f"{title} by version. Newest: {', '.join(newest) or 'no values'}")
+
+
+def draw_spark(name: str, title: str, values: Sequence[float | None], top: float) -> Markup:
+    """Draw values over versions without axes, for the cell of a table; several cells share one scale, from 0 to ``top``."""
+    with canvas((WIDTH, 0.5)) as (figure, axes):
+        axes.plot(_floats(values), color=FIRST, marker="o", markersize=4)
+        axes.set(xlim=(-0.5, len(values) - 0.5), ylim=(-0.1 * top, 1.1 * top or 1.0))
+        axes.set_axis_off()
+        return to_svg(figure, name, f"{title} by version")
+
+
+def _floats(values: Sequence[float | None]) -> NDArray[np.float64]:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+BINS = 36
+
+
+def draw_histograms(name: str, title: str, distributions: Mapping[str, Distribution], *, logarithmic: bool) -> Markup | None:
+    """Draw the histogram of each split above a common axis, each as high as its box; ``None`` if no split has rows.
+
+    Args:
+        name: Name of the figure.
+        title: What is drawn, for screen readers.
+        distributions: By split, binned at percentiles; drawn between the lowest and the highest edge.
+        logarithmic: Make the axis logarithmic, for lengths.
+    """
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+    filled = {split: one for split, one in distributions.items() if one.edges}
+    if not filled:
+        return None
+    low, high = (end(edge for one in filled.values() for edge in (one.edges[0], one.edges[-1])) for end in (min, max))
+    if logarithmic:
+        low, high = max(low, 1.0) / 1.1, max(high, 1.0) * 1.1
+    else:
+        margin = (high - low) / 20 or 1.0
+        low, high = low - margin, high + margin
+    grid = np.geomspace(low, high, BINS + 1) if logarithmic else np.linspace(low, high, BINS + 1)
+    words = {split: _middle(one) for split, one in filled.items()}
+    with canvas((WIDTH, 0.3 + 0.95 * len(filled)), rows=len(filled)) as (figure, _):
+        for axes, (split, one) in zip(figure.axes, filled.items(), strict=True):
+            axes.stairs(_shares(one, grid), grid, fill=True, color=FIRST, alpha=0.75)
+            axes.set_title(f"{split}: {words[split]}", loc="left")
+            axes.set_xlim(low, high)
+            if logarithmic:
+                axes.set_xscale("log")
+            decades = high / low >= 10 if logarithmic else False
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)) if decades else MaxNLocator(4))
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.xaxis.set_major_formatter(lambda value, _: number(value))
+            axes.set_yticks([])
+            axes.spines["left"].set_visible(False)
+        label = "; ".join(f"{title}, {split}: {middle}" for split, middle in words.items())
+        return to_svg(figure, name, label)
+
+
+def _middle(distribution: Distribution) -> str:
+    """Return the median, and the range of the middle nine tenths, in words."""
+    low, median, high = (number(distribution.quantile(level)) for level in (0.05, 0.5, 0.95))
+    return f"median {median}, 90 % in {low} to {high}"
+
+
+def _shares(distribution: Distribution, grid: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the share of rows between neighbouring points of a grid; rows within a bin are taken as evenly spread."""
+    counts = np.array(distribution.counts, dtype=np.float64)
+    below = np.cumsum(counts)[:-1] / max(counts.sum(), 1)
+    edges = np.maximum(distribution.edges, grid[0])
+    return np.diff(np.interp(grid, edges, below, left=0.0))
