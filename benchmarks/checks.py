@@ -30,8 +30,7 @@ from rich.console import Console
 from rich.table import Table
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from tuneline.core.schemas import ROW_GROUP, LabelSchema, raw_schema, tokenized_schema, write_batches
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import ROW_GROUP, LabelSchema, SplitReader, raw_schema, tokenized_schema, write_batches
 from tuneline.params import Params
 
 SIZES = (10_000, 100_000, 1_000_000)

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from tuneline.core.machine import threads
 from tuneline.core.paths import TOKENIZED
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import SplitReader
 from tuneline.model.batches import Batch, TokenizedSplit, length_sorted_batches
 from tuneline.onnx.session import open_session, processor_saturates, session_options
 from tuneline.params.loading import load_params

@@ -29,8 +29,7 @@ from rich.table import Table
 from transformers import PreTrainedTokenizerFast
 
 from stages.tokenize.tokenizer import TRAINING_ROWS, RawTexts, SavedTokenizer, Shard, save_tokenizer, tokenize_shard, train_wordpiece
-from tuneline.core.schemas import LabelSchema, raw_schema, write_batches
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LabelSchema, SplitReader, raw_schema, write_batches
 from tuneline.model.architectures import load_tokenizer
 from tuneline.model.encoding import CHUNK, Encoder
 

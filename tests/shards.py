@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from tuneline.core.paths import SPLITS
-from tuneline.core.schemas import write_table
-from tuneline.core.shards import SplitReader, shard_file
+from tuneline.core.tables import SplitReader, shard_file, write_table
 
 
 def into_shards(folder: Path, rows: int) -> None:

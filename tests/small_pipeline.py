@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 
 from tests.params import change_params, write_params
 from tuneline.core.provenance import BaseSource, StageProvenance, provenance_file
-from tuneline.core.schemas import LABELS, LabelSchema, raw_schema, tokenized_schema, write_table
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LABELS, LabelSchema, SplitReader, raw_schema, tokenized_schema, write_table
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 
 QUEUES = ("billing", "delivery", "returns")

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tuneline.core.schemas import LabelSchema, tokenized_schema, write_table
+from tuneline.core.tables import LabelSchema, tokenized_schema, write_table
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 TOKENIZER = SHARED / "hub/models/google-bert/bert-base-uncased"

@@ -13,7 +13,7 @@ from stages.train.data import Inputs
 from stages.train.devices import create_accelerator
 from stages.train.interruption import Interruption
 from tests.params import params
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import SplitReader
 from tuneline.model.batches import TokenizedSplit
 from tuneline.params import Params
 

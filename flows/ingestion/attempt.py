@@ -29,7 +29,7 @@ from tuneline.analysis.text import Keys
 from tuneline.checkpoints.hub import explained
 from tuneline.core.errors import ParamsError
 from tuneline.core.paths import PARAMS, RAW, SPLITS
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import SplitReader
 from tuneline.params.data import DataParams
 from tuneline.params.loading import load_params
 from tuneline.project import params_file

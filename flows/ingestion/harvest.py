@@ -19,7 +19,7 @@ from flows.scoring.inbox import Incoming
 from flows.settings import IngestSource
 from tuneline.core.errors import DataError
 from tuneline.core.files import file_hash
-from tuneline.core.schemas import ROW_GROUP, numpy_values, rebatch, write_batches
+from tuneline.core.tables import ROW_GROUP, numpy_values, rebatch, write_batches
 from tuneline.params.data import DataParams, FilesParams
 from tuneline.readers.inputs import Input, open_table
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows, plain_text

@@ -22,8 +22,7 @@ from tuneline.analysis.stats import Difference
 from tuneline.core.errors import DataError
 from tuneline.core.files import read_yaml
 from tuneline.core.paths import CHECKS, PARAMS, PREDICTIONS, RAW, TOKENIZED
-from tuneline.core.schemas import LabelSchema, read_table
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LabelSchema, SplitReader, read_table
 from tuneline.metrics.table import METRIC_TABLE, Task, metrics_for, primary_metric
 from tuneline.project.paired import McNemar, PairedComparison, translated_ids
 from tuneline.project.registry import Version

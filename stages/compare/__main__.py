@@ -27,9 +27,8 @@ from tuneline.core.errors import DataError, GateError
 from tuneline.core.files import replace_directory
 from tuneline.core.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, TOKENIZED
 from tuneline.core.records import Metrics
-from tuneline.core.schemas import numpy_values, read_table
-from tuneline.core.shards import SplitReader
 from tuneline.core.stage import require, run_stage
+from tuneline.core.tables import SplitReader, numpy_values, read_table
 from tuneline.core.terminal import say
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 from tuneline.onnx.session import OnnxClassifier, logits_of

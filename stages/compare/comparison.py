@@ -13,8 +13,7 @@ from tuneline.analysis.curves import Softmax, calibration, calibration_error, pr
 from tuneline.analysis.stats import Interval, accuracy_drop_interval, paired_difference
 from tuneline.core.files import replace_directory
 from tuneline.core.paths import COMPARISON, RAW
-from tuneline.core.schemas import LabelSchema
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LabelSchema, SplitReader
 from tuneline.metrics.scores import compute_metric, predictions_of, task_of
 from tuneline.metrics.table import Metric, primary_metric
 from tuneline.model.batches import Batch

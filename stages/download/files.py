@@ -20,7 +20,7 @@ from tuneline.core.errors import DataError
 from tuneline.core.files import file_hash, replace_file
 from tuneline.core.paths import FETCHED, SOURCE
 from tuneline.core.provenance import RemoteSource
-from tuneline.core.shards import split_files
+from tuneline.core.tables import split_files
 from tuneline.core.terminal import progress
 from tuneline.params.data import DataParams
 from tuneline.readers.files import RemoteFile, file_system, is_url, list_files, not_a_file, reaching, shown

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from stages.download.source import SourceFile, SourceSplit
 from tuneline.core.errors import DataError
-from tuneline.core.schemas import ROW_GROUP
+from tuneline.core.tables import ROW_GROUP
 from tuneline.readers.inputs import ValueBatch
 from tuneline.readers.labelled import LabelledColumns, labelled_batches
 from tuneline.readers.rows import BadRows, listed, nearest

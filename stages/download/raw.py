@@ -22,8 +22,7 @@ from tuneline.core.errors import DataError
 from tuneline.core.files import file_hash
 from tuneline.core.paths import SPLITS
 from tuneline.core.provenance import AppliedCorrections
-from tuneline.core.schemas import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, raw_schema, rebatch, write_batches
-from tuneline.core.shards import shard_file
+from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, raw_schema, rebatch, shard_file, write_batches
 from tuneline.core.terminal import Progress, progress, say
 from tuneline.params import Params
 from tuneline.readers.labelled import LABEL, LabelledColumns, class_name

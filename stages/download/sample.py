@@ -13,7 +13,7 @@ import pyarrow as pa
 from stages.download.source import SourceFile, SourceSplit
 from tuneline.core.errors import DataError
 from tuneline.core.paths import SPLITS
-from tuneline.core.schemas import ROW_GROUP
+from tuneline.core.tables import ROW_GROUP
 from tuneline.params.data import SampleParams
 from tuneline.readers.inputs import ValueBatch
 from tuneline.readers.labelled import LabelledColumns, labelled_batches

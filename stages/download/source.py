@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from tuneline.core.errors import DataError
 from tuneline.core.files import replace_file
-from tuneline.core.schemas import ROW_GROUP, UNLABELLED, rebatch, write_batches
+from tuneline.core.tables import ROW_GROUP, UNLABELLED, rebatch, write_batches
 from tuneline.core.terminal import progress
 from tuneline.params.data import DataParams
 from tuneline.readers.labelled import LABEL, POSITION, BadValues, LabelledColumns, has_text

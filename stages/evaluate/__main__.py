@@ -44,9 +44,8 @@ from tuneline.core.files import replace_directory, replace_file
 from tuneline.core.paths import CLASSIFIER, FAILING_ROWS, METRICS, PLOTS, PREDICTIONS, RAW, REPORTS, TOKENIZED
 from tuneline.core.provenance import RawSource
 from tuneline.core.records import Metrics
-from tuneline.core.schemas import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, numpy_values, predictions_schema, write_batches
-from tuneline.core.shards import SplitReader
 from tuneline.core.stage import Measurements, require, run_stage
+from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, SplitReader, numpy_values, predictions_schema, write_batches
 from tuneline.core.terminal import phase, progress
 from tuneline.metrics.functions import CustomMetric, load_metric
 from tuneline.metrics.scores import averaging, loss_of, predictions_of

@@ -16,8 +16,7 @@ from tuneline.analysis.curves import probabilities
 from tuneline.analysis.stats import wilson_interval
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.files import read_yaml
-from tuneline.core.schemas import LabelSchema
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LabelSchema, SplitReader
 from tuneline.core.terminal import progress
 from tuneline.params.loading import describe
 from tuneline.params.section import Rate, Section

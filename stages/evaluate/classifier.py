@@ -15,7 +15,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.machine import threads
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 from tuneline.model.batches import TokenizedRows, length_sorted_batches
 from tuneline.model.encoding import Encoder
 

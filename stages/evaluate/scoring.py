@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tuneline.analysis.stats import LEVEL, Estimate, leak_difference, metric_interval, paired_difference
 from tuneline.core.errors import DataError, ParamsError, StageError
 from tuneline.core.files import full_disk
-from tuneline.core.schemas import ROW_GROUP, LabelSchema
+from tuneline.core.tables import ROW_GROUP, LabelSchema
 from tuneline.metrics.scores import compute_metric, prediction_metrics, task_of
 from tuneline.metrics.table import LEAKED_ROWS, METRIC_TABLE, Averaging, Metric, Task, metrics_for, primary_metric
 from tuneline.reports.evaluation import SliceMetrics, Slices

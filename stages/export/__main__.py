@@ -23,9 +23,8 @@ from tuneline.core.errors import DataError
 from tuneline.core.files import file_hash, replace_directory
 from tuneline.core.paths import BASE_RECORD, CANDIDATES, CLASSIFIER, RAW, SPLITS, TOKENIZED
 from tuneline.core.provenance import BaseSource, RawSource, StageProvenance, provenance_file, split_hash, stage_provenance
-from tuneline.core.schemas import LABELS
-from tuneline.core.shards import SplitReader
 from tuneline.core.stage import Measurements, require, run_stage
+from tuneline.core.tables import LABELS, SplitReader
 from tuneline.params import ExportParams, Params
 from tuneline.params.loading import load_params
 from tuneline.reports.export import EXPORT_RECORD, FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord, TokenizerRecord

@@ -15,7 +15,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 
 from stages.export.graph import clean, load_model, save_model
 from tuneline.core.files import temporary_directory
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import SplitReader
 from tuneline.model.batches import Batch, TokenizedSplit, length_sorted_batches
 from tuneline.onnx.session import SAFE_WEIGHT_BITS, OnnxClassifier, logits_of
 from tuneline.params.evaluate import Int8Params

@@ -32,8 +32,8 @@ from tuneline.core.paths import BASE_RECORD, BASE_TOKENIZER, METRICS, RAW, SPLIT
 from tuneline.core.provenance import BaseSource, stage_provenance
 from tuneline.core.records import Metrics
 from tuneline.core.resumable import content_key, resumable_directory
-from tuneline.core.shards import SplitReader, shard_file
 from tuneline.core.stage import Measurements, run_stage
+from tuneline.core.tables import SplitReader, shard_file
 from tuneline.core.terminal import say
 from tuneline.engines import map_tasks
 from tuneline.model.architectures import checkpoint_limit, has_token_type_ids, load_tokenizer, read_base, token_limit

@@ -17,8 +17,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.files import replace_file, write_json
-from tuneline.core.schemas import LABELS, LabelSchema, tokenized_schema, write_batches
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LABELS, LabelSchema, SplitReader, tokenized_schema, write_batches
 from tuneline.core.terminal import Progress, progress
 from tuneline.model.encoding import Counts, Encoder, encode_rows
 

@@ -16,9 +16,8 @@ from transformers import AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBas
 
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.paths import BASE_MODEL, TOKENIZED, TOKENIZER
-from tuneline.core.schemas import UNLABELLED, LabelSchema
-from tuneline.core.shards import SplitReader, split_files
 from tuneline.core.stage import require
+from tuneline.core.tables import UNLABELLED, LabelSchema, SplitReader, split_files
 from tuneline.metrics.scores import task_of
 from tuneline.metrics.table import metrics_for
 from tuneline.model.architectures import token_limit

@@ -21,7 +21,7 @@ from stages.train.progress import Evaluation, StepResult
 from stages.train.state import TrainingResult, TrainState, function_files, print_startup_summary, resume, set_up, training_result
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.paths import TOKENIZED
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import say
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 from tuneline.params import Params

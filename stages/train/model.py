@@ -16,7 +16,7 @@ from transformers.utils import logging
 
 from tuneline.core.errors import ParamsError
 from tuneline.core.paths import BASE_MODEL
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 from tuneline.core.terminal import say
 from tuneline.model.architectures import architecture_of
 from tuneline.params import ModelParams, TrainParams

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from transformers import SchedulerType, get_scheduler
 
 from tuneline.core.errors import ParamsError
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 from tuneline.metrics.functions import CustomMetric, ProjectFunction, load_function, load_metric
 from tuneline.metrics.scores import metrics_of
 from tuneline.metrics.table import METRIC_TABLE

@@ -25,7 +25,7 @@ from tuneline.core.errors import DataError
 from tuneline.core.files import write_json
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.provenance import TrainingSegment
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 from tuneline.params import Params, RunParams, TrainParams
 
 

@@ -14,8 +14,8 @@ from tuneline.core.files import replace_directory, working_directory
 from tuneline.core.launch import check_launch
 from tuneline.core.paths import CHECKS, FAILING_ROWS, METRICS, RAW, REFERENCE_PROFILE, REPORTS, SPLITS, TOKENIZED
 from tuneline.core.records import Metrics
-from tuneline.core.shards import SplitReader
 from tuneline.core.stage import run_stage
+from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import progress, say
 from tuneline.params.loading import load_params
 from tuneline.reports.checks import Profile

@@ -20,7 +20,7 @@ from great_expectations.expectations.metadata_types import FailureSeverity
 
 from stages.validate.columns import StoredColumns
 from stages.validate.near_duplicates import NONE
-from tuneline.core.schemas import LABELS
+from tuneline.core.tables import LABELS
 from tuneline.params.validate import Rule, ValidateParams
 
 SEVERITIES = {"error": FailureSeverity.CRITICAL, "warning": FailureSeverity.WARNING}

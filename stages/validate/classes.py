@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stages.validate.raw import BOM, RawSplit
 from tuneline.analysis.text import repaired
-from tuneline.core.schemas import LABELS, LabelSchema
+from tuneline.core.tables import LABELS, LabelSchema
 from tuneline.params import Params
 
 LONGEST_NAME = 100

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.core.files import replace_file
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import SplitReader
 
 BATCH_ROWS = 65_536
 Rows = NDArray[np.int64]

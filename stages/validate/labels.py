@@ -20,8 +20,7 @@ from tuneline.analysis.drift import Numbers
 from tuneline.analysis.stats import Interval, wilson_interval
 from tuneline.analysis.text import BOUNDARY, normalized
 from tuneline.analysis.tfidf import UNSPACED, read_sample, stratified_folds
-from tuneline.core.schemas import LABELS, UNLABELLED, LabelSchema
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LABELS, UNLABELLED, LabelSchema, SplitReader
 from tuneline.params import ValidateParams
 from tuneline.params.validate import Revealing
 

@@ -22,7 +22,7 @@ from stages.validate.columns import RaggedArray, Rows
 from stages.validate.raw import RawSplit
 from tuneline.analysis.similarity import MappedArray, WordSets, partitions
 from tuneline.analysis.text import EncodedWords, Keys, mixed
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 
 Numbers = NDArray[np.int32]
 """Row numbers, of which ten million take 40 MB; at most two billion rows."""

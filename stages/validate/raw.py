@@ -25,8 +25,7 @@ from tuneline.analysis.text import (
     unordered_row_keys,
     words,
 )
-from tuneline.core.schemas import LABELS, UNLABELLED, read_table, write_table
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LABELS, UNLABELLED, SplitReader, read_table, write_table
 from tuneline.core.terminal import phase
 from tuneline.engines import map_tasks
 from tuneline.params import RunParams

@@ -20,7 +20,7 @@ from stages.validate.tables import DerivedData, count_words
 from stages.validate.violations import Violations, printable
 from tuneline.core.paths import SPLITS
 from tuneline.core.provenance import split_hash
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import phase
 from tuneline.params.validate import Rule
 from tuneline.reports.checks import CheckEntry, Checks, Profile, Status, WordCounts

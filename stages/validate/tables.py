@@ -21,8 +21,7 @@ from stages.validate.tokenized import Vocabulary, decoding_matches, read_tokeniz
 from tuneline.analysis.drift import Distribution, Numbers, bin_counts, kolmogorov_smirnov, population_stability
 from tuneline.core.errors import DataError
 from tuneline.core.paths import SPLITS, TOKENIZER
-from tuneline.core.schemas import LABELS, UNLABELLED, LabelSchema, raw_schema, tokenized_schema
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LABELS, UNLABELLED, LabelSchema, SplitReader, raw_schema, tokenized_schema
 from tuneline.core.terminal import phase
 from tuneline.engines import engine
 from tuneline.params import Params

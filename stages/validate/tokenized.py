@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders
 
 from stages.validate.columns import Arrays, RaggedArray, Rows, StoredColumns, column_writer, files_of, read_batches
-from tuneline.core.schemas import LABELS
-from tuneline.core.shards import SplitReader
 from tuneline.core.stage import require
+from tuneline.core.tables import LABELS, SplitReader
 from tuneline.core.terminal import phase
 from tuneline.engines import map_tasks
 from tuneline.params import Params, RunParams

@@ -21,7 +21,7 @@ from stages.validate.checks import Check, Table
 from stages.validate.columns import Rows, joined
 from stages.validate.near_duplicates import NUMBERED_THROUGH
 from stages.validate.raw import RawSplit
-from tuneline.core.schemas import ROW_GROUP, failing_rows_schema, write_batches
+from tuneline.core.tables import ROW_GROUP, failing_rows_schema, write_batches
 from tuneline.core.terminal import phase
 from tuneline.reports.checks import Violation
 

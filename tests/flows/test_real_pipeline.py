@@ -12,7 +12,7 @@ from flows.runs.repository import Repository
 from flows.train import train
 from tests.project import SMALL, Project
 from tuneline.core.paths import SPLITS
-from tuneline.core.schemas import read_table
+from tuneline.core.tables import read_table
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.slow]
 

@@ -13,8 +13,7 @@ from stages.validate.raw import read_raw
 from stages.validate.tables import count_words, profile_split
 from tests.params import params
 from tests.project import GIT_IDENTITY
-from tuneline.core.schemas import LabelSchema, raw_schema, write_table
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LabelSchema, SplitReader, raw_schema, write_table
 from tuneline.reports.checks import CheckEntry, Checks, Profile
 
 Rows = Sequence[tuple[str, str]]

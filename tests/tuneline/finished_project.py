@@ -17,7 +17,7 @@ from tests.project import GIT_IDENTITY
 from tests.records import export_record
 from tuneline.analysis.curves import Softmax, calibration, calibration_error, ranking_metrics
 from tuneline.core.provenance import BaseSource, PretrainedSource
-from tuneline.core.schemas import LabelSchema, raw_schema, write_table
+from tuneline.core.tables import LabelSchema, raw_schema, write_table
 from tuneline.metrics.scores import averaging, metrics_of, predictions_of
 from tuneline.model.batches import TokenizedSplit
 

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tuneline.core.schemas import LABELS, LabelSchema
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LABELS, LabelSchema, SplitReader
 from tuneline.core.terminal import phase
 
 if TYPE_CHECKING:

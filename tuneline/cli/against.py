@@ -16,9 +16,8 @@ from rich.table import Table
 from tuneline.analysis.corrections import row_keys
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.paths import PREDICTIONS, RAW
-from tuneline.core.schemas import LabelSchema, read_table
-from tuneline.core.shards import SplitReader, is_split_file
 from tuneline.core.stage import require
+from tuneline.core.tables import LabelSchema, SplitReader, is_split_file, read_table
 from tuneline.metrics.scores import averaging, task_of
 from tuneline.metrics.table import metrics_for, title_of
 from tuneline.project.dvc import Lock, cached_folder, cached_out, read_lock

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tuneline.core.errors import ParamsError
 from tuneline.core.files import read_yaml
 from tuneline.core.paths import PIPELINE, PROJECT
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.params.section import FunctionName, check_listed
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.core.errors import ParamsError
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 from tuneline.metrics.table import Averaging, Metric, Task, metrics_for
 
 ClassIds = NDArray[np.int64]

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from tuneline.core.files import file_hash, replace_file
 from tuneline.core.locks import locked
-from tuneline.core.schemas import LABELS, LabelSchema, numpy_values
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LABELS, LabelSchema, SplitReader, numpy_values
 from tuneline.core.terminal import progress
 
 VERSION = 1

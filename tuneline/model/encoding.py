@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
-from tuneline.core.schemas import LABELS, ROW_GROUP
+from tuneline.core.tables import LABELS, ROW_GROUP
 
 CHUNK = 2_000
 """Rows per call of the Rust tokenizer: enough to use its threads, few enough for memory (about 100 bytes per token)."""

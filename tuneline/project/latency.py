@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import say
 from tuneline.model.batches import Batch, TokenizedSplit
 

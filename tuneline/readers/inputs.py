@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, TypeVar
 import pyarrow as pa
 
 from tuneline.core.errors import DataError
-from tuneline.core.schemas import ROW_GROUP, LabelSchema
+from tuneline.core.tables import ROW_GROUP, LabelSchema
 from tuneline.params.data import FilesParams
 from tuneline.readers.delimited import DelimitedReader, Dialect, read_jsonl
 from tuneline.readers.files import DataFile

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tuneline.core.errors import DataError
-from tuneline.core.schemas import UNLABELLED
+from tuneline.core.tables import UNLABELLED
 from tuneline.readers.delimited import json_type
 from tuneline.readers.inputs import InputTable, ValueBatch
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, RowProblem, check_columns, text_problem

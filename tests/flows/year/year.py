@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from toy import save_bag_of_words, take_steps, write, write_table
 
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 
 MODEL = Path("models/classifier/table.npy")
 TOKENIZER = Path("data/tokenized/tokenizer")

@@ -3,7 +3,7 @@ import pytest
 
 from stages.compare.comparison import TrainedLogits, compare_logits, rows_named, violations_of
 from tests.params import params
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 
 CLASSES, SCORE = LabelSchema(("a", "b")), LabelSchema(None)
 TRAINED = np.array([[2, 0], [2, 0], [0, 2], [0, 2]], dtype=np.float32)

@@ -6,8 +6,7 @@ import pytest
 from stages.compare import comparison
 from stages.compare.comparison import TrainedLogits, compare_logits, describe_flips
 from tests.shards import into_shards
-from tuneline.core.schemas import LabelSchema
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LabelSchema, SplitReader
 from tuneline.reports.evaluation import Prediction
 
 

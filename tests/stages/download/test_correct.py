@@ -12,7 +12,7 @@ from stages.download.__main__ import applied_corrections, main
 from tests.stages.download.made import GOOD, write_params
 from tuneline.analysis.corrections import DROPPED_SCHEMA, LABEL_SCHEMA, Corrections, label_file, row_keys
 from tuneline.core.errors import DataError
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 
 ROWS = [(f"text number {row}", f"{'abc'[row % 3]}") for row in range(300)]
 CSV = "text,label\n" + "".join(f"{text},{label}\n" for text, label in ROWS)
@@ -79,7 +79,7 @@ def test_provenance_counts_the_corrections(download, capsys):
 
 def test_dropped_rows_are_all_or_the_later_ones_of_one_split_or_of_any(download, monkeypatch):
     monkeypatch.setattr("tuneline.readers.inputs.ROW_GROUP", 2)
-    monkeypatch.setattr("tuneline.core.schemas.ROW_GROUP", 2)
+    monkeypatch.setattr("tuneline.core.tables.ROW_GROUP", 2)
     train = "text,label\none,spam\ntwo,ham\none,spam\none,ham\nthree,spam\none,spam\nbad,ham\n"
     correct(dropped=[(key("one"), "train", "later", "duplicates"), (key("bad"), "", "all", "control_characters")])
     tables = download({**GOOD, "train.csv": train, "test.csv": "text,label\none,spam\nbad,spam\none,ham\n"})

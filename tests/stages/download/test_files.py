@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.stages.download.made import GOOD, TRAIN
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.inputs import Input, open_table
 from tuneline.readers.labelled import LabelledColumns, labelled_rows

@@ -13,7 +13,7 @@ from stages.download.__main__ import main
 from stages.download.raw import sample_rows
 from tests.conftest import ROOT
 from tests.stages.download.made import GOOD, TRAIN, write_params, write_source
-from tuneline.core.schemas import ROW_GROUP, LabelSchema, raw_schema
+from tuneline.core.tables import ROW_GROUP, LabelSchema, raw_schema
 
 RAW = Path("data/raw")
 SAMPLE = {"source": "sample", "text_columns": ["subject", "body"], "label_column": "queue"}

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.stages.evaluate.project import write_project
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,7 @@ import numpy as np
 
 from stages.evaluate.behaviour import LabelledTexts
 from tests.stages.tokenize.raw_splits import write_raw
-from tuneline.core.schemas import LabelSchema
-from tuneline.core.shards import SplitReader, shard_file
+from tuneline.core.tables import LabelSchema, SplitReader, shard_file
 
 SHARD = 2
 _FOLDER = tempfile.TemporaryDirectory(prefix="tuneline-texts-")

@@ -9,7 +9,7 @@ import pyarrow as pa
 from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
 from tests.params import write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
-from tuneline.core.schemas import LabelSchema, tokenized_schema, write_table
+from tuneline.core.tables import LabelSchema, tokenized_schema, write_table
 from tuneline.model.encoding import Encoder
 
 QUEUES = LabelSchema(("billing", "delivery", "technical"))

@@ -7,8 +7,7 @@ import torch
 from stages.evaluate.classifier import Classifier
 from tests.stages.evaluate.project import QUEUES
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.schemas import LabelSchema
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LabelSchema, SplitReader
 from tuneline.model.batches import TokenizedSplit
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from stages.evaluate.scoring import SplitPredictions, leak_metrics, leaked_rows
 from tuneline.core.errors import DataError
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.table import METRIC_TABLE
 

@@ -14,7 +14,7 @@ from tests.shards import into_shards
 from tests.stages.evaluate.project import write_project
 from tuneline.analysis.leaks import BaselineComparison
 from tuneline.core.errors import DataError, GateError, ParamsError, StageError
-from tuneline.core.schemas import LabelSchema, write_table
+from tuneline.core.tables import LabelSchema, write_table
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,7 @@ import pytest
 
 from stages.evaluate.__main__ import SCATTERED, read_origin, write_plots
 from tests.stages.tokenize.raw_splits import write_raw
-from tuneline.core.schemas import LabelSchema
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LabelSchema, SplitReader
 
 FILES = ["calibration.csv", "confusion.csv", "precision_recall.csv", "roc.csv", "scatter.csv"]
 

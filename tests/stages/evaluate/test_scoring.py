@@ -8,7 +8,7 @@ import pytest
 from stages.evaluate.scoring import MetricName, baseline_metrics, score
 from tests.conftest import ROOT
 from tuneline.core.errors import ParamsError, StageError
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 
 ODD_ONE = """
 import datasets

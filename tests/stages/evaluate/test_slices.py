@@ -16,7 +16,7 @@ from stages.evaluate.scoring import (
     slices_report,
     source_slices,
 )
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 from tuneline.reports.evaluation import SliceMetrics
 
 PAIR, NUMBER = LabelSchema(("no", "yes")), LabelSchema(None)

@@ -4,7 +4,7 @@ import pytest
 from stages.evaluate.behaviour import LabelledTexts
 from tests.stages.tokenize.raw_splits import NO_YES, write_raw
 from tuneline.core.errors import DataError
-from tuneline.core.shards import SplitReader, shard_file
+from tuneline.core.tables import SplitReader, shard_file
 
 
 @pytest.fixture

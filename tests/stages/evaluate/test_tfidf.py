@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from stages.evaluate.scoring import SplitPredictions, tfidf_metrics
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 
 NO_YES = LabelSchema(("no", "yes"))
 NUMBERS = LabelSchema(None)

@@ -8,7 +8,7 @@ from stages.export import precisions
 from stages.export.graph import save_model, weight_bytes
 from stages.export.precisions import QuantizationRows, mean_difference, to_dynamic_int8, to_fp16, to_int8, to_static_int8
 from tests.params import params
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import SplitReader
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 from tuneline.onnx.session import OnnxClassifier, logits_of
 

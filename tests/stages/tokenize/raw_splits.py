@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tuneline.core.schemas import LabelSchema, raw_schema, write_table
+from tuneline.core.tables import LabelSchema, raw_schema, write_table
 
 NO_YES = LabelSchema(("no", "yes"))
 WORDS = """the parcel is missing invoice was paid twice cannot log in since Monday café naïve résumé über straße 東京 please help

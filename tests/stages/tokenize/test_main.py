@@ -16,7 +16,7 @@ from tests.stages.tokenize.raw_splits import sentences, write_raw, write_splits
 from tuneline.core.errors import DataError, ParamsError, StageError
 from tuneline.core.paths import SPLITS
 from tuneline.core.provenance import BaseSource, PretrainedSource
-from tuneline.core.schemas import ROW_GROUP, LabelSchema, write_table
+from tuneline.core.tables import ROW_GROUP, LabelSchema, write_table
 
 PARAMS = {
     "tokenize": {"vocab_size": 300, "max_length": 24},

@@ -7,7 +7,7 @@ import pytest
 from stages.tokenize.tokenizer import RawTexts
 from tests.stages.tokenize.raw_splits import write_raw
 from tuneline.core.errors import DataError
-from tuneline.core.shards import SplitReader, shard_file
+from tuneline.core.tables import SplitReader, shard_file
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.stages.tokenize.raw_splits import sentences, write_raw
 from tuneline.core.errors import DataError
 from tuneline.core.paths import SPLITS
 from tuneline.core.provenance import BaseSource
-from tuneline.core.shards import SplitReader, shard_file
+from tuneline.core.tables import SplitReader, shard_file
 from tuneline.model.architectures import read_base
 
 PARAMS = {

@@ -14,7 +14,7 @@ from tests.project import Project
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 from tuneline.core.errors import ParamsError
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 
 FOCAL = {"loss": "project/losses.py:focal"}
 LOGITS = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))

@@ -14,7 +14,7 @@ from stages.train.data import (
 )
 from tests.stages.train import tiny_task
 from tuneline.core.errors import DataError, ParamsError, StageError
-from tuneline.core.schemas import UNLABELLED, LabelSchema, write_table
+from tuneline.core.tables import UNLABELLED, LabelSchema, write_table
 
 SPLITS = ("train", "validation")
 

@@ -11,7 +11,7 @@ from tests.shards import into_shards
 from tests.stages.train import tiny_task
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.paths import CHECKPOINTS
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 
 
 def losses(outcome):
@@ -88,7 +88,7 @@ def test_nan_label_error_names_its_shard_and_row(project, trained):
     path = project / "data/tokenized/train.parquet"
     import pyarrow as pa
 
-    from tuneline.core.schemas import write_table
+    from tuneline.core.tables import write_table
 
     table = tiny_task.table(60, 0, LabelSchema(None))
     values = table["labels"].to_numpy().copy()

@@ -9,7 +9,7 @@ from stages.train.model import adapt, build_model, compute_first_token_only
 from tests.small_pipeline import FAMILIES, SMALL, tiny_model
 from tests.stages.train import tiny_task
 from tuneline.core.errors import ParamsError
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 from tuneline.model.architectures import ARCHITECTURES
 from tuneline.params import ModelParams
 

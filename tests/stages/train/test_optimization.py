@@ -21,7 +21,7 @@ from stages.train.optimization import (
 )
 from tests.stages.train import tiny_task
 from tuneline.core.errors import ParamsError
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 from tuneline.model.batches import TokenizedSplit
 from tuneline.params.train import WITHOUT_WARMUP, Schedule
 

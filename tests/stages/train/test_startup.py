@@ -7,7 +7,7 @@ from stages.train import state
 from stages.train.state import describe_labels
 from tests.stages.train import tiny_task
 from tuneline.core.errors import DataError
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 
 
 def test_startup_summary_has_device_parameters_shapes_and_initial_loss(trained, capsys):

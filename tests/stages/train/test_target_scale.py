@@ -13,7 +13,7 @@ from tests.small_pipeline import FAMILIES, tiny_model
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 from tuneline.core.paths import TOKENIZER
-from tuneline.core.schemas import LabelSchema, write_table
+from tuneline.core.tables import LabelSchema, write_table
 
 NUMBERS = LabelSchema(None)
 TARGETS = np.array([1000.0, 3000.0], dtype=np.float32)

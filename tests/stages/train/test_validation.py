@@ -13,7 +13,7 @@ from tests.shards import into_shards
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 from tuneline.core.errors import DataError
-from tuneline.core.schemas import LabelSchema, write_table
+from tuneline.core.tables import LabelSchema, write_table
 
 UNCHANGED = {"learning_rate": 1e-12, "keep": "best"}
 

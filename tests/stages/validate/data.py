@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from stages.validate.tables import DataFolders
 from tests.params import params
 from tuneline.core.paths import SPLITS
-from tuneline.core.schemas import LabelSchema, raw_schema, tokenized_schema, write_table
+from tuneline.core.tables import LabelSchema, raw_schema, tokenized_schema, write_table
 from tuneline.params import Params
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -11,7 +11,7 @@ from stages.validate.checks import CHECKS
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import FOREIGN, WORDS, Data, sentence, words_of
 from tuneline.analysis.drift import Distribution
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 from tuneline.reports.checks import Profile, Words
 
 

@@ -2,7 +2,7 @@
 import pytest
 
 from stages.validate.classes import like_other, name_faults, name_key
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 
 LONG = "x" * 100_000
 

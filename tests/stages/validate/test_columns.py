@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from stages.validate.columns import RaggedArray, joined, read_batches
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import SplitReader
 
 
 def test_read_batches_yields_one_empty_batch_for_a_file_without_rows(tmp_path):

@@ -10,7 +10,7 @@ from stages.validate.results import check_tables
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, params_for, tokenizer_of
 from tuneline.core.paths import SPLITS
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 
 
 def errors_and_warnings(data: Data, folder) -> tuple[set[str], set[str]]:

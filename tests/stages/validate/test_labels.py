@@ -12,8 +12,7 @@ from stages.validate.labels import LabelFindings, examine_labels
 from stages.validate.raw import read_raw
 from tests.stages.validate.data import params_for
 from tuneline.core.paths import split_file
-from tuneline.core.schemas import LabelSchema, raw_schema, write_table
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LabelSchema, SplitReader, raw_schema, write_table
 
 TICKETS = LabelSchema(tuple(QUEUES))
 NUMBERS = LabelSchema(None)

@@ -12,9 +12,8 @@ from stages.validate.__main__ import main
 from tests.stages.validate.data import Data, good_data
 from tuneline.core.errors import DataError, GateError, StageError
 from tuneline.core.paths import REFERENCE_PROFILE, SPLITS, split_file
-from tuneline.core.schemas import write_table
-from tuneline.core.shards import shard_file
 from tuneline.core.stage import run_stage
+from tuneline.core.tables import shard_file, write_table
 
 
 @pytest.fixture

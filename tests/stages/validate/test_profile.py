@@ -4,7 +4,7 @@ from stages.validate.__main__ import FETCH_REFERENCE
 from stages.validate.tables import derive_tables, labels_as
 from tuneline.analysis.drift import Distribution
 from tuneline.core.errors import DataError
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 from tuneline.reports.checks import Profile
 
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from stages.validate.near_duplicates import NONE, first_copies, label_conflicts, leaks
 from stages.validate.raw import read_raw
 from tests.params import params
-from tuneline.core.schemas import LabelSchema, raw_schema, write_table
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LabelSchema, SplitReader, raw_schema, write_table
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.stages.validate.data import Data, good_data
 from tuneline.analysis.drift import Distribution
 from tuneline.core.files import file_hash
 from tuneline.core.paths import SPLITS
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 from tuneline.params import Params
 from tuneline.reports.checks import Profile, SplitProfile, Words
 

@@ -8,7 +8,7 @@ from stages.validate.results import check_tables
 from stages.validate.tables import derive_tables
 from stages.validate.violations import write_row_files
 from tests.stages.validate.data import Data
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def copy_row(data: Data, source: tuple[str, int], target: tuple[str, int]) -> No
 
 
 def test_all_violating_rows_are_written_with_texts_and_reasons(data, write, monkeypatch):
-    monkeypatch.setattr("tuneline.core.schemas.ROW_GROUP", 7)  # of the raw files
+    monkeypatch.setattr("tuneline.core.tables.ROW_GROUP", 7)  # of the raw files
     monkeypatch.setattr(violations, "ROW_GROUP", 4)
     data.columns = ("row", "two")  # a text column with the name of a column of the file
     for columns in data.raw.values():

@@ -9,7 +9,7 @@ from stages.validate.columns import write_columns
 from stages.validate.results import check_tables
 from stages.validate.tables import derive_tables, described, measurements, schema_columns
 from tuneline.core.paths import SPLITS
-from tuneline.core.schemas import LabelSchema, raw_schema, tokenized_schema
+from tuneline.core.tables import LabelSchema, raw_schema, tokenized_schema
 from tuneline.reports.checks import Profile
 
 

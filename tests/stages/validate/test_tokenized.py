@@ -1,7 +1,7 @@
 import pytest
 
 from stages.validate.tokenized import Vocabulary, read_tokenized
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import SplitReader
 
 
 @pytest.fixture

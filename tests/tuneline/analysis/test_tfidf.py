@@ -10,8 +10,7 @@ from tests.shards import into_shards
 from tests.stages.tokenize.raw_splits import NO_YES, write_raw
 from tuneline.analysis import tfidf
 from tuneline.analysis.tfidf import out_of_fold, predict_with_tfidf, read_sample
-from tuneline.core.schemas import LabelSchema
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LabelSchema, SplitReader
 
 NUMBERS = LabelSchema(None)
 WORDS = [f"word{number}" for number in range(200)]

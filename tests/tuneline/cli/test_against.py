@@ -12,7 +12,7 @@ from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
 from tuneline.cli.against import Predicted, compare, numbered
 from tuneline.core.errors import DataError
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 
 runner = CliRunner(env={"COLUMNS": "200"})
 

@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.schemas import LabelSchema, raw_schema, write_batches
-from tuneline.core.shards import SplitReader, shard_file, split_files
+from tuneline.core.tables import LabelSchema, SplitReader, raw_schema, shard_file, split_files, write_batches
 
 SCHEMA = raw_schema(["text"], LabelSchema(("ham", "spam")))
 

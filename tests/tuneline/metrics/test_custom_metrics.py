@@ -4,7 +4,7 @@ from sklearn.metrics import balanced_accuracy_score
 
 from tests.custom_functions import write_functions
 from tuneline.core.errors import ParamsError
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 from tuneline.metrics.functions import load_metric
 from tuneline.params.section import FunctionName
 

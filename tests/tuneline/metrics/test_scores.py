@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tuneline.core.errors import ParamsError
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 from tuneline.metrics.scores import averaging, confusion_matrix, loss_of, metrics_of, predictions_of, task_of
 from tuneline.metrics.table import metrics_for
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneline.core.schemas import LabelSchema, tokenized_schema, write_batches
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LabelSchema, SplitReader, tokenized_schema, write_batches
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 
 LABELS = LabelSchema(("no", "yes"))

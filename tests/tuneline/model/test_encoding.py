@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stages.tokenize.tokenizer import train_wordpiece
 from tests.stages.tokenize.raw_splits import WORDS, sentences
-from tuneline.core.schemas import LabelSchema, tokenized_schema
+from tuneline.core.tables import LabelSchema, tokenized_schema
 from tuneline.model import encoding
 from tuneline.model.encoding import Counts, Encoder, encode_rows
 

@@ -11,8 +11,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.faults.disks import on_full_disk
 from tuneline.core.errors import DataError
-from tuneline.core.schemas import LABELS, LabelSchema, tokenized_schema, write_table
-from tuneline.core.shards import SplitReader, shard_file
+from tuneline.core.tables import LABELS, LabelSchema, SplitReader, shard_file, tokenized_schema, write_table
 from tuneline.model.batches import TokenMap
 
 CLASSES = LabelSchema(("no", "yes"))
@@ -20,7 +19,7 @@ ROWS = [[5, 300], [], [7], [8, 9, 10]]
 MAKE = """
 import os, signal, sys, time
 from pathlib import Path
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import SplitReader
 from tuneline.model.batches import TokenMap
 
 class Slow(SplitReader):
@@ -130,7 +129,7 @@ def test_full_disk_is_named_and_keeps_no_part_of_a_map(tmp_path):
 import os
 from pathlib import Path
 from tuneline.core.errors import DiskError
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import SplitReader
 from tuneline.model.batches import TokenMap
 try:
     TokenMap.open(SplitReader.open(Path("{folder}"), "train", "tokenize"))

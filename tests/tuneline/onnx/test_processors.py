@@ -16,7 +16,7 @@ from stages.export.precisions import to_dynamic_int8, to_static_int8
 from tests.conftest import ROOT
 from tests.records import export_record
 from tests.small_pipeline import tiny_model, write_pipeline
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import SplitReader
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 from tuneline.onnx.session import OnnxClassifier, logits_of, processor_saturates
 from tuneline.reports.export import ExportRecord
@@ -30,7 +30,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from tuneline.model.batches import TokenizedSplit
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import SplitReader
 from tuneline.onnx.session import OnnxClassifier, logits_of, open_session, processor_saturates, session_options
 split = TokenizedSplit.read(SplitReader.open(Path("data/tokenized"), "test", "tokenize"))
 results = {"saturates": processor_saturates()}

@@ -39,8 +39,7 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
     from tuneline.analysis.corrections import NEXT_STEPS, Corrections, corrections_locked, dropped_file
     from tuneline.cli.data.repairs import added, choose, refuse_empty_splits, rows_of_split
     from tuneline.core.paths import FAILING_ROWS, RAW, SPLITS
-    from tuneline.core.schemas import check_text_columns
-    from tuneline.core.shards import SplitReader
+    from tuneline.core.tables import SplitReader, check_text_columns
     from tuneline.params.loading import load_params
 
     params = load_params()

@@ -19,8 +19,7 @@ from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import replace_file
 from tuneline.core.paths import CHECKS, FAILING_ROWS, RAW, SPLITS
 from tuneline.core.provenance import split_hash
-from tuneline.core.schemas import ROW_GROUP, failing_rows_schema, read_table
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import ROW_GROUP, SplitReader, failing_rows_schema, read_table
 from tuneline.core.terminal import progress, say
 from tuneline.params import Params
 from tuneline.readers.files import not_a_file

@@ -102,8 +102,7 @@ def apply(file: Review, dry_run: DryRun = False) -> None:
     from tuneline.analysis.corrections import NEXT_STEPS, Corrections, corrections_locked, label_file
     from tuneline.cli.labels.applying import apply_review, read_filled
     from tuneline.core.paths import RAW, SPLITS
-    from tuneline.core.schemas import check_text_columns
-    from tuneline.core.shards import SplitReader
+    from tuneline.core.tables import SplitReader, check_text_columns
     from tuneline.params.loading import load_params
 
     data = load_params().data

@@ -16,8 +16,7 @@ from tuneline.cli.labels.queue import ENCODING, delimiter, harmless
 from tuneline.core.errors import DataError, InputError
 from tuneline.core.files import replace_file
 from tuneline.core.paths import RAW, SPLITS
-from tuneline.core.schemas import LABELS, LabelSchema
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LABELS, LabelSchema, SplitReader
 from tuneline.params import DataParams
 from tuneline.readers.delimited import DelimitedReader, Dialect
 from tuneline.readers.rows import PARAMETERS, Limits, RowProblem, check_columns, listed, nearest

@@ -17,7 +17,7 @@ from tuneline.analysis.text import EncodedWords, Keys, normalized, same_text_key
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import replace_file
 from tuneline.core.paths import CHECKS, RAW, REFERENCE_PROFILE, SOURCE
-from tuneline.core.schemas import LABELS, ROW_GROUP, UNLABELLED
+from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED
 from tuneline.params import DataParams
 from tuneline.project.scored import ScoredFile, open_archived, scored_files
 from tuneline.readers.delimited import Dialect

@@ -15,8 +15,7 @@ from tuneline.analysis.text import Keys, normalized, same_text_keys, words
 from tuneline.cli.labels.applying import Suspect
 from tuneline.core.errors import DataError
 from tuneline.core.paths import RAW, SPLITS
-from tuneline.core.schemas import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, check_text_columns
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, SplitReader, check_text_columns
 from tuneline.core.terminal import progress
 from tuneline.metrics.scores import compute_metric, task_of
 from tuneline.metrics.table import primary_metric

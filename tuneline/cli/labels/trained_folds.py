@@ -37,9 +37,8 @@ from tuneline.core.paths import (
 )
 from tuneline.core.processes import PARENT, ending, start
 from tuneline.core.provenance import ROOT, split_hash, stage_provenance
-from tuneline.core.schemas import LABELS, read_table, write_table
-from tuneline.core.shards import SplitReader
 from tuneline.core.stage import require
+from tuneline.core.tables import LABELS, SplitReader, read_table, write_table
 from tuneline.core.terminal import say
 from tuneline.project.params_file import Changes, changed
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tuneline.core.errors import StageError
 from tuneline.core.files import full_disk, replace_file, temporary_directory
-from tuneline.core.schemas import ROW_GROUP
+from tuneline.core.tables import ROW_GROUP
 from tuneline.readers.files import DataFile, RemoteFile
 from tuneline.readers.inputs import Row
 from tuneline.readers.rows import Kind

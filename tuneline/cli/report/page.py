@@ -30,7 +30,7 @@ from tuneline.core.files import replace_file
 from tuneline.core.paths import BASE_RECORD, CHECKS, COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, REPORTS, TIMING, TOKENIZED
 from tuneline.core.provenance import BaseSource, RawSource
 from tuneline.core.records import Metrics, Record
-from tuneline.core.shards import SplitReader, split_files
+from tuneline.core.tables import SplitReader, split_files
 from tuneline.metrics.table import METRIC_TABLE, custom_metrics, title_of
 from tuneline.project import latency
 from tuneline.project.dvc import Lock, read_lock

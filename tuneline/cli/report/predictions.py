@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from tuneline.analysis.curves import Softmax
 from tuneline.analysis.stats import Difference, Estimate, Floats, metric_interval, paired_difference
 from tuneline.core.paths import PREDICTIONS
-from tuneline.core.schemas import LabelSchema, read_table
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import LabelSchema, SplitReader, read_table
 from tuneline.metrics.scores import averaging, confusion_matrix
 from tuneline.metrics.table import METRIC_TABLE, Averaging, primary_metric
 from tuneline.project.repo import PreviousResult

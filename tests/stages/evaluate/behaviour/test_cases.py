@@ -10,7 +10,7 @@ from stages.evaluate.behaviour import AnyTest, Append, Case, Prepend, Replace, a
 from tests.conftest import ROOT
 from tests.stages.evaluate.labelled_texts import labelled_texts
 from tuneline.core.errors import ParamsError
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 
 QUEUES = LabelSchema(("billing", "delivery"))
 TEXTS = (["One", "Two", "Three"], ["It is late.", "It came.", "It was wrong."])

@@ -3,7 +3,7 @@ import pytest
 
 from stages.evaluate.behaviour import SHOWN, Suite, pass_rates, run_suite, violations_of
 from tests.stages.evaluate.labelled_texts import labelled_texts
-from tuneline.core.schemas import LabelSchema
+from tuneline.core.tables import LabelSchema
 
 QUEUES = LabelSchema(("billing", "delivery"))
 TEXTS = (["the invoice is wrong", "the parcel is late", "parcel and invoice"],)

@@ -13,8 +13,7 @@ from tuneline.analysis.corrections import Corrections, row_keys
 from tuneline.cli import app
 from tuneline.core.paths import CHECKS, FAILING_ROWS, RAW, SPLITS, split_file
 from tuneline.core.provenance import split_hash
-from tuneline.core.schemas import LabelSchema, failing_rows_schema, raw_schema, write_table
-from tuneline.core.shards import shard_file, split_files
+from tuneline.core.tables import LabelSchema, failing_rows_schema, raw_schema, shard_file, split_files, write_table
 from tuneline.reports.checks import Checks
 
 DATA = {"source": "files", "text_columns": ["text"], "label_column": "label"}

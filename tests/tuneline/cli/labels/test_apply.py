@@ -14,8 +14,7 @@ from tuneline.analysis.corrections import Corrections, label_file, row_keys
 from tuneline.cli import app
 from tuneline.cli.labels.applying import Suspect, write_review
 from tuneline.core.paths import RAW, SPLITS, split_file
-from tuneline.core.schemas import LabelSchema, raw_schema, write_table
-from tuneline.core.shards import split_files
+from tuneline.core.tables import LabelSchema, raw_schema, split_files, write_table
 from tuneline.params.loading import load_params
 
 NAMES = ("billing", "parcel", "returns")

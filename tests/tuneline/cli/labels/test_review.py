@@ -19,7 +19,7 @@ from tests.small_pipeline import write_pipeline
 from tuneline.analysis.corrections import row_keys
 from tuneline.cli import app
 from tuneline.cli.labels.review import Folds, LabelledRows
-from tuneline.core.schemas import LabelSchema, raw_schema, write_table
+from tuneline.core.tables import LabelSchema, raw_schema, write_table
 from tuneline.params.loading import load_params
 
 REVIEW = Path("reports/labels/review.csv")

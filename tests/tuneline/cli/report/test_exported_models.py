@@ -5,7 +5,7 @@ from onnx import TensorProto, helper
 
 from tests.records import export_record
 from tuneline.cli.report import page
-from tuneline.core.schemas import LabelSchema, tokenized_schema, write_table
+from tuneline.core.tables import LabelSchema, tokenized_schema, write_table
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tuneline.core.errors import DataError
-from tuneline.core.schemas import LabelSchema, raw_schema, tokenized_schema, write_table
+from tuneline.core.tables import LabelSchema, raw_schema, tokenized_schema, write_table
 
 QUEUES = LabelSchema(("billing", "delivery"))
 SCORE = LabelSchema(None)
@@ -62,7 +62,7 @@ def test_tokenized_split_is_read_without_pandas_and_data_sets_of_many_files(tmp_
 import sys
 from pathlib import Path
 from tuneline.model.batches import TokenizedSplit
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import SplitReader
 split = TokenizedSplit.read(SplitReader.open(Path(sys.argv[1]), "train", "tokenize"))
 print(split.values["input_ids"].tolist(), split.labels.tolist(), {"pandas", "pyarrow.dataset"} & set(sys.modules))
 """
