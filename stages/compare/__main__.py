@@ -64,10 +64,7 @@ def saturation_of(record: ExportRecord, split: TokenizedSplit) -> dict[str, Satu
 
 
 def read_logits(path: Path, rows: int) -> Logits:
-    """Read the trained model's logits, in the order of the split.
-
-    Returns:
-        float32 of shape ``(rows, outputs)``.
+    """Read the trained model's logits, float32 of shape ``(rows, outputs)``, in the order of the split.
 
     Raises:
         DataError: The file does not have exactly one prediction for each row.
@@ -104,11 +101,7 @@ def publish(record: ExportRecord, metrics: Mapping[str, Mapping[str, float]], sp
 
 
 def select_published(violations: Violations, params: CompareParams) -> tuple[list[str], list[str]]:
-    """Select the precisions to publish.
-
-    Returns:
-        The precisions to publish, and the messages that stop the pipeline; with any such message nothing is published.
-    """
+    """Return the precisions to publish, and the messages that stop the pipeline; with any such message nothing is published."""
     failed = [precision for precision, messages in violations.items() if messages]
     required = [precision for precision in failed if params.tolerance(precision).required]
     stopping = [f"{precision}: {message}" for precision in required for message in violations[precision]]

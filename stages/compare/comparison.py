@@ -29,12 +29,7 @@ COLUMNS_AT_A_TIME = 4096
 
 @dataclass(frozen=True)
 class IntegerProduct:
-    """One matrix product of 8-bit activations and constant 8-bit weights.
-
-    Attributes:
-        activations: Name of the uint8 tensor, of shape ``(..., inputs)``.
-        weights: int8 of shape ``(inputs, outputs)``.
-    """
+    """Matrix product of a named uint8 tensor, shape ``(..., inputs)``, and constant int8 weights of shape ``(inputs, outputs)``."""
 
     activations: str
     weights: NDArray[np.int8]
@@ -164,13 +159,12 @@ class LogitComparison:
     """Comparison of one exported model with the trained model.
 
     Attributes:
-        metrics: By name: ``max_abs_diff`` and ``mean_abs_diff`` of logits, ``agreement`` (fraction of rows with the same
-            prediction), ``flips`` (number of rows without), the metric and its drop with the ends of its bootstrap interval,
-            and for a classifier ``calibration_error``.
+        metrics: By name: ``max_abs_diff`` and ``mean_abs_diff`` of logits, ``agreement`` (fraction of rows with the same prediction),
+            ``flips`` (number of rows without), the metric and its drop with the ends of its bootstrap interval, and for a classifier
+            ``calibration_error``.
         logits: Logits of the exported model, shape ``(rows, outputs)``, all finite.
         difference: Largest difference of a logit in each row, shape ``(rows,)``.
         flipped: Rows on which the predictions differ, the largest difference first.
-        not_finite: Rows for which the model gives NaN or infinity.
         saturation: Result of the saturation check; ``None`` for a model without 8-bit products.
     """
 
@@ -183,13 +177,10 @@ class LogitComparison:
 
 
 def compare_logits(reference: TrainedLogits, exported: Logits, close: float, seed: int) -> LogitComparison:
-    """Compare the logits of an exported model with those of the trained model.
+    """Compare the logits of an exported model with those of the trained model, of the same shape.
 
-    Args:
-        reference: Labels and the trained model's logits.
-        exported: Same shape as ``reference.logits``. NaN and infinity count as 0, and their rows as ``not_finite``.
-        close: Regression: two predictions agree within this fraction of the labels' standard deviation.
-        seed: Seed of the bootstrap.
+    NaN and infinity count as 0, and their rows as ``not_finite``. Two predictions of a regression agree within the fraction ``close`` of
+    the labels' standard deviation.
     """
     not_finite = np.flatnonzero(~np.isfinite(exported).all(axis=1))
     exported = np.nan_to_num(exported, nan=0.0, posinf=0.0, neginf=0.0)

@@ -67,16 +67,9 @@ def open_source(params: DataParams, seed: int) -> Source:
 
 
 def download(params: Params, source: Source, folder: Path, skipped: SkippedRows) -> dict[str, int]:
-    """Read every required split of the source once, and write the splits of the pipeline.
+    """Read every required split of the source once, write the splits of the pipeline, and return their numbers of rows.
 
-    Args:
-        params: All parameters.
-        source: The source of the rows.
-        folder: An empty folder for the Parquet files and ``source.json``.
-        skipped: Gets the rows that are left out.
-
-    Returns:
-        Rows per split.
+    The empty ``folder`` gets the Parquet files and ``source.json``, ``skipped`` the rows that are left out.
 
     Raises:
         DataError: The data cannot be used.
@@ -123,13 +116,7 @@ def read_splits(params: Params, source: Source, specs: Mapping[str, str], stagin
 
 
 def source_columns(params: Params, label_optional: bool = False, grouped: bool = False) -> LabelledColumns:
-    """Return the columns that section ``data`` names.
-
-    Args:
-        params: All parameters.
-        label_optional: The split of the source needs no labels.
-        grouped: Rows of the split of the source are divided: ``data.split.by`` is read.
-    """
+    """Return the columns that section ``data`` names; ``data.split.by`` is among them if the rows are divided (``grouped``)."""
     data = params.data
     return LabelledColumns(
         tuple(data.text_columns),
@@ -159,11 +146,7 @@ def refuse_unlabelled(split: str, selection: RowSelection, staged: Mapping[str, 
 def write_splits(
     params: Params, staged: Mapping[str, StagedSplit], selections: Mapping[str, RowSelection], corrections: Corrections, folder: Path
 ) -> tuple[dict[str, SplitSource], tuple[str, ...] | None, AppliedCorrections | None]:
-    """Write the Parquet files of the three splits.
-
-    Returns:
-        Origin of each split, the class names, and what was corrected.
-    """
+    """Write the Parquet files of the three splits; return the origin of each, the class names, and what was corrected."""
     data, written = params.data, folder / WORK / "written"
     regression = data.task == "regression"
     encoder = LabelEncoder.regression() if regression else LabelEncoder.classification(staged, selections["train"], data.label_names)

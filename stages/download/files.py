@@ -35,12 +35,7 @@ _MOVE = "Move it away, or put a dot in front of its name."
 
 @dataclass(frozen=True)
 class SplitFiles:
-    """The files of one split.
-
-    Attributes:
-        file: The file named after the split, if there is one.
-        batches: The batches, in the order of their names.
-    """
+    """The file named after a split, if there is one, and its batches, in the order of their names."""
 
     file: Path | None
     batches: tuple[Path, ...] = ()
@@ -99,15 +94,10 @@ def _hint(folder: Path, split: str) -> str:
 
 
 def choose_files(splits: Mapping[str, SplitFiles], as_of: str | None, last_days: int | None) -> dict[str, tuple[Path, ...]]:
-    """Return the files of each split that ``data.as_of`` and ``data.last_days`` leave.
+    """Return the files of each split that ``data.as_of``, by default the day of the newest batch, and ``data.last_days`` leave.
 
     A split without batches is read whole: it is not one that grows. With ``last_days``, the file of a split with batches is left out,
     because nothing says how old its rows are.
-
-    Args:
-        splits: The files of all splits that are read.
-        as_of: The last day, as ``YYYY-MM-DD``; ``None``: that of the newest batch of all splits.
-        last_days: Number of days; ``None``: all.
 
     Raises:
         DataError: A batch has no date, or no batch is of these days, or a split has no file of them.
@@ -148,12 +138,7 @@ def _day(path: Path, option: str) -> Day:
 
 @dataclass(frozen=True)
 class RemoteFolder:
-    """The copy of a folder of a storage.
-
-    Attributes:
-        folder: The copy.
-        sources: What each file in it is a copy of: URL, and record of the file.
-    """
+    """The copy of a folder of a storage, and of each file in it the URL and the record."""
 
     folder: Path
     sources: Mapping[Path, tuple[str, RemoteSource]]

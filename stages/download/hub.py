@@ -25,11 +25,6 @@ class Hub:
     def __init__(self, path: str, name: str | None, revision: str | None) -> None:
         """Find the commit, and fetch the data set or take it from the cache.
 
-        Args:
-            path: The data set's id, for example ``nyu-mll/glue``.
-            name: The configuration; ``None`` where it has only one.
-            revision: Commit, tag or branch; ``None`` for the main branch.
-
         Raises:
             DataError: The data set, revision or configuration does not exist, or the hub cannot be reached.
         """

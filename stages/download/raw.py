@@ -31,12 +31,7 @@ from tuneline.readers.rows import listed
 
 @dataclass(frozen=True)
 class RowSelection:
-    """The rows of one split of the pipeline.
-
-    Attributes:
-        slices: Slices of the source's splits, in the order of their rows.
-        members: Mask of the rows of the slices that are in the split; ``None`` for all.
-    """
+    """The rows of one split of the pipeline: slices of the source, and a mask of their rows; ``None`` for all."""
 
     slices: list[SourceSlice]
     members: NDArray[np.bool_] | None = None
@@ -85,10 +80,8 @@ MANY = 1_000
 class LabelEncoder:
     """Converts the labels of the source to ids.
 
-    Attributes:
-        labels: The label schema of ``data/raw``.
-        written: How the batches of the source write each class: by its name, a whole number without decimals, or by its id where only
-            ``data.label_names`` names the classes.
+    ``written`` is how its batches write each class: by its name, a whole number without decimals, or by its id where only
+    ``data.label_names`` names the classes.
     """
 
     labels: LabelSchema
@@ -102,11 +95,6 @@ class LabelEncoder:
     @classmethod
     def classification(cls, staged: Mapping[str, StagedSplit], train: RowSelection, given: Sequence[str] | None) -> Self:
         """Return the encoder of a classification: with the given names, else those of the source, else the sorted ones of train.
-
-        Args:
-            staged: The splits of the source.
-            train: The rows of the train split.
-            given: ``data.label_names``.
 
         Raises:
             DataError: The train split has fewer than two classes, or nearly as many as rows.
@@ -173,11 +161,7 @@ NAMED = 5
 
 
 class Lookup:
-    """Finds the entries of a file of corrections by the hash of a row's texts.
-
-    Args:
-        keys: The hashes of the entries.
-    """
+    """Finds the entries of a file of corrections by the hash of a row's texts."""
 
     def __init__(self, keys: pa.ChunkedArray) -> None:
         hashes = np.array(keys.to_pylist(), dtype="S32")
@@ -193,12 +177,7 @@ class Lookup:
 
 
 class Corrector:
-    """Corrects the rows of the splits, in the order in which they are written, and counts what the corrections did.
-
-    Attributes:
-        relabelled: Rows that got another label.
-        left_out: Rows that were left out.
-    """
+    """Corrects the rows of the splits, in the order in which they are written, and counts what the corrections did."""
 
     def __init__(self, corrections: Corrections, text_columns: Sequence[str], labels: LabelSchema) -> None:
         self._labels, self._dropped = corrections.labels, corrections.dropped
@@ -309,15 +288,7 @@ def _warn(path: Path, entries: NDArray[np.bool_], problem: str, hint: str) -> No
 
 @dataclass
 class RawWriter:
-    """Writes one split of the pipeline.
-
-    Attributes:
-        columns: The columns asked for.
-        shard_rows: Most rows of a file.
-        encoder: Converts labels to ids.
-        corrector: Corrects the rows that are written.
-        left_out: Number of rows without text or label, which were left out.
-    """
+    """Writes one split of the pipeline; ``left_out`` counts the rows without text or label."""
 
     columns: LabelledColumns
     shard_rows: int

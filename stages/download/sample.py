@@ -180,11 +180,7 @@ class Ticket(NamedTuple):
 def write_tickets(rows: int, mislabelled: float, seed: int) -> Iterator[Ticket]:
     """Yield tickets with distinct bodies, also if case and white space are ignored.
 
-    Args:
-        rows: Number of tickets.
-        mislabelled: Fraction with a wrong queue, spread evenly: of any ``n`` consecutive tickets, ``n * mislabelled`` have one,
-            plus or minus one.
-        seed: Random seed; another seed gives other tickets.
+    A fraction of them has a wrong queue, spread evenly: of any ``n`` consecutive tickets ``n * mislabelled``, plus or minus one.
     """
     writer = _Writer(seed)
     mistakes = _Writer(seed + 1)  # a separate generator: the texts do not depend on `mislabelled`

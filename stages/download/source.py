@@ -53,12 +53,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class SourceSplit:
-    """One split of a source.
-
-    Attributes:
-        name: That of its file, or of its folder of files, for messages.
-        files: Its files, in the order of their rows. The first one's class names are those of the split.
-    """
+    """One split of a source: its file, or its folder of files, and the files in the order of their rows. The first declares the classes."""
 
     name: str
     files: Sequence[SourceFile]
@@ -81,11 +76,7 @@ class Source(Protocol):
         ...
 
     def provenance(self, rows: Mapping[str, int], /) -> dict[str, Any]:
-        """Return what ``source.json`` records about the source: neither times nor paths of this machine.
-
-        Args:
-            rows: Rows of each file, by the name in its ``SourceFile.bad``.
-        """
+        """Return what ``source.json`` records, neither times nor paths of this machine, given the rows of each file by its name."""
         ...
 
 
@@ -101,11 +92,8 @@ class StagedSplit:
     """The copy of a split of the source.
 
     Attributes:
-        name: Its file, its folder of files, or its data set and split, for messages.
-        origins: Its files, in the order of their rows.
         label_names: Class names in the order of their ids, where the source declares them.
         path: A Parquet file: ``LabelledColumns.schema``, ``idx``, the row number from 0, and ``has_text``.
-        rows: Number of rows.
         labelled: True if any label is neither null nor -1.
         gaps: True if any row has no text or a null for its label.
     """
@@ -155,12 +143,7 @@ OnSkip = Callable[[BadRows, RowProblem], None]
 def stage_split(split: SourceSplit, columns: LabelledColumns, path: Path, params: DataParams, on_skip: OnSkip) -> StagedSplit:
     """Copy a split of the source. Rows that cannot be read are left out; those without text or label are only marked.
 
-    Args:
-        split: The split.
-        columns: The columns that it gives.
-        path: The file to write.
-        params: Section ``data``.
-        on_skip: Called with each row that is left out, and the bad rows of its file.
+    ``on_skip`` is called with each row that is left out, and the bad rows of its file.
 
     Raises:
         DataError: It cannot be read, or has too large rows; a row is bad, and bad rows are an error; or very many are bad.
@@ -203,11 +186,7 @@ LONGEST = 500
 
 
 class SkippedRows:
-    """Writes the rows that are left out, in batches.
-
-    Attributes:
-        count: Their number. A broken record of a text file counts as many as it has lines.
-    """
+    """Writes the rows that are left out, in batches. A broken record of a text file counts as many as it has lines."""
 
     def __init__(self, path: Path) -> None:
         self.count = 0
@@ -308,11 +287,7 @@ class SourceSlice(NamedTuple):
 
 
 def source_splits(split: str, spec: str) -> list[str]:
-    """Return the names of the source's splits that a specification uses.
-
-    Args:
-        split: The split of the pipeline, for messages.
-        spec: For example ``train[:90%]``.
+    """Return the names of the source's splits that a specification, such as ``train[:90%]``, of a split of the pipeline uses.
 
     Raises:
         DataError: The specification is not in the slice syntax.
@@ -324,12 +299,7 @@ def source_splits(split: str, spec: str) -> list[str]:
 
 
 def resolve(split: str, spec: str, rows: Mapping[str, int]) -> list[SourceSlice]:
-    """Resolve a specification to row numbers.
-
-    Args:
-        split: The split of the pipeline, for messages.
-        spec: For example ``train[:90%]``.
-        rows: Number of rows of each of the source's splits.
+    """Resolve the specification of a split of the pipeline to row numbers, given the rows of the source's splits.
 
     Raises:
         DataError: It selects no rows.

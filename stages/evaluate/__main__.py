@@ -66,12 +66,7 @@ def run(
 ) -> dict[str, float]:
     """Return the metrics of one split, and those of the majority baseline.
 
-    Args:
-        params: The section ``evaluate``.
-        split: Rows that were predicted.
-        train_labels: Labels of the train split in batches, each of shape ``(rows,)``.
-        logits: Shape ``(rows, outputs)``, in the order of the split.
-        custom: The functions that ``evaluate.metrics`` names.
+    Labels of the train split come in batches, each of shape ``(rows,)``; logits have the shape ``(rows, outputs)``.
     """
     average = averaging(split.label_schema, params.f1)
     metrics = score(split.labels, predictions_of(logits, split.label_schema), average, params.library_metrics)
@@ -174,12 +169,7 @@ def read_split(rows: SplitReader) -> TokenizedSplit:
 
 
 def read_origin(raw: SplitReader, source: Path) -> tuple[str, NDArray[np.int64]]:
-    """Read the specification of the split, as in ``data.splits``, and the row numbers in its source.
-
-    Args:
-        raw: The raw split.
-        source: ``data/raw/source.json``; without it, the specification is empty.
-    """
+    """Read the specification of a raw split from ``source.json``, empty without that file, and the row numbers in its source."""
     record = RawSource.read_if_exists(source)
     return record.splits[raw.split].specification if record else "", numpy_values(raw.read(["idx"])["idx"])
 

@@ -301,16 +301,7 @@ def _fill(text: str, words: Mapping[str, str]) -> str:
 
 
 def apply_change(change: Change, texts: Texts, where: str | None) -> Texts | None:
-    """Change the texts of a row.
-
-    Args:
-        change: Change to apply.
-        texts: One or two texts.
-        where: Texts to change: ``first``, ``last``, ``all``; ``None`` for the default of the change.
-
-    Returns:
-        The changed texts, or ``None`` if there is nothing to change.
-    """
+    """Change the first, the last or all texts of a row, by default those of the change; return ``None`` if there is nothing to change."""
     if change in ("swap_texts", "same_text"):
         changed = texts[::-1] if change == "swap_texts" else texts[:1] * len(texts)
     else:

@@ -55,15 +55,9 @@ class Classifier:
         return cls(model.to(device).eval(), tokenizer, device)
 
     def logits(self, rows: TokenizedRows, batch_size: int, out: Logits | None = None) -> Logits:
-        """Return the logits of every row.
+        """Return the logits of every row, float32 of shape ``(rows, outputs)``; rows of similar length share a batch.
 
-        Args:
-            rows: Tokenized rows.
-            batch_size: Rows in one forward pass. Rows of similar length share a batch.
-            out: Array for the result, which may be mapped to a file; ``None`` for one in memory.
-
-        Returns:
-            float32 of shape ``(rows, outputs)``, in the given order.
+        ``out`` is an array for the result, which may be mapped to a file; without it, one is made in memory.
 
         Raises:
             AssertionError: A row was counted twice, or not at all.

@@ -53,15 +53,7 @@ class MetricName:
 
 @dataclass(frozen=True)
 class SplitPredictions:
-    """Predictions of the model for the reported split.
-
-    Attributes:
-        labels: Shape ``(rows,)``.
-        values: The predictions, same shape.
-        schema: Label schema.
-        average: How F1 is averaged.
-        seed: Seed of the bootstrap.
-    """
+    """Labels and predictions of the model for the reported split, shape ``(rows,)``; how F1 is averaged; the seed of the bootstrap."""
 
     labels: NDArray[Any]
     values: NDArray[Any]
@@ -78,11 +70,8 @@ class SplitPredictions:
 def score(references: NDArray[Any], predictions: NDArray[Any], average: Averaging, others: Sequence[str] = ()) -> dict[str, float]:
     """Compute the metrics of the pipeline, then those of ``others``; of metrics with the same name, the last one counts.
 
-    Args:
-        references: Labels of shape ``(rows,)``: int64 classes, or float32 numbers.
-        predictions: Same shape and type.
-        average: How F1 and similar metrics are averaged: binary or macro.
-        others: Entries of ``evaluate.metrics``, loaded by the evaluate library (which takes seconds to import).
+    References, int64 classes or float32 numbers, and predictions have the shape ``(rows,)``. ``others`` are entries of
+    ``evaluate.metrics``, loaded by the evaluate library, which takes seconds to import.
 
     Raises:
         StageError: A metric cannot be loaded, or gives no finite numbers.
@@ -239,7 +228,6 @@ class RowSlice:
     Attributes:
         by: Property: ``length``, ``overlap``, ``label``, ``source``.
         name: Value of the property, for people.
-        rows: Positions of the rows.
     """
 
     by: str
@@ -280,9 +268,7 @@ def label_slices(labels: NDArray[Any], names: Sequence[str]) -> Iterator[RowSlic
 def source_slices(specification: str, positions: NDArray[np.int64]) -> Iterator[RowSlice]:
     """Yield one slice for each split of the source that the rows were drawn from; none if there is one split or it is unknown.
 
-    Args:
-        specification: As in ``data.splits``, for example ``train[90%:]+extra``.
-        positions: Row numbers in the source: they rise within one of its splits.
+    The specification is as in ``data.splits``, for example ``train[90%:]+extra``; positions in the source rise within one of its splits.
     """
     names = [match[1] for part in specification.split("+") if (match := _PART.match(part))]
     parts = [name for index, name in enumerate(names) if index == 0 or name != names[index - 1]]

@@ -78,11 +78,7 @@ def load_classifier(folder: Path) -> "PreTrainedModel":
 
 
 def write_models(exported: Mapping[str, ExportedModel], record: ExportRecord, classifier: Path, folder: Path) -> dict[str, float]:
-    """Write the models with the record in their metadata, ``export.json``, and the tokenizer.
-
-    Returns:
-        Size of each model in MiB.
-    """
+    """Write the models with the record in their metadata, ``export.json``, and the tokenizer; return the size of each model in MiB."""
     for name in COPIED_FILES:
         shutil.copyfile(require(classifier / name, "train"), folder / name)
     models = {}

@@ -38,15 +38,9 @@ def weight_bytes(model: onnx.ModelProto) -> int:
 
 
 def save_model(model: onnx.ModelProto, path: Path, one_file: int = ONE_FILE) -> list[Path]:
-    """Write a model. The same model gives the same bytes.
+    """Write a model, which does not change, and return the files written, the model first. The same model gives the same bytes.
 
-    Args:
-        model: The model; it is not changed.
-        path: The file to write.
-        one_file: If the weights have more bytes, they are written to ``path`` with ``.data`` added, which must stay beside it.
-
-    Returns:
-        The files written, the model first.
+    Weights of more than ``one_file`` bytes go to ``path`` with ``.data`` added, which must stay beside it.
     """
     if weight_bytes(model) <= one_file:
         path.write_bytes(model.SerializeToString(deterministic=True))
@@ -125,7 +119,6 @@ class ShapedGraph:
     """A graph with the shapes of its values.
 
     Attributes:
-        graph: The graph.
         shapes: Dimensions by name of a value: numbers, and names of dynamic dimensions.
         constants: Weights and other constants by name.
     """
@@ -442,9 +435,7 @@ REWRITINGS: tuple[tuple[Rewriting, ...], ...] = ((keep_first_token, skip_padding
 def to_onnx(model: "PreTrainedModel", columns: Sequence[str], opset: int) -> onnx.ModelProto:
     """Convert a classifier in evaluation mode, on the CPU, to an ONNX graph with the output ``logits`` of shape ``(batch, outputs)``.
 
-    Returns:
-        The graph with its weights, cleaned of traces of this machine. Inputs that the model ignores (``token_type_ids`` in some
-        architectures) are removed.
+    The graph has no traces of this machine, and no inputs that the model ignores (``token_type_ids`` in some architectures).
 
     Raises:
         StageError: ONNX Runtime cannot run the graph that the exporter writes for this model and opset.

@@ -30,13 +30,9 @@ SELECTION_ROWS = 256
 
 @dataclass(frozen=True)
 class QuantizationRows:
-    """Rows for static calibration and for the choice of the method.
+    """Rows of the train split for static calibration, and of the validation split for the choice of the method, drawn with the seed.
 
-    Attributes:
-        train: The tokenized train split, read only when needed.
-        validation: The tokenized validation split. The reported split is not used, so that its metrics stay unbiased.
-        pad_token_id: Padding id of the tokenizer.
-        seed: Seed of the samples.
+    The reported split is not used, so that its metrics stay unbiased.
     """
 
     train: SplitReader

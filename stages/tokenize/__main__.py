@@ -53,8 +53,7 @@ STATE = "state"
 def run(params: Params, base: BaseSource, splits: Mapping[str, SplitReader], target: Path) -> tuple[dict[str, Counts], Counts]:
     """Tokenize every split into a folder, which may have splits and a tokenizer that are finished.
 
-    Returns:
-        Counts of rows and tokens by split, and those of the rows that were not finished.
+    Return the counts of rows and tokens by split, and those of the rows that were not finished.
     """
     train = RawTexts(splits["train"], params.data.text_columns)
     shards = shards_of(params, splits, saved_tokenizer(params, base, train, target), target)

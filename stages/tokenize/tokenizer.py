@@ -222,11 +222,7 @@ class SavedTokenizer:
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of a raw split, and what becomes of it.
-
-    Attributes:
-        counts: JSON file for its counts. It is written last: where it exists, the shard is finished.
-    """
+    """One file of a raw split, and what becomes of it. ``counts`` is written last: where it exists, the shard is finished."""
 
     split: str
     raw: Path

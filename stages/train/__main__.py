@@ -52,8 +52,7 @@ from tuneline.params.loading import load_params, print_warnings
 def main(segments: list[TrainingSegment] | None = None) -> Measurements:
     """Train and publish the result; resume if an earlier start of the same run was interrupted.
 
-    Args:
-        segments: Receives the segments of the run.
+    ``segments`` receives the segments of the run.
 
     Raises:
         SystemExit: With exit code 75 after a signal; the state is saved.

@@ -56,11 +56,7 @@ def main() -> NoReturn:
 
 
 def launch(params: TrainParams, flags: list[str]) -> int:
-    """Start the training as ``params.launch`` says, and return its exit code.
-
-    Args:
-        params: The section ``train``.
-        flags: Further flags of ``accelerate launch``, such as ``--machine_rank 1``.
+    """Start the training as ``params.launch`` says, with further flags of ``accelerate launch``, and return its exit code.
 
     Raises:
         ParamsError: The launch configuration does not suit accelerate or this machine.
@@ -102,10 +98,7 @@ def choose_devices(params: TrainParams) -> DeviceChoice:
 def chosen_flags(name: str, choice: DeviceChoice | None, given: Sequence[str] = ()) -> list[str]:
     """Return the flags of ``accelerate launch`` for what a launch configuration leaves open. With all of them, accelerate warns of none.
 
-    Args:
-        name: Name of the launch configuration.
-        choice: What ``auto`` has chosen.
-        given: Flags that come later on the command line.
+    ``choice`` is what ``auto`` has chosen; ``given`` are flags that come later on the command line.
     """
     if choice is not None:
         several = choice.device == "cuda" and choice.processes > 1

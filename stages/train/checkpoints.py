@@ -230,9 +230,7 @@ class Checkpoints:
     def newest(self, needs_best: bool) -> Path | None:
         """Return the newest complete checkpoint. Damaged ones are reported and removed.
 
-        Args:
-            needs_best: True if the run ends with its best weights: a checkpoint is then usable only together with the
-                checkpoint of its best step.
+        With ``needs_best``, the run ends with its best weights: a checkpoint is then usable only with the checkpoint of its best step.
         """
         newest = [self._newest(needs_best) if self._accelerator.is_main_process else None]
         broadcast_object_list(newest)

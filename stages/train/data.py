@@ -160,18 +160,12 @@ MIN_WINDOWS_PER_EPOCH = 4
 class LengthBucketedSampler:
     """Batches of rows of similar length, redrawn every epoch.
 
-    The permutation of an epoch is cut into windows. Each window is sorted by length, longest first, and cut into batches.
-    Rows of equal length stay in random order, so batches are random and contain almost no padding. Batches of a window are
-    not shuffled: where the label correlates with the length, shuffling gives a higher final loss (docs/benchmarks.md).
+    The permutation of an epoch is cut into windows, of at most ``window`` batches and at least ``MIN_WINDOWS_PER_EPOCH`` an epoch. Each
+    window is sorted by length, longest first, and cut into batches. Rows of equal length stay in random order, so batches are random and
+    contain almost no padding. Batches of a window are not shuffled: where the label correlates with the length, shuffling gives a higher
+    final loss (docs/benchmarks.md).
 
     It takes 4 bytes per row: the permutation of the epoch asked for last.
-
-    Args:
-        rows: The rows, for their lengths.
-        batch_size: Examples of one optimizer step.
-        window: Maximum number of batches sorted together; 1 sorts only within a batch. An epoch has at least
-            ``MIN_WINDOWS_PER_EPOCH`` windows.
-        seed: Random seed of the run.
     """
 
     def __init__(self, rows: TokenizedRows, batch_size: int, window: int, seed: int) -> None:
@@ -213,13 +207,9 @@ class LengthBucketedSampler:
 
 
 class EpochBatches(Sequence[Rows]):
-    """The batches of one epoch, or a slice of them. A window is sorted when one of its batches is asked for.
+    """The batches of one epoch, or of a slice at ``positions``. A window is sorted when one of its batches is asked for.
 
-    Args:
-        sampler: Sampler that drew the permutation.
-        permutation: All rows in random order.
-        longest: Batch that changes places with the first one.
-        positions: The batches of this slice; all without it.
+    The batch ``longest`` changes places with the first one.
     """
 
     def __init__(self, sampler: LengthBucketedSampler, permutation: NDArray[Any], longest: int, positions: range | None = None) -> None:

@@ -41,13 +41,10 @@ class TrainingInterrupted(Exception):  # noqa: N818 - a requested stop, not an e
 
 
 class Interruption:
-    """Context that records SIGTERM and SIGINT instead of ending the process; the loop stops where its state is consistent.
+    """Context that records SIGTERM and SIGINT, as ``signal``, instead of ending the process; the loop stops where its state is consistent.
 
     A launcher may forward a signal that has reached this process already; the second changes nothing. Python sets handlers in the main
     thread only: in other threads (notebooks, for example) signals keep their default effect.
-
-    Attributes:
-        signal: Name of the signal received, or ``None``.
     """
 
     def __init__(self) -> None:
@@ -201,9 +198,6 @@ class Heartbeat:
 
     One thread writes and reads the counters, another ends this process when one of them stands still: an operation of the store can
     block for ever, whatever its timeout, when the main machine is gone.
-
-    Attributes:
-        stopped: Set to end the threads.
     """
 
     def __init__(self) -> None:

@@ -70,14 +70,9 @@ def ignore_ctrl_c() -> None:
 
 
 def describe_end(code: int, hint: str) -> tuple[str | None, int]:
-    """Return the last line of the run, and the exit code.
+    """Return the last line of the run, and its exit code, given that of the training, 128 + N after signal N, and how to continue.
 
-    Args:
-        code: Exit code of the training; 128 + N after signal N.
-        hint: How to continue.
-
-    Returns:
-        ``None`` instead of a line where the training has printed its own: after its end, an error or an interruption.
+    The line is ``None`` where the training has printed its own: after its end, an error or an interruption.
     """
     if code in (0, 1, INTERRUPTED):
         return None, code

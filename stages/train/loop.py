@@ -256,11 +256,7 @@ def predict_within_memory(state: TrainState) -> Logits:
 
 
 def predict(accelerator: Accelerator, model: nn.Module, loader: BatchLoader, batch_size: int, coordinator: Coordinator) -> Logits:
-    """Run the model over a split, in batches of similar length.
-
-    Returns:
-        Logits of shape ``(rows, outputs)``, the same in every process.
-    """
+    """Return the logits of a split, of shape ``(rows, outputs)``, the same in every process, from batches of similar length."""
     shards = shard_split(loader.split.lengths, batch_size, accelerator.num_processes)
     shard = shards[accelerator.process_index]
     model.eval()

@@ -29,16 +29,9 @@ _PART = 1_000_000
 def build_model(
     params: ModelParams, labels: LabelSchema, tokenizer: PreTrainedTokenizerBase, base: Path = BASE_MODEL
 ) -> tuple[PreTrainedModel, frozenset[str]]:
-    """Build the classifier in float32. New weights are drawn from torch's global generator: seed it first.
+    """Build the classifier in float32, and return it with the names of its weights that were drawn at random.
 
-    Args:
-        params: Section ``model``.
-        labels: Label schema; its names are written into the configuration.
-        tokenizer: Source of the vocabulary size and padding id of a new model.
-        base: Folder of the checkpoint, if ``params`` names one.
-
-    Returns:
-        The model, and the names of its weights that were drawn.
+    They are drawn from torch's global generator: seed it first. ``base`` is the folder of the checkpoint, if ``params`` names one.
 
     Raises:
         ParamsError: The configuration has an unknown key, or the checkpoint cannot be loaded or does not fit the model.
@@ -138,12 +131,7 @@ def adapt(model: PreTrainedModel, params: TrainParams, drawn: Collection[str]) -
 
 
 def freeze(model: PreTrainedModel, names: list[str]) -> None:
-    """Freeze modules and everything inside them.
-
-    Args:
-        model: Model, changed in place.
-        names: Dotted names, with or without the model's own prefix: ``embeddings``, ``encoder.layer.0``.
-    """
+    """Freeze modules and everything inside them; names are dotted, with or without the model's own prefix: ``encoder.layer.0``."""
     for name in names:
         modules = dict(model.named_modules())
         module = modules.get(name) or modules.get(f"{model.base_model_prefix}.{name}")
@@ -188,16 +176,13 @@ def trained_modules(model: PreTrainedModel, drawn: Collection[str]) -> list[str]
 
 
 def compute_first_token_only(model: PreTrainedModel) -> bool:
-    """Restrict the last layer to the first token, if the model type's classifier reads only that one.
+    """Restrict the last layer to the first token, and return True, if the model type's classifier reads only that one.
 
-    After the last attention, no information passes between tokens. So the attention output (a twelfth of a layer's
-    arithmetic) and the feed-forward part (two thirds) are needed for the first token only. Logits and gradients are those
-    of the full layer; dropout draws fewer masks, so runs with and without this differ like runs with two seeds. A forward
-    hook does it, which changes neither the names of the weights nor the saved files.
-
-    Returns:
-        True if the last layer was restricted. It is not if all layers share their weights (ALBERT), or if the model has a
-        single layer, after which DeBERTa has a convolution.
+    After the last attention, no information passes between tokens. So the attention output (a twelfth of a layer's arithmetic) and the
+    feed-forward part (two thirds) are needed for the first token only. Logits and gradients are those of the full layer; dropout draws
+    fewer masks, so runs with and without this differ like runs with two seeds. A forward hook does it, which changes neither the names of
+    the weights nor the saved files. Layers that share their weights (ALBERT) are not restricted, and neither is a single one, after which
+    DeBERTa has a convolution.
     """
     name = architecture_of(model.config.to_dict()).after_attention
     layers = max((module for module in model.base_model.modules() if isinstance(module, nn.ModuleList)), key=len, default=nn.ModuleList())
@@ -217,9 +202,7 @@ class TargetScale:
 
     Attributes:
         head: Name of the linear layer that predicts.
-        mean: Mean of the targets.
         deviation: Their standard deviation; 1 if all are equal.
-        hook: Forward hook of the layer.
     """
 
     head: str
@@ -229,12 +212,9 @@ class TargetScale:
 
     @classmethod
     def apply(cls, model: PreTrainedModel, drawn: Collection[str], targets: NDArray[Any]) -> Self | None:
-        """Let a model predict in the unit of the targets, if its head was drawn at random and has a bias.
+        """Let a regression model predict in the unit of the targets, if its head was drawn at random and has a bias.
 
-        Args:
-            model: Regression model, changed in place.
-            drawn: Names of the weights that were drawn at random. A head that was loaded predicts in its own unit already.
-            targets: Targets of the train split, shape ``(rows,)``.
+        A head that was loaded predicts in its own unit already. The targets, shape ``(rows,)``, are those of the train split.
         """
         head = _last_layer(model)
         if head is None or f"{head}.bias" not in drawn:

@@ -38,7 +38,6 @@ class Loss:
     """Cross-entropy for classification, squared error for regression, or a function of the user, per example.
 
     Attributes:
-        regression: True if labels are numbers.
         label_smoothing: Share of the target spread over all classes (Szegedy et al. 2016, section 7).
         class_weights: Weight of each class, shape ``(classes,)``; ``None`` for 1 each.
         function: The user's loss of each example (``custom_loss.py``); ``None`` for the two above.
@@ -52,9 +51,7 @@ class Loss:
     def per_example(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the weighted loss of each example, float32 of shape ``(examples,)``, also for half-precision logits.
 
-        Args:
-            logits: Shape ``(examples, outputs)``.
-            labels: Shape ``(examples,)``; int64 classes or float32 targets.
+        Logits have the shape ``(examples, outputs)``; labels, ``(examples,)``, are int64 classes or float32 targets.
         """
         outputs = logits.float().squeeze(-1) if self.regression else logits.float()
         weight = None if self.class_weights is None else torch.as_tensor(self.class_weights, device=logits.device)
@@ -145,13 +142,7 @@ def _check_shape(function: ProjectFunction, losses: Any, logits: Tensor) -> None
 
 @dataclass(frozen=True)
 class ValidationMetric:
-    """The metric that selects the best weights: ``train.metric``.
-
-    Attributes:
-        name: Name in the metric table, or of the user's function.
-        greater_is_better: False for a loss or a cost.
-        custom: The user's function; ``None`` for a metric of the table.
-    """
+    """The metric that selects the best weights: ``train.metric``, of the metric table or a function of the user (``custom``)."""
 
     name: str
     greater_is_better: bool

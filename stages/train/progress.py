@@ -69,7 +69,6 @@ class TrainingProgress:
     Attributes:
         step: Batches trained, which is optimizer steps done (a step that fp16 skipped counts too).
         losses: Losses of the steps since the last row of the training curve.
-        logged: Training curve.
         baseline: Evaluation before the first step; ``None`` until then. It is in the curve, and no candidate for the best.
         evaluated: Evaluations of trained weights.
         best_step: Step of the best evaluation; 0 before the first.

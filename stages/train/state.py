@@ -34,15 +34,8 @@ class TrainState:
     """Objects of a run.
 
     Attributes:
-        params: Section ``train``.
-        run: Section ``run``.
         micro_batch_size: Current size; it may be smaller than the parameter after running out of memory.
-        evaluation_batch_size: The same for evaluations.
         model: Model prepared by the accelerator, like ``optimizer`` and ``schedule``.
-        total_steps: Optimizer steps of the whole run.
-        first_token_only: True if the last layer computes only the token that the classifier reads.
-        target_scale: Scale of the targets of a regression with a newly drawn head.
-        identity: What determines the model (see ``run_identity``).
     """
 
     accelerator: Accelerator
@@ -77,7 +70,6 @@ class TrainingResult:
     """Result of a run.
 
     Attributes:
-        state: Final state, with the curves.
         model: Plain model, without adapters or sharding; its configuration is used.
         weights: Trained weights by name; empty in processes other than the main one.
     """

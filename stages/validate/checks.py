@@ -33,9 +33,6 @@ class Table:
     """Scalar columns of one split.
 
     Attributes:
-        kind: Kind of table.
-        split: Name of the split.
-        columns: The columns.
         limits: Limits that depend on the data, by the name under which checks refer to them.
         notes: What a check found beside its measurement, as plain text, one line each, by key of the check. Shown even if it passes.
     """
@@ -57,7 +54,6 @@ class Requirement:
     """One expectation of a check.
 
     Attributes:
-        expectation: Its class.
         arguments: Returns its arguments for the parameters of the check and a table; ``None`` if it does not apply to the table.
         allowed: Returns the limit in words, for the parameters of the check and the arguments.
         found: Returns in words what was found.
@@ -82,11 +78,7 @@ def number(value: float) -> str:
 def _of_rows(expectation: type[Expectation], column: str, arguments: Mapping[str, Any], optional: bool) -> Requirement:
     """Require something of each row, in as many rows as the check's ``max`` leaves; of all rows if it has none.
 
-    Args:
-        expectation: The expectation.
-        column: A column that it needs.
-        arguments: Its arguments. A string in place of a limit is the name of one of the table's limits.
-        optional: Require nothing of a table without the column; otherwise a missing column is an error.
+    A string in place of a limit is the name of one of the table's limits. A missing ``column`` is an error unless it is ``optional``.
     """
 
     def resolved(rule: Rule, table: Table) -> Mapping[str, Any] | None:
@@ -129,12 +121,8 @@ def measured(
 ) -> Requirement:
     """Require that a measurement, if there is one, is within limits, given as names of the check's parameters.
 
-    Args:
-        column: The measurement.
-        least: Smallest value; it is shown as a number.
-        most: Largest value; it is shown in percent.
-        allowed: Returns the limit in words, for the parameters, if it is not just that.
-        found: Returns the result in words, for all measurements of the split, likewise.
+    ``least`` is shown as a number and ``most`` in percent, unless ``allowed``, from the parameters, or ``found``, from all measurements of
+    the split, say it in other words.
     """
     name, words = (least, number) if least else (str(most), percent)
 
@@ -180,10 +168,6 @@ class Check:
 
     Attributes:
         key: Name of the check, and of its parameters under ``validate:``.
-        table: Kind of the tables that it checks.
-        requires: What it requires of such a table.
-        title: The requirement, for the report.
-        hint: How to fix a violation, for the report.
         metric: Name of its measurement in ``metrics/validate.json``, after the split; ``None`` if it is not a metric. It is the fraction
             of violating rows, the observed value of an expectation about the whole table, or the measurement with the key of the check.
         shows: Columns that show why a row violates it; ``None`` for those of the expectation.
@@ -207,16 +191,9 @@ class Outcome:
     """What Great Expectations found on a table.
 
     Attributes:
-        check: The check.
-        requirement: Its requirement.
-        table: The table.
-        passed: True if the expectation is met.
         crashed: Message of the exception raised while it was evaluated, if any.
-        type: Type of the expectation, for example ``expect_column_values_to_be_between``.
-        arguments: Arguments of the expectation.
         rows: Number of checked rows; ``None`` for an expectation of a whole column or table.
         failing: Number of violating rows, likewise.
-        observed: Observed value, for an expectation of a whole column or table.
         missing: Required values that the column does not have.
     """
 

@@ -36,7 +36,6 @@ class Classes:
     """The classes of a classification.
 
     Attributes:
-        names: Their names, in the order of their ids.
         counts: Rows of each class, by split; without splits that have no labels.
         is_rare: Mask of the classes with too few rows in train, or none in a split that is measured.
         faults: What is wrong with the name of each class, in words.
@@ -51,10 +50,7 @@ class Classes:
     def of(cls, raw: Mapping[str, RawSplit], labels: LabelSchema, params: Params) -> Self | None:
         """Count and compare the classes of all raw splits; ``None`` for a regression, or without labels in train.
 
-        Args:
-            raw: The raw splits by name.
-            labels: The label schema.
-            params: All parameters. A name that ``data.label_names`` lists is meant, even if it reads like a missing value.
+        A name that ``data.label_names`` lists is meant, even if it reads like a missing value.
         """
         if labels.names is None or "train" not in raw or not raw["train"].is_labelled:
             return None
@@ -133,12 +129,7 @@ def name_key(name: str) -> str:
 
 
 def name_faults(name: str, label_column: str | None) -> Iterator[str]:
-    """Yield what is wrong with the name of a class.
-
-    Args:
-        name: The name.
-        label_column: Name of the label column; ``None`` if the user listed the name, so that no word is questioned.
-    """
+    """Yield what is wrong with the name of a class. Without ``label_column``, the user listed the name, so no word is questioned."""
     plain = name.casefold().strip(f"{BOM}'\" ")
     if label_column is not None and plain == label_column.casefold():
         yield "has the name of the label column: a header line became a row"

@@ -30,7 +30,6 @@ class StoredColumns:
     """Columns of shape ``(rows,)``. Files with other columns of the same rows lie beside each other.
 
     Attributes:
-        rows: Number of rows.
         places: Files and name there of each column.
     """
 
@@ -67,12 +66,7 @@ class StoredColumns:
             first += len(tables[0])
 
     def take(self, names: Sequence[str], rows: Rows) -> pd.DataFrame:
-        """Read some columns of chosen rows, which are numbered by the index.
-
-        Args:
-            names: The columns.
-            rows: Row numbers, ascending.
-        """
+        """Read some columns of chosen rows, whose numbers ascend and become the index."""
         return self._frame(names, {files: files.take(rows, found) for files, found in self._by_files(names).items()}, pd.Index(rows))
 
     def _by_files(self, names: Sequence[str]) -> dict[SplitReader, list[str]]:
@@ -117,12 +111,7 @@ def write_columns(path: Path, columns: Arrays) -> StoredColumns:
 
 
 def read_batches(files: SplitReader, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files in batches; one empty batch if there are none, so that the columns are known.
-
-    Args:
-        files: The files.
-        columns: Columns to read; all by default.
-    """
+    """Yield the rows of files, or some columns of them, in batches; one empty batch if there are none, so that the columns are known."""
     if not files.rows:
         names = files.schema.names if columns is None else columns
         yield pa.RecordBatch.from_pylist([], schema=pa.schema([files.schema.field(name) for name in names]))
@@ -169,15 +158,9 @@ class RaggedArray:
         return cls(column.flatten().to_numpy(zero_copy_only=False), np.diff(offsets))
 
     def reduce(self, ufunc: np.ufunc, values: NDArray[Any], empty: int = 0) -> NDArray[np.int64]:
-        """Reduce each row to one number.
+        """Reduce each row of ``values``, of the shape of ``self.values``, to one number; ``empty`` for a row without values.
 
-        Args:
-            ufunc: The reduction, for example ``np.minimum``.
-            values: What to reduce, of the shape of ``self.values``.
-            empty: The result for a row without values.
-
-        Returns:
-            int64 of shape ``(rows,)``.
+        The result is int64 of shape ``(rows,)``.
         """
         reduced = np.full(len(self.lengths), empty, dtype=np.int64)
         if len(self._starts):

@@ -44,12 +44,7 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class LabelFindings:
-    """What was found about the labels of one split.
-
-    Attributes:
-        columns: Measurements by name. The one with the name of a check is its metric.
-        notes: What the report shows, by key of the check.
-    """
+    """Measurements of one split by name, of which the one with the name of a check is its metric, and notes by key of the check."""
 
     columns: dict[str, float] = field(default_factory=dict)
     notes: dict[str, list[str]] = field(default_factory=dict)
@@ -57,12 +52,7 @@ class LabelFindings:
 
 @dataclass(frozen=True)
 class ClassIds:
-    """Class ids of labels, also of a regression: whether a number is above the median.
-
-    Attributes:
-        names: Names of the classes, for the report.
-        median: Median of a regression's labels in train; ``None`` for classes.
-    """
+    """Class ids of labels, also of a regression: whether a number is above the ``median`` of train, which is ``None`` for classes."""
 
     names: tuple[str, ...]
     median: float | None
@@ -156,12 +146,7 @@ class WordFeatures:
 
 
 def word_features(columns: Sequence[pa.Array], limit: int) -> WordFeatures:
-    """Find the features of rows.
-
-    Args:
-        columns: Texts, one array for each column.
-        limit: Most features, the most frequent ones.
-    """
+    """Find the features of rows, at most ``limit``, the most frequent ones. The texts are one array for each column."""
     total, lists = len(columns[0]), [_tokens(column) for column in columns]
     words, dictionary = _encode(pa.concat_arrays([tokens.flatten() for tokens in lists]))
     shapes, dictionary = _encode(pa.concat_arrays([dictionary, pc.replace_substring_regex(dictionary, DIGITS, "0")]))
@@ -217,16 +202,9 @@ def _learnability(features: WordFeatures, labels: Ids, splits: NDArray[np.str_],
 
 
 def log_odds(features: WordFeatures, labels: Ids, fold: Ids, classes: int) -> Floats:
-    """Return the log-odds of each class against the others for each row, from a model that was fitted without the row.
+    """Return the log-odds of each class against the others, of shape ``(rows, classes)``, from a model that was fitted without the row.
 
-    Args:
-        features: Words of the rows.
-        labels: Class ids of shape ``(rows,)``.
-        fold: Fold of each row of the train split, 0 to ``FOLDS - 1``; -1 for a row that no model is fitted on. Shape ``(rows,)``.
-        classes: Number of classes, at least 2.
-
-    Returns:
-        Shape ``(rows, classes)``.
+    Class ids and folds have the shape ``(rows,)``; the fold of a row that no model is fitted on is -1.
     """
     ids = features.ids + len(features) * features.repeated
     fold_of_entry, size = fold[features.rows], 2 * len(features)
@@ -314,11 +292,7 @@ class Giveaway:
     """Something that many rows with a label have, and hardly another row.
 
     Attributes:
-        name: What the rows have.
-        label: Class id.
-        rows: Number of rows that have it.
         precision: Fraction of these rows that have the label.
-        interval: Its 95 % interval.
         coverage: Fraction of the rows with the label that have it.
     """
 
@@ -342,12 +316,8 @@ class Giveaway:
 class Criterion:
     """When something gives a label away.
 
-    The lower end of the interval of its precision must close a fraction of the gap between the label's share of the rows and 1. This
-    needs so many rows that by chance less than one in 10^11 words meets it: their number needs no correction.
-
-    Attributes:
-        rows: Rows of each label, int64 of shape ``(classes,)``.
-        precision: The fraction of the gap.
+    The lower end of the interval of its precision must close a fraction, ``precision``, of the gap between the label's share of the rows
+    and 1. This needs so many rows that by chance less than one in 10^11 words meets it: their number needs no correction.
     """
 
     rows: Ids

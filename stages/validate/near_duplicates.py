@@ -107,12 +107,10 @@ class NearDuplicateRows:
 
 
 def find_near_duplicates(words: Sequence[Iterable[EncodedWords]], keys: Sequence[Keys], similarity: float) -> list[NearDuplicateRows]:
-    """Search every split for rows that resemble an earlier row, but do not repeat it.
+    """Search every split for rows that resemble an earlier row by at least ``similarity``, but do not repeat it.
 
-    Args:
-        words: Words of the rows of each split, in batches, which are read once; earlier splits first.
-        keys: Keys of the rows' texts in each split. Of rows with the same key, the first is searched: others are copies.
-        similarity: Similarity from which two rows are near-duplicates.
+    ``words`` are those of the rows of each split, in batches, which are read once; earlier splits first. Of rows with the same of the
+    ``keys`` of their texts, the first is searched: others are copies.
     """
     if not keys:
         return []
@@ -130,16 +128,9 @@ def find_near_duplicates(words: Sequence[Iterable[EncodedWords]], keys: Sequence
 
 
 class Search:
-    """The search of all rows.
+    """The search of all rows, given their words and the number of the split of each (int8), earlier splits first.
 
-    Args:
-        sets: Words of all rows, earlier splits first.
-        split: Number of the split of each row, int8 of shape ``(rows,)``.
-        similarity: Similarity from which two rows are near-duplicates.
-
-    Attributes:
-        origin: As in ``NearDuplicateRows``, for all rows.
-        similarity: As in ``NearDuplicateRows``, for all rows.
+    ``origin`` and ``similarity`` are as in ``NearDuplicateRows``, for all rows.
     """
 
     def __init__(self, sets: WordSets, split: NDArray[np.int8], similarity: float) -> None:
@@ -152,11 +143,7 @@ class Search:
         self._threads = ThreadPoolExecutor(THREADS)  # NumPy releases the lock of the interpreter
 
     def run(self, chosen: NDArray[np.bool_]) -> None:
-        """Compare rows with each other.
-
-        Args:
-            chosen: True for the rows that are compared, of shape ``(rows,)``. Each has words.
-        """
+        """Compare the rows that are ``chosen``, a mask of shape ``(rows,)``, with each other. Each has words."""
         if not chosen.any():
             return
         self._write_preview()
@@ -243,10 +230,8 @@ def bands(similarity: float) -> int:
 def candidates(keys: Keys, split: NDArray[np.int8]) -> Iterator[tuple[Rows, Rows]]:
     """Yield pairs of rows with the same key, the later row first: those of two splits, then those of one split.
 
-    Args:
-        keys: Key of each row, shape ``(rows,)``.
-        split: Split of each row, ascending. A row is compared with the last ``MAX_PER_BAND`` rows of earlier splits, and with as many
-            rows before it in its own.
+    Keys and splits have the shape ``(rows,)``; splits ascend. A row is compared with the last ``MAX_PER_BAND`` rows of earlier splits, and
+    with as many rows before it in its own.
     """
     order = np.argsort(keys, kind="stable")
     place = np.arange(len(order))

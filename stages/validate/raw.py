@@ -38,13 +38,7 @@ SHOWN_ROWS = 5
 
 @dataclass(frozen=True)
 class RawShard:
-    """A file of a raw split, and where its results are.
-
-    Attributes:
-        source: The file.
-        text_columns: Its columns with texts.
-        folder: The folder of the results. They have the name of the file, in one folder for each kind.
-    """
+    """A file of a raw split, and the folder of its results. They have the name of the file, in one folder for each kind."""
 
     source: SplitReader
     text_columns: tuple[str, ...]
@@ -130,12 +124,9 @@ class RawSplit:
     """One raw split, and what was derived from it. Rows, keys and words are on disk, and read each time that they are asked for.
 
     Attributes:
-        source: The split.
-        shards: Its files and their results.
         columns: Scalar columns: ``missing``, ``visible_characters`` (of the shorter text), ``characters``, ``control_characters``,
             ``broken_characters``, ``labels``; masks: ``beyond_ascii``, and ``is_header`` where each text is the name of its column;
             ``key``, and ``unordered_key``, which does not depend on the order of the texts in a row.
-        vocabulary: Counts of the words of all rows.
     """
 
     source: SplitReader

@@ -41,7 +41,6 @@ class DataOverview:
     """Distributions of the data.
 
     Attributes:
-        rows: Rows by split.
         lengths: Figure of the lengths of the rows in characters; ``None`` without rows.
         targets: Figure of the targets of a regression; ``None`` for a classification.
         classes: Shares of the classes, the most frequent in train first; empty for a regression.
@@ -70,12 +69,7 @@ class DataOverview:
 
 
 def class_shares(names: Sequence[str], labels: Mapping[str, Distribution]) -> list[ClassShare]:
-    """Return the share of each class in each split.
-
-    Args:
-        names: Class names.
-        labels: Rows per class id, by split; those of a split without labels are missing.
-    """
+    """Return the share of each class in each split, given the rows per class id of the splits with labels."""
     first = next(iter(labels.values()), Distribution((), ()))
     order = sorted(range(len(names)), key=lambda index: (-_count(first, index), index))
     shown, rest = order[:MAX_CLASSES], order[MAX_CLASSES:]
@@ -99,9 +93,6 @@ class PassedCheck:
     """A check that passed on at least one split.
 
     Attributes:
-        check: Key of the check.
-        title: The requirement.
-        allowed: The limit, in words.
         found: The measurements, in words, by split; ``failed`` where it did not pass.
         notes: What it found beside them, with the split before each.
         is_noteworthy: True if it found rows or anything else within its limit.
@@ -169,9 +160,7 @@ def write_report(folder: Path, results: CheckResults) -> None:
 def index_page(results: CheckResults, row_files: Collection[str] = ()) -> str:
     """Render the page for people. Everything that comes from the data is escaped.
 
-    Args:
-        results: Results of all checks.
-        row_files: Checks with a file of all their violating rows beside the page, ``rows/CHECK.parquet``.
+    ``row_files`` are the checks with a file of all their violating rows beside the page, ``rows/CHECK.parquet``.
     """
     passed = passed_checks(results)
     template = environment(TEMPLATES).get_template("index.html.j2")

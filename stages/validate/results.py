@@ -42,11 +42,7 @@ class CheckResults:
     Attributes:
         entries: Entries of ``checks.json``: in the order of ``CHECKS``, then of the splits.
         violations: Violating rows, of checks that pass within their limit, too.
-        metrics: Measurements for ``metrics/validate.json``.
-        suites: Results of Great Expectations, one per table.
-        profile: Profile of the data.
         words: Words of train; ``None`` if it could not be read.
-        raw_sha256: SHA-256 of the raw files, by split.
     """
 
     entries: Sequence[CheckEntry]
@@ -127,13 +123,8 @@ def run_expectations(
 ) -> list[tuple[ExpectationValidationResult, Rows]]:
     """Validate a table, and return the result of each expectation and the numbers of the rows that violate it, ascending.
 
-    Great Expectations catches exceptions of expectations; ``Outcome`` has their messages.
-
-    Args:
-        table: The table.
-        expected: Its expectations.
-        whole: Result of ``batch_definition``.
-        at_most: Rows that Great Expectations gets at a time for the expectations about single rows, whose results are added up.
+    Great Expectations catches exceptions of expectations; ``Outcome`` has their messages. It gets ``at_most`` rows at a time for the
+    expectations about single rows, whose results are added up.
     """
     of_rows = [one for one in expected if isinstance(one, ColumnMapExpectation | ColumnPairMapExpectation)]
     parts: dict[str, list[ExpectationValidationResult]] = defaultdict(list)

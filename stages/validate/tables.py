@@ -61,18 +61,7 @@ class DataFolders:
 
 @dataclass(frozen=True)
 class DerivedData:
-    """Everything that is derived from the data.
-
-    Attributes:
-        params: All parameters.
-        folders: Folders of the data.
-        labels: The label schema.
-        raw: Raw splits with the expected columns, by name.
-        profiles: Their profiles.
-        promoted: Profile of the promoted model's data, if there is one.
-        classes: The classes; ``None`` for a regression.
-        tables: Tables to check.
-    """
+    """Everything that is derived from the data. ``raw`` and ``profiles`` have the splits with the expected columns, by name."""
 
     params: Params
     folders: DataFolders
@@ -136,11 +125,7 @@ def _train_labels(params: Params, train: SplitReader) -> LabelSchema:
 
 
 def schema_columns(schemas: Mapping[str, tuple[pa.Schema, pa.Schema]]) -> dict[str, NDArray[np.object_]]:
-    """Return the columns ``expected`` and ``found``: the type of each column of a split.
-
-    Args:
-        schemas: The expected and the actual schema, by kind of file.
-    """
+    """Return the columns ``expected`` and ``found``: the type of each column of a split, given both schemas by kind of file."""
     rows = []
     for kind, pair in schemas.items():
         expected, actual = (described(schema) for schema in pair)
@@ -247,12 +232,7 @@ def measurements(data: DerivedData, split: str, tokenized: StoredColumns | None)
 def drift_columns(check: str, rule: Drift, values: Numbers, reference: Distribution, *, ordered: bool) -> dict[str, float]:
     """Return the distances of values from a reference, and under ``significant_NAME`` the same, or 0 for one that is not significant.
 
-    Args:
-        check: Key of the check, the name of the population stability index.
-        rule: The parameters of the check.
-        values: Numbers or class ids.
-        reference: What they are compared with.
-        ordered: True for numbers: the Kolmogorov-Smirnov distance is ``CHECK_ks``.
+    The key of the check is the name of the population stability index; ``ordered`` numbers have a Kolmogorov-Smirnov distance ``CHECK_ks``.
     """
     counts, expected = bin_counts(values[~np.isnan(values)], np.array(reference.edges)), np.array(reference.counts)
     distances = {check: population_stability(counts, expected)}
@@ -284,17 +264,9 @@ def count_words(train: RawSplit) -> WordCounts:
 
 
 def labels_as(profile: Profile, labels: LabelSchema, split: str) -> Distribution | None:
-    """Return the label distribution of a split by the class ids of another schema.
+    """Return the label distribution of a split by the class ids of another schema, with one more bin for classes that this lacks.
 
-    Classes that the other schema lacks are counted in one more bin.
-
-    Args:
-        profile: The profile.
-        labels: The label schema whose ids are used.
-        split: Name of the split.
-
-    Returns:
-        The distribution; ``None`` if the split had no labels or one of the two schemas is for regression only.
+    It is ``None`` if the split had no labels or one of the two schemas is for regression only.
     """
     before = profile.splits[split].labels
     if before is None or profile.labels is None or labels.names is None:

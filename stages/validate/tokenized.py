@@ -30,12 +30,10 @@ class Vocabulary:
 
     Attributes:
         largest_id: Largest token id; the smallest is 0.
-        unknown_id: Id of the unknown token; ``None`` without one.
         special_ids: Ids of the special tokens except the unknown token.
         template: Special tokens of one row, in order; the texts are between them.
         first_id: Special token at the start of each row; ``None`` without one.
         last_id: Special token at the end of each row; ``None`` without one.
-        largest_type_id: Largest value of ``token_type_ids``.
         has_type_ids: True if ``model_input_names`` of the tokenizer lists ``token_type_ids``.
     """
 
@@ -50,12 +48,7 @@ class Vocabulary:
 
     @classmethod
     def read(cls, folder: Path, texts: int) -> Self:
-        """Read a tokenizer's folder.
-
-        Args:
-            folder: Folder with ``tokenizer.json`` and ``tokenizer_config.json``.
-            texts: Texts per row, 1 or 2.
-        """
+        """Read a folder with ``tokenizer.json`` and ``tokenizer_config.json``, for rows of one or two ``texts``."""
         tokenizer = load_tokenizer(folder)
         config = json.loads(require(folder / "tokenizer_config.json", "tokenize").read_text(encoding="utf-8"))
         added = tokenizer.get_added_tokens_decoder()
@@ -97,8 +90,7 @@ def decoding_matches(
 ) -> NDArray[np.float64]:
     """Decode a sample of a split and compare it with the texts of the raw split, which has as many rows.
 
-    Returns:
-        Array of shape ``(rows,)``: 1 where the ids decode to the texts, 0 where not, NaN for a row out of the sample.
+    The result has the shape ``(rows,)``: 1 where the ids decode to the texts, 0 where not, NaN for a row out of the sample.
     """
     total = tokenized.rows
     rows = evenly_spaced(total, params.validate_.decoded_text.rows)
@@ -116,13 +108,7 @@ def evenly_spaced(total: int, number: int) -> Rows:
 
 
 class Decoder:
-    """Compares rows of ids with their texts.
-
-    Args:
-        tokenizer: The tokenizer that made the ids.
-        vocabulary: Its vocabulary.
-        max_length: Rows of this length may be truncated.
-    """
+    """Compares rows of ids with their texts. Rows of ``max_length`` may be truncated."""
 
     def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary, max_length: int) -> None:
         self._tokenizer = tokenizer
@@ -176,11 +162,7 @@ def comparable(text: str) -> str:
 def pieces_match(pieces: Sequence[str], text: str, from_start: bool = True, to_end: bool = True) -> bool:
     """Return True if ``text`` consists of ``pieces`` in order, with any text between them.
 
-    Args:
-        pieces: Parts of the text, in order.
-        text: The text to match.
-        from_start: Require the first piece at the start of the text.
-        to_end: Require the last piece at the end of the text.
+    Text before the first piece is allowed without ``from_start``, and text after the last one without ``to_end``.
     """
     end = 0
     for number, piece in enumerate(pieces):
@@ -204,13 +186,7 @@ def _joined(segments: list[list[str]]) -> list[str]:
 
 @dataclass(frozen=True)
 class TokenizedShard:
-    """A file of a tokenized split, and where its columns are.
-
-    Attributes:
-        source: The file.
-        vocabulary: Vocabulary of the tokenizer that wrote it.
-        folder: The folder of the columns, which have the name of the file.
-    """
+    """A file of a tokenized split, and the folder of its columns, which have the name of the file."""
 
     source: SplitReader
     vocabulary: Vocabulary

@@ -37,14 +37,7 @@ README = "All rows that violate a data check, one file per check. A check withou
 
 @dataclass(frozen=True)
 class Violations:
-    """Rows of a table that violate an expectation, or that are listed with a measurement.
-
-    Attributes:
-        check: The check.
-        table: The table; for a measurement, that of the tokenized split.
-        arguments: Arguments of the expectation.
-        rows: Row numbers, ascending.
-    """
+    """Rows of a table, ascending, that violate an expectation; of a measurement, rows of the tokenized split that are listed with it."""
 
     check: Check
     table: Table

@@ -42,8 +42,7 @@ DROPPED_SCHEMA = _schema(KEY, "split", "rows", "reason")
 def row_keys(texts: Sequence[pa.Array]) -> pa.Array:
     """Return a hash of each row's exact texts (BLAKE2b, 32 hexadecimal digits), the same in every version and on every machine.
 
-    Args:
-        texts: One array of strings per text column, in the order of ``data.text_columns``. A missing text is not an empty one.
+    Texts are one array of strings per column, in the order of ``data.text_columns``. A missing text is not an empty one.
     """
     columns = [column.cast(pa.binary()).to_pylist() for column in texts]
     return pa.array([_digest(row) for row in zip(*columns, strict=True)], pa.string())
@@ -57,12 +56,7 @@ def _digest(row: Sequence[bytes | None]) -> str:
 
 @dataclass(frozen=True)
 class Corrections:
-    """The content of ``data/corrections/``.
-
-    Attributes:
-        labels: Label corrections, of ``LABEL_SCHEMA``.
-        dropped: Dropped rows, of ``DROPPED_SCHEMA``.
-    """
+    """The content of ``data/corrections/``: tables of ``LABEL_SCHEMA`` and of ``DROPPED_SCHEMA``."""
 
     labels: pa.Table
     dropped: pa.Table

@@ -83,12 +83,7 @@ def scored_classes(labels: Classes, classes: int) -> list[int]:
 def roc_curve(probability: Softmax, labels: Classes) -> Columns:
     """Return the true positive rate over the false positive rate: of class 1 of two, or the mean of one class against the rest.
 
-    Args:
-        probability: Of each class.
-        labels: Shape ``(rows,)``.
-
-    Returns:
-        ``false_positive_rate`` and ``true_positive_rate``; empty when no class can be scored.
+    Labels have the shape ``(rows,)``. The columns are empty when no class can be scored.
     """
     scored = scored_classes(labels, probability.classes)
     false, true = _mean_curve((_roc(labels == one, probability.of_class(one)) for one in scored), len(scored))
@@ -165,8 +160,7 @@ def ranking_metrics(probability: Softmax, labels: Classes) -> dict[str, float]:
 def calibration(probability: Softmax, labels: Classes) -> Columns:
     """Return accuracy by confidence of the prediction, in bins of equal width (Guo et al. 2017, equations 1 and 2).
 
-    Returns:
-        ``confidence`` (mean), ``accuracy`` and ``rows`` of each bin that is not empty.
+    The columns are ``confidence`` (mean), ``accuracy`` and ``rows`` of each bin that is not empty.
     """
     confidence = probability.highest
     right = probability.logits.argmax(axis=1) == labels

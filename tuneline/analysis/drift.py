@@ -53,11 +53,7 @@ class Distribution:
         return cls(tuple(float(edge) for edge in edges), tuple(bin_counts(ids, edges).tolist()))
 
     def quantile(self, level: float) -> float:
-        """Return the lowest edge that at least a fraction ``level`` of the values do not exceed, else the highest edge.
-
-        Args:
-            level: Between 0 and 1. The distribution has edges.
-        """
+        """Return the lowest edge that at least a fraction of the values do not exceed, else the highest edge, of which there is one."""
         reached = np.cumsum(self.counts)[:-1] >= level * sum(self.counts)
         return self.edges[int(reached.argmax())] if reached.any() else self.edges[-1]
 
@@ -93,10 +89,7 @@ def population_stability(counts: Counts, reference: Counts) -> Distance:
 
 
 def kolmogorov_smirnov(counts: Counts, reference: Counts) -> Distance:
-    """Return the Kolmogorov-Smirnov distance of two histograms over the same bins, with its asymptotic p-value.
-
-    It is the largest distance of the cumulative distributions at the edges of the bins.
-    """
+    """Return the largest distance of two cumulative distributions at the edges of their common bins, with its asymptotic p-value."""
     from scipy.special import kolmogorov
 
     rows, others = counts.sum(), reference.sum()

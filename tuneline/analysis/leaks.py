@@ -13,18 +13,9 @@ from tuneline.metrics.table import LEAKED_ROWS, Metric, primary_metric
 
 @dataclass(frozen=True)
 class LeakEffect:
-    """The primary metric with and without the leaked rows.
+    """The primary metric with (``every``) and without the leaked rows.
 
-    Attributes:
-        metric: Accuracy, or Pearson's r of a regression.
-        every: Its value on all rows.
-        without: Its value without the leaked rows.
-        low: Lower end of the 95 % interval of ``without``.
-        high: Upper end.
-        gain_low: Lower end of the 95 % interval of ``every - without``.
-        gain_high: Upper end.
-        leaked: Number of leaked rows.
-        rows: Number of all rows.
+    ``low`` and ``high`` are the ends of the 95 % interval of ``without``, ``gain_low`` and ``gain_high`` those of ``every - without``.
     """
 
     metric: Metric
@@ -68,12 +59,7 @@ class LeakEffect:
 class BaselineComparison:
     """The primary metric of the model and of the TF-IDF baseline.
 
-    Attributes:
-        metric: Accuracy, or Pearson's r of a regression.
-        model: Its value for the model.
-        baseline: Its value for the baseline.
-        low: Lower end of the 95 % interval of ``model - baseline``, by a paired bootstrap of the rows.
-        high: Upper end.
+    ``low`` and ``high`` are the ends of the 95 % interval of ``model - baseline``, by a paired bootstrap of the rows.
     """
 
     metric: Metric

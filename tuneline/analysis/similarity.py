@@ -31,8 +31,7 @@ HASHES_AT_A_TIME = 1 << 20
 def partitions(keys: NDArray[np.uint64]) -> Iterator[NDArray[np.int64]]:
     """Yield the row numbers of one partition after the other, each ascending. Rows with the same key are in the same partition.
 
-    Args:
-        keys: Key of each row, a 64-bit hash. Partitions are ranges of keys, ascending; each passes over all keys.
+    Keys are 64-bit hashes. Partitions are ranges of keys, ascending; each passes over all keys.
     """
     bits = max((len(keys) - 1) // PARTITION_ROWS, 0).bit_length()
     if not bits:
@@ -49,11 +48,7 @@ KEPT = 256 << 20
 
 
 class MappedArray:
-    """An array in a file, of which the system reads into memory what is used.
-
-    Attributes:
-        values: The array.
-    """
+    """An array in a file, of which the system reads into memory what is used."""
 
     def __init__(self, file: int, dtype: DTypeLike, shape: tuple[int, ...]) -> None:
         size = prod(shape) * np.dtype(dtype).itemsize
@@ -75,11 +70,7 @@ class MappedArray:
 
 
 class GrowingArray:
-    """A one-dimensional array in a file, made by appending to it.
-
-    Args:
-        dtype: Type of the values.
-    """
+    """A one-dimensional array in a file, made by appending to it."""
 
     def __init__(self, dtype: DTypeLike) -> None:
         self._dtype = np.dtype(dtype)
@@ -223,8 +214,7 @@ def _summed(matrix: "csr_matrix") -> Similarities:
 def _joined(keys: Keys, counts: NDArray[np.int64], documents: NDArray[np.int32]) -> tuple[NDArray[np.int32], Keys, NDArray[np.int64]]:
     """Join vocabularies of batches: each has keys of words, their occurrences, and the number of rows that have them.
 
-    Returns:
-        The rank of each word of each batch; and the key of each different word and the number of its rows, by rank.
+    Return the rank of each word of each batch; and the key of each different word and the number of its rows, by rank.
     """
     places, different, sums = np.zeros(len(keys), np.int32), [np.empty(0, np.uint64)], [np.empty((2, 0), np.int64)]
     found = 0

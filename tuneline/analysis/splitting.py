@@ -39,24 +39,19 @@ def hashes(values: pa.StringArray, seed: int = 0) -> Keys:
 
 
 def row_hashes(texts: list[pa.StringArray], groups: pa.StringArray | None, seed: int) -> Keys:
-    """Return the hash of each row: of its group, or of its texts where there is none.
+    """Return the hash of each row: of its group, the column ``by``, or of its texts where there is none.
 
-    Args:
-        texts: The text columns. Case, white space and the order of a pair make no difference, as in the data check ``leakage``.
-        groups: The column ``by``. A row without a value (null) is a group of its own.
-        seed: The seed.
+    Case, white space and the order of a pair make no difference, as in the data check ``leakage``. A row whose group is null is a group of
+    its own.
     """
     keys = unordered_row_keys([hashes(normalized(pc.fill_null(column, "")), seed) for column in texts])
     return keys if groups is None else np.where(groups.is_valid().to_numpy(zero_copy_only=False), hashes(groups, seed), keys)
 
 
 def assign_splits(rows: Keys, labels: Keys, split: SplitParams) -> NDArray[np.int8]:
-    """Return the split of each row, as an index into ``SPLITS``.
+    """Return the split of each row, as an index into ``SPLITS``, given the hashes of rows (``row_hashes``) and of their classes.
 
-    Args:
-        rows: Hashes of the rows, as ``row_hashes`` returns them, of shape ``(rows,)``.
-        labels: Hashes of their classes, of shape ``(rows,)``; ``NO_LABEL`` in every row of a regression, which is one stratum.
-        split: The parameters.
+    The hash of a class is ``NO_LABEL`` in every row of a regression, which is one stratum.
     """
     if not split.stratify:
         cuts = np.array([split.test, split.test + split.validation])

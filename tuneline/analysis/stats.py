@@ -52,14 +52,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Difference:
-    """A metric of two models on the same rows, with the confidence interval of the difference.
-
-    Attributes:
-        first: Metric of the first model on all rows.
-        second: Metric of the second model on all rows.
-        low: Lower end of the interval of ``first - second``.
-        high: Upper end.
-    """
+    """A metric of two models on the same rows, with the ends of the confidence interval of ``first - second``."""
 
     first: float
     second: float
@@ -73,13 +66,9 @@ class Difference:
 
 
 def wilson_interval(successes: int, trials: int) -> Interval:
-    """Return the score interval of a proportion, sound also for few trials and near 0 and 1.
+    """Return the score interval of a proportion of at least one trial, sound also for few trials and near 0 and 1.
 
     Source: Wilson 1927; Brown, Cai & DasGupta 2001, equation 4.
-
-    Args:
-        successes: Number of successful trials.
-        trials: At least 1.
     """
     proportion, spread = successes / trials, _Z**2 / trials
     middle = (proportion + spread / 2) / (1 + spread)
@@ -135,14 +124,9 @@ def paired_difference(
 
 
 def accuracy_drop_interval(trained: NDArray[np.bool_], exported: NDArray[np.bool_], seed: int) -> Interval:
-    """Return the paired bootstrap interval of the drop of accuracy from one model to another.
+    """Return the paired bootstrap interval of the drop of accuracy from one model to another, given where each is right, ``(rows,)``.
 
     A row counts -1, 0 or 1, and rows of one kind are alike: drawing how many there are of each kind is drawing rows.
-
-    Args:
-        trained: True where the first model is right, shape ``(rows,)``.
-        exported: True where the second one is, shape ``(rows,)``.
-        seed: Seed of the draws.
     """
     differences = trained.astype(np.int64) - exported
     kinds = np.array([-1, 0, 1])
@@ -186,10 +170,8 @@ def _bootstrap(
 ) -> tuple[Floats, Floats]:
     """Score models, given labels and the predictions of each model, on all rows and on resampled rows.
 
-    Rows that are ``leaked`` are drawn separately; then there is one model, with a second score without these rows.
-
-    Returns:
-        The scores on all rows, shape ``(scores,)``, and on each draw, shape ``(resamples, scores)``.
+    Rows that are ``leaked`` are drawn separately; then there is one model, with a second score without these rows. Return the scores on all
+    rows, shape ``(scores,)``, and on each draw, shape ``(resamples, scores)``.
 
     Raises:
         ValueError: The metric has no interval.
@@ -259,11 +241,7 @@ def mcnemar_p_value(first_only: int, second_only: int) -> float:
     """Return the two-sided, exact p-value of McNemar's test of two classifiers: a binomial test of the discordant rows.
 
     Source: McNemar, "Note on the sampling error of the difference between correlated proportions or percentages", Psychometrika 12,
-    1947; the exact conditional form.
-
-    Args:
-        first_only: Rows that only the first model predicts correctly.
-        second_only: Rows that only the second one does.
+    1947; the exact conditional form. Discordant rows are those that only the first or only the second model predicts correctly.
     """
     if first_only + second_only == 0:
         return 1.0

@@ -117,13 +117,7 @@ class EncodedWords:
 
 
 class VocabularyCounts:
-    """How often each word occurs.
-
-    Attributes:
-        hashes: Hashes of the words, ascending, of shape ``(words,)``.
-        counts: Occurrences of each word, int64 of shape ``(words,)``.
-        words: The words, of shape ``(words,)``.
-    """
+    """How often each word occurs: words, their hashes, ascending, and int64 counts, each of shape ``(words,)``."""
 
     def __init__(self, hashes: Keys, counts: NDArray[np.int64], words: pa.StringArray) -> None:
         self.hashes = hashes
@@ -227,14 +221,7 @@ _OTHERS = re.compile("[\u0370-\u06ff\u0900-\u1dff\u2190-\ud7ff\U0001f000-\U0001f
 
 
 def broken_characters(texts: pa.StringArray) -> NDArray[np.int64]:
-    """Count the characters of each text that a wrong encoding left.
-
-    Args:
-        texts: Texts without nulls.
-
-    Returns:
-        int64 of shape ``(texts,)``; 0 for a text that reads as it was written.
-    """
+    """Count the characters of each text, none of them null, that a wrong encoding left; 0 for one that reads as it was written."""
     counts = np.zeros(len(texts), np.int64)
     rows = np.flatnonzero(_mask(pc.invert(pc.string_is_ascii(texts))))
     rows = rows[_mask(pc.match_substring_regex(texts.take(pa.array(rows)), SUSPECT))]

@@ -41,17 +41,9 @@ WORD = rf"(?u)[{UNSPACED}]|[^\W{UNSPACED}]+"
 
 
 def read_sample(split: SplitReader, text_columns: Sequence[str], outputs: int, seed: int, *, max_rows: int | None = None) -> pa.Table:
-    """Read rows of a raw split, drawn with the seed, within the limits above.
+    """Read rows of a raw split, drawn with the seed, within the limits above; in batches, so that a large one needs no more memory.
 
-    Args:
-        split: The raw split. It is read in batches, so a large one needs no more memory.
-        text_columns: Its text columns, which are cut off after ``MAX_TEXT`` characters.
-        outputs: Number of classes; 1 for a regression.
-        seed: Seed of the draw.
-        max_rows: Most rows; ``None`` for ``MAX_ROWS``.
-
-    Returns:
-        The text columns and the labels, in the order of the split. A missing text is empty.
+    Return the text columns, cut off after ``MAX_TEXT`` characters, and the labels, in the order of the split. A missing text is empty.
     """
     total, generator = split.rows, np.random.default_rng(seed)
     drawn = np.sort(generator.choice(total, min(total, max_rows or MAX_ROWS, MAX_SCORES // outputs), replace=False))
@@ -74,15 +66,9 @@ def _within_characters(rows: pa.Table, text_columns: Sequence[str], generator: n
 
 
 def predict_with_tfidf(train: pa.Table, texts: Sequence[Sequence[str]], labels: LabelSchema) -> NDArray[Any]:
-    """Train the baseline and predict texts.
+    """Train the baseline on rows as ``read_sample`` returns them, and predict texts, one list for each column.
 
-    Args:
-        train: Texts and labels, as ``read_sample`` returns them.
-        texts: Texts to predict, one list for each column.
-        labels: Label schema.
-
-    Returns:
-        Class ids or numbers, shape ``(rows,)``: always the same one if the train rows have one label, or no word in common.
+    Return class ids or numbers, shape ``(rows,)``: always the same one if the train rows have one label, or no word in common.
     """
     model = TfidfModel.fit(train, labels)
     starts = range(0, max(len(texts[0]), 1), ROWS_AT_A_TIME)
@@ -93,10 +79,7 @@ def predict_with_tfidf(train: pa.Table, texts: Sequence[Sequence[str]], labels: 
 class TfidfModel:
     """The trained baseline.
 
-    Attributes:
-        vectorizer: The words and word pairs; ``None`` if the train rows have none in common, or one label.
-        model: The linear model; without a ``vectorizer`` the class id or number that is always predicted.
-        dtype: Type of the labels.
+    Without a ``vectorizer``, because the train rows have no word in common, or one label, ``model`` is what is always predicted.
     """
 
     vectorizer: "TfidfVectorizer | None"
@@ -122,21 +105,11 @@ class TfidfModel:
 
 
 def out_of_fold(texts: Sequence[Sequence[str]], labels: NDArray[np.integer], outputs: int, *, folds: int, seed: int) -> NDArray[np.float64]:
-    """Return the class probabilities of each row from a model that was trained without it.
+    """Return the class probabilities ``(rows, outputs)`` of each row from a model that was trained without it.
 
-    Each class is divided evenly over the folds. Words and their weights come from the texts of all rows, whose labels they do not
-    contain.
-
-    Args:
-        texts: Texts, one list for each column.
-        labels: Class ids of shape ``(rows,)``.
-        outputs: Number of classes.
-        folds: Number of folds, at least 2.
-        seed: Seed of the division.
-
-    Returns:
-        Shape ``(rows, outputs)``. If there is nothing to learn from (no word in common, or one label), the class frequencies of the
-        other folds.
+    Texts are one list for each column. Each class is divided evenly over the folds. Words and their weights come from the texts of all
+    rows, whose labels they do not contain. If there is nothing to learn from (no word in common, or one label), the probabilities are the
+    class frequencies of the other folds.
     """
     columns = [[text[:MAX_TEXT] for text in column] for column in texts]
     vectorizer = _fit_vectorizer([text for column in columns for text in column], outputs)

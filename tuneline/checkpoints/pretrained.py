@@ -45,8 +45,6 @@ class Pretrained:
     """A pretrained model whose files can be fetched.
 
     Attributes:
-        name: Name on the hub, or the path of a folder under ``models/source/``.
-        commit: Commit on the hub; ``None`` for a folder.
         files: Size in bytes of each file, by name; without those in subfolders, which no model of transformers needs.
         sha256: SHA-256 of the large files, as the hub lists them.
         key: Parameter or option that names the model, for messages.

@@ -41,9 +41,6 @@ class Metric:
 
     Attributes:
         name: Key in ``metrics/*.json``, and value of ``train.metric``.
-        title: Name for people.
-        tasks: Tasks that it applies to.
-        greater_is_better: False for losses and errors.
         interval: Method of its confidence interval in ``tuneline.analysis.stats``.
         count_score: Formula for class ids; ``None`` for a regression, and for a metric of logits or probabilities.
         row_score: Formula for numbers.

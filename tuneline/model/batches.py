@@ -154,12 +154,7 @@ Batch = dict[str, NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class TokenizedRows:
-    """Tokenized rows as ragged arrays, without a Python object per row.
-
-    Attributes:
-        values: By model input, the concatenated values of all rows.
-        offsets: Row ``i`` is ``values[name][offsets[i] : offsets[i + 1]]``; int64 of shape ``(rows + 1,)``.
-    """
+    """Tokenized rows as ragged arrays, without a Python object per row: ``values`` and ``offsets`` as in ``TokenMap``."""
 
     values: Mapping[str, NDArray[np.integer]]
     offsets: NDArray[np.int64]
@@ -179,11 +174,7 @@ class TokenizedRows:
         return lengths
 
     def pad(self, rows: NDArray[np.int64], pad_token_id: int) -> Batch:
-        """Pad some rows, by their numbers, on the right to the longest of them: ``input_ids`` with ``pad_token_id``, other inputs with 0.
-
-        Returns:
-            By model input, int64 of shape ``(len(rows), longest)``.
-        """
+        """Pad rows on the right to the longest: ``input_ids`` with ``pad_token_id``, other inputs with 0; int64 ``(rows, longest)``."""
         lengths = self.lengths_of(rows)
         real = np.arange(lengths.max(initial=0)) < lengths[:, None]
         source = (self.offsets[rows][:, None] + np.arange(real.shape[1]))[real]

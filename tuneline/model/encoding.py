@@ -129,12 +129,9 @@ def flat(lists: Iterator[list[int]], dtype: type[np.integer], count: int) -> NDA
 def encode_rows(
     encoder: Encoder, rows: Iterator[pa.RecordBatch], text_columns: Sequence[str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Encode rows, one chunk ahead of the consumer: Rust encodes the next chunk while Python builds the columns of this one.
+    """Encode rows into batches of ``ROW_GROUP``, one chunk ahead of the consumer: Rust encodes while Python builds columns.
 
     The encoder's ``counts`` are updated.
-
-    Yields:
-        Batches of ``ROW_GROUP`` rows; the last may be smaller.
     """
     encoded = ((encoder.encode(_texts(chunk, text_columns)), chunk[LABELS]) for chunk in _chunks(rows))
     ready: list[pa.RecordBatch] = []

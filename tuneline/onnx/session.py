@@ -22,12 +22,9 @@ SAFE_WEIGHT_BITS = 7
 
 
 def session_options(intra_op_threads: int | None = None, exact_products: bool = False) -> onnxruntime.SessionOptions:
-    """Return the options of a session.
+    """Return the options of a session, by default with ``tuneline.core.machine.threads()`` for each operator.
 
-    Args:
-        intra_op_threads: Threads per operator; ``None`` for ``tuneline.core.machine.threads()``.
-        exact_products: On x86 processors without VNNI, multiply 8-bit weights as unsigned numbers, which is slower but does not
-            saturate.
+    ``exact_products`` multiplies 8-bit weights on x86 processors without VNNI as unsigned numbers, which is slower but does not saturate.
     """
     options = onnxruntime.SessionOptions()
     if exact_products:
@@ -41,9 +38,7 @@ def session_options(intra_op_threads: int | None = None, exact_products: bool = 
 class OnnxClassifier:
     """An ONNX model that computes logits of padded batches.
 
-    Attributes:
-        inputs: Names of the model's inputs.
-        exact_products: True if products of its 8-bit weights would saturate on this processor, so the slower exact products are used.
+    ``exact_products`` is True if products of its 8-bit weights would saturate on this processor, so that the slower exact ones are used.
     """
 
     def __init__(self, path: Path, intra_op_threads: int | None = None) -> None:

@@ -107,12 +107,7 @@ DASHED = (0, (3, 3))
 
 @contextmanager
 def canvas(size: tuple[float, float] = SIZE, rows: int = 1) -> Iterator[tuple["Figure", "Axes"]]:
-    """Yield a figure in the style of the page, and its first axes.
-
-    Args:
-        size: Width and height in inches.
-        rows: Number of axes, one above the other, with one horizontal scale.
-    """
+    """Yield a figure in the style of the page, and the first of its axes, in rows with one horizontal scale; its size is in inches."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -123,13 +118,7 @@ def canvas(size: tuple[float, float] = SIZE, rows: int = 1) -> Iterator[tuple["F
 
 
 def to_svg(figure: "Figure", name: str, label: str) -> Markup:
-    """Return the figure as an SVG element.
-
-    Args:
-        figure: A figure drawn inside ``canvas``.
-        name: Prefix of every id.
-        label: Description for screen readers.
-    """
+    """Return a figure drawn inside ``canvas`` as an SVG element: its name is the prefix of every id, the label is for screen readers."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     svg = buffer.getvalue()
@@ -151,14 +140,9 @@ LINE_STYLES = ((FIRST, "solid"), (SECOND, (0, (7, 3))), (THIRD, (0, (2, 2))))
 def draw_lines(
     name: str, title: str, series: Mapping[str, Sequence[float | None]], ends: Sequence[str], limits: Mapping[str, float]
 ) -> Markup:
-    """Draw values over versions, from 0 upwards; a line is interrupted where a version has no value.
+    """Draw at most three series over versions, from 0 upwards; a line is interrupted where a version has no value.
 
-    Args:
-        name: Name of the figure.
-        title: What is drawn, for screen readers.
-        series: Values by name, the oldest first; at most three.
-        ends: Labels of the first and the last version.
-        limits: Values at which a dashed line is drawn, by label.
+    ``ends`` are labels of the first and the last version; ``limits`` are drawn as dashed lines; the title is for screen readers.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -199,11 +183,7 @@ BINS = 36
 def draw_histograms(name: str, title: str, distributions: Mapping[str, Distribution], *, logarithmic: bool) -> Markup | None:
     """Draw the histogram of each split above a common axis, each as high as its box; ``None`` if no split has rows.
 
-    Args:
-        name: Name of the figure.
-        title: What is drawn, for screen readers.
-        distributions: By split, binned at percentiles; drawn between the lowest and the highest edge.
-        logarithmic: Make the axis logarithmic, for lengths.
+    Distributions are binned at percentiles, and drawn between the lowest and the highest edge. The title is for screen readers.
     """
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
