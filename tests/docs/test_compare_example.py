@@ -45,6 +45,7 @@ def proposed(tmp_path_factory, homes):
     return project
 
 
+@pytest.mark.slow
 def test_compare_workflow_writes_both_tables_and_the_report(job, proposed):
     summary = proposed.root / "summary.md"
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

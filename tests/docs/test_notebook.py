@@ -26,6 +26,7 @@ def printed(cell):
     return "".join(output.get("text", "") for output in cell.outputs)
 
 
+@pytest.mark.slow
 def test_notebook_trains_and_shows_curves_without_changing_the_project(project, monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     before = {path for path in project.rglob("*") if path.is_file()}

@@ -205,7 +205,7 @@ def test_name_that_is_used_again_is_a_new_version(toy_model, outbox, put):
     assert place.read_text() == "of the user"
 
 
-@some_of(4)
+@some_of(12)
 def test_kill_at_any_instant_leaves_a_refusal_or_nothing_or_the_whole_result(toy_model, outbox, put, every):
     """And the input is in the inbox, or in the archive after the next run if its result is complete."""
     archive = archive_beside(outbox)

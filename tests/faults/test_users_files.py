@@ -75,6 +75,7 @@ def read(path):
     return rows, memory, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["in.parquet", "in.parquet.gz"])
 def test_parquet_file_of_500_bytes_with_gigabytes_is_refused_after_one_batch(tmp_path, name):
     repeated = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1900, np.int32)), ["a" * 1_000_000])

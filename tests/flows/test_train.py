@@ -61,6 +61,7 @@ def test_stage_output_reaches_the_runs_log(run, served):
     assert [line for line in said if line.startswith("train: ")] == ["train: 40/40"], "a progress bar leaves its last state"
 
 
+@pytest.mark.slow
 def test_skipped_and_restored_stages_have_their_states(run, served, toy):
     first = run(promote=False)
     assert {task.state.name for name, task in served.tasks(first.id).items() if name != "prepare"} == {"Restored"}
@@ -85,6 +86,7 @@ def test_failing_stage_fails_the_run_with_its_error(run, served, toy):
     assert json.loads((kept / "reports" / "checks" / "checks.json").read_text())["passed"] is False
 
 
+@pytest.mark.slow
 def test_failed_stage_is_retried_as_its_settings_say(run, served, toy, tmp_path):
     (toy.root / "conf" / "flows.yaml").write_text("stages: {data: {retries: 2, retry_delay_seconds: [0.5]}}\n")
     flow_run = run(overrides=["data.fails=2", f"data.counter={tmp_path / 'counter'}"], promote=False)
@@ -155,6 +157,7 @@ def test_other_policy_and_other_production_are_news(run, served, toy):
     assert run(**weak).state.name == "NothingNew"
 
 
+@pytest.mark.slow
 def test_promoted_model_is_no_news_in_later_nights(run, toy):
     assert "v0.1.0 in production" in run().state.message
     run()  # the data are compared with those of v0.1.0 now, which gives other metrics
@@ -185,6 +188,7 @@ def shelf(request, toy, tmp_path):
         yield let_in
 
 
+@pytest.mark.slow
 def test_pushed_run_can_be_fetched_elsewhere(run, toy, shelf, tmp_path):
     """Another machine, with nothing but the git remote and the DVC remote, gets the model in production."""
     sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)

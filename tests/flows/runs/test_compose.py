@@ -32,7 +32,10 @@ def plugin(toy, code: str) -> None:
     (toy.root / "hydra_plugins" / "own.py").write_text(code)
 
 
-@pytest.mark.parametrize("overrides", [("task=strong",), ("task=weak", "train.steps=7", "seed=1"), ("model.skill=0.55",)])
+EACH = (("task=weak", "train.steps=7", "seed=1"), ("task=strong",), ("model.skill=0.55",))
+
+
+@pytest.mark.parametrize("overrides", [EACH[0], *(pytest.param(overrides, marks=pytest.mark.slow) for overrides in EACH[1:])])
 def test_compose_writes_the_params_of_dvc_exp_run(pipeline, toy, overrides):
     flags = [flag for override in overrides for flag in ("--set-param", override)]
     sh("dvc", "exp", "run", "--queue", "--name=theirs", *flags, cwd=toy.root)

@@ -76,6 +76,7 @@ def hold_lock(toy, seconds: float) -> subprocess.Popen:
     return holder
 
 
+@pytest.mark.slow
 def test_dvc_waits_for_a_busy_lock(pipeline, toy, seen):
     set_params(toy, "rows: 600", "rows: 598")
     with hold_lock(toy, 6):
@@ -106,6 +107,7 @@ def test_restore_takes_sources_from_the_cache_else_from_the_remote(pipeline, toy
     assert (toy.root / "source.csv").read_text() == "a,b\n"
 
 
+@pytest.mark.slow
 def test_restore_fails_for_missing_sources(pipeline, toy):
     (toy.root / "source.csv").write_text("a,b\n")
     sh("dvc", "add", "--quiet", "source.csv", cwd=toy.root)

@@ -57,6 +57,7 @@ except StageError:
 """
 
 
+@pytest.mark.slow
 def test_custom_metric_is_found_after_a_metric_of_the_hub(odd_one, tmp_path):
     """The library copies both into packages of the same name, in different folders."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}

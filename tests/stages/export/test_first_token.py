@@ -1,6 +1,7 @@
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
 
 from stages.export.graph import ShapedGraph, keep_first_token, to_onnx
 from tests.small_pipeline import tiny_model
@@ -55,6 +56,7 @@ def test_value_that_the_output_needs_whole_is_not_narrowed():
     assert model.SerializeToString() == before
 
 
+@pytest.mark.slow
 def test_model_with_mean_pooling_keeps_all_tokens():
     model = tiny_model("modernbert", 3, pooling="mean")
     exported = to_onnx(model, COLUMNS[:2], opset=20)

@@ -23,7 +23,7 @@ def columns_of(family):
     return COLUMNS if family in WITH_TOKEN_TYPES else COLUMNS[:2]
 
 
-LIKE_BERT = {"albert", "electra", "minilm"}
+LIKE_BERT = {"albert", "distilbert", "electra", "minilm", "roberta"}
 FAMILIES_AND_OUTPUTS = [
     pytest.param(family, outputs, marks=[pytest.mark.slow] if outputs == 1 or family in LIKE_BERT else [])
     for family in FAMILIES

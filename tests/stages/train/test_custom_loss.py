@@ -153,6 +153,7 @@ def killed_at_step_12(folder):
     launcher.run(folder, before=launcher.kill_at("stages.train.loop.train_batch", 12))
 
 
+@pytest.mark.slow
 def test_interrupted_run_with_an_unchanged_loss_resumes(folder):
     killed_at_step_12(folder)
     assert launcher.run(folder) == [0], launcher.output(folder)
@@ -169,6 +170,7 @@ def test_changed_loss_file_starts_a_new_run_at_step_0(folder, file):
     assert launcher.metrics(folder)["steps"] == 24
 
 
+@pytest.mark.slow
 def test_changed_metric_that_training_does_not_use_resumes_the_run(folder):
     killed_at_step_12(folder)
     (folder / "project/metrics.py").write_text("")
@@ -176,6 +178,7 @@ def test_changed_metric_that_training_does_not_use_resumes_the_run(folder):
     assert "resumes from step" in launcher.output(folder)
 
 
+@pytest.mark.slow
 def test_two_processes_train_with_a_custom_loss_as_one_does(tmp_path, data):
     """One of two processes has no row in the last batch of 57 rows."""
     curves = []

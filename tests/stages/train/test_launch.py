@@ -96,6 +96,7 @@ def test_signal_saves_a_checkpoint_and_the_last_line_says_how_to_resume(launch, 
     assert_gone(processes)
 
 
+@pytest.mark.slow
 def test_killed_training_is_explained(launch):
     """The system kills the process with the most memory, which is not the launcher."""
     run = launch(**LONG)

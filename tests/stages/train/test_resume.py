@@ -173,6 +173,7 @@ def test_changed_base_weights_start_a_new_run(folder):
     assert "resumes from step" not in launcher.output(folder)
 
 
+@pytest.mark.slow
 def test_same_base_weights_resume_the_run(folder):
     write_base(folder, seed=0)
     launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
@@ -186,6 +187,7 @@ def write_base(project, seed, **train):
     tiny_task.write_params(project, tiny_task.FINE_TUNED, evaluate_every_steps=5, **{**SETTINGS, **train})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "train", [pytest.param({"lora": {"rank": 2}}, id="lora"), pytest.param({"freeze": ["embeddings"]}, id="freeze", marks=pytest.mark.slow)]
 )
@@ -210,6 +212,7 @@ def test_changed_checkpoint_interval_resumes_the_run(folder, reference):
     assert_same_outs(reference, folder)
 
 
+@pytest.mark.slow
 def test_resume_with_another_number_of_threads_says_so(folder):
     launcher.run(folder, before=partial(kill_with_threads, 2))
     assert launcher.run(folder, before=partial(torch.set_num_threads, 1)) == [0]
@@ -244,6 +247,7 @@ def test_signal_saves_a_checkpoint_and_writes_a_note(folder, reference, number):
     assert_same_outs(reference, folder)
 
 
+@pytest.mark.slow
 def test_resumed_run_logs_every_step_once(folder, reference):
     launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 7))
     launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 7))

@@ -81,6 +81,7 @@ def test_published_model_predicts_in_the_unit_of_the_targets(project, trained, c
     assert float(error.square().mean()) == pytest.approx(outcome.state.progress.evaluated[-1].loss, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_resumed_regression_gives_identical_outs(tmp_path, data):
     write_targets(fill(tmp_path, data), factor=4000.0, shift=10_000.0)
     tiny_task.write_params(tmp_path, checkpoint_every_steps=3, **METRIC)

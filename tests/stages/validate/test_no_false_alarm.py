@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hypothesis import Phase, given, settings
 
 from stages.validate.results import check_tables
@@ -72,7 +73,8 @@ def _text(rng: random.Random, words: list[str], shape) -> str:
 
 
 # Checking a data set takes a second, so a failing example is not shrunk, which would take minutes.
-@settings(max_examples=6, deadline=None, derandomize=True, phases=[Phase.generate])
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None, derandomize=True, phases=[Phase.generate])
 @given(kind=KINDS)
 def test_generated_valid_data_passes(kind, tmp_path_factory):
     data = generate(kind)

@@ -35,6 +35,7 @@ def test_paired_metrics_equal_those_of_scikit_learn(classes, seed, metric):
     assert result.low <= result.high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["accuracy", "f1"])
 def test_paired_difference_equals_that_of_a_bootstrap_over_rows(metric, labels):
     ours, theirs = predictions(0.8, labels, 1), predictions(0.75, labels, 2)

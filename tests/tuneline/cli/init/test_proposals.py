@@ -181,6 +181,7 @@ def test_interruption_of_the_trial_leaves_everything(project, tickets, checkpoin
     assert not (project / "data").exists()
 
 
+@pytest.mark.slow
 def test_checkpoint_of_the_hub_is_pinned_to_its_commit(project, tickets, tmp_path, run_tuneline):
     with LoopbackHub(tmp_path / "hub") as hub:
         commit = hub.add("models", "owner/tiny", write_checkpoint(tmp_path / "files"), branches=("main", "v2"))

@@ -11,6 +11,7 @@ def test_lengths_are_those_of_batches_of_similar_rows():
     assert batch_lengths([3, 4, 9, 20, 30], max_length=16, rows=2) == [4, 16, 16]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_trial_measures_the_architecture_in_a_process_of_its_own(labels):
     result = run_trial(TrialSpec(CONFIG, labels, 4, 2, [8, 12, 16], cpu=True))
@@ -28,6 +29,7 @@ def test_trial_that_takes_too_long_is_given_up(monkeypatch):
     assert run_trial(SPEC) == "it took more than 0.01 seconds"
 
 
+@pytest.mark.slow
 def test_model_that_does_not_fit_into_memory_is_not_made():
     huge = {**CONFIG, "hidden_size": 65536, "num_hidden_layers": 64, "intermediate_size": 262144}
     message = run_trial(TrialSpec(huge, 3, 4, 2, [8], cpu=True))
