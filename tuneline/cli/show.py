@@ -1,8 +1,13 @@
-"""``tuneline show``: the latest result of the pipeline: metrics, commit and paths."""
+"""``tuneline show``: the latest result of the pipeline: metrics, commit and paths; with ``--against``, compared with another commit.
 
-from collections.abc import Mapping
+The plain command starts without numeric libraries, because ``make run`` ends with it: the comparison imports them where it needs them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 from rich.table import Table
@@ -10,16 +15,20 @@ from rich.text import Text
 
 from tuneline.analysis.leaks import BaselineComparison, LeakEffect
 from tuneline.cli.console import Console
-from tuneline.core.errors import StageError
-from tuneline.core.paths import BASE_RECORD
+from tuneline.core.errors import DataError, StageError
+from tuneline.core.paths import BASE_RECORD, PREDICTIONS, RAW
 from tuneline.core.provenance import BaseSource
 from tuneline.core.records import Metrics
-from tuneline.metrics.table import METRIC_TABLE, custom_metrics, title_of
-from tuneline.project.dvc import Lock, changed_by_machine, read_lock
-from tuneline.project.repo import CLASSIFIER, EVALUATED, commit_of, lock_at, registered
+from tuneline.metrics.table import METRIC_TABLE, custom_metrics, metrics_for, title_of
+from tuneline.project.dvc import Lock, cached_folder, cached_out, changed_by_machine, read_lock
+from tuneline.project.repo import CLASSIFIER, EVALUATED, commit_of, git, lock_at, registered
 
 if TYPE_CHECKING:
-    from tuneline.reports.export import ExportRecord
+    from numpy.typing import NDArray
+
+    from tuneline.core.schemas import LabelSchema
+    from tuneline.core.shards import SplitReader
+    from tuneline.project.paired import PairedComparison
 
 BASELINE_TITLES = {
     **{metric.baseline: f"{metric.title} of the baseline" for metric in METRIC_TABLE.values() if metric.baseline},
@@ -60,54 +69,35 @@ Against = Annotated[
 def command(folder: Folder = None, against: Against = None) -> None:
     """Show the latest result of the pipeline: its metrics, its commit, and where its files are."""
     console = Console(soft_wrap=True)
-    if against is not None:
-        show_against(console, against, folder)
-        return
+    if folder is not None and against is not None:
+        raise StageError("--against compares the model of this project, not a folder of models.", "Leave the folder out.")
     if folder is not None:
         show_export(console, folder)
         return
-    show(console)
-    console.print(Text(f"\n{NEXT_STEPS}"))
-    if note := machine_note(Path()):
-        console.print(Text(f"\n{note}"))
+    if not Path(EVALUATED).exists():
+        raise StageError(f"{EVALUATED} is missing: the pipeline has not run here yet.", "Run `make run` or `dvc repro`.")
+    if against is not None:
+        comparison = compare_with(Path(), against)
+        console.print(comparison_table(comparison, against))
+        console.print(Text(describe(comparison, against)))
+        return
+    show_project(console, Path())
 
 
-def show(console: Console, root: Path = Path()) -> None:
-    """Print metrics, provenance and paths.
-
-    Raises:
-        StageError: The pipeline has not run in this checkout.
-    """
-    path = root / EVALUATED
-    if not path.exists():
-        raise StageError(f"{path} is missing: the pipeline has not run here yet.", "Run `make run` or `dvc repro`.")
-    lock = read_lock(root)
+def show_project(console: Console, root: Path) -> None:
+    """Print metrics, provenance, paths and next steps of the project."""
+    lock, evaluated = read_lock(root), Metrics.read(root / EVALUATED).values
     compared = Metrics.read_if_exists(root / "metrics/compare.json")
-    evaluated = Metrics.read(path).values
-    console.print(quality_table(evaluated, compared.values if compared else {}, reported_split(lock)))
-    if against_tfidf := BaselineComparison.read(evaluated):
-        console.print(Text(f"{against_tfidf.sentence}\n"))
-    if leak_effect := LeakEffect.read(evaluated):
-        console.print(Text(f"{leak_effect.sentence}\n"))
-    _print_facts(console, {**provenance(root, lock), **existing_paths(root)})
-
-
-def show_against(console: Console, revision: str, folder: Path | None) -> None:
-    """Print the metrics of this model and of that of another commit on the rows of both, with the intervals of the differences.
-
-    Raises:
-        StageError: They cannot be compared.
-    """
-    from tuneline.cli.against import compare_with, comparison_table, describe  # without --against, `show` starts faster
-
-    if folder is not None:
-        raise StageError("--against compares the model of this project, not a folder of models.", "Leave the folder out.")
-    path = Path(EVALUATED)
-    if not path.exists():
-        raise StageError(f"{path} is missing: the pipeline has not run here yet.", "Run `make run` or `dvc repro`.")
-    comparison = compare_with(Path(), revision)
-    console.print(comparison_table(comparison, revision))
-    console.print(Text(describe(comparison, revision)))
+    split = str(lock.params().get("evaluate.split", "the reported split"))
+    console.print(quality_table(evaluated, compared.values if compared else {}, split))
+    for effect in (BaselineComparison.read(evaluated), LeakEffect.read(evaluated)):
+        if effect:
+            console.print(Text(f"{effect.sentence}\n"))
+    paths = {name: path for name, path in PATHS.items() if (root / path).exists()}
+    _print_facts(console, {**provenance(root, lock), **paths})
+    console.print(Text(f"\n{NEXT_STEPS}"))
+    if note := machine_note(root):
+        console.print(Text(f"\n{note}"))
 
 
 def machine_note(root: Path) -> str | None:
@@ -164,41 +154,21 @@ def base_facts(base: BaseSource | None) -> dict[str, str]:
     return facts | ({"tokenizer": base.tokenizer.description} if base.tokenizer and other else {})
 
 
-def existing_paths(root: Path) -> dict[str, str]:
-    """Return the paths of the results that exist, by title."""
-    return {name: path for name, path in PATHS.items() if (root / path).exists()}
-
-
-def reported_split(lock: Lock) -> str:
-    """Return the split of metrics/evaluate.json, as recorded in ``dvc.lock``."""
-    return str(lock.params().get("evaluate.split", "the reported split"))
-
-
 def show_export(console: Console, folder: Path) -> None:
-    """Print the record of a folder of exported models, which may be far from its project.
-
-    Raises:
-        StageError: The folder has no ``export.json``.
-    """
+    """Print the record of a folder of exported models, which may be far from its project."""
     from tuneline.reports.export import EXPORT_RECORD, ExportRecord  # without a folder, `show` starts faster
 
     path = folder / EXPORT_RECORD
     if not path.exists():
-        raise StageError(
-            f"{folder} has no export.json: it is not a folder of models that Tuneline exported.", "For example: tuneline show models/onnx"
-        )
+        hint = "For example: tuneline show models/onnx"
+        raise StageError(f"{folder} has no export.json: it is not a folder of models that Tuneline exported.", hint)
     record = ExportRecord.read(path, f"`git log -- {path}` names the commit whose Tuneline reads it, or export the model again.")
     for precision, model in record.models.items():
         if model.metrics:
             console.print(quality_table(model.metrics, {}, f"{record.split}, {precision}"))
-    _print_facts(console, export_facts(record))
-
-
-def export_facts(record: "ExportRecord") -> dict[str, str]:
-    """Return the most important entries of ``export.json``."""
     made = record.provenance
     devices = made.stages["train"].devices
-    return {
+    facts = {
         "task": f"{record.task}: {', '.join(record.text_columns)} -> {', '.join(record.labels or []) or 'a number'}",
         "reads": f"at most {record.max_length} tokens, {record.architecture}",
         **{precision: f"{model.file}, {model.bytes / 2**20:.1f} MB" for precision, model in record.models.items()},
@@ -209,8 +179,132 @@ def export_facts(record: "ExportRecord") -> dict[str, str]:
         "libraries": ", ".join(f"{name} {version}" for name, version in made.libraries.items()),
         **({"trained on": str(devices)} if devices else {}),
     }
+    _print_facts(console, facts)
 
 
 def _print_facts(console: Console, facts: Mapping[str, str]) -> None:
     for name, value in facts.items():
         console.print(Text(f"{name:>12}  {value}"))
+
+
+Rows = dict[tuple[str, int], int]
+"""Row numbers by the hash of the texts, and how often these texts came before."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What the model of a commit predicted for its reported split: class ids or numbers, shape ``(rows,)``."""
+
+    rows: Rows
+    labels: "NDArray[Any]"
+    predictions: "NDArray[Any]"
+    schema: "LabelSchema"
+
+    @classmethod
+    def read(cls, predictions: Path, raw: "SplitReader", lock: Lock) -> Self:
+        """Read the predictions, and the texts of the same rows; refuse files of different runs."""
+        from tuneline.analysis.corrections import row_keys
+        from tuneline.core.schemas import LabelSchema, read_table
+
+        table = read_table(predictions, ["label", "prediction"])
+        if raw.rows != len(table):
+            raise DataError(f"{predictions} has {len(table):,} rows, and {raw.name} has {raw.rows:,}.", "Run `dvc repro evaluate`.")
+        batches = raw.batches(lock.params()["data.text_columns"])
+        keys = (key for batch in batches for key in row_keys(batch.columns).to_pylist())
+        rows = {key: row for row, key in enumerate(numbered(keys))}
+        return cls(rows, table["label"].to_numpy(), table["prediction"].to_numpy(), LabelSchema.of(table.schema, "label"))
+
+
+def numbered(keys: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yield each key with the number of equal ones before it."""
+    before: Counter[str] = Counter()
+    for key in keys:
+        yield key, before[key]
+        before[key] += 1
+
+
+@dataclass(frozen=True)
+class RevisionComparison:
+    """The present model and that of another commit, in this order, on the rows that both predicted, by the labels as they are now.
+
+    Labels that were corrected, and rows that were added or dropped, so make neither model better or worse.
+
+    Attributes:
+        rows: Number of these rows.
+        left_out: Number of rows that only the present model predicted, and that only the other one did.
+        relabelled: Number of rows whose label was another when the other model was scored.
+    """
+
+    models: "PairedComparison"
+    rows: int
+    left_out: tuple[int, int]
+    relabelled: int
+
+
+def compare_with(root: Path, revision: str) -> RevisionComparison:
+    """Compare the predictions of the working tree with those of another commit.
+
+    Raises:
+        StageError: There is no such commit, its files are not in DVC's cache, or the two have no row in common.
+    """
+    from tuneline.core.shards import SplitReader, is_split_file
+    from tuneline.core.stage import require
+
+    if not git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"):
+        raise StageError(f"--against {revision}: git does not know this commit.", "Run git fetch, or name another commit.")
+    lock, other = read_lock(root), lock_at(root, revision)
+    split, other_split = (str(one.params().get("evaluate.split", "test")) for one in (lock, other))
+    predictions = require(root / PREDICTIONS, made_by="evaluate")
+    now = Predicted.read(predictions, SplitReader.open(root / RAW, split, made_by="download"), lock)
+    before, folder = cached_out(root, other, PREDICTIONS.as_posix()), cached_folder(root, other, RAW.as_posix()) or {}
+    listed = [path for name, path in sorted(folder.items()) if is_split_file(name, other_split)]
+    files = tuple(path for path in listed if path is not None)
+    if before is None or not files or len(files) < len(listed):
+        hint = f"Run `dvc fetch --rev {revision} {PREDICTIONS} {RAW}`, if a DVC remote has them."
+        raise StageError(f"--against {revision}: DVC's cache does not have the predictions and the data of this commit.", hint)
+    return compare(now, Predicted.read(before, SplitReader(RAW, other_split, files), other), lock.params())
+
+
+def compare(now: Predicted, then: Predicted, params: dict[str, Any]) -> RevisionComparison:
+    """Score both models on the rows in common, by the labels of ``now``; refuse models of different tasks or without such rows."""
+    import numpy as np
+
+    from tuneline.metrics.scores import averaging, task_of
+    from tuneline.project.paired import PairedComparison, translated_ids
+
+    if now.schema.is_regression != then.schema.is_regression:
+        raise DataError("One of the two models predicts classes, and the other numbers.", "Name another commit.")
+    common = [key for key in now.rows if key in then.rows]
+    if not common:
+        raise DataError("The two models have predicted no row in common.", "Name a commit that reported on the same texts.")
+    ours, theirs = (np.array([side.rows[key] for key in common]) for side in (now, then))
+    labels, first = now.labels[ours], now.predictions[ours]
+    second, before = (translated_ids(values[theirs], then.schema.names, now.schema.names) for values in (then.predictions, then.labels))
+    metrics = [metric for metric in metrics_for(task_of(now.schema)) if metric.resampled]
+    average = None if now.schema.is_regression else averaging(now.schema, params.get("evaluate.f1"))
+    models = PairedComparison.of(metrics, labels, first, second, average=average, seed=int(params.get("seed") or 0))
+    left_out = len(now.rows) - len(common), len(then.rows) - len(common)
+    return RevisionComparison(models, len(common), left_out, int((before != labels).sum()))
+
+
+def comparison_table(comparison: RevisionComparison, revision: str) -> Table:
+    """Return one row for each metric: of the present model, of the other one, and the difference with its interval."""
+    table = Table("", "now", revision, "difference", "95 % interval", title=f"On {comparison.rows:,} rows of both", title_justify="left")
+    for name, one in comparison.models.differences.items():
+        table.add_row(title_of(name), f"{one.first:.4f}", f"{one.second:.4f}", f"{one.value:+.4f}", f"{one.low:+.4f} to {one.high:+.4f}")
+    return table
+
+
+def describe(comparison: RevisionComparison, revision: str) -> str:
+    """Return what the table does not say: if the difference is chance, and which rows and labels differ."""
+    primary = next(iter(comparison.models.differences.values()))
+    lines = ["clearly better" if primary.low > 0 else "clearly worse" if primary.high < 0 else "no clear difference"]
+    if test := comparison.models.test:
+        rows = f"only this model is right on {test.first_only:,} rows, only that of {revision} on {test.second_only:,}"
+        lines[0] += f" (McNemar's test: p = {test.p:.2g}; {rows})"
+    if comparison.relabelled:
+        lines.append(f"{comparison.relabelled:,} of these rows had another label at {revision}; both models are scored by the present ones")
+    if any(comparison.left_out):
+        here, there = comparison.left_out
+        lines.append(f"Left out: {here:,} rows that only this model predicted, and {there:,} that only that of {revision} did")
+    return "\n".join(f"{line[0].upper()}{line[1:]}." for line in lines)

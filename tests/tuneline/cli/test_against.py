@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tests.shards import into_shards
 from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
-from tuneline.cli.against import Predicted, compare, numbered
+from tuneline.cli.show import Predicted, compare, numbered
 from tuneline.core.errors import DataError
 from tuneline.core.tables import LabelSchema
 

@@ -48,10 +48,10 @@ def queue(  # noqa: PLR0917 - typer calls it by name
     if id_column in (*data.text_columns, data.label_column):
         raise StageError(f"--id: {id_column!r} is a text column or the label column.", "Name a column with ids, or leave it out.")
     check_replaced(output, data, force, data.label_column, "Put it into the drop folder of flow ingest")
-    candidates = collect(Path(), scored, data.text_columns, id_column, last_rows)
-    for problem in candidates.problems:
+    candidates, problems = collect(scored, data.text_columns, id_column, last_rows)
+    for problem in problems:
         say(f"left out: {problem}", error=True)
-    if not candidates.rows:
+    if not candidates:
         raise StageError(f"{scored} has no scored rows whose texts are in the archive.", "Flow score writes both: docs/scoring.md.")
     labelled = labelled_keys(data)
     if not len(labelled):
@@ -59,9 +59,9 @@ def queue(  # noqa: PLR0917 - typer calls it by name
     words = training_words()
     if words is None:
         say("There is no profile of the training data (`dvc checkout reports/checks`): new words are not counted.", error=True)
-    chosen = rank(candidates.rows, labelled, words, rows, params.validate_.near_duplicates.similarity)
+    chosen = rank(candidates, labelled, words, rows, params.validate_.near_duplicates.similarity)
     write_queue(output, data, id_column, chosen)
-    say(f"{len(chosen):,} of {len(candidates.rows):,} scored rows to label: {output}. Fill in the column {data.label_column!r}.")
+    say(f"{len(chosen):,} of {len(candidates):,} scored rows to label: {output}. Fill in the column {data.label_column!r}.")
 
 
 @app.command("review")
@@ -113,7 +113,7 @@ def apply(file: Review, dry_run: DryRun = False) -> None:
         present = Corrections.read()
         applied = apply_review(file, filled, data, present.labels)
         if not dry_run:
-            Corrections(applied.corrections, present.dropped).write()
+            Corrections(applied.table(), present.dropped).write()
     new = f"{applied.new:,} label{'s' * (applied.new != 1)} corrected"
     counts = f"{new}, {applied.present:,} were already, {applied.confirmed:,} are right as they are"
     say(f"{label_file()}: {counts}{'; a dry run writes nothing' if dry_run else ''}.")

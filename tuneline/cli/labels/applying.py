@@ -2,7 +2,7 @@
 
 import csv
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from tuneline.core.paths import RAW, SPLITS
 from tuneline.core.tables import LABELS, LabelSchema, SplitReader
 from tuneline.params import DataParams
 from tuneline.readers.delimited import DelimitedReader, Dialect
-from tuneline.readers.rows import PARAMETERS, Limits, RowProblem, check_columns, listed, nearest
+from tuneline.readers.inputs import Input
+from tuneline.readers.rows import PARAMETERS, RowProblem, check_columns, listed, nearest
 from tuneline.readers.text import open_text
 
 KEY, SPLIT, LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT = "key", "split", "label", "proposed", "confidence", "similar", "correct"
@@ -89,7 +90,7 @@ def read_filled(path: Path, data: DataParams) -> list[FilledRow]:
     """
     names = column_names(data.text_columns)
     try:
-        filled = _read(path, data, names)
+        filled = list(_read(path, data, names))
     except DataError as error:
         is_encoded = PARAMETERS.encoding in (error.hint or "")  # a setting of the source, not of this file
         raise InputError(error.problem, 'Save it as "CSV UTF-8".' if is_encoded else error.hint) from None
@@ -98,11 +99,10 @@ def read_filled(path: Path, data: DataParams) -> list[FilledRow]:
     return filled
 
 
-def _read(path: Path, data: DataParams, names: Mapping[str, str]) -> list[FilledRow]:
+def _read(path: Path, data: DataParams, names: Mapping[str, str]) -> Iterator[FilledRow]:
     required = [names[KEY], names[SPLIT], *data.text_columns, names[LABEL], names[CORRECT]]
-    filled, files = [], data.files
-    limits = Limits.of(files.max_cell_characters, files.max_row_group_mb, files.max_unpacked_mb)
-    with open_text(path, "utf-8", limits=limits) as lines:
+    source = Input.of_data(path, data.files)
+    with open_text(path, "utf-8", limits=source.limits) as lines:
         reader = DelimitedReader(lines, _dialect(path, data, names[CORRECT]))
         check_columns(reader.names, dict.fromkeys(required, "of `tuneline labels review`"), str(path))
         cells = [reader.names.index(name) for name in required]
@@ -111,19 +111,17 @@ def _read(path: Path, data: DataParams, names: Mapping[str, str]) -> list[Filled
                 raise DataError(f"{path}, line {line:,}: {fields.message}.", fields.hint)
             key, split, *texts, label, correct = (fields[cell] for cell in cells)
             if correct.strip():
-                filled.append(FilledRow(line, key.strip(), split.strip(), tuple(texts), label.strip(), correct.strip()))
-    return filled
+                yield FilledRow(line, key.strip(), split.strip(), tuple(texts), label.strip(), correct.strip())
 
 
 def _dialect(path: Path, data: DataParams, column: str) -> Dialect:
     """Return the dialect with the delimiter that the spreadsheet chose: it may be another than the one that was written."""
-    candidates = list(dict.fromkeys([delimiter(data), ",", ";", "\t"]))
-    for character in candidates:
-        dialect = Dialect.default(False, character, "standard")
+    dialects = [Dialect(character, literal=False) for character in (delimiter(data), ",", ";", "\t")]
+    for dialect in dialects:
         with open_text(path, "utf-8") as lines:
             if column in DelimitedReader(lines, dialect).names:
                 return dialect
-    return Dialect.default(False, candidates[0], "standard")
+    return dialects[0]
 
 
 CUT = 32_767
@@ -140,27 +138,10 @@ class PresentRow:
     labels: set[str] = field(default_factory=set)
 
 
-@dataclass(frozen=True)
-class Applied:
-    """Label corrections with those of a review.
-
-    Attributes:
-        corrections: All of them, of ``LABEL_SCHEMA``.
-        present: Number of rows of the review whose correction is there already.
-        confirmed: Number of rows of the review whose label is right.
-    """
-
-    corrections: pa.Table
-    new: int
-    present: int
-    confirmed: int
-
-
 def label_text(label: object, schema: LabelSchema) -> str:
     """Return a label as corrections have it: the class name, given it or its id; or a number with the digits of a 32-bit float.
 
-    Raises:
-        ValueError: A number is none, or not finite.
+    A number that is none, or not finite, is a ``ValueError``.
     """
     if schema.names is not None:
         return schema.names[label] if isinstance(label, int) else str(label)
@@ -170,7 +151,7 @@ def label_text(label: object, schema: LabelSchema) -> str:
     return str(number)
 
 
-def apply_review(path: Path, filled: Sequence[FilledRow], data: DataParams, present: pa.Table) -> Applied:
+def apply_review(path: Path, filled: Sequence[FilledRow], data: DataParams, present: pa.Table) -> "MergedCorrections":
     """Add the corrections of a review, its rows in which ``correct`` is filled in, to the present ones.
 
     Raises:
@@ -178,16 +159,13 @@ def apply_review(path: Path, filled: Sequence[FilledRow], data: DataParams, pres
     """
     schema = LabelSchema.of(SplitReader.open(RAW, "train", "download").schema)
     rows = find_rows({row.key for row in filled}, data.text_columns, schema)
-    merge = _Merge(path, schema, data.text_columns, rows, present)
+    merged = MergedCorrections(path, schema, data.text_columns, rows, present)
     for row in filled:
-        merge.add(row)
-    if problems := merge.problems:
+        merged.add(row)
+    if problems := merged.problems:
         more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
         raise InputError("\n  ".join(["nothing was applied.", *problems[:SHOWN], *more]))
-    lines = [
-        dict(zip(LABEL_SCHEMA.names, (key, split, before, after), strict=True)) for (key, before), (split, after) in merge.known.items()
-    ]
-    return Applied(pa.Table.from_pylist(lines, LABEL_SCHEMA), merge.new, merge.present, merge.confirmed)
+    return merged
 
 
 def find_rows(keys: set[str], texts: Sequence[str], schema: LabelSchema) -> dict[str, PresentRow]:
@@ -205,8 +183,12 @@ def find_rows(keys: set[str], texts: Sequence[str], schema: LabelSchema) -> dict
     return found
 
 
-class _Merge:
-    """Adds corrections to the present ones, row by row, and collects the problems."""
+class MergedCorrections:
+    """Adds the corrections of a review to the present ones, row by row, and collects the problems.
+
+    Attributes:
+        new, present, confirmed: Rows whose correction is new, is there already, or is the label that they have.
+    """
 
     def __init__(
         self, path: Path, schema: LabelSchema, texts: Sequence[str], rows: Mapping[str, PresentRow], corrections: pa.Table
@@ -220,6 +202,11 @@ class _Merge:
         self.lines: dict[tuple[str, str], tuple[int, str]] = {}
         self.problems: list[str] = []
         self.new = self.present = self.confirmed = 0
+
+    def table(self) -> pa.Table:
+        """Return all corrections, of ``LABEL_SCHEMA``."""
+        rows = [(key, split, before, after) for (key, before), (split, after) in self.known.items()]
+        return pa.Table.from_pylist([dict(zip(LABEL_SCHEMA.names, row, strict=True)) for row in rows], LABEL_SCHEMA)
 
     def add(self, row: FilledRow) -> None:
         """Add the correction of a row, or its problem."""
@@ -262,10 +249,10 @@ class _Merge:
         except ValueError:
             self._refuse(row, self.names[CORRECT], f"{row.correct!r} is not a number")
             return None
-        if names is not None and correct not in names:
-            self._refuse(row, self.names[CORRECT], f"{correct!r} is not one of {listed(names)}{nearest(correct, names)}")
-            return None
-        return label, correct
+        if names is None or correct in names:
+            return label, correct
+        self._refuse(row, self.names[CORRECT], f"{correct!r} is not one of {listed(names)}{nearest(correct, names)}")
+        return None
 
     def _is_row(self, row: FilledRow) -> bool:
         if row.key not in self.rows:

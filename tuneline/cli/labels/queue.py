@@ -1,8 +1,13 @@
-"""The queue as a CSV file that people open in a spreadsheet, and that is read as labelled data afterwards."""
+"""The queue: scored texts to label, in a CSV file that people open in a spreadsheet, and that is read as labelled data afterwards.
+
+A row is uncertain if its two most probable classes are close (margin sampling: Scheffer et al., "Active Hidden Markov Models for
+Information Extraction", 2001), and new if many of its words are not common in training. The two orders are combined by reciprocal rank
+fusion (Cormack et al., 2009), which needs no common scale: the first rows of either order come first.
+"""
 
 import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,11 +25,10 @@ from tuneline.core.paths import CHECKS, RAW, REFERENCE_PROFILE, SOURCE
 from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED
 from tuneline.params import DataParams
 from tuneline.project.scored import ScoredFile, open_archived, scored_files
-from tuneline.readers.delimited import Dialect
 from tuneline.readers.files import is_url
-from tuneline.readers.inputs import Input, InputColumns, Row, kind_of, open_rows
+from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
 from tuneline.readers.labelled import plain_text
-from tuneline.readers.rows import ENDINGS, Limits
+from tuneline.readers.rows import ENDINGS
 from tuneline.reports.checks import Profile, Words
 
 MOST_CHARACTERS = 1 << 28
@@ -41,32 +45,24 @@ class ScoredRow:
     probabilities: dict[str, float]
 
 
-@dataclass
-class ScoredRows:
-    """The rows to choose from, those of the latest file first, and why files were left out."""
-
-    rows: list[ScoredRow] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-
-def collect(root: Path, outbox: Path, texts: Sequence[str], id_column: str | None, last_rows: int) -> ScoredRows:
-    """Read the last scored rows, with an id if there is a column of ids."""
-    found, characters = ScoredRows(), 0
+def collect(outbox: Path, texts: Sequence[str], id_column: str | None, last_rows: int) -> tuple[list[ScoredRow], list[str]]:
+    """Return the last scored rows, those of the latest file first, with an id if there is a column of ids; and why files were left out."""
+    found, problems, characters = list[ScoredRow](), list[str](), 0
     columns = InputColumns(tuple(texts), () if id_column is None else (id_column,))
-    for scored in scored_files(root / outbox):
-        before = len(found.rows)
+    for scored in scored_files(outbox):
+        before = len(found)
         try:
-            with open_archived(root, scored, columns) as rows:
+            with open_archived(Path(), scored, columns) as rows:
                 for row, prediction in joined(rows, predictions(scored)):
-                    if len(found.rows) == last_rows or characters > MOST_CHARACTERS:
-                        return found
-                    found.rows.append(ScoredRow(plain_text(row.kept[id_column]) if id_column else None, row.texts, *prediction))
+                    if len(found) == last_rows or characters > MOST_CHARACTERS:
+                        return found, problems
+                    found.append(ScoredRow(plain_text(row.kept[id_column]) if id_column else None, row.texts, *prediction))
                     characters += row.characters
-            if len(found.rows) == before and scored.record.rows:
-                found.problems.append(f"{scored.record.archived}: no row has {' and '.join(map(repr, columns.options))}.")
+            if len(found) == before and scored.record.rows:
+                problems.append(f"{scored.record.archived}: no row has {' and '.join(map(repr, columns.options))}.")
         except DataError as error:
-            found.problems.append(error.problem)
-    return found
+            problems.append(error.problem)
+    return found, problems
 
 
 def predictions(scored: ScoredFile) -> Iterator[tuple[int, str | float, dict[str, float]]]:
@@ -124,11 +120,8 @@ def labelled_keys(data: DataParams) -> Keys:
 
 def _texts(path: Path, data: DataParams, label: str) -> Iterator[tuple[str, ...]]:
     """Yield the texts of the rows of a file that have a label."""
-    kind, files = kind_of(path, "data.files"), data.files
-    dialect = Dialect.default(kind == "tsv", files.delimiter, files.quoting, files.columns)
-    limits = Limits.of(files.max_cell_characters, files.max_row_group_mb, files.max_unpacked_mb)
     try:
-        with open_rows(Input(path, kind, dialect, files.encoding, limits), InputColumns(tuple(data.text_columns), (label,))) as source:
+        with open_rows(Input.of_data(path, data.files), InputColumns(tuple(data.text_columns), (label,))) as source:
             yield from (row.texts for row in source.rows if isinstance(row, Row) and row.kept[label] not in NO_LABEL)
     except DataError:
         return
@@ -230,14 +223,8 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a cell that a spreadsheet may execute."""
 
 
-def check_replaced(
-    path: Path, data: DataParams, force: bool, column: str | None = None, use: str = "Put it into the drop folder of flow ingest"
-) -> None:
-    """Check that nothing is replaced that a person has filled in, unless it is forced.
-
-    Raises:
-        StageError: They have filled in some rows, or it is another file.
-    """
+def check_replaced(path: Path, data: DataParams, force: bool, column: str, use: str) -> None:
+    """Refuse to replace another file, or one in whose ``column`` a person has filled in something, unless it is forced."""
     if path.is_dir():
         raise StageError(f"--output: {path} is a folder.", "Name a file in it.")
     if force or not path.exists():

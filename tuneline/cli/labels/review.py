@@ -1,8 +1,18 @@
-"""The rows whose labels are probably wrong: out-of-fold predictions, confident learning, and near-identical rows."""
+"""The rows whose labels are probably wrong: out-of-fold predictions, confident learning, and near-identical rows.
 
-from collections.abc import Sequence
+Source: Northcutt, Jiang & Chuang, "Confident Learning: Estimating Uncertainty in Dataset Labels", Journal of Artificial Intelligence
+Research 70, 2021, section 3. Names and equations in the docstrings are the paper's.
+"""
+
+import hashlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,15 +21,23 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.corrections import row_keys
 from tuneline.analysis.curves import probabilities
-from tuneline.analysis.text import Keys, normalized, same_text_keys, words
+from tuneline.analysis.text import normalized, same_text_keys, words
 from tuneline.cli.labels.applying import Suspect
-from tuneline.core.errors import DataError
-from tuneline.core.paths import RAW, SPLITS
-from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, SplitReader, check_text_columns
-from tuneline.core.terminal import progress
+from tuneline.core import paths
+from tuneline.core.errors import DataError, StageError
+from tuneline.core.files import file_hash, replace_file
+from tuneline.core.locks import BusyError, locked
+from tuneline.core.paths import RAW, SPLITS, TOKENIZED
+from tuneline.core.processes import PARENT, ending, start
+from tuneline.core.provenance import ROOT, split_hash, stage_provenance
+from tuneline.core.schemas import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, check_text_columns, read_table, write_table
+from tuneline.core.shards import SplitReader
+from tuneline.core.stage import require
+from tuneline.core.terminal import progress, say
 from tuneline.metrics.scores import compute_metric, task_of
 from tuneline.metrics.table import primary_metric
 from tuneline.params import DataParams, Params
+from tuneline.project.params_file import Changes, changed
 
 Labels = NDArray[np.int64]
 """Given class ids, shape ``(rows,)``."""
@@ -36,12 +54,9 @@ def class_thresholds(labels: Labels, probabilities: Probabilities) -> NDArray[np
 
 
 def confident_joint(labels: Labels, probabilities: Probabilities) -> NDArray[np.int64]:
-    """Count rows by given label and confident class, equation 1: the most probable of the classes that reach their threshold.
+    """Count rows by given label and confident class, shape ``(classes, classes)``; equation 1.
 
-    A row for which no class does is not counted.
-
-    Returns:
-        Shape ``(classes, classes)``; rows are given labels.
+    The confident class is the most probable of those that reach their threshold. A row without one is not counted.
     """
     classes = probabilities.shape[1]
     confident = np.where(probabilities >= class_thresholds(labels, probabilities), probabilities, -1.0)
@@ -51,10 +66,9 @@ def confident_joint(labels: Labels, probabilities: Probabilities) -> NDArray[np.
 
 
 def estimated_joint(labels: Labels, probabilities: Probabilities) -> NDArray[np.float64]:
-    """Return the estimated number of rows by given and true label: the confident joint, calibrated to the given labels, equation 3.
+    """Return the estimated number of rows by given and true label, shape ``(classes, classes)``.
 
-    Returns:
-        Shape ``(classes, classes)``; each row sums to the number of rows with that label.
+    It is the confident joint, calibrated so that each row sums to the number of rows with that label; equation 3.
     """
     counts = confident_joint(labels, probabilities).astype(np.float64)
     rows = np.bincount(labels, minlength=len(counts))
@@ -64,14 +78,11 @@ def estimated_joint(labels: Labels, probabilities: Probabilities) -> NDArray[np.
 
 
 def likely_errors(labels: Labels, probabilities: Probabilities) -> NDArray[np.int64]:
-    """Return the rows whose labels are probably wrong, the most doubtful first.
+    """Return the numbers of the rows whose labels are probably wrong, the most doubtful first.
 
     Their number is the estimated one, and only rows for which another class is more probable are among them. They are in the order
     of the self-confidence (section 3.2): the probability of the given label. The normalized margin, the paper's other order, finds fewer:
     of the first 300 rows of the linear model, 68 % of the labels are wrong instead of 85 % (10,000 tickets, 300 wrong labels).
-
-    Returns:
-        Row numbers.
     """
     joint = estimated_joint(labels, probabilities)
     number = round(float(joint.sum() - np.trace(joint)))
@@ -90,11 +101,9 @@ class LabelledRows:
     """Rows of all splits, one split after the other.
 
     Attributes:
-        texts: The text columns.
         labels: Class ids or numbers, shape ``(rows,)``.
         splits: Split of each row, as an index into ``SPLITS``, shape ``(rows,)``.
         numbers: Number of each row in the file of its split, from 0, shape ``(rows,)``.
-        schema: Label schema.
     """
 
     texts: pa.Table
@@ -105,11 +114,7 @@ class LabelledRows:
 
     @classmethod
     def read(cls, data: DataParams) -> Self:
-        """Read the raw splits. A split that was published without labels is left out.
-
-        Raises:
-            StageError: A split is missing or has other classes, or no row has a label.
-        """
+        """Read the raw splits without rows that have no label; refuse splits with different classes."""
         train = SplitReader.open(RAW, "train", made_by="download")
         schema = LabelSchema.of(train.schema)
         tables, labels, splits, numbers = [], [], [], []
@@ -136,22 +141,13 @@ class LabelledRows:
         """Number of rows."""
         return len(self.labels)
 
-    def columns(self) -> list[list[str]]:
-        """Return the texts, one list for each column."""
-        return [column.to_pylist() for column in self.texts.columns]
-
-    def keys(self) -> Keys:
-        """Return a hash of each row's texts (``same_text_keys``), shape ``(rows,)``."""
-        return np.concatenate([same_text_keys(batch.columns) for batch in self.texts.to_batches(max_chunksize=ROW_GROUP)])
-
 
 @dataclass(frozen=True)
 class Folds:
-    """A division of rows into folds. Equal texts are in the same one, and each class is divided evenly.
+    """A division of rows into ``count`` folds. Equal texts are in the same one, and each class is divided evenly.
 
     Attributes:
         positions: Position of each row in the order of which every fold takes each ``count``-th, shape ``(rows,)``.
-        count: Number of folds.
     """
 
     positions: Rows
@@ -160,7 +156,8 @@ class Folds:
     @classmethod
     def of(cls, rows: LabelledRows, count: int) -> Self:
         """Divide rows by a hash of their texts within each class, or among near numbers of a regression."""
-        units, first, inverse = np.unique(rows.keys(), return_index=True, return_inverse=True)
+        keys = np.concatenate([same_text_keys(batch.columns) for batch in rows.texts.to_batches(max_chunksize=ROW_GROUP)])
+        units, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         positions = np.empty(len(units), np.int64)
         positions[np.lexsort((units, rows.labels[first]))] = np.arange(len(units))
         return cls(positions[inverse], count)
@@ -174,6 +171,111 @@ class Folds:
         known = self.positions % self.count != fold
         validated = self.positions // self.count % VALIDATED == 0
         return np.flatnonzero(known & ~validated), np.flatnonzero(known & validated)
+
+
+FOLDS = paths.REPORTS / "labels" / "folds"
+# The stages ``train`` and ``evaluate`` of the pipeline run once for each fold, in a project of its own. The logits of a finished fold are
+# kept, so a command that was interrupted trains only the folds that are missing, and the interrupted fold resumes from its checkpoint.
+# Another seed, model, training, code or data begins again.
+LINKED = (Path("conf"), paths.PROJECT, paths.BASE, paths.TOKENIZER)
+"""What the stages read and no fold changes."""
+CHANGES: Changes = {"evaluate.split": "test", "evaluate.metrics": None, "evaluate.behaviour": None, "run.trackers": []}
+"""Parameters of a fold's project: the rows that are held out are its test split."""
+
+
+def trained_logits(rows: LabelledRows, folds: Folds) -> NDArray[np.float32]:
+    """Return the logits of each row from a model of the pipeline that was trained without it, shape ``(rows, outputs)``.
+
+    Raises:
+        StageError: The data is not tokenized, a stage fails, or another process trains folds here.
+    """
+    home = FOLDS / _key(folds)
+    results = [home / f"fold-{fold + 1}.npy" for fold in range(folds.count)]
+    FOLDS.mkdir(parents=True, exist_ok=True)
+    try:
+        with locked(FOLDS, wait=0, required=False):
+            for folder in FOLDS.glob("*"):
+                if folder != home:  # of other parameters, code or data
+                    shutil.rmtree(folder, ignore_errors=True)
+            for fold, result in enumerate(results):
+                if not result.exists():
+                    _predict_fold(result, rows, folds, fold)
+    except BusyError:
+        raise StageError("Another `tuneline labels review` trains folds in this project.", "Wait for its end.") from None
+    logits = np.empty((len(rows), rows.schema.outputs), np.float32)
+    for fold, result in enumerate(results):
+        logits[folds.held_out(fold)] = np.load(result)
+    return logits
+
+
+def _key(folds: Folds) -> str:
+    """Return a hash of all that determines the logits: parameters, code, data, base weights and folds."""
+    base = file_hash(require(paths.BASE_RECORD, made_by="base"))
+    data = [split_hash(SplitReader.open(TOKENIZED, split, made_by="tokenize").paths) for split in SPLITS]
+    parts = [stage_provenance("train", ()).model_dump_json(), base, *data, str(folds.count)]
+    return hashlib.sha256("\n".join(parts).encode() + folds.positions.tobytes()).hexdigest()[:16]
+
+
+def _predict_fold(result: Path, rows: LabelledRows, folds: Folds, fold: int) -> None:
+    """Train and predict a fold, and keep its logits."""
+    title, started = f"Fold {fold + 1} of {folds.count}", time.monotonic()
+    train, validation = folds.others(fold)
+    held_out = folds.held_out(fold)
+    say(f"{title}: {len(train):,} rows to train on, {len(validation):,} to validate, {len(held_out):,} to predict.")
+    project = result.with_suffix("")
+    try:
+        _write_project(project, rows, {"train": train, "validation": validation, "test": held_out})
+        if not (project / paths.CLASSIFIER).exists():
+            _run("stages.train.launch", project)
+        _run("stages.evaluate", project)
+    except KeyboardInterrupt:
+        say(f"{title} is incomplete: the same command resumes it. The folds before it are kept in {result.parent}.", error=True)
+        raise
+    predicted = read_table(project / paths.PREDICTIONS, ["logits"])["logits"].combine_chunks()
+    with replace_file(result) as partial, partial.open("wb") as file:
+        np.save(file, predicted.flatten().to_numpy().reshape(len(held_out), -1))
+    shutil.rmtree(project)
+    say(f"{title} took {time.monotonic() - started:,.0f} s.")
+
+
+def _write_project(project: Path, rows: LabelledRows, splits: Mapping[str, Rows]) -> None:
+    """Write the data and parameters that the stages read; an earlier start of the same fold wrote the same."""
+    for path in LINKED:
+        (project / path).parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not (project / path).is_symlink():
+            (project / path).symlink_to(path.absolute())
+    (project / RAW).mkdir(parents=True, exist_ok=True)
+    (project / paths.PARAMS).write_text(changed(paths.PARAMS, CHANGES), encoding="utf-8")
+    for folder in (RAW, TOKENIZED):
+        table = _read_all(folder, rows)
+        for split, chosen in splits.items():
+            write_table(table.take(pa.array(chosen)), paths.split_file(project / folder, split))
+
+
+def _read_all(folder: Path, rows: LabelledRows) -> pa.Table:
+    """Read the labelled rows of all splits, in the order of ``rows``."""
+    tables = []
+    for index, split in enumerate(SPLITS):
+        reader = SplitReader.open(folder, split, made_by="download" if folder == RAW else "tokenize")
+        table, own = reader.read(), rows.splits == index
+        numbers = rows.numbers[own]
+        if len(table) <= numbers.max(initial=-1) or not np.array_equal(table[LABELS].to_numpy()[numbers], rows.labels[own]):
+            raise DataError(f"{reader.name} does not have the rows and labels of {RAW}.", "Run `dvc repro tokenize`.")
+        tables.append(table.take(pa.array(numbers)))
+    return pa.concat_tables(tables)
+
+
+def _run(module: str, project: Path) -> None:
+    """Run a stage in a fold's project. An interruption of this process interrupts the stage, which saves its state first."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path, PARENT: str(os.getpid())}
+    with ending(start([sys.executable, "-m", module], cwd=project, env=environment), seconds=None) as stage:
+        status = stage.wait()
+    if status == os.EX_TEMPFAIL:  # the training was interrupted, and can be resumed
+        raise KeyboardInterrupt
+    if status:
+        hint = "Its messages are above. Correct the cause, and run the same command again."
+        raise StageError(f"{module} ended with exit status {status} in {project}.", hint)
 
 
 SIMILARITY = 0.5
@@ -192,11 +294,11 @@ def similar_rows(rows: LabelledRows, chosen: Rows) -> list[list[tuple[float, int
     known = hashing.transform(_words(rows.texts.take(pa.array(chosen))))
     sizes = np.diff(known.indptr)
     found: list[list[tuple[float, int]]] = [[] for _ in chosen]
-    for start in range(0, len(rows), ROW_GROUP):
-        batch = hashing.transform(_words(rows.texts.slice(start, ROW_GROUP)))
+    for first in range(0, len(rows), ROW_GROUP):
+        batch = hashing.transform(_words(rows.texts.slice(first, ROW_GROUP)))
         shared = (batch @ known.T).tocoo()
         similarity = shared.data / (np.diff(batch.indptr)[shared.row] + sizes[shared.col] - shared.data)
-        others, own = shared.row.astype(np.int64) + start, shared.col
+        others, own = shared.row.astype(np.int64) + first, shared.col
         kept = np.flatnonzero((similarity >= SIMILARITY) & (others != chosen[own]))
         for index, other, value in zip(own[kept].tolist(), others[kept].tolist(), similarity[kept].tolist(), strict=True):
             found[index] = sorted([*found[index], (value, other)], key=lambda one: (-one[0], one[1]))[:MOST]
@@ -219,11 +321,7 @@ LARGE_RESIDUAL = 3.0
 
 @dataclass(frozen=True)
 class Review:
-    """Rows to look at.
-
-    Attributes:
-        agreement: Accuracy of the out-of-fold predictions, measured with the labels as they are; Pearson's r for numbers.
-    """
+    """Rows to look at, with the accuracy of the out-of-fold predictions by the labels as they are; Pearson's r for numbers."""
 
     rows: int
     doubtful: int
@@ -234,8 +332,14 @@ class Review:
 def review(params: Params, model: Model, folds: int, most: int) -> Review:
     """Predict every labelled row with a model that was trained without it, and return the rows whose labels are probably wrong."""
     rows = LabelledRows.read(params.data)
-    predicted = _predict(rows, model, folds, params.seed)
-    return _review_numbers(rows, predicted[:, 0], most) if rows.schema.is_regression else _review_classes(rows, predicted, most)
+    outputs = _predict(rows, model, folds, params.seed)
+    if rows.schema.names is None:
+        return _review_numbers(rows, outputs[:, 0], most)
+    doubtful, predicted = likely_errors(rows.labels, outputs), outputs.argmax(axis=1)
+    chosen = doubtful[:most]
+    proposed = [rows.schema.names[index] for index in predicted[chosen]]
+    suspects = _suspects(rows, chosen, proposed, outputs[chosen, predicted[chosen]])
+    return Review(len(rows), len(doubtful), _agreement(rows, predicted), suspects)
 
 
 def _predict(rows: LabelledRows, model: Model, folds: int, seed: int) -> NDArray[np.float64]:
@@ -246,8 +350,6 @@ def _predict(rows: LabelledRows, model: Model, folds: int, seed: int) -> NDArray
     """
     if model == "linear":
         return _predict_linearly(rows, folds, seed)
-    from tuneline.cli.labels.trained_folds import trained_logits
-
     logits = trained_logits(rows, Folds.of(rows, folds))
     trained = logits if rows.schema.is_regression else probabilities(logits)
     return (trained + _predict_linearly(rows, folds, seed)) / 2
@@ -258,7 +360,8 @@ def _predict_linearly(rows: LabelledRows, folds: int, seed: int) -> NDArray[np.f
 
     with progress("labels review: linear model") as step:
         if not rows.schema.is_regression:
-            return out_of_fold(rows.columns(), rows.labels, rows.schema.outputs, folds=folds, seed=seed)
+            texts = [column.to_pylist() for column in rows.texts.columns]
+            return out_of_fold(texts, rows.labels, rows.schema.outputs, folds=folds, seed=seed)
         division, table = Folds.of(rows, folds), rows.texts.append_column(LABELS, pa.array(rows.labels))
         predicted = np.empty((len(rows), 1))
         for fold in range(folds):
@@ -268,15 +371,6 @@ def _predict_linearly(rows: LabelledRows, folds: int, seed: int) -> NDArray[np.f
             texts = [column.to_pylist() for column in rows.texts.take(pa.array(held_out)).columns]
             predicted[held_out, 0] = predict_with_tfidf(table.take(pa.array(known)), texts, rows.schema)
         return predicted
-
-
-def _review_classes(rows: LabelledRows, probability: NDArray[np.float64], most: int) -> Review:
-    names, predicted = rows.schema.names or (), probability.argmax(axis=1)
-    doubtful = likely_errors(rows.labels, probability)
-    chosen = doubtful[:most]
-    proposed = [names[index] for index in predicted[chosen]]
-    suspects = _suspects(rows, chosen, proposed, probability[chosen, predicted[chosen]])
-    return Review(len(rows), len(doubtful), _agreement(rows, predicted), suspects)
 
 
 def _review_numbers(rows: LabelledRows, predicted: NDArray[np.float64], most: int) -> Review:
@@ -297,19 +391,17 @@ def _suspects(rows: LabelledRows, chosen: Rows, proposed: Sequence[str], confide
     texts = rows.texts.take(pa.array(chosen)).combine_chunks()
     keys = row_keys([column.combine_chunks() for column in texts.columns]).to_pylist()
     with progress("labels review: similar rows"):
-        similar = [_describe(rows, others) for others in similar_rows(rows, chosen)]
+        similar = [
+            "; ".join(
+                f"{SPLITS[rows.splits[row]]} row {rows.numbers[row]}: {_label(rows, row)} ({value:.0%} alike)" for value, row in others
+            )
+            for others in similar_rows(rows, chosen)
+        ]
     own = zip(*(column.to_pylist() for column in texts.columns), strict=True)
     return [
         Suspect(key, SPLITS[rows.splits[row]], text, _label(rows, row), *rest)
         for row, key, text, *rest in zip(chosen.tolist(), keys, own, proposed, confidence.tolist(), similar, strict=True)
     ]
-
-
-def _describe(rows: LabelledRows, others: Sequence[tuple[float, int]]) -> str:
-    """Return split, row number, label and similarity of other rows as one text."""
-    return "; ".join(
-        f"{SPLITS[rows.splits[row]]} row {rows.numbers[row]}: {_label(rows, row)} ({value:.0%} alike)" for value, row in others
-    )
 
 
 def _label(rows: LabelledRows, row: int) -> str:
