@@ -43,22 +43,16 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.cli.console import Console
     from tuneline.cli.init import planning, proposals, recipe
     from tuneline.core.paths import PARAMS
-    from tuneline.params.data import SplitParams
     from tuneline.params.loading import load_params
     from tuneline.project import params_file
-    from tuneline.readers.rows import Limits
 
     if revision is not None and checkpoint is None:
         raise ParamsError("--revision is that of a checkpoint, and there is no --checkpoint.", "Add --checkpoint NAME, or leave it out.")
     params = load_params()
-    split, files_params = params.data.split or SplitParams(), params.data.files
-    limits = Limits.of(files_params.max_cell_characters, files_params.max_row_group_mb, files_params.max_unpacked_mb)
-    choices = planning.UserChoices(
-        tuple(text or ()), label, task, header, encoding, by, name, params.seed, split, limits, params.data.max_bad_share
-    )
+    choices = planning.UserChoices(tuple(text or ()), label, task, header, encoding, by, name)
     with Console().status("Reading ..."):
         opened = None if checkpoint is None else recipe.open_checkpoint(checkpoint, revision)
-        plan = planning.plan(files, choices)
+        plan = planning.plan(files, choices, params)
     proposals.show_plan(plan, params)
     current, terminal = proposals.is_current(plan, params), sys.stdin.isatty()
     if opened is None and not current and not force and terminal:
@@ -77,11 +71,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
 
 def confirm(replaced: list[str], force: bool) -> None:
-    """Ask before anything is written.
-
-    Raises:
-        StageError: Standard input is not a terminal, or the answer is no.
-    """
+    """Ask before anything is written; without an answer, nothing is."""
     if force:
         return
     question = f"Replace {' and '.join(replaced)}, whose content differs, and write this?" if replaced else "Write this?"

@@ -1,10 +1,15 @@
-"""The decision which columns hold the text and the label, and on the task, by the names and the statistics of the columns."""
+"""The decision which columns hold the text and the label, and on the task, by the names and the statistics of the columns.
+
+The second text of a pair is searched for by the values where the names do not tell: two texts of one row share more words than texts of
+different rows, or are at least of one length and one vocabulary. Neither is true of a text and the name, city or address in its row.
+"""
 
 import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 
@@ -129,11 +134,8 @@ class ColumnProfile:
     """Statistics of one column, over the whole file: a file may be sorted, so its first rows are not representative.
 
     Attributes:
-        name: Its name.
-        rows: Rows read.
         filled: Rows with a value.
         numbers, fractions: Cells that are numbers, and those of them that are not whole.
-        words: Words in all cells.
         lengths: Number of cells by number of words.
         nested: Cells that are lists or objects.
         values: Number of cells by value, for the first ``MOST_VALUES`` values.
@@ -145,7 +147,6 @@ class ColumnProfile:
     filled: int = 0
     numbers: int = 0
     fractions: int = 0
-    words: int = 0
     lengths: Counter[int] = field(default_factory=Counter)
     nested: int = 0
     values: Counter[str] = field(default_factory=Counter)
@@ -159,9 +160,7 @@ class ColumnProfile:
             return
         self.filled += 1
         self.nested += cell == NESTED
-        words = count_words(text)
-        self.words += words
-        self.lengths[words] += 1
+        self.lengths[count_words(text)] += 1
         if len(text) < 40 and NUMBER.fullmatch(text):
             self.numbers += 1
             self.fractions += not float(text).is_integer()
@@ -173,16 +172,13 @@ class ColumnProfile:
     @property
     def mean_words(self) -> float:
         """Mean number of words of a filled cell."""
-        return self.words / self.filled if self.filled else 0.0
+        return sum(words * cells for words, cells in self.lengths.items()) / max(self.filled, 1)
 
     def words_at(self, quantile: float) -> int:
         """Return the number of words that this fraction of the filled cells does not exceed."""
-        seen = 0
-        for words in sorted(self.lengths):
-            seen += self.lengths[words]
-            if seen >= quantile * self.filled:
-                return words
-        return 0
+        lengths = sorted(self.lengths.items())
+        reached = accumulate(cells for _, cells in lengths)
+        return next((words for (words, _), cells in zip(lengths, reached, strict=True) if cells >= quantile * self.filled), 0)
 
     @property
     def is_numeric(self) -> bool:
@@ -209,29 +205,19 @@ def profile(columns: Sequence[str], rows: Iterable[Cells]) -> list[ColumnProfile
     return profiles
 
 
-class RowSample:
-    """A random sample of rows, the same for the same file, that is drawn while the rows are read (reservoir sampling, algorithm R).
+SAMPLE_ROWS = 5000
+LONGEST = 1 << 15
+"""Characters that are kept of a cell: more than any encoder reads."""
 
-    Attributes:
-        rows: The sample, in no order.
-    """
 
-    SIZE = 5000
-    LONGEST = 1 << 15
-    """Characters that are kept of a cell: more than any encoder reads."""
-
-    def __init__(self) -> None:
-        self.rows: list[Cells] = []
-
-    def watch(self, rows: Iterable[Cells]) -> Iterator[Cells]:
-        """Yield the rows and draw the sample."""
-        generator = random.Random(0)  # noqa: S311 - no secret depends on it
-        for number, row in enumerate(rows):
-            position = number if number < self.SIZE else generator.randrange(number + 1)
-            if position < self.SIZE:
-                kept = tuple(cell and cell[: self.LONGEST] for cell in row)
-                self.rows[position : position + 1] = [kept]
-            yield row
+def sampling(rows: Iterable[Cells], sample: list[Cells]) -> Iterator[Cells]:
+    """Yield rows, and draw a random sample of them, in no order and the same for the same file (reservoir sampling, algorithm R)."""
+    generator = random.Random(0)  # noqa: S311 - no secret depends on it
+    for number, row in enumerate(rows):
+        position = number if number < SAMPLE_ROWS else generator.randrange(number + 1)
+        if position < SAMPLE_ROWS:
+            sample[position : position + 1] = [tuple(cell and cell[:LONGEST] for cell in row)]
+        yield row
 
 
 LABEL_NAMES = (
@@ -255,14 +241,7 @@ MOST_INTEGER_CLASSES = 20
 
 @dataclass(frozen=True)
 class ColumnChoice:
-    """The columns to learn from, and the reasons.
-
-    Attributes:
-        text_columns: One or two names.
-        label_column: Its name.
-        task: Classification or regression.
-        reasons: One phrase per decision, for the user.
-    """
+    """The columns to learn from, the task, and a phrase with the reason of each decision, for the user."""
 
     text_columns: tuple[str, ...]
     label_column: str
@@ -298,11 +277,7 @@ def decide(
 
 
 def label_of(profiles: Sequence[ColumnProfile]) -> tuple[ColumnProfile, str]:
-    """Return the label column: one with a known name, else the one with the fewest classes, else the one with fractions.
-
-    Raises:
-        DataError: No column looks like a label.
-    """
+    """Return the label column: one with a known name, else the one with the fewest classes, else the one with fractions."""
     candidates = [one for one in profiles if one.filled and not one.nested and (one.is_numeric or not one.many)]
     for name in LABEL_NAMES:
         for one in candidates:
@@ -318,11 +293,7 @@ def label_of(profiles: Sequence[ColumnProfile]) -> tuple[ColumnProfile, str]:
 
 
 def text_of(profiles: Sequence[ColumnProfile], sample: Sequence[Cells], columns: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """Return the text columns: a pair with known names, else the one with the most words and the one that makes a pair with it.
-
-    Raises:
-        DataError: No column looks like text.
-    """
+    """Return the text columns: a pair with known names, else the one with the most words and the one that makes a pair with it."""
     candidates = {one.name.strip().lower(): one for one in profiles if one.filled and not one.nested and not one.is_numeric}
     for one, other in PAIRS:
         if one in candidates and other in candidates:
@@ -344,11 +315,7 @@ def text_of(profiles: Sequence[ColumnProfile], sample: Sequence[Cells], columns:
 
 
 def task_of(label: ColumnProfile) -> tuple[Task, str]:
-    """Return regression for labels that are fractions or many whole numbers, else classification.
-
-    Raises:
-        DataError: The column has too many distinct values to be a label.
-    """
+    """Return regression for labels that are fractions or many whole numbers, else classification."""
     classes = len(label.classes)
     if label.is_numeric and label.fractions:
         return "regression", "its labels are numbers with fractions"

@@ -1,4 +1,8 @@
-"""How the user's files are written, from their names, bytes and first records, and where their copies go."""
+"""How the user's files are written, from their names, bytes and first records, and where their copies go.
+
+The user's files are only read, whatever folders and links they are in. A copy never overwrites a copy that differs without an answer to
+a question, and no file is deleted.
+"""
 
 import codecs
 import csv
@@ -16,7 +20,6 @@ from typing import Literal
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import replace_file
 from tuneline.core.paths import SOURCE, SPLITS
-from tuneline.readers.delimited import Dialect
 from tuneline.readers.files import not_a_file
 from tuneline.readers.rows import DEFAULT_LIMITS, ENDINGS, PARAMETERS, Limits, listed
 from tuneline.readers.text import explained, is_encoded, open_bytes, open_text
@@ -51,11 +54,8 @@ class Layout:
     """How a file is written.
 
     Attributes:
-        kind: The family of formats.
-        compressed: The file is gzip.
         encoding: Encoding of a text file; ``utf-8-sig`` if it begins with a byte order mark.
-        delimiter: One character (delimited files).
-        quoting: As in ``data.files.quoting`` (delimited files).
+        delimiter, quoting: Of delimited files, as in ``data.files``.
         header: The first record names the columns (delimited files).
     """
 
@@ -73,10 +73,6 @@ class Layout:
             return ".parquet"
         plain = ".jsonl" if self.kind == "jsonl" else ".tsv" if self.delimiter == "\t" else ".csv"
         return plain + (".gz" if self.compressed else "")
-
-    def dialect(self, columns: Sequence[str] | None) -> Dialect:
-        """Return the dialect for the reader of delimited files, with names for a file without a header."""
-        return Dialect.default(self.delimiter == "\t", self.delimiter, self.quoting, columns)
 
     def reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
         """Split lines into records of cells. Unlike the core's reader, this one accepts records of any form."""
@@ -104,11 +100,7 @@ def detect_layout(path: Path, encoding: str | None = None, limits: Limits = DEFA
 
 
 def detect_dialect(path: Path, layout: Layout, suffix: str, limits: Limits = DEFAULT_LIMITS) -> Layout:
-    """Return the layout with the delimiter, quoting and header that split the first records most evenly.
-
-    Raises:
-        DataError: The file has no rows.
-    """
+    """Return the layout with the delimiter, quoting and header that split the first records most evenly."""
     lines = _sample(path, layout.encoding, limits)
     if not any(line.strip() for line in lines):
         raise DataError(f"{path} is empty.", "It needs a header line and rows.")
@@ -204,6 +196,8 @@ def _has_classes(column: Sequence[str]) -> bool:
 
 WESTERN = "cp1252"
 """The encoding in which Excel saves CSV files in Western Europe and America."""
+MOST_BROKEN = 5
+"""Lines that a message names."""
 MOST_ACCENTS = 0.5
 """Largest share of letters beyond ASCII in a Western European text; 5 % are usual."""
 MOST_ACCIDENTS = 0.05
@@ -216,33 +210,31 @@ class BrokenLines:
 
     Attributes:
         valid: Number of those that are UTF-8.
-        broken: The others, by line number; at most ``MOST_BROKEN`` are kept.
-        broken_count: Number of the others.
-        high, letters: Bytes beyond ASCII and ASCII letters in the others.
-        foreign: The first of the others that is not cp1252 either, with its number.
+        count: Number of the others.
+        first: The first ones of these, by line number; at most ``MOST_BROKEN``.
+        high, letters: Bytes beyond ASCII and ASCII letters in them.
+        foreign: The first of them that is not cp1252 either, with its number.
     """
 
     valid: int = 0
-    broken: dict[int, bytes] = field(default_factory=dict)
-    broken_count: int = 0
+    count: int = 0
+    first: dict[int, bytes] = field(default_factory=dict)
     high: int = 0
     letters: int = 0
     foreign: tuple[int, bytes] | None = None
-
-    MOST_BROKEN = 5
 
     def add(self, number: int, line: bytes) -> None:
         """Count one line that is not ASCII."""
         if is_encoded(line, "utf-8"):
             self.valid += 1
             return
-        self.broken_count += 1
+        self.count += 1
         self.high += sum(byte >= 0x80 for byte in line)
         self.letters += sum(byte < 0x80 and chr(byte).isalpha() for byte in line)
         if self.foreign is None and not is_encoded(line, WESTERN):
             self.foreign = number, line
-        if len(self.broken) < self.MOST_BROKEN:
-            self.broken[number] = line
+        if len(self.first) < MOST_BROKEN:
+            self.first[number] = line
 
 
 def detect_encoding(path: Path, limits: Limits = DEFAULT_LIMITS) -> str:
@@ -262,31 +254,26 @@ def detect_encoding(path: Path, limits: Limits = DEFAULT_LIMITS) -> str:
         for line in text:
             if not line.isascii():
                 lines.add(text.number, line.encode("latin-1"))
-    if not lines.broken_count:
+    if not lines.count:
         return "utf-8-sig" if start.startswith(codecs.BOM_UTF8) else "utf-8"
-    if lines.valid > MOST_ACCIDENTS * lines.broken_count:
-        raise DataError(_mixed(path, lines), _mixed_hint(path, lines))
-    number, line_bytes = lines.foreign or next(iter(lines.broken.items()))
+    if lines.valid > MOST_ACCIDENTS * lines.count:
+        raise _mixed(path, lines)
+    number, line_bytes = lines.foreign or next(iter(lines.first.items()))
     if lines.foreign or lines.high > MOST_ACCENTS * (lines.high + lines.letters):
         problem = f"{path}, line {number:,}: neither utf-8 nor {WESTERN}: {_shown(line_bytes)}."
         raise DataError(problem, "Save it as UTF-8, or name its encoding, such as --encoding cp1251 or shift_jis.")
     return WESTERN
 
 
-def _mixed(path: Path, lines: BrokenLines) -> str:
-    number, line = next(iter(lines.broken.items()))
-    others = [f"{other:,}" for other in lines.broken][1:]
-    more = lines.broken_count - len(lines.broken)
-    like = f"; likewise line{'s' * (len(others) > 1)} {', '.join(others)}{f' and {more:,} more' if more else ''}" if others else ""
-    return f"{path}, line {number:,}: not utf-8: {_shown(line)}{like}. {lines.valid:,} other lines beyond ASCII are utf-8."
-
-
-def _mixed_hint(path: Path, lines: BrokenLines) -> str:
-    line = next(iter(lines.broken.values()))
+def _mixed(path: Path, lines: BrokenLines) -> DataError:
+    (number, line), *others = lines.first.items()
+    more = f" and {lines.count - len(lines.first):,} more" if lines.count > len(lines.first) else ""
+    like = f"; likewise line{'s' * (len(others) > 1)} {', '.join(f'{other:,}' for other, _ in others)}{more}" if others else ""
     reading = _around(line).decode(WESTERN, errors="replace").strip()
-    return (
+    return DataError(
+        f"{path}, line {number:,}: not utf-8: {_shown(line)}{like}. {lines.valid:,} other lines beyond ASCII are utf-8.",
         f"Convert these lines (in {WESTERN} this reads {reading!r}): `tuneline data recode {shlex.quote(str(path))}`; or read every line "
-        f"in one encoding, which damages the others: --encoding {WESTERN}."
+        f"in one encoding, which damages the others: --encoding {WESTERN}.",
     )
 
 
@@ -310,17 +297,12 @@ def _first_bad(line: bytes) -> int:
 
 
 def known_encoding(name: str) -> str:
-    """Return the name of an encoding that the user named.
-
-    Raises:
-        DataError: Python does not have it.
-    """
+    """Return the name of an encoding that the user named; refuse one that Python does not have."""
     try:
-        "".encode(name)
+        codecs.lookup(name)
     except LookupError:
-        raise DataError(
-            f"--encoding {name!r}: Python has no such encoding.", f"Common ones: {listed(['utf-8', WESTERN, 'latin-1'])}."
-        ) from None
+        known = f"Common ones: {listed(['utf-8', WESTERN, 'latin-1'])}."
+        raise DataError(f"--encoding {name!r}: Python has no such encoding.", known) from None
     return name
 
 
@@ -336,7 +318,6 @@ class Placement:
     Attributes:
         folder: ``data/source`` or a folder in it.
         specs: Name of the file of each split, without its suffix, as in ``data.splits``.
-        suffix: Suffix of the files.
         copies: The user's files by the path of the copy to write; without those that are there already.
     """
 
@@ -367,11 +348,7 @@ class Placement:
         return self.folder / f"{self.specs.get(split, self.specs['train'])}{self.suffix}"
 
     def write(self) -> None:
-        """Write the copies, each atomically.
-
-        Raises:
-            StageError: A file cannot be written.
-        """
+        """Write the copies, each atomically."""
         for target, source in self.copies.items():
             try:
                 with replace_file(target) as partial:
@@ -381,30 +358,18 @@ class Placement:
 
 
 def files_in(paths: Sequence[Path]) -> Sequence[Path]:
-    """Return the files, or those of a single folder that have a known suffix.
-
-    Raises:
-        DataError: The folder has none.
-    """
+    """Return the files, or those of a single folder that have a known suffix; refuse a folder without any."""
     if len(paths) != 1 or not paths[0].is_dir():
         return paths
-    known = [path for path in sorted(paths[0].iterdir()) if _known(path) and not path.is_dir()]
+    found = [path for path in sorted(paths[0].iterdir()) if not path.name.startswith(".") and not path.is_dir()]
+    known = [path for path in found if Path(path.name.lower().removesuffix(".gz")).suffix in KINDS]
     if not known:
         raise DataError(f"{paths[0]} has no file with one of the suffixes {', '.join(KINDS)}.", "Name a file, or another folder.")
     return known
 
 
-def _known(path: Path) -> bool:
-    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    return plain.suffix.lower() in KINDS and not path.name.startswith(".")
-
-
 def by_split(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return the file of each split: a single file is train; several files have the split in their names.
-
-    Raises:
-        DataError: A name has no split, two files have the same split, or none is train.
-    """
+    """Return the file of each split: a single file is train; several files have the split in their names, and one of them is train."""
     if len(paths) == 1:
         return {"train": paths[0]}
     found: dict[str, Path] = {}
@@ -423,15 +388,9 @@ def by_split(paths: Sequence[Path]) -> dict[str, Path]:
 def place(files: Mapping[str, Path], originals: Sequence[Path], layout: Layout, name: str | None) -> Placement:
     """Return the placement of the file of each split that has one; files that are in ``data/source/`` stay in place if no name is given.
 
-    Args:
-        files: The file of each split.
-        originals: All files that the user named.
-        layout: Their layout.
-        name: The folder under ``data/source/`` that the user named.
-
     Raises:
         DataError: The name is not a plain folder name, the folder has another file for the same split, or a copy would replace a
-            file of the user.
+            file of the user, one of ``originals``.
     """
     placement = None if name else _in_place(files, layout.suffix)
     if placement is None:
@@ -442,19 +401,16 @@ def place(files: Mapping[str, Path], originals: Sequence[Path], layout: Layout, 
         placement = Placement(folder, specs, layout.suffix, copies)
         _protect(placement, originals)
     for split in files:
-        others = [path.name for ending in ENDINGS if (path := placement.file(split).with_name(placement.specs[split] + ending)).exists()]
-        if others := [other for other in others if other != placement.file(split).name]:
+        own = placement.file(split)
+        others = [path.name for ending in ENDINGS if (path := own.with_name(placement.specs[split] + ending)).exists() and path != own]
+        if others:
             problem = f"{placement.folder} has {listed(others)} too, so the file of {split} would not be clear."
             raise DataError(problem, "Remove or rename it, or choose another folder: --name NAME")
     return placement
 
 
 def _protect(placement: Placement, originals: Sequence[Path]) -> None:
-    """Check that no copy would replace an original, a file in the folder of the originals, or one behind a link.
-
-    Raises:
-        DataError: One would.
-    """
+    """Check that no copy would replace an original, a file in the folder of the originals, or one behind a link."""
     hint = "Choose another folder for the copies: --name NAME"
     folders = {path.parent.resolve() for path in originals}
     for target, source in placement.copies.items():
@@ -476,11 +432,7 @@ def _in_place(files: Mapping[str, Path], suffix: str) -> Placement | None:
 
 
 def folder_name(name: str | None, paths: Sequence[Path]) -> str:
-    """Return the name of the folder: the user's, else that of a single file, else that of the folder of the files.
-
-    Raises:
-        DataError: The user's name is not a plain folder name.
-    """
+    """Return the name of the folder: the user's, if it is a plain one, else that of a single file, else that of the folder of the files."""
     if name is None:
         stem = paths[0].name.split(".")[0] if len(paths) == 1 else paths[0].resolve().parent.name
         return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-") or "mine"

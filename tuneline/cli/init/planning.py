@@ -12,14 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tuneline.analysis.splitting import assign_splits, hashes, row_hashes
-from tuneline.cli.init.columns import NESTED, Cells, ColumnChoice, ColumnProfile, RowSample, decide, profile
+from tuneline.cli.init.columns import NESTED, Cells, ColumnChoice, ColumnProfile, decide, profile, sampling
 from tuneline.cli.init.layout import WESTERN, Layout, Placement, by_split, detect_layout, files_in, place
 from tuneline.core.errors import DataError
 from tuneline.core.paths import SPLITS
+from tuneline.params import Params
 from tuneline.params.data import SplitParams, Task
+from tuneline.readers.delimited import Dialect
 from tuneline.readers.inputs import Input, open_table, readable
 from tuneline.readers.labelled import LABEL, LabelledColumns, has_text, labelled_rows, plain_text
-from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, STOP, BadRowPolicy, BadRows, Limits, OptionNames, check_columns
+from tuneline.readers.rows import DEFAULT_LIMITS, STOP, BadRowPolicy, BadRows, Limits, OptionNames, check_columns
 from tuneline.readers.text import open_text
 
 SOURCES = OptionNames("the delimiter", "the quoting", "the first row", "--encoding")
@@ -31,8 +33,6 @@ class RowFile:
     """A source file.
 
     Attributes:
-        path: The file.
-        layout: Its layout.
         columns: Column names: those of the header, ``column_1`` and so on without one; the keys of all JSON objects, in the order
             of their first occurrence; the names in a Parquet schema.
         limits: Largest sizes that are read.
@@ -49,7 +49,7 @@ class RowFile:
     def source(self) -> Input:
         """The file as the stage ``download`` reads it."""
         layout = self.layout
-        dialect = layout.dialect(None if layout.header else self.columns)
+        dialect = Dialect(layout.delimiter, layout.quoting == "literal", None if layout.header else tuple(self.columns))
         kind = "csv" if layout.kind == "delimited" else layout.kind
         return Input(self.path, kind, dialect, layout.encoding, self.limits, options=SOURCES, strict=True)
 
@@ -58,11 +58,7 @@ class RowFile:
         return BadRows(str(self.path), "line", self.policy)
 
     def rows(self) -> Iterator[Cells]:
-        """Read the file from the first row to the last.
-
-        Raises:
-            DataError: The file cannot be read, by the rules of the stage ``download``, or too many of its rows cannot.
-        """
+        """Read the file to its end, by the rules of the stage ``download``; refuse too many rows that cannot be read."""
         bad, number = self.bad_rows(), 0
         with open_table(self.source) as table:
             flat = {name: name for name in self.columns if not table.is_nested(name)}
@@ -81,11 +77,7 @@ def _cell(value: object) -> str | None:
 
 
 def open_rows(path: Path, layout: Layout, limits: Limits = DEFAULT_LIMITS, policy: BadRowPolicy = STOP) -> RowFile:
-    """Open a source file.
-
-    Raises:
-        DataError: The file cannot be read.
-    """
+    """Open a source file."""
     file = RowFile(path, layout, [], limits, policy)
     if not layout.header:
         with open_text(path, layout.encoding, SOURCES, limits) as lines:
@@ -162,10 +154,7 @@ PREVIEW_ROWS = 5
 
 @dataclass(frozen=True)
 class UserChoices:
-    """What the user chose on the command line, and the current ``seed``, ``data.split`` and limits of ``params.yaml``.
-
-    Rows that cannot be read are left out, up to ``data.max_bad_share``.
-    """
+    """What the user chose on the command line; ``None`` or empty is left to ``tuneline init``."""
 
     text: tuple[str, ...] = ()
     label: str | None = None
@@ -174,10 +163,6 @@ class UserChoices:
     encoding: str | None = None
     by: str | None = None
     name: str | None = None
-    seed: int = 42
-    split: SplitParams = field(default_factory=SplitParams)
-    limits: Limits = DEFAULT_LIMITS
-    max_bad_share: float = MAX_SHARE
 
 
 @dataclass(frozen=True)
@@ -185,16 +170,12 @@ class Plan:
     """Everything that will be written.
 
     Attributes:
-        layout: Layout of every file.
-        placement: The files under ``data/source/``.
-        decision: Text columns, label column and task.
         split: ``data.split``: how ``download`` divides the train file; ``None`` if every split has a file.
         profiles: Statistics of the columns of the train file.
         sample: A random sample of its rows.
-        columns, first: Columns and first rows of the train file.
+        columns, first: Its columns and first rows.
         classes: Rows per class of each split; one class ``""`` in a regression.
-        left_out: The rows that will be left out.
-        max_bad_share: The limit of their fraction: the current one, or a higher one if many rows have no text or label.
+        max_bad_share: The limit of the fraction of rows left out: the current one, or a higher one if many have no text or label.
         notes: Messages for the user.
     """
 
@@ -212,54 +193,48 @@ class Plan:
     notes: list[str]
 
 
-def plan(paths: Sequence[Path], choices: UserChoices) -> Plan:
-    """Read the files and decide what to write.
+def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
+    """Read the files and decide what to write. Rows that cannot be read are left out, up to ``data.max_bad_share`` of ``params``.
 
     Raises:
         DataError: The files cannot be used, or the user has to choose something; the hint names the option.
     """
-    files = by_split(files_in(paths))
-    policy = BadRowPolicy("skip", choices.max_bad_share)
-    layouts = with_layouts(files, choices)
-    sources = {split: open_rows(path, layout, choices.limits, policy) for split, (path, layout) in layouts.items()}
+    files, current = by_split(files_in(paths)), params.data
+    limits = Limits.of(current.files.max_cell_characters, current.files.max_row_group_mb, current.files.max_unpacked_mb)
+    policy = BadRowPolicy("skip", current.max_bad_share)
+    sources = {split: open_rows(files[split], layout, limits, policy) for split, layout in layouts(files, choices, limits).items()}
     train = sources["train"]
-    sample = RowSample()
-    profiles = profile(train.columns, sample.watch(train.rows()))
+    sample: list[Cells] = []
+    profiles = profile(train.columns, sampling(train.rows(), sample))
     if not profiles or profiles[0].rows == 0:
         raise DataError(f"{train.path} has no rows.", "Add rows, or name another file.")
-    decision = decide(profiles, sample.rows, choices.text, choices.label, choices.task)
-    notes = encoding_notes(train.layout.encoding, sample.rows) if choices.encoding is None else []
+    decision = decide(profiles, sample, choices.text, choices.label, choices.task)
+    notes = encoding_notes(train.layout.encoding, sample) if choices.encoding is None else []
     labelled = {split: file for split, file in sources.items() if split == "train" or _is_labelled(file, decision, notes)}
     placement = place({split: file.path for split, file in labelled.items()}, list(files.values()), train.layout, choices.name)
     notes += batch_notes([placement.folder / placement.specs[split] for split in labelled])
-    split = plan_split([name for name in SPLITS if name not in labelled], train, choices)
-    classes, left_out = count_classes(labelled, decision, split, choices.seed)
+    split = plan_split([name for name in SPLITS if name not in labelled], train, choices.by, current.split or SplitParams())
+    classes, left_out = count_classes(labelled, decision, split, params.seed)
     if not classes["train"]:
         text = " and ".join(map(repr, decision.text_columns))
-        raise DataError(
-            f"{train.path}: no row has a text in {text} and a label in {decision.label_column!r}.", "Name others: --text, --label"
-        )
+        problem = f"{train.path}: no row has a text in {text} and a label in {decision.label_column!r}."
+        raise DataError(problem, "Name others: --text, --label")
     first = list(itertools.islice(train.rows(), PREVIEW_ROWS))
-    most = max(choices.max_bad_share, math.ceil(left_out.share * 100) / 100)
-    return Plan(train.layout, placement, decision, split, profiles, sample.rows, train.columns, first, classes, left_out, most, notes)
+    most = max(current.max_bad_share, math.ceil(left_out.share * 100) / 100)
+    return Plan(train.layout, placement, decision, split, profiles, sample, train.columns, first, classes, left_out, most, notes)
 
 
-def with_layouts(files: Mapping[str, Path], choices: UserChoices) -> dict[str, tuple[Path, Layout]]:
-    """Return each file with its layout.
-
-    Raises:
-        DataError: The layouts differ; ``data.files`` describes all files at once.
-    """
-    layouts = {split: detect_layout(path, choices.encoding, choices.limits) for split, path in files.items()}
+def layouts(files: Mapping[str, Path], choices: UserChoices, limits: Limits) -> dict[str, Layout]:
+    """Return the layout of each file; refuse different ones, because ``data.files`` describes all files at once."""
+    found = {split: detect_layout(path, choices.encoding, limits) for split, path in files.items()}
     if choices.header is not None:
-        layouts = {split: replace(layout, header=choices.header) for split, layout in layouts.items()}
-    for split, layout in layouts.items():
-        plain = {"utf-8-sig": "utf-8"}.get(layout.encoding, layout.encoding)
-        if layout != replace(layouts["train"], encoding=layout.encoding) or plain != layouts["train"].encoding.removesuffix("-sig"):
-            raise DataError(
-                f"{files[split]} has another layout than {files['train']}.", "Write all files in one format, delimiter and encoding."
-            )
-    return {split: (files[split], layouts[split]) for split in files}
+        found = {split: replace(layout, header=choices.header) for split, layout in found.items()}
+    plain = {split: replace(layout, encoding=layout.encoding.removesuffix("-sig")) for split, layout in found.items()}
+    for split, layout in plain.items():
+        if layout != plain["train"]:
+            problem = f"{files[split]} has another layout than {files['train']}."
+            raise DataError(problem, "Write all files in one format, delimiter and encoding.")
+    return found
 
 
 def encoding_notes(encoding: str, sample: Sequence[Cells]) -> list[str]:
@@ -274,11 +249,8 @@ def encoding_notes(encoding: str, sample: Sequence[Cells]) -> list[str]:
 
 def batch_notes(folders: Sequence[Path]) -> list[str]:
     """Return a note for each folder of batches: the stage ``download`` reads them after the file of the same name."""
-    found = [folder for folder in folders if folder.is_dir() and any(folder.glob("[!.]*"))]
-    return [
-        f"! {folder}/ has batches (docs/your-data.md): they are read too, but the figures here are those of the file alone."
-        for folder in found
-    ]
+    read_too = "has batches (docs/your-data.md): they are read too, but the figures here are those of the file alone."
+    return [f"! {folder}/ {read_too}" for folder in folders if folder.is_dir() and any(folder.glob("[!.]*"))]
 
 
 def _is_labelled(file: RowFile, decision: ColumnChoice, notes: list[str]) -> bool:
@@ -290,24 +262,18 @@ def _is_labelled(file: RowFile, decision: ColumnChoice, notes: list[str]) -> boo
     return False
 
 
-def plan_split(without_file: Sequence[str], train: RowFile, choices: UserChoices) -> SplitParams | None:
-    """Return how the train file is divided: the current fractions and mode of ``data.split`` are kept.
-
-    Args:
-        without_file: The splits without a file of their own.
-        train: The train file.
-        choices: The user's choices.
+def plan_split(without_file: Sequence[str], train: RowFile, by: str | None, now: SplitParams) -> SplitParams | None:
+    """Return how the train file is divided, if there are splits without a file: the fractions and mode of ``data.split`` are kept.
 
     Raises:
         DataError: ``--by`` is not a column, or nothing is divided.
     """
-    if choices.by is not None:
-        check_columns(train.columns, {choices.by: "--by"}, str(train.path))
-    if not without_file:
-        if choices.by is not None:
+    if by is not None:
+        check_columns(train.columns, {by: "--by"}, str(train.path))
+        if not without_file:
             raise DataError("--by divides a file, but every split has a file of its own.", "Leave out --by, or name fewer files.")
+    if not without_file:
         return None
-    usual, now = SplitParams(), choices.split
+    usual = SplitParams()
     fractions = {name: (getattr(now, name) or getattr(usual, name)) if name in without_file else 0.0 for name in ("validation", "test")}
-    by = choices.by or (now.by if now.by in train.columns else None)
-    return SplitParams(**fractions, by=by, stratify=now.stratify)
+    return SplitParams(**fractions, by=by or (now.by if now.by in train.columns else None), stratify=now.stratify)

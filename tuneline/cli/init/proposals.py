@@ -14,7 +14,7 @@ from tuneline.cli.console import Console
 from tuneline.cli.init.columns import Cells
 from tuneline.cli.init.planning import Plan
 from tuneline.cli.init.recipe import Checkpoint, Recipe, fine_tuning, from_scratch, measure_lengths, open_checkpoint, train_rows
-from tuneline.cli.init.trial import TrialResult, TrialSpec, batch_lengths, is_busy, run_trial
+from tuneline.cli.init.trial import TrialSpec, batch_lengths, is_busy, run_trial
 from tuneline.core.paths import SPLITS
 from tuneline.core.terminal import visible
 from tuneline.metrics.table import Task, metrics_for, primary_metric
@@ -43,12 +43,7 @@ def suggested(sample: Sequence[Cells], columns: Sequence[str], text_columns: Seq
 
 
 def ask(current: str | None, suggestion: str) -> str | None:
-    """Ask which checkpoint to fine-tune, and return its name, or ``None`` for training from scratch.
-
-    Args:
-        current: That of ``params.yaml``.
-        suggestion: The default if there is no current one.
-    """
+    """Ask which checkpoint to fine-tune, by default that of ``params.yaml``; return its name, or ``None`` for training from scratch."""
     known = SUGGESTIONS if current is None or current in SUGGESTIONS else {current: "as in params.yaml"} | SUGGESTIONS
     lines = [f"{name:48} {description}" for name, description in known.items()]
     lines += ["another: its name on the hub, or models/source/NAME", "none: train a small model from scratch"]
@@ -77,11 +72,7 @@ def is_current(plan: Plan, params: Params) -> bool:
 
 
 def choose_checkpoint(plan: Plan, params: Params) -> Checkpoint | None:
-    """Ask for a checkpoint and open it; ``None`` for training from scratch.
-
-    Raises:
-        StageError: It cannot be fine-tuned here.
-    """
+    """Ask for a checkpoint and open it, if it can be fine-tuned here; ``None`` for training from scratch."""
     current = params.model.checkpoint
     name = ask(current, suggested(plan.sample, plan.columns, plan.decision.text_columns))
     if name is None:
@@ -91,13 +82,9 @@ def choose_checkpoint(plan: Plan, params: Params) -> Checkpoint | None:
 
 
 def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None, trial: bool) -> dict[str, Any]:
-    """Print and return the proposed parameters by dotted key.
+    """Print and return the proposed parameters by dotted key, after a ``trial`` of a few steps.
 
-    Args:
-        plan: The plan.
-        params: The current parameters.
-        checkpoint: The checkpoint; ``None`` keeps the model of parameters that are for this data already, else it is trained from scratch.
-        trial: Train a few steps.
+    Without a checkpoint, the model of parameters that are for this data already is kept, else it is trained from scratch.
     """
     console = Console()
     console.print(Text("\nModel and training"))
@@ -109,14 +96,14 @@ def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None, trial: bo
         return {}
     else:
         suggestion = suggested(plan.sample, plan.columns, plan.decision.text_columns)
-        explained = (
+        text = (
             "No --checkpoint: a small new model is trained from scratch. It learns what words mean from these "
             f"{train_rows(plan, params):,} rows alone, and seldom does better than counting words: on 10,000 news texts of 4 classes it "
             "had an accuracy of 0.84, TF-IDF with logistic regression 0.86. To fine-tune a pretrained model instead, which knows the "
             "language already:\n"
             f"  tuneline init FILE --checkpoint {suggestion}"
         )
-        console.print(Text(explained), soft_wrap=True)
+        console.print(Text(text), soft_wrap=True)
         recipe = from_scratch(plan, params)
     for reason in recipe.reasons:
         console.print(Text(f"  {reason}"), soft_wrap=True)
@@ -128,30 +115,23 @@ def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None, trial: bo
 
 
 def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Params) -> str:
-    """Train a few of the batches that training will make; return what the training will cost, or why that is not known."""
+    """Train a few of the batches that training will make; return what the training will cost, evaluations included."""
     values = recipe.params
-    batch, micro_batch = values["train.global_batch_size"], values["train.micro_batch_size"]
+    batch, micro_batch, epochs = (values[f"train.{name}"] for name in ("global_batch_size", "micro_batch_size", "epochs"))
     tokens = [] if recipe.lengths is None else recipe.lengths.tokens.tolist()
     labels = 1 if plan.decision.task == "regression" else len(plan.classes["train"])
     lengths = batch_lengths(tokens, values["tokenize.max_length"], micro_batch)
-    spec = TrialSpec(checkpoint.config, labels, micro_batch, batch // micro_batch, lengths, params.train.launch == CPU)
-    result = run_trial(spec)
+    result = run_trial(TrialSpec(checkpoint.config, labels, micro_batch, lengths, params.train.launch == CPU))
     if isinstance(result, str):
         return f"cost: not measured, because the trial failed: {result}"
-    return cost(result, spec, recipe, plan, params)
-
-
-def cost(result: TrialResult, spec: TrialSpec, recipe: Recipe, plan: Plan, params: Params) -> str:
-    """Return the seconds of 1,000 steps and the time of the training, evaluations included."""
-    values = recipe.params
-    step, epochs = result.step_seconds(spec.micro_batches), values["train.epochs"]
-    steps = epochs * math.ceil(train_rows(plan, params) / values["train.global_batch_size"])
+    step = result.step_seconds(batch // micro_batch)
+    training = epochs * math.ceil(train_rows(plan, params) / batch) * step
     evaluations = 4 if values["train.evaluate_every_steps"] else epochs
-    evaluation = plan.classes["validation"].total() / spec.micro_batch_size * result.micro_batch_seconds * FORWARD
+    evaluation = plan.classes["validation"].total() / micro_batch * result.micro_batch_seconds * FORWARD
     busy = "; less when no other programs use the processor" if is_busy() else ""
     return (
         f"cost on this machine ({result.device}): about {duration(1000 * step)} for 1,000 steps, "
-        f"{duration(steps * step + evaluations * evaluation)} for the training{busy}"
+        f"{duration(training + evaluations * evaluation)} for the training{busy}"
     )
 
 
@@ -278,17 +258,13 @@ def show_next_steps(plan: Plan, written: bool) -> None:
 def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
     """Return the parameters for a plan, by dotted key.
 
-    Args:
-        plan: The plan.
-        metric: The current ``train.metric``, which stays if it suits the task.
-        current: The parameters are for this data already: the names of its classes and its behaviour tests stay.
+    The current ``metric`` stays if it suits the task; with ``current`` parameters for this data, its class names and behaviour tests too.
     """
-    layout, regression = plan.layout, plan.decision.task == "regression"
-    tabs = layout.delimiter == "\t"
-    usual = {"delimiter": "\t" if tabs else ",", "quoting": "literal" if tabs else "standard"}
-    task: Task = "regression" if regression else "classification"
+    layout = plan.layout
+    delimited, tabs = layout.kind == "delimited", layout.delimiter == "\t"
+    usual_quoting = "literal" if tabs else "standard"
+    task: Task = plan.decision.task
     suitable = {metric.name for metric in metrics_for(task) if metric.validated}
-    delimited = layout.kind == "delimited"
     bad_rows = {"data.bad_rows": "skip", "data.max_bad_share": plan.max_bad_share} if plan.left_out.share else {}
     of_other_data = {} if current else {"data.label_names": None, "data.as_of": None, "data.last_days": None, "evaluate.behaviour": None}
     return {
@@ -300,9 +276,9 @@ def plan_params(plan: Plan, metric: str, current: bool) -> dict[str, Any]:
         "data.split": None if plan.split is None else plan.split.model_dump(),
         "data.text_columns": list(plan.decision.text_columns),
         "data.label_column": plan.decision.label_column,
-        "data.task": plan.decision.task,
-        "data.files.delimiter": layout.delimiter if delimited and layout.delimiter != usual["delimiter"] else None,
-        "data.files.quoting": layout.quoting if delimited and layout.quoting != usual["quoting"] else None,
+        "data.task": task,
+        "data.files.delimiter": layout.delimiter if delimited and not tabs and layout.delimiter != "," else None,
+        "data.files.quoting": layout.quoting if delimited and layout.quoting != usual_quoting else None,
         "data.files.columns": list(plan.columns) if delimited and not layout.header else None,
         "data.files.encoding": "utf-8" if layout.kind == "parquet" else layout.encoding.removesuffix("-sig"),
         **bad_rows,

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,6 @@ from tuneline.model.architectures import checkpoint_limit, load_tokenizer, token
 from tuneline.params import Params
 from tuneline.params.model import invalid_name
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
 OPTION = "--checkpoint"
 
 
@@ -32,9 +29,7 @@ class Checkpoint:
     """A checkpoint of which everything but the weights was read.
 
     Attributes:
-        pretrained: Its name, commit and files.
         config: Its ``config.json``.
-        parameters: Number of parameters.
         license: Licence in its model card, if it states one.
         folder: Folder with its tokenizer and configuration.
     """
@@ -67,11 +62,7 @@ class Checkpoint:
 
 
 def open_checkpoint(name: str, revision: str | None) -> Checkpoint:
-    """Find a checkpoint, and read its configuration and tokenizer. The weights are not downloaded.
-
-    Args:
-        name: Name on the hub, or ``models/source/NAME``.
-        revision: Commit, tag or branch on the hub.
+    """Find a checkpoint on the hub or in ``models/source/``, and read its configuration and tokenizer. The weights are not downloaded.
 
     Raises:
         StageError: It does not exist, cannot be reached, or cannot be fine-tuned here.
@@ -108,7 +99,7 @@ class Lengths:
 
     @property
     def max_length(self) -> int:
-        """The smallest multiple of 8 that truncates at most 1 % of the rows, and none below 128, within the limit of the model."""
+        """The smallest multiple of 8 that truncates at most 1 % of the rows, and none of up to 128 tokens; at most the model's limit."""
         needed = int(self.tokens[-1 - int(self.MOST_TRUNCATED * len(self.tokens))])
         complete = min(int(self.tokens[-1]), self.CHEAP)
         rounded = max(self.SHORTEST, -(-max(needed, complete) // 8) * 8)
@@ -126,32 +117,17 @@ class Lengths:
 
 
 def measure_lengths(checkpoint: Checkpoint, sample: Sequence[Cells], columns: Sequence[str], text_columns: Sequence[str]) -> Lengths:
-    """Tokenize the texts of a sample of rows, without truncation.
-
-    Args:
-        checkpoint: Its tokenizer counts.
-        sample: Rows, with at least one that has a text.
-        columns: Names of their columns.
-        text_columns: One or two of them.
-
-    Raises:
-        StageError: The tokenizer cannot be loaded.
-    """
-    label = f"{OPTION}: {checkpoint.pretrained.label}"
-    tokenizer = load_tokenizer(checkpoint.folder, label)
+    """Tokenize the texts of a sample of rows, of which at least one has a text, by the tokenizer of a checkpoint and without truncation."""
+    tokenizer = load_tokenizer(checkpoint.folder, f"{OPTION}: {checkpoint.pretrained.label}")
     positions = [list(columns).index(name) for name in text_columns]
     rows = [tuple(row[position] or "" for position in positions) for row in sample]
-    rows = [row for row in rows if any(text.strip() for text in row)]
+    texts = [row[0] if len(row) == 1 else row for row in rows if any(text.strip() for text in row)]
     limits = [checkpoint_limit(tokenizer, checkpoint.folder), token_limit(checkpoint.config)]
-    return Lengths(_token_counts(tokenizer, rows), min((limit for limit in limits if limit is not None), default=None))
-
-
-def _token_counts(tokenizer: "PreTrainedTokenizerFast", rows: Sequence[tuple[str, ...]]) -> NDArray[np.int64]:
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
-    texts = [row[0] if len(row) == 1 else row for row in rows]
-    return np.sort(np.fromiter(map(len, backend.encode_batch_fast(texts)), dtype=np.int64, count=len(texts)))
+    tokens = np.sort(np.fromiter(map(len, backend.encode_batch_fast(texts)), dtype=np.int64, count=len(texts)))
+    return Lengths(tokens, min((limit for limit in limits if limit is not None), default=None))
 
 
 RATES = ((256, 1e-4), (512, 5e-5), (768, 3e-5), (1024, 1e-5), (math.inf, 6e-6))
@@ -184,11 +160,9 @@ TOKENS_PER_WORD = 1.4
 
 @dataclass(frozen=True)
 class Recipe:
-    """Parameters and their reasons.
+    """Parameters by dotted key, and a line with the reason of each decision, for the user.
 
     Attributes:
-        params: Values by dotted key.
-        reasons: One line per decision, for the user.
         lengths: Lengths of the texts in tokens; ``None`` without a checkpoint, whose tokenizer counts them.
     """
 

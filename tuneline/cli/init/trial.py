@@ -32,13 +32,10 @@ BYTES_PER_PARAMETER = 16
 
 @dataclass(frozen=True)
 class TrialSpec:
-    """What to try.
+    """What to try: the contents of ``config.json``, the number of outputs, and the batches.
 
     Attributes:
-        config: Contents of ``config.json``.
-        labels: Number of outputs.
         micro_batch_size: Rows of a micro-batch.
-        micro_batches: Micro-batches of an optimizer step.
         lengths: Tokens of the longest row of each batch, ascending.
         cpu: Stay on the CPU even if there is another device.
     """
@@ -46,20 +43,13 @@ class TrialSpec:
     config: Mapping[str, Any]
     labels: int
     micro_batch_size: int
-    micro_batches: int
     lengths: Sequence[int]
     cpu: bool
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What was measured.
-
-    Attributes:
-        device: Description of the device.
-        micro_batch_seconds: Mean seconds of a forward and backward pass of one micro-batch.
-        optimizer_seconds: Seconds of an update of the weights.
-    """
+    """What was measured: mean seconds of a forward and backward pass of a micro-batch, and seconds of an update of the weights."""
 
     device: str
     micro_batch_seconds: float
@@ -73,10 +63,7 @@ class TrialResult:
 def batch_lengths(tokens: Sequence[int], max_length: int, rows: int) -> list[int]:
     """Return the tokens of the longest row of each batch, as training buckets rows by length.
 
-    Args:
-        tokens: Tokens of each row, ascending.
-        max_length: Longer rows are truncated.
-        rows: Rows of a batch.
+    ``tokens`` has those of each row, ascending; what is over ``max_length`` is truncated.
     """
     return [min(int(max(tokens[start : start + rows])), max_length) for start in range(0, len(tokens), rows)]
 
@@ -87,11 +74,7 @@ def is_busy() -> bool:
 
 
 def run_trial(spec: TrialSpec) -> TrialResult | str:
-    """Run a trial in a process of its own.
-
-    Returns:
-        The result, or why there is none.
-    """
+    """Run a trial in a process of its own; return the result, or why there is none."""
     root = str(Path(tuneline.__file__).parents[1])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     waits = {"OMP_WAIT_POLICY": "PASSIVE"} if is_busy() else {}  # as stages/train/devices.py does during a training
@@ -125,10 +108,13 @@ def measure(spec: TrialSpec) -> TrialResult:
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
     config = AutoConfig.for_model(**{**spec.config, "num_labels": spec.labels})
+    classifier: Callable[[Any], torch.nn.Module] = AutoModelForSequenceClassification.from_config
     with torch.device("meta"):
-        _check_memory(sum(weight.numel() for weight in _classifier(AutoModelForSequenceClassification, config).parameters()))
-    device = _device(spec.cpu)
-    model = _classifier(AutoModelForSequenceClassification, config).to(device).train()
+        _check_memory(sum(weight.numel() for weight in classifier(config).parameters()))
+    device = torch.device("cpu")
+    if not spec.cpu and torch.accelerator.is_available():
+        device = torch.accelerator.current_accelerator() or device
+    model = classifier(config).to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=device.type != "mps")
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda" and torch.cuda.is_bf16_supported())
 
@@ -143,11 +129,6 @@ def measure(spec: TrialSpec) -> TrialResult:
     optimizer.step()
     micro_batch = _mean_seconds(step, spec.lengths, device)
     return TrialResult(_description(device), micro_batch, _seconds(optimizer.step, device))
-
-
-def _classifier(auto: Any, config: Any) -> "torch.nn.Module":
-    model: torch.nn.Module = auto.from_config(config)
-    return model
 
 
 def _mean_seconds(step: Callable[[int], None], lengths: Sequence[int], device: "torch.device") -> float:
@@ -172,14 +153,6 @@ def _seconds(action: Callable[[], Any], device: "torch.device") -> float:
     return time.perf_counter() - started
 
 
-def _device(cpu: bool) -> "torch.device":
-    import torch
-
-    if cpu or not torch.accelerator.is_available():
-        return torch.device("cpu")
-    return torch.device(torch.accelerator.current_accelerator() or "cpu")
-
-
 def _description(device: "torch.device") -> str:
     import torch
 
@@ -196,10 +169,5 @@ def _check_memory(parameters: int) -> None:
         raise MemoryError(f"weights and optimizer need {needed:.0f} GiB of memory, and {available:.0f} GiB are free")
 
 
-def main() -> None:
-    """Read a ``TrialSpec`` from standard input and write the ``TrialResult`` to standard output."""
-    say(json.dumps(asdict(measure(TrialSpec(**json.load(sys.stdin))))))
-
-
 if __name__ == "__main__":
-    main()
+    say(json.dumps(asdict(measure(TrialSpec(**json.load(sys.stdin))))))

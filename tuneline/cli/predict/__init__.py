@@ -83,8 +83,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model or a full disk.
     """
-    from tuneline.cli.predict.batch import Batch, ResultFolder
-    from tuneline.cli.predict.sources import divide, is_stream, named_sources, named_target
+    from tuneline.cli.predict.batch import Batch, ResultFolder, divide, is_stream, named_sources, named_target
     from tuneline.cli.predict.streaming import ModelChoice, StreamOptions, predict_and_say
     from tuneline.cli.predict.writing import Output
     from tuneline.engines import EngineOptions

@@ -1,30 +1,24 @@
-"""Prediction of many files, or of many parts of one, by either engine: to a folder with a result for each task, or to one file."""
+"""Prediction of what the arguments of the command name: the files, the tasks that they are divided into, and the results.
+
+Either engine predicts many files, or many parts of one: to a folder with a result for each task, or to one file.
+"""
 
 import dataclasses
 import importlib.metadata
 import os
+import re
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
-from tuneline.cli.predict.sources import Part, as_path, is_remote
-from tuneline.cli.predict.streaming import (
-    ModelChoice,
-    StreamOptions,
-    Tally,
-    Task,
-    TaskResult,
-    TooManyBadRowsError,
-    ended_by_reader,
-    predict_task,
-    say_summary,
-)
-from tuneline.cli.predict.writing import Output, OutputColumns, descriptor, open_writer
+from tuneline.cli.predict.streaming import ModelChoice, Report, StreamOptions, TaskResult, ended_by_reader, predict_file, say_summary
+from tuneline.cli.predict.writing import Output, OutputColumns, check_target, descriptor, open_writer
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import cannot_write, file_hash, temporary_directory
 from tuneline.core.locks import BusyError, locked
@@ -32,9 +26,144 @@ from tuneline.core.records import Record
 from tuneline.core.resumable import content_key
 from tuneline.core.terminal import progress, say
 from tuneline.engines import EngineOptions, map_tasks
-from tuneline.readers.files import DataFile, RemoteFile, file_system, reaching, shown
-from tuneline.readers.inputs import InputColumns
-from tuneline.readers.rows import Kind
+from tuneline.readers.files import DataFile, RemoteFile, file_system, is_url, list_files, not_a_file, reaching, shown
+from tuneline.readers.inputs import KINDS, OPTIONS, Input, InputColumns
+from tuneline.readers.parquet import open_parquet
+from tuneline.readers.rows import SHOWN, BadRowPolicy, BadRows, Kind
+from tuneline.readers.text import is_gzip
+
+TASK_ROWS = 50_000
+"""Rows of a Parquet file that are one task. The number is fixed so that the same rows always give the same bytes: a batch does not reach
+from one task into the next."""
+SCHEME_OF_PATHS = "file://"
+_SHARD = re.compile(r"(?P<name>.*)-(?P<number>\d{5,})-of-(?P<count>\d{5,})\..*")
+
+
+def named_target(output: str) -> DataFile | None:
+    """Return the file that ``--output`` names; ``None`` for standard output."""
+    if is_remote(output):
+        file_system(output)
+        return RemoteFile(output)
+    path = as_path(output)
+    check_target(path)
+    return None if output == "-" or descriptor(path) == 1 else path
+
+
+def named_sources(files: Sequence[str], target: DataFile | None, *, any_ending: bool) -> list[DataFile | None]:
+    """Return the inputs (paths, patterns, URLs), checked before they are opened; ``None`` for standard input (``-``)."""
+    if files == ["-"]:
+        return [None]
+    if len(files) == 1 and is_stream(path := as_path(files[0])):
+        if descriptor(path) is None:  # it is waited for until a program writes to it
+            say(f"{path} is a named pipe: reading what another program writes to it.", error=True)
+        return [path]
+    if streams := [name for name in files if name == "-" or is_stream(as_path(name))]:
+        raise StageError(f"{streams[0]} cannot be read together with other files.", "Name files only, or pipe all rows in.")
+    found = [file for name in files for file in _named(name, any_ending)]
+    for source in found:
+        same = isinstance(source, Path) and isinstance(target, Path) and target.exists() and target.samefile(source)
+        if same or source == target:
+            raise StageError(f"--output: {target} is also the input, which would be overwritten.", "Name another file.")
+    return [*found]
+
+
+def is_stream(path: DataFile | None) -> bool:
+    """Return True for standard input, a named pipe or an open file such as ``/dev/fd/3``."""
+    return path is None or (isinstance(path, Path) and (path.is_fifo() or descriptor(path) is not None))
+
+
+def as_path(word: str) -> Path:
+    """Return the path that a word names, which may be a URL ``file://``."""
+    return Path(unquote(urlsplit(word).path) if word.startswith(SCHEME_OF_PATHS) else word)
+
+
+def is_remote(word: str) -> bool:
+    """Return True for the URL of a storage, such as ``s3://bucket/folder``."""
+    return is_url(word) and not word.startswith(SCHEME_OF_PATHS)
+
+
+def _named(word: str, any_ending: bool) -> Sequence[DataFile]:
+    """Return the files that a word names: a file, a folder, a pattern with ``*``, or a URL of each; of folders and patterns, the data."""
+    files = list_files(word) if is_remote(word) else _local(as_path(word))
+    if len(files) == 1 and (str(files[0]) == str(as_path(word)) or (isinstance(files[0], RemoteFile) and files[0].url == word)):
+        return files
+    data = [file for file in files if _is_data(file, any_ending)]
+    for file in data:
+        if isinstance(file, Path) and (problem := not_a_file(file)):
+            raise StageError(f"{file} {problem}.", "Move it away, or put a dot in front of its name.")
+    if not data:
+        known = ", ".join(KINDS)
+        raise DataError(f"{shown(word)} has no file that ends in {known}, plain or .gz.", "Check the path; --input-format reads all files.")
+    if "*" not in word:
+        _check_shards([file.name for file in data], shown(word))
+    return data
+
+
+def _local(path: Path) -> Sequence[DataFile]:
+    if path.is_dir():
+        return sorted(path.iterdir())
+    if "*" in path.name and not os.path.lexists(path) and (found := sorted(path.parent.glob(path.name))):
+        return found
+    if problem := not_a_file(path):
+        raise StageError(f"{path} {problem}.", "Check the path; - is standard input.")
+    return [path]
+
+
+def _is_data(file: DataFile, any_ending: bool) -> bool:
+    """Return True for a file whose name ends as data does, or for any file, and is not hidden."""
+    if file.name.startswith((".", "_")):
+        return False
+    is_folder = isinstance(file, Path) and file.is_dir()
+    return Path(file.name.removesuffix(".gz")).suffix.lower() in KINDS or (any_ending and not is_folder)
+
+
+def _check_shards(names: Sequence[str], folder: str) -> None:
+    """Check that a folder has each shard of the sets that names such as ``train-00000-of-00012.parquet`` tell of."""
+    found: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
+    for match in filter(None, map(_SHARD.fullmatch, names)):
+        found[match["name"], int(match["count"])].add(int(match["number"]))
+    for (name, count), numbers in found.items():
+        if missing := sorted(set(range(count)) - numbers):
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise DataError(
+                f"{folder}: shard {name}-{missing[0]:05d}-of-{count:05d} is missing{more}.",
+                f"Fetch it; to predict without it, name the files: '{folder.rstrip('/')}/*'.",
+            )
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of a task: a file, or a part of one, with its number from 0."""
+
+    source: Input
+    number: int = 0
+    count: int = 1
+
+    @property
+    def path(self) -> DataFile:
+        """The file."""
+        if self.source.path is None:
+            raise ValueError("standard input has no parts")
+        return self.source.path
+
+    def result_name(self, kind: Kind) -> str:
+        """Return the name of its result: ``a.csv.parquet`` of ``a.csv``, ``a.parquet`` of ``a.parquet``; with numbers if it is a part."""
+        stem = self.path.name.removesuffix(f".{kind}")
+        return f"{stem}.{kind}" if self.count == 1 else f"{stem}-{self.number:05d}-of-{self.count:05d}.{kind}"
+
+
+def divide(source: Input) -> list[Part]:
+    """Divide a file into tasks: a Parquet file into parts of ``TASK_ROWS`` rows, any other file into one."""
+    path = source.path
+    if path is None or source.kind != "parquet" or is_gzip(path):
+        return [Part(source)]
+    with open_parquet(path, OPTIONS, source.limits) as file:
+        rows = file.rows
+    if rows <= TASK_ROWS:
+        return [Part(source)]
+    ranges = [range(start, min(start + TASK_ROWS, rows)) for start in range(0, rows, TASK_ROWS)]
+    return [Part(dataclasses.replace(source, part=part), number, len(ranges)) for number, part in enumerate(ranges)]
+
 
 RECORDS = ".predictions"
 
@@ -58,14 +187,17 @@ class ResultRecord(Record):
     """Places and reasons of the first ones."""
 
     @property
-    def result(self) -> TaskResult:
-        """What the task has done."""
-        return TaskResult(self.rows, self.skipped, tuple(self.first))
+    def task(self) -> tuple[str, ...]:
+        """What was done: the rows, the model and the options."""
+        return self.command, self.source, self.version, self.part
 
 
 @dataclass(frozen=True)
 class ResultFolder:
-    """The folder of results: a path, or a URL without a slash at its end."""
+    """A path, or a URL without a last slash. An ended or killed command leaves it so that the next one can go on.
+
+    ``.predictions/NAME.json`` in it says from what and how the result ``NAME`` was made: written after the result, and removed before.
+    """
 
     place: Path | str
 
@@ -85,6 +217,12 @@ class ResultFolder:
         return self.place / name if isinstance(self.place, Path) else RemoteFile(f"{self.place}/{name}")
 
     @contextmanager
+    def _storage(self) -> Iterator[tuple[Any, str]]:
+        """Yield the file system of the folder and the path in it, with its errors explained."""
+        with reaching(str(self)):
+            yield file_system(self.place if isinstance(self.place, str) else f"file://{self.place.absolute()}")
+
+    @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder. That of a storage is not held, as two commands write the same bytes, but tried before hours of work.
 
@@ -92,8 +230,7 @@ class ResultFolder:
             StageError: Another command holds it, or it cannot be written.
         """
         if not isinstance(self.place, Path):
-            with reaching(str(self)):
-                files, path = file_system(self.place)
+            with self._storage() as (files, path):
                 files.pipe_file(f"{path}/{RECORDS}/writable", b"")
                 files.rm_file(f"{path}/{RECORDS}/writable")
             yield
@@ -111,44 +248,77 @@ class ResultFolder:
 
     def records(self) -> dict[str, ResultRecord]:
         """Return the records of the results that are there, by name."""
-        if isinstance(self.place, Path):
-            paths = (self.place / RECORDS).glob("*.json")
-            contents: Mapping[str, bytes] = {path.name: path.read_bytes() for path in paths if (self.place / path.stem).is_file()}
-        else:
-            with reaching(str(self)):
-                files, path = file_system(self.place)
-                files.invalidate_cache()
-                try:
-                    there = {found.rpartition("/")[2] for found in files.ls(path, detail=False)}
-                except FileNotFoundError:
-                    return {}
-                found = [one for one in files.find(f"{path}/{RECORDS}") if one.endswith(".json")]
-                contents = {name.rpartition("/")[2]: content for name, content in files.cat(found).items()} if found else {}
-                contents = {name: content for name, content in contents.items() if name.removesuffix(".json") in there}
         records = {}
-        for name, content in contents.items():
-            with suppress(DataError):  # of another version: that result is made again
-                records[name.removesuffix(".json")] = ResultRecord.parse(content, name)
-        return records
+        with self._storage() as (files, path):
+            files.invalidate_cache()
+            try:
+                names = {found.rpartition("/")[2] for found in files.ls(path, detail=False)}
+            except FileNotFoundError:
+                return {}
+            found = [one for one in files.find(f"{path}/{RECORDS}") if one.endswith(".json")]
+            for place, content in (files.cat(found) if found else {}).items():
+                name = place.rpartition("/")[2].removesuffix(".json")
+                with suppress(DataError):  # of another version: that result is made again
+                    records[name] = ResultRecord.parse(content, name)
+        return {name: record for name, record in records.items() if name in names}
 
     def write(self, name: str, record: ResultRecord) -> None:
         """Record a result."""
         if isinstance(self.place, Path):
             record.write(self.place / RECORDS / f"{name}.json")
             return
-        with reaching(str(self)):
-            files, path = file_system(self.place)
+        with self._storage() as (files, path):
             files.pipe_file(f"{path}/{RECORDS}/{name}.json", record.model_dump_json().encode())
 
     def remove(self, name: str) -> None:
         """Remove a result with its record."""
-        for part in (f"{RECORDS}/{name}.json", name):
-            if isinstance(self.place, Path):
-                (self.place / part).unlink(missing_ok=True)
-                continue
-            with reaching(str(self)), suppress(FileNotFoundError):
-                files, path = file_system(self.place)
-                files.rm_file(f"{path}/{part}")
+        with self._storage() as (files, path):
+            for part in (f"{RECORDS}/{name}.json", name):
+                with suppress(FileNotFoundError):
+                    files.rm_file(f"{path}/{part}")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A file, or a part of one, to predict into a file."""
+
+    model: ModelChoice
+    source: Input
+    columns: InputColumns
+    output: Output
+    options: StreamOptions
+
+
+def predict_task(task: Task) -> TaskResult:
+    """Write the predictions of a task, as ``predict_file`` does."""
+    return predict_file(task.model.load(), task.source, task.columns, task.output, task.options, report=False)
+
+
+class Tally:
+    """Counts of predictions and bad rows over all tasks, and the check of the share of bad rows in each file."""
+
+    def __init__(self, policy: BadRowPolicy) -> None:
+        self.policy, self.rows, self.skipped = policy, 0, 0
+        self._report = Report()
+        self._file, self._usable = BadRows("", "row", policy), 0
+
+    def add(self, part: Part, result: TaskResult) -> None:
+        """Count the result of a task, and list its first bad rows. The parts of a file follow each other.
+
+        Raises:
+            DataError: The file, which ends with this part, has too many bad rows.
+        """
+        if part.number == 0:
+            self._file, self._usable = BadRows(str(part.path), "row", self.policy), 0
+        self._file.count += result.skipped
+        self._file.first = [*self._file.first, *result.first][:SHOWN]
+        self._usable += result.rows
+        self.rows += result.rows
+        self.skipped += result.skipped
+        for place in result.first:
+            self._report.add(f"skipped {part.path}, {place}")
+        if part.number == part.count - 1:
+            self._file.check(self._usable)
 
 
 LIBRARIES = ("numpy", "onnxruntime", "pyarrow", "tokenizers")
@@ -196,9 +366,10 @@ class Batch:
             ]
             results = self._results(predict_into_folder, waiting)
             for name, part in zip(names, parts, strict=True):
+                result = kept[name] if name in kept else next(results)
                 try:
-                    tally.add(part, kept[name] if name in kept else next(results))
-                except TooManyBadRowsError:
+                    tally.add(part, result)
+                except DataError:  # of all parts of the file
                     for number in range(part.count):
                         folder.remove(dataclasses.replace(part, number=number).result_name(kind))
                     raise
@@ -256,11 +427,6 @@ def predict_into_folder(task: FolderTask) -> TaskResult:
     return result
 
 
-def same_task(one: ResultRecord, other: ResultRecord) -> bool:
-    """Return True if both are of the same rows, model and options."""
-    return (one.command, one.source, one.version, one.part) == (other.command, other.source, other.version, other.part)
-
-
 def kept_results(planned: Mapping[str, ResultRecord], folder: ResultFolder) -> dict[str, TaskResult]:
     """Return the results in a folder that are those of planned tasks, and remove what must not be beside them.
 
@@ -268,18 +434,17 @@ def kept_results(planned: Mapping[str, ResultRecord], folder: ResultFolder) -> d
     the name of the result.
     """
     there, commands, sources = folder.records(), {one.command for one in planned.values()}, {one.source for one in planned.values()}
-    kept = {name: record.result for name, record in there.items() if name in planned and same_task(record, planned[name])}
+    same = {name: record for name, record in there.items() if name in planned and record.task == planned[name].task}
     others = [name for name, record in there.items() if record.command not in commands]
-    changed = [name for name, record in there.items() if name not in kept and record.command in commands and record.source in sources]
-    if others:
-        say(f"{folder} has results of another model or of other options: {len(others)} removed, to predict anew.", error=True)
-    if changed:
-        say(f"{folder} has results of inputs that have changed since: {len(changed)} removed, to predict anew.", error=True)
-    for name in (*others, *changed):
-        folder.remove(name)
-    if kept:
-        say(f"{folder} has {len(kept)} of {len(planned)} results already; they are kept.", error=True)
-    return kept
+    changed = [name for name, record in there.items() if name not in same and record.command in commands and record.source in sources]
+    for names, of_what in ((others, "of another model or of other options"), (changed, "of inputs that have changed since")):
+        if names:
+            say(f"{folder} has results {of_what}: {len(names)} removed, to predict anew.", error=True)
+        for name in names:
+            folder.remove(name)
+    if same:
+        say(f"{folder} has {len(same)} of {len(planned)} results already; they are kept.", error=True)
+    return {name: TaskResult(record.rows, record.skipped, tuple(record.first)) for name, record in same.items()}
 
 
 def _check_names(names: Sequence[str], parts: Sequence[Part], folder: ResultFolder) -> None:
@@ -299,19 +464,15 @@ def _scratch(target: DataFile | None) -> Iterator[Path]:
     """Yield a folder for the results of tasks: beside the target, which the workers reach, too.
 
     It is named and locked like what ``replace_file`` writes: after a kill, the next writer of the target removes it.
-
-    Raises:
-        StageError: The target is none that workers on other machines reach.
     """
-    if isinstance(target, Path) and not target.is_fifo() and not target.is_char_device() and descriptor(target) is None:
+    if isinstance(target, Path) and not is_stream(target) and not target.is_char_device():
         place = Path(os.path.realpath(target))
         temporary = tempfile.TemporaryDirectory(prefix=f".{place.name[:100]}.", suffix=".partial", dir=place.parent)
         with temporary as name, locked(Path(name)):
             yield Path(name)
         return
     if os.environ.get("RAY_ADDRESS"):
-        raise StageError(
-            "--output: the workers of the cluster cannot all reach it.", "Name a folder (a URL or path that ends in /) or a file."
-        )
+        hint = "Name a folder (a URL or path that ends in /) or a file."
+        raise StageError("--output: the workers of the cluster cannot all reach it.", hint)
     with temporary_directory() as folder:
         yield folder

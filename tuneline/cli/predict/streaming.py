@@ -17,16 +17,15 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from tuneline.analysis.curves import probabilities
-from tuneline.cli.predict.sources import Part
 from tuneline.cli.predict.writing import Output, OutputColumns, Writer, open_writer
-from tuneline.core.errors import DataError, StageError
+from tuneline.core.errors import StageError
 from tuneline.core.files import file_hash
 from tuneline.core.terminal import progress, say
 from tuneline.model.batches import TokenizedRows
 from tuneline.model.encoding import flat
 from tuneline.onnx.session import OnnxClassifier, logits_of
-from tuneline.readers.inputs import BadRow, Input, InputColumns, InputRows, Row, open_rows
-from tuneline.readers.rows import SHOWN, BadRowPolicy, BadRows
+from tuneline.readers.inputs import Input, InputColumns, InputRows, Row, open_rows
+from tuneline.readers.rows import BadRowPolicy, BadRows
 from tuneline.reports.export import EXPORT_RECORD, UsageRecord
 
 SATURATION_WARNING = (
@@ -50,11 +49,7 @@ class TextClassifier:
 
     @classmethod
     def load(cls, path: Path, threads: int | None) -> Self:
-        """Load one ONNX file, with the tokenizer beside it.
-
-        Raises:
-            StageError: The model is missing, was not exported by this project, or has the wrong tokenizer.
-        """
+        """Load one ONNX file that this project exported, with the tokenizer beside it."""
         classifier = OnnxClassifier(path, threads)
         metadata = classifier.metadata
         if "text_columns" not in metadata:
@@ -156,13 +151,7 @@ REPORTED = 20
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """How rows are processed.
-
-    Attributes:
-        batch_size: Rows per forward pass.
-        window: Rows in memory, at most.
-        bad_rows: What to do about rows that cannot be predicted.
-    """
+    """Rows per forward pass, rows in memory at most, and what to do about rows that cannot be predicted."""
 
     batch_size: int
     window: int
@@ -171,11 +160,7 @@ class StreamOptions:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What was done for a file, or a part of one.
-
-    Attributes:
-        first: Places and reasons of the first ones.
-    """
+    """What was done for a file, or a part of one, with places and reasons of the first skipped rows."""
 
     rows: int
     skipped: int = 0
@@ -185,12 +170,7 @@ class TaskResult:
 def predict_file(
     model: TextClassifier, source: Input, columns: InputColumns, output: Output, options: StreamOptions, *, report: bool = True
 ) -> TaskResult:
-    """Write the predictions of an input; a file is complete or absent. The first bad rows are printed if ``report``.
-
-    Raises:
-        DataError: The input cannot be read, or has too many bad rows.
-        StageError: The output cannot be written.
-    """
+    """Write the predictions of an input; a file is complete or absent. The first bad rows are printed if ``report``."""
     with open_rows(source, columns) as rows, open_writer(output, OutputColumns(model.labels, columns.kept)) as writer:
         bad = BadRows("standard input" if source.path is None else str(source.path), rows.unit, options.bad_rows)
         predicted = predict_rows(model, rows, writer, options, bad, report=report)
@@ -225,13 +205,10 @@ def say_summary(rows: int, skipped: int, started: float, kept: int = 0) -> None:
 def predict_rows(
     model: TextClassifier, source: InputRows, writer: Writer, options: StreamOptions, bad: BadRows, *, report: bool = True
 ) -> int:
-    """Predict every row, in order, and return their number; ``bad`` counts those that are left out.
+    """Predict every row, in order, and return their number; ``bad`` counts those that are left out, and refuses too many.
 
     Rows of a window are sorted by length, so that batches carry little padding, and put back in order. The first windows are
     small, so that the first predictions appear at once.
-
-    Raises:
-        DataError: There is a bad row, and the options say to stop at it; or there are too many.
     """
     predicted, position = 0, source.position
     with progress(f"predict: {bad.name}", source.total, unit="" if position else "rows") as step:
@@ -260,78 +237,27 @@ def windows(rows: Iterator[Row], first: int, most: int) -> Iterator[list[Row]]:
 
 def good_rows(source: InputRows, bad: BadRows, *, report: bool = True) -> Iterator[Row]:
     """Yield the good rows; stop at a bad row, or report and count it."""
-    reported = 0
+    printed = Report()
     for row in source.rows:
         if isinstance(row, Row):
             yield row
             continue
-        bad.add(row.problem, place(row, source))
-        if not report:
-            continue
-        reported += 1
-        if reported <= REPORTED:
-            say(f"skipped {place(row, source)}: {row.problem.message}", error=True)
-        if reported == REPORTED:
-            say("(further bad rows are counted, but not reported)", error=True)
+        place = f"row {row.number}" if source.unit == "row" else f"row {row.number} (line {row.problem.line})"
+        bad.add(row.problem, place)
+        if report:
+            printed.add(f"skipped {place}: {row.problem.message}")
 
 
-def place(row: BadRow, source: InputRows) -> str:
-    """Return where a bad row is, for a message."""
-    return f"row {row.number}" if source.unit == "row" else f"row {row.number} (line {row.problem.line})"
+class Report:
+    """Prints the first ``REPORTED`` skipped rows one by one."""
 
+    def __init__(self) -> None:
+        self._lines = 0
 
-@dataclass(frozen=True)
-class Task:
-    """A file, or a part of one, to predict into a file."""
-
-    model: ModelChoice
-    source: Input
-    columns: InputColumns
-    output: Output
-    options: StreamOptions
-
-
-def predict_task(task: Task) -> TaskResult:
-    """Write the predictions of a task, as ``predict_file`` does."""
-    return predict_file(task.model.load(), task.source, task.columns, task.output, task.options, report=False)
-
-
-class TooManyBadRowsError(DataError):
-    """A file has more bad rows than may be left out."""
-
-
-class Tally:
-    """Counts of predictions and bad rows over all tasks, and the check of the share of bad rows in each file."""
-
-    def __init__(self, policy: BadRowPolicy) -> None:
-        self.policy, self.rows, self.skipped = policy, 0, 0
-        self._reported = 0
-        self._file, self._usable = BadRows("", "row", policy), 0
-
-    def add(self, part: Part, result: TaskResult) -> None:
-        """Count the result of a task, and list its first bad rows. The parts of a file follow each other.
-
-        Raises:
-            TooManyBadRowsError: The file, which ends with this part, has too many bad rows.
-        """
-        if part.number == 0:
-            self._file, self._usable = BadRows(str(part.path), "row", self.policy), 0
-        self._file.count += result.skipped
-        self._file.first = [*self._file.first, *result.first][:SHOWN]
-        self._usable += result.rows
-        self.rows += result.rows
-        self.skipped += result.skipped
-        for place in result.first:
-            self._report(f"skipped {part.path}, {place}")
-        if part.is_last:
-            try:
-                self._file.check(self._usable)
-            except DataError as error:
-                raise TooManyBadRowsError(error.problem, error.hint) from None
-
-    def _report(self, line: str) -> None:
-        self._reported += 1
-        if self._reported <= REPORTED:
+    def add(self, line: str) -> None:
+        """Print a line, if it is one of the first."""
+        self._lines += 1
+        if self._lines <= REPORTED:
             say(line, error=True)
-        if self._reported == REPORTED:
+        if self._lines == REPORTED:
             say("(further bad rows are counted, but not reported)", error=True)

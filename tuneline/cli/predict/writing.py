@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from types import SimpleNamespace
+from typing import Any, BinaryIO, TextIO, cast
 
 import numpy as np
 import pyarrow as pa
@@ -32,11 +33,7 @@ LINKS = 40
 
 
 def check_target(path: Path) -> None:
-    """Check what is at the path of an output, before anything is computed.
-
-    Raises:
-        StageError: It is neither a file nor a pipe or character device, and is not to be replaced by one.
-    """
+    """Check, before anything is computed, that an output is a file, pipe or character device, or can be replaced by a file."""
     if Path(os.path.realpath(path)).is_symlink():
         raise StageError(f"--output: {path} is a link that leads to itself.", "Name a file.")
     if path.is_dir():
@@ -125,15 +122,13 @@ class OutputColumns:
     @property
     def renamed(self) -> tuple[str, ...]:
         """Names of the kept columns in the output: with the prefix ``input_`` where the output has a column of the same name."""
-        taken = {"row", "probabilities", *self.predicted}
-        names = []
+        taken = dict.fromkeys(("row", "probabilities", *self.predicted))
         for kept in self.kept:
             name = kept
             while name in taken:
                 name = f"input_{name}"
-            taken.add(name)
-            names.append(name)
-        return tuple(names)
+            taken[name] = None
+        return tuple(taken)[-len(self.kept) :] if self.kept else ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -154,7 +149,7 @@ class Writer(ABC):
 
     @abstractmethod
     def append(self, part: Path) -> None:
-        """Write the rows of a file that another writer of this kind has written without a header."""
+        """Copy the rows of a file that another writer of this kind has written without a header."""
 
     @abstractmethod
     def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
@@ -173,11 +168,15 @@ class Writer(ABC):
 
 
 class TextWriter(Writer):
-    """A writer of text."""
+    """JSON Lines, with probabilities by class name; or CSV or TSV, after a header."""
 
-    def __init__(self, columns: OutputColumns, text: TextIO) -> None:
+    def __init__(self, columns: OutputColumns, text: TextIO, output: "Output") -> None:
         super().__init__(columns)
         self._text = text
+        self._line = {"jsonl": self._json_line, "csv": self._csv_line, "tsv": self._tsv_line}[output.kind]
+        self._csv = csv.writer(cast("Any", SimpleNamespace(write=str)))
+        if output.header and output.kind != "jsonl":
+            text.write(self._line("header", columns.names))
 
     def append(self, part: Path) -> None:
         """Copy the text."""
@@ -185,71 +184,28 @@ class TextWriter(Writer):
             shutil.copyfileobj(text, self._text)
             self._text.flush()
 
-
-class JsonlWriter(TextWriter):
-    """One JSON object per row; probabilities by class name."""
-
     def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
-        """Write one line per row."""
-        lines = [_to_json(self._object(row, values)) + "\n" for row, values in zip(rows, self.predicted(outputs), strict=True)]
-        self._text.write("".join(lines))
+        """Write one line or record per row."""
+        self._text.writelines(
+            self._line(f"row {row.number}", [row.number, *row.kept.values(), *values])
+            for row, values in zip(rows, self.predicted(outputs), strict=True)
+        )
         self._text.flush()
 
-    def _object(self, row: Row, values: list[Any]) -> dict[str, Any]:
-        kept = dict(zip(self.columns.renamed, row.kept.values(), strict=True))
-        if self.columns.labels is None:
-            return {"row": row.number, **kept, "prediction": values[0]}
-        by_name = dict(zip(self.columns.labels, values[2:], strict=True))
-        return {"row": row.number, **kept, "label": values[0], "probability": values[1], "probabilities": by_name}
+    def _json_line(self, _: str, values: Sequence[Any]) -> str:
+        named, labels = dict(zip(self.columns.names, values, strict=True)), self.columns.labels
+        if labels is not None:
+            named["probabilities"] = {name: named.pop(f"probability_{name}") for name in labels}
+        return _to_json(named) + "\n"
 
+    def _csv_line(self, _: str, values: Sequence[Any]) -> str:
+        # Up to Python 3.12, the module quotes only those line ends that it writes itself: told to write LF, it leaves a carriage return
+        # bare. So the end is replaced here: ``writerow`` returns what ``write`` does, the record.
+        record: str = self._csv.writerow(values)
+        return record.removesuffix("\r\n") + "\n"
 
-class CsvWriter(TextWriter):
-    """A header, then one record per row."""
-
-    def __init__(self, columns: OutputColumns, text: TextIO, header: bool = True) -> None:
-        super().__init__(columns, text)
-        self._csv = csv.writer(_Records(text))
-        if header:
-            self._csv.writerow(columns.names)
-
-    def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
-        """Write one record per row."""
-        self._csv.writerows([row.number, *row.kept.values(), *values] for row, values in zip(rows, self.predicted(outputs), strict=True))
-        self._text.flush()
-
-
-class _Records:
-    """Writes each record of ``csv.writer`` with LF at its end.
-
-    Up to Python 3.12, the module quotes only those line ends that it writes itself: told to write LF, it leaves a carriage return bare.
-    """
-
-    def __init__(self, text: TextIO) -> None:
-        self._text = text
-
-    def write(self, record: str) -> None:
-        self._text.write(record.removesuffix("\r\n") + "\n")
-
-
-class TsvWriter(TextWriter):
-    """A header, then one line per row. Quotes are characters like any other, as where TSV is read."""
-
-    def __init__(self, columns: OutputColumns, text: TextIO, header: bool = True) -> None:
-        super().__init__(columns, text)
-        if header:
-            self._text.write(self._line("header", columns.names))
-
-    def write(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
-        """Write one line per row.
-
-        Raises:
-            StageError: A cell has a tab or a line end.
-        """
-        for row, values in zip(rows, self.predicted(outputs), strict=True):
-            self._text.write(self._line(f"row {row.number}", [row.number, *row.kept.values(), *values]))
-        self._text.flush()
-
-    def _line(self, where: str, values: Sequence[Any]) -> str:
+    def _tsv_line(self, where: str, values: Sequence[Any]) -> str:
+        """Return a line in which quotes are characters like any other, as where TSV is read; refuse a tab or line end in a cell."""
         cells = ["" if value is None else str(value) for value in values]
         for name, cell in zip(self.columns.names, cells, strict=True):
             if SEPARATORS.search(cell):
@@ -279,32 +235,30 @@ class ParquetWriter(Writer):
 
     def append(self, part: Path) -> None:
         """Copy the row groups."""
-        if self._waiting:
-            self._flush()
+        self._flush()
         with explained(), pq.ParquetFile(part) as file:
             for batch in file.iter_batches(ROW_GROUP):
                 self._file.write_batch(batch)
 
     def close(self) -> None:
         """Write the last row group and the footer of the file."""
-        if self._waiting:
-            self._flush()
+        self._flush()
         self._file.close()
 
     def _flush(self) -> None:
-        columns = zip(*self._waiting, strict=True)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
-        self._file.write_batch(pa.record_batch(arrays, schema=self._schema))
-        self._waiting.clear()
+        if self._waiting:
+            columns = zip(*self._waiting, strict=True)
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
+            self._file.write_batch(pa.record_batch(arrays, schema=self._schema))
+            self._waiting.clear()
 
 
 @dataclass(frozen=True)
 class Output:
-    """The target of the predictions.
+    """The target of the predictions, and its format.
 
     Attributes:
         path: A file, pipe or device; gzip if its name ends in ``.gz``. ``None`` for standard output.
-        kind: Its format.
         header: Write the header line of CSV and TSV.
     """
 
@@ -316,30 +270,22 @@ class Output:
 @contextmanager
 def open_writer(output: Output, columns: OutputColumns) -> Iterator[Writer]:
     """Open an output. A file is discarded if the block ends with an error."""
-    path, kind = output.path, output.kind
-    if path is None:
-        if kind == "parquet":
+    if output.path is None:
+        if output.kind == "parquet":
             raise StageError("Parquet cannot be written to standard output.", "Name a file with --output.")
-        yield _text_writer(output, columns, sys.stdout)
+        yield TextWriter(columns, sys.stdout, output)
         return
     with ExitStack() as target, ExitStack() as stack:
         with explained():
-            file = target.enter_context(open_target(path))
-            writer = _file_writer(output, columns, file, path.suffix == ".gz", stack)
+            file: Any = target.enter_context(open_target(output.path))
+            if output.path.suffix == ".gz" and output.kind != "parquet":
+                file = stack.enter_context(gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0))
+            writer: Writer
+            if output.kind == "parquet":
+                writer = stack.enter_context(closing(ParquetWriter(columns, file)))
+            else:
+                text = stack.enter_context(io.TextIOWrapper(file, encoding="utf-8", newline=""))
+                writer = TextWriter(columns, text, output)
         yield writer
         with explained():
             stack.close()
-
-
-def _file_writer(output: Output, columns: OutputColumns, raw: Any, packed: bool, stack: ExitStack) -> Writer:
-    if output.kind == "parquet":
-        return stack.enter_context(closing(ParquetWriter(columns, raw)))
-    if packed:
-        raw = stack.enter_context(gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0))
-    return _text_writer(output, columns, stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8", newline="")))
-
-
-def _text_writer(output: Output, columns: OutputColumns, text: TextIO) -> Writer:
-    if output.kind == "jsonl":
-        return JsonlWriter(columns, text)
-    return (CsvWriter if output.kind == "csv" else TsvWriter)(columns, text, output.header)

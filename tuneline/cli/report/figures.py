@@ -31,7 +31,7 @@ BINS = 20
 def read_columns(path: Path, suffix: str | None = None) -> Columns | None:
     """Return the columns of a CSV or TSV file of numbers; ``None`` if it is missing, invalid or has no rows.
 
-    A file in DVC's cache has no suffix of its own.
+    A file in DVC's cache has no ``suffix`` of its own.
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -176,22 +176,22 @@ def draw_residuals(predictions: ReportedPredictions) -> Markup:
 
 def draw_headline(headline: Headline) -> Markup:
     """Draw the metric of the baselines, the previous result and this model on one axis, with intervals where they are known."""
-    rows: list[tuple[str, float, Estimate | None, str]] = []
-    if headline.baseline is not None:
-        rows.append(("baseline", headline.baseline, None, MUTED))
-    if headline.tfidf is not None:
-        rows.append(("TF-IDF", headline.tfidf, None, MUTED))
-    if headline.previous_value is not None and headline.previous is not None:
-        rows.append((headline.previous.commit.short, headline.previous_value, headline.previous_interval, MUTED))
-    rows.append(("this model", headline.value, headline.interval, FIRST))
-    with canvas((WIDTH, 0.55 + 0.5 * len(rows))) as (figure, axes):
-        for height, (_, value, interval, colour) in enumerate(reversed(rows)):
+    previous = headline.previous.commit.short if headline.previous else ""
+    rows: list[tuple[str, float | None, Estimate | None, str]] = [
+        ("this model", headline.value, headline.interval, FIRST),
+        (previous, headline.previous_value, headline.previous_interval, MUTED),
+        ("TF-IDF", headline.tfidf, None, MUTED),
+        ("baseline", headline.baseline, None, MUTED),
+    ]
+    known = [(name, value, interval, colour) for name, value, interval, colour in rows if value is not None]
+    with canvas((WIDTH, 0.55 + 0.5 * len(known))) as (figure, axes):
+        for height, (_, value, interval, colour) in enumerate(known):
             if interval is not None:
                 axes.plot([interval.low, interval.high], [height, height], color=colour, linewidth=5, alpha=0.3)
             axes.plot([value], [height], marker="o", markersize=7, color=colour)
             axes.annotate(f"{value:.3f}", (value, height), xytext=(0, 7), textcoords="offset points", ha="center")
-        axes.set_yticks(range(len(rows)), [row[0] for row in reversed(rows)])
-        axes.set_ylim(-0.5, len(rows) - 0.2)
+        axes.set_yticks(range(len(known)), [row[0] for row in known])
+        axes.set_ylim(-0.5, len(known) - 0.2)
         axes.margins(x=0.08)
         axes.spines[["left", "bottom"]].set_visible(False)
         axes.grid(visible=False, axis="y")
@@ -211,7 +211,14 @@ def draw_figures(root: Path, lock: Lock, headline: Headline | None, predictions:
     """Return every figure whose data exist, by name. Curves of the previous result are drawn too if DVC's cache has them."""
     previous = headline.previous if headline is not None else None
     figures = {"headline": draw_headline(headline)} if headline is not None else {}
-    return figures | _draw_training(root, lock, previous) | _draw_evaluation(root, previous) | _draw_predictions(predictions)
+    figures |= _draw_training(root, lock, previous)
+    for name, draw in CURVES.items():
+        path = PLOTS / f"evaluation/{name}.csv"
+        if (curve := read_columns(root / path)) is not None:  # None for the curves of the other task
+            figures[name] = draw(curve, _read_previous(previous if previous and previous.comparable else None, path))
+    if predictions is not None and len(predictions.labels):
+        figures |= {"residuals": draw_residuals(predictions)} if predictions.names is None else {"confidence": draw_confidence(predictions)}
+    return figures
 
 
 def _read_previous(previous: PreviousResult | None, path: Path) -> Columns | None:
@@ -236,18 +243,3 @@ def _draw_training(root: Path, lock: Lock, previous: PreviousResult | None) -> d
     if validation is not None and names and len(validation["step"]) > 1:
         figures["validation"] = draw_validation_metric(validation, names[0], best_step)
     return figures
-
-
-def _draw_evaluation(root: Path, previous: PreviousResult | None) -> dict[str, Markup]:
-    paths = {name: PLOTS / f"evaluation/{name}.csv" for name in CURVES}
-    columns = {name: read_columns(root / path) for name, path in paths.items()}  # None for the curves of the other task
-    comparable = previous if previous and previous.comparable else None
-    return {name: CURVES[name](values, _read_previous(comparable, paths[name])) for name, values in columns.items() if values is not None}
-
-
-def _draw_predictions(predictions: ReportedPredictions | None) -> dict[str, Markup]:
-    if predictions is None or len(predictions.labels) == 0:
-        return {}
-    if predictions.names is None:
-        return {"residuals": draw_residuals(predictions)}
-    return {"confidence": draw_confidence(predictions)}

@@ -1,6 +1,8 @@
 """The report: what is known of the model, as ``reports/index.html`` (one file without scripts or network access) and as a model card.
 
 The latency of exported models is measured while the report is written, because it is a property of the machine, not of the model.
+The card has metrics and a commit that are known only after training. It is therefore not in the out ``models/classifier``, whose
+hash DVC records when training ends; it is uploaded together with that folder.
 """
 
 import hashlib
@@ -34,7 +36,7 @@ from tuneline.core.tables import SplitReader, split_files
 from tuneline.metrics.table import METRIC_TABLE, custom_metrics, title_of
 from tuneline.project import latency
 from tuneline.project.dvc import Lock, read_lock
-from tuneline.project.repo import CLASSIFIER, Commit, PreviousResult, commit_of, find_previous, git, registered
+from tuneline.project.repo import CLASSIFIER, Commit, commit_of, find_previous, git, registered
 from tuneline.reports.checks import CheckEntry, Checks
 from tuneline.reports.evaluation import Behaviour, ComparisonRecord, Flip, Flips, SliceMetrics, Slices
 from tuneline.reports.export import EXPORT_RECORD, ExportRecord, UsageRecord
@@ -154,8 +156,7 @@ class ExportedModels:
 def measure_latency(root: Path, split: str) -> Latencies | None:
     """Measure every exported model on rows of the reported split for a few seconds, and write ``reports/timing/latency.json``.
 
-    Returns:
-        ``None`` if there are no models or no rows.
+    Without models or rows, there is nothing to measure: ``None``.
     """
     from tuneline.core.machine import threads
     from tuneline.model.batches import TokenizedSplit
@@ -193,9 +194,8 @@ class Provenance:
         commit: The commit that added this version of the model; ``None`` if it is not committed.
         changed: Number of files in the working tree that differ from HEAD.
         tags: Names of the model in the registry.
-        outs: Hash in ``dvc.lock`` by out.
+        outs, code: Hash by path.
         params: Every parameter of the run as JSON text, by dotted key.
-        code: Hash by file or folder of code.
         source: ``data/raw/source.json`` without nested values.
         stages: Measurements in ``reports/timing/`` by stage.
     """
@@ -254,8 +254,7 @@ class Report:
     """Content of the page and the model card. What is missing is ``None`` or empty.
 
     Attributes:
-        metrics: ``metrics/evaluate.json``.
-        training: ``metrics/train.json``.
+        metrics, training: ``metrics/evaluate.json`` and ``metrics/train.json``.
         params: Parameters of the run, by dotted key.
         errors: The largest errors on the reported split.
     """
@@ -296,16 +295,12 @@ class Report:
         return self.params.get("data.task") == "regression"
 
     @property
-    def previous(self) -> PreviousResult | None:
-        """The result of another commit."""
-        return self.headline.previous if self.headline else None
-
-    @property
     def tiles(self) -> list[tuple[str, str, float | None]]:
         """The other metrics: title, value, change since the previous result (``None`` if there is none)."""
+        previous = self.headline.previous if self.headline else None
+        before = previous.metrics if previous and previous.comparable else {}
         shown = [name for name in self.metric_names if not (self.headline and name == self.headline.name)]
-        previous = self.previous.metrics if self.previous and self.previous.comparable else {}
-        return [(title_of(name), f"{self.metrics[name]:.3f}", _change(self.metrics[name], previous.get(name))) for name in shown]
+        return [(title_of(name), f"{self.metrics[name]:.3f}", _change(self.metrics[name], before.get(name))) for name in shown]
 
     @property
     def metric_names(self) -> list[str]:
@@ -343,8 +338,8 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
         training=Metrics.read_values(root / METRICS / "train.json"),
         params=params,
         headline=top,
-        confusion=compute_confusion(predictions) if predictions is not None and predictions.names else None,
-        errors=largest_errors(predictions, raw, list(params.get("data.text_columns") or [])) if predictions is not None else [],
+        confusion=compute_confusion(predictions) if predictions and predictions.names else None,
+        errors=largest_errors(predictions, raw, list(params.get("data.text_columns") or [])) if predictions else [],
         slices=SlicesSummary.read(root),
         behaviour=Behaviour.read_if_valid(root / REPORTS / "behaviour.json"),
         checks=ChecksSummary.read(root),

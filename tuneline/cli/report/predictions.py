@@ -1,6 +1,5 @@
 """Predictions on the reported split: confusion matrix, metrics of each class, and the largest errors with their texts."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +10,14 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.curves import Softmax
 from tuneline.analysis.stats import Difference, Estimate, Floats, metric_interval, paired_difference
+from tuneline.core.errors import DataError
 from tuneline.core.paths import PREDICTIONS
 from tuneline.core.tables import LabelSchema, SplitReader, read_table
 from tuneline.metrics.scores import averaging, confusion_matrix
-from tuneline.metrics.table import METRIC_TABLE, Averaging, primary_metric
+from tuneline.metrics.table import METRIC_TABLE, primary_metric
 from tuneline.project.repo import PreviousResult
 
 MAX_MATRIX_CLASSES = 14
-"""With more classes, the page lists the most frequent confusions instead of the matrix."""
 MAX_CONFUSED_PAIRS = 15
 MAX_ERRORS = 20
 PREVIEW_LENGTH = 280
@@ -42,18 +41,16 @@ class ReportedPredictions:
     @classmethod
     def read(cls, path: Path) -> Self | None:
         """Read ``reports/predictions.parquet``; ``None`` if the file is missing or invalid."""
-        if not path.is_file():
-            return None
         import pyarrow as pa
         import pyarrow.compute as pc
 
         try:
             table = read_table(path, ["idx", "label", "logits"])
-            feature = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]["label"]
+            names = LabelSchema.of(table.schema, "label").names
             order = np.argsort(table["idx"].to_numpy(), kind="stable")
             logits = pc.list_flatten(table["logits"]).to_numpy().reshape(len(table), -1)[order].astype(np.float32)
-            return cls(table["label"].to_numpy()[order], logits, tuple(feature["names"]) if "names" in feature else None)
-        except (pa.ArrowException, KeyError, TypeError, ValueError, OSError):
+            return cls(table["label"].to_numpy()[order], logits, names)
+        except (DataError, pa.ArrowException, KeyError, ValueError, OSError):
             return None
 
     @property
@@ -75,12 +72,7 @@ class ClassMetrics:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Confusion matrix and what follows from it.
-
-    Attributes:
-        counts: Shape ``(classes, classes)``; rows are labels, columns are predictions.
-        most_confused: Largest counts off the diagonal: label, prediction, rows.
-    """
+    """Confusion matrix, shape ``(classes, classes)`` with labels in rows; and its largest errors: label, prediction, rows."""
 
     names: Sequence[str]
     counts: Floats
@@ -89,7 +81,7 @@ class Confusion:
 
     @property
     def is_small(self) -> bool:
-        """True if the matrix is small enough to be shown."""
+        """True if the page shows the matrix, not only the most frequent confusions."""
         return len(self.names) <= MAX_MATRIX_CLASSES
 
     def fraction(self, label: int, predicted: int) -> float:
@@ -148,24 +140,19 @@ class ModelError:
 
 def largest_errors(predictions: ReportedPredictions, raw: SplitReader | None, text_columns: Sequence[str]) -> list[ModelError]:
     """Return the wrong predictions with the highest probability, or the largest absolute errors of a regression, with their texts."""
-    if predictions.names is None:
-        sizes = np.abs(predictions.predicted - predictions.labels)
-        wrong = np.arange(len(sizes))
-    else:
-        sizes = Softmax.of(predictions.logits).highest
-        wrong = np.flatnonzero(predictions.predicted != predictions.labels)
+    names, labels, predicted = predictions.names, predictions.labels, predictions.predicted
+    sizes = np.abs(predicted - labels) if names is None else Softmax.of(predictions.logits).highest
+    wrong = np.arange(len(sizes)) if names is None else np.flatnonzero(predicted != labels)
     rows = wrong[np.argsort(-sizes[wrong], kind="stable")][:MAX_ERRORS]
+
+    def shown(value: Any) -> str:
+        return f"{value:.4g}" if names is None else names[int(value)]
+
     texts = read_texts(raw, rows, text_columns)
     return [
-        ModelError(
-            row, text, _format(predictions, predictions.labels[row]), _format(predictions, predictions.predicted[row]), float(sizes[row])
-        )
+        ModelError(row, text, shown(labels[row]), shown(predicted[row]), float(sizes[row]))
         for row, text in zip(rows.tolist(), texts, strict=True)
     ]
-
-
-def _format(predictions: ReportedPredictions, value: Any) -> str:
-    return f"{value:.4g}" if predictions.names is None else predictions.names[int(value)]
 
 
 def read_texts(raw: SplitReader | None, rows: NDArray[np.int64], text_columns: Sequence[str]) -> list[list[tuple[str, str]]]:
@@ -188,7 +175,6 @@ class Headline:
 
     Attributes:
         name: Key in ``metrics/evaluate.json``.
-        interval: Its interval, where there are predictions.
         previous_interval: Interval of the previous value, where its predictions are still in the cache.
         change: From the previous result to this one, on the same rows.
         stale: True if the metrics were computed from other predictions.
@@ -219,34 +205,24 @@ class Headline:
         """Comparison with the baseline, in words."""
         if self.baseline is None:
             return ""
-        if self.interval is None:
-            return f"{self._better} the baseline" if self._oriented(self.value - self.baseline) > 0 else f"not {self._better} the baseline"
-        low, high = sorted(self._oriented(end - self.baseline) for end in (self.interval.low, self.interval.high))
+        ends, clearly = ((self.interval.low, self.interval.high), "clearly ") if self.interval else ((self.value, self.value), "")
+        low, high = self._gains(*(end - self.baseline for end in ends))
+        better, worse = ("above", "below") if METRIC_TABLE[self.name].greater_is_better else ("below", "above")
         if low > 0:
-            return f"clearly {self._better} the baseline"
-        return f"clearly {self._worse} the baseline" if high < 0 else f"not clearly {self._better} the baseline"
+            return f"{clearly}{better} the baseline"
+        return f"clearly {worse} the baseline" if high < 0 and clearly else f"not {clearly}{better} the baseline"
 
     @property
     def against_previous(self) -> str:
         """Comparison with the previous result, in words."""
         if self.change is None:
             return ""
-        low, high = sorted(self._oriented(end) for end in (self.change.low, self.change.high))
-        if low > 0:
-            return "clearly better"
-        return "clearly worse" if high < 0 else "no clear difference"
+        low, high = self._gains(self.change.low, self.change.high)
+        return "clearly better" if low > 0 else "clearly worse" if high < 0 else "no clear difference"
 
-    def _oriented(self, difference: float) -> float:
-        """Return a difference with the sign that makes a gain positive."""
-        return difference if METRIC_TABLE[self.name].greater_is_better else -difference
-
-    @property
-    def _better(self) -> str:
-        return "above" if METRIC_TABLE[self.name].greater_is_better else "below"
-
-    @property
-    def _worse(self) -> str:
-        return "below" if METRIC_TABLE[self.name].greater_is_better else "above"
+    def _gains(self, *differences: float) -> list[float]:
+        """Return differences in ascending order, with the sign that makes a gain positive."""
+        return sorted(one if METRIC_TABLE[self.name].greater_is_better else -one for one in differences)
 
 
 def headline(
@@ -257,24 +233,18 @@ def headline(
     name = next((name for name in candidates if name in METRIC_TABLE and name in metrics), None)
     if name is None:
         return None
-    value = metrics[name]
-    baseline = metrics.get(METRIC_TABLE[name].baseline or "", METRIC_TABLE[name].uninformed)
-    tfidf = metrics.get(METRIC_TABLE[name].tfidf)
+    metric, value = METRIC_TABLE[name], metrics[name]
+    baseline, tfidf = metrics.get(metric.baseline or "", metric.uninformed), metrics.get(metric.tfidf)
     interval = interval_of(name, params, predictions)
-    stale = interval is not None and abs(interval.value - value) > TOLERANCE
-    if stale:
+    if interval is not None and abs(interval.value - value) > TOLERANCE:
         return Headline(name, value, baseline=baseline, tfidf=tfidf, previous=previous, stale=True)
     cached = previous.file(PREDICTIONS.as_posix()) if previous else None
-    before = ReportedPredictions.read(cached) if cached else None
-    if before is not None and (
-        predictions is None or before.names != predictions.names or not np.array_equal(before.labels, predictions.labels)
-    ):
+    before, change = ReportedPredictions.read(cached) if cached else None, None
+    if before and not (predictions and before.names == predictions.names and np.array_equal(before.labels, predictions.labels)):
         before = None
-    change = None
-    if predictions and before and METRIC_TABLE[name].resampled and len(predictions.labels):
-        average, seed = _settings(params, predictions)
+    if predictions and before and metric.resampled and len(predictions.labels):
         models = predictions.predicted, before.predicted
-        change = paired_difference(METRIC_TABLE[name], predictions.labels, *models, average=average, seed=seed)
+        change = paired_difference(metric, predictions.labels, *models, **_settings(params, predictions))
     return Headline(name, value, interval, baseline, tfidf, previous, interval_of(name, params, before), change)
 
 
@@ -282,10 +252,9 @@ def interval_of(name: str, params: Mapping[str, Any], predictions: ReportedPredi
     """Return a metric with its interval; ``None`` without predictions, or if the metric table gives it no interval."""
     if predictions is None or len(predictions.labels) == 0:
         return None
-    average, seed = _settings(params, predictions)
-    return metric_interval(METRIC_TABLE[name], predictions.labels, predictions.predicted, average=average, seed=seed)
+    return metric_interval(METRIC_TABLE[name], predictions.labels, predictions.predicted, **_settings(params, predictions))
 
 
-def _settings(params: Mapping[str, Any], predictions: ReportedPredictions) -> tuple[Averaging, int]:
+def _settings(params: Mapping[str, Any], predictions: ReportedPredictions) -> dict[str, Any]:
     average = averaging(LabelSchema(predictions.names), params.get("evaluate.f1"))
-    return average, int(params.get("seed") or 0)
+    return {"average": average, "seed": int(params.get("seed") or 0)}

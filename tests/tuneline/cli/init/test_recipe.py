@@ -11,7 +11,7 @@ from tuneline.params.loading import load_params
 
 @pytest.fixture
 def plan(tickets):
-    return planning.plan([tickets], planning.UserChoices())
+    return planning.plan([tickets], planning.UserChoices(), load_params())
 
 
 def of_rows(plan, rows):
@@ -75,6 +75,6 @@ def test_new_model_takes_longer_texts_if_there_are_any(project, plan):
     write_params(project, model={"config": {"model_type": "bert", "max_position_embeddings": 128}})
     rows = "".join(f"{'word ' * 200}{number},{number % 2}\n" for number in range(40))
     (project / "long.csv").write_text(f"text,label\n{rows}")
-    long = from_scratch(planning.plan([project / "long.csv"], planning.UserChoices()), load_params()).params
+    long = from_scratch(planning.plan([project / "long.csv"], planning.UserChoices(), load_params()), load_params()).params
     assert from_scratch(plan, load_params()).params["tokenize.max_length"] == 128
     assert long["tokenize.max_length"] == long["model.config"]["max_position_embeddings"] == 288

@@ -14,7 +14,7 @@ import pytest
 from tests.tuneline.cli.predict import killing
 from tests.tuneline.cli.predict.conftest import lines_of
 from tests.tuneline.cli.predict.test_process import tuneline
-from tuneline.cli.predict import batch, sources
+from tuneline.cli.predict import batch
 
 ROWS = 70
 
@@ -37,7 +37,7 @@ def write_inputs(folder: Path) -> None:
 @pytest.fixture
 def given(tmp_path, monkeypatch):
     """Inputs in ``in/``, of which the Parquet file is four tasks."""
-    monkeypatch.setattr(sources, "TASK_ROWS", 20)
+    monkeypatch.setattr(batch, "TASK_ROWS", 20)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     write_inputs(tmp_path / "in")
 
