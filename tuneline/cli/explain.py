@@ -29,34 +29,20 @@ MARKERS = frozenset({"reports/checks/passed"})
 
 @dataclass(frozen=True)
 class Reruns:
-    """Stages that run again after a change of a parameter.
-
-    Attributes:
-        readers: Stages that read the parameter.
-        followers: Stages after them, each of which runs again if one of its inputs has changed.
-    """
+    """Stages that run again after a change of a parameter: its readers, and those after them if one of their inputs has changed."""
 
     readers: tuple[str, ...]
     followers: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        if not self.readers:
-            return "no stage"
-        readers = ", ".join(self.readers)
-        if not self.followers:
-            return readers
-        return f"{readers}; then {', '.join(self.followers)} if {'their' if len(self.followers) > 1 else 'its'} inputs change"
+        readers = ", ".join(self.readers) or "no stage"
+        whose = "their" if len(self.followers) > 1 else "its"
+        return f"{readers}; then {', '.join(self.followers)} if {whose} inputs change" if self.followers else readers
 
 
 @dataclass(frozen=True)
 class StageGraph:
-    """The stages of ``dvc.yaml``.
-
-    Attributes:
-        params: Listed parameters and sections, by stage.
-        deps: Paths of the dependencies, by stage.
-        outs: Paths of the outs, metrics among them, by stage.
-    """
+    """The stages of ``dvc.yaml``: parameters and sections, paths of dependencies, and paths of outs, metrics among them, by stage."""
 
     params: Mapping[str, tuple[str, ...]]
     deps: Mapping[str, tuple[str, ...]]
@@ -64,15 +50,17 @@ class StageGraph:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read ``dvc.yaml``.
-
-        Raises:
-            ParamsError: The file is missing or is not valid YAML.
-        """
+        """Read ``dvc.yaml``; a ``ParamsError`` if the file is missing or is not valid YAML."""
         stages = (read_yaml(path) or {}).get("stages") or {}
-        outs = {name: sum((_names(stage, kind) for kind in ("outs", "metrics", "plots")), ()) for name, stage in stages.items()}
-        params = {name: _names(stage, "params") for name, stage in stages.items()}
-        return cls(params, {name: _names(stage, "deps") for name, stage in stages.items()}, outs)
+
+        def names(*kinds: str) -> dict[str, tuple[str, ...]]:
+            """Return the names in lists of each stage, whose entries are a name or a name with options."""
+            entries = {name: [entry for kind in kinds for entry in stage.get(kind, [])] for name, stage in stages.items()}
+            return {
+                name: tuple(str(next(iter(one)) if isinstance(one, dict) else one) for one in listed) for name, listed in entries.items()
+            }
+
+        return cls(names("params"), names("deps"), names("outs", "metrics", "plots"))
 
     def reruns(self, key: str) -> Reruns:
         """Return the stages that run again after a change of a parameter, or of any parameter of a section."""
@@ -93,11 +81,6 @@ def _contains(one: str, other: str, separator: str) -> bool:
     return one == other or one.startswith(f"{other}{separator}") or other.startswith(f"{one}{separator}")
 
 
-def _names(stage: Mapping[str, Any], kind: str) -> tuple[str, ...]:
-    """Return the names in a list of a stage, whose entries are a name or a name with options."""
-    return tuple(str(next(iter(entry)) if isinstance(entry, dict) else entry) for entry in stage.get(kind, []))
-
-
 Schema = Mapping[str, Any]
 _NAMES = {"string": "text", "boolean": "true | false", "null": "null", "integer": "integer", "number": "number"}
 
@@ -114,31 +97,22 @@ def mapping_in(schema: Schema, definitions: Mapping[str, Schema]) -> Schema | No
 
 
 def describe_type(schema: Schema, definitions: Mapping[str, Schema]) -> str:
-    """Return a type in words, for example ``integer >= 1, or null``.
-
-    Args:
-        schema: JSON schema of the parameter.
-        definitions: Schemas of the sections, by name.
-    """
+    """Return the type in a JSON schema in words, for example ``integer >= 1, or null``; ``definitions`` has the sections by name."""
     schema = resolve(schema, definitions)
     if "anyOf" in schema:
         return ", or ".join(describe_type(option, definitions) for option in schema["anyOf"])
     if "enum" in schema or "const" in schema:
         return " | ".join(map(str, schema.get("enum", [schema.get("const")])))
     match schema.get("type"):
+        case "object" if "properties" in schema:
+            return "section"
         case "object":
-            return _mapping(schema, definitions)
+            values = schema.get("additionalProperties")
+            return f"mapping of names to {describe_type(values, definitions)}" if isinstance(values, dict) else "mapping"
         case "array":
             return f"list of {_length(schema)}{describe_type(schema['items'], definitions)}"
         case type_:
             return _NAMES[str(type_)] + _bounds(schema)
-
-
-def _mapping(schema: Schema, definitions: Mapping[str, Schema]) -> str:
-    if "properties" in schema:
-        return "section"
-    values = schema.get("additionalProperties")
-    return f"mapping of names to {describe_type(values, definitions)}" if isinstance(values, dict) else "mapping"
 
 
 def _length(schema: Schema) -> str:
@@ -168,11 +142,9 @@ class Parameter:
     """One parameter or section.
 
     Attributes:
-        key: Dotted key.
         type: Type in words; empty for a top-level section.
         default: Value as YAML on one line, ``REQUIRED`` or ``VARIES``.
         meaning: Docstring of the key, with code in single backticks.
-        reruns: Stages that run again after a change.
         children: Parameters of a section; empty for a single value.
         free: True for a mapping with keys of the user's choice.
     """
@@ -187,11 +159,7 @@ class Parameter:
 
 
 def read_reference(root: Path = Path()) -> tuple[Parameter, ...]:
-    """Return all sections, in the order of ``params.yaml``.
-
-    Raises:
-        ParamsError: ``dvc.yaml`` is missing or is not valid YAML.
-    """
+    """Return all sections, in the order of ``params.yaml``."""
     schema = Params.model_json_schema()
     return tuple(_parameters(schema, default_values(), "", schema["$defs"], StageGraph.read(root / PIPELINE)))
 
@@ -231,11 +199,7 @@ def walk(parameters: Iterable[Parameter]) -> Iterator[Parameter]:
 
 
 def find(reference: Iterable[Parameter], key: str) -> Parameter:
-    """Return a parameter or section; for a key inside a mapping such as ``model.config``, the mapping.
-
-    Raises:
-        ParamsError: There is no such key. The message names the nearest one.
-    """
+    """Return a parameter or section; for a key inside a mapping such as ``model.config``, the mapping. Refuse an unknown key."""
     known = {parameter.key: parameter for parameter in walk(reference)}
     parents = [parameter for parameter in known.values() if parameter.free and key.startswith(f"{parameter.key}.")]
     found = known.get(key, *parents[:1])
@@ -253,20 +217,11 @@ def nested(section: Parameter) -> list[Parameter]:
     for child in section.children:
         for parameter in walk(child.children):
             alike.setdefault((parameter.key.removeprefix(f"{child.key}."), parameter.type, parameter.meaning), []).append(parameter)
-    return [_merge(section, name, parameters) for (name, _, _), parameters in alike.items()]
-
-
-def _merge(section: Parameter, name: str, parameters: list[Parameter]) -> Parameter:
-    first = parameters[0]
-    if len(parameters) == 1:
-        return first
-    defaults = {parameter.default for parameter in parameters}
-    return replace(first, key=f"{section.key}.*.{name}", default=first.default if len(defaults) == 1 else VARIES)
-
-
-def common_reruns(section: Parameter) -> Reruns:
-    """Return the stages that most parameters of a section rerun."""
-    return Counter(child.reruns for child in section.children or (section,)).most_common(1)[0][0]
+    merged = []
+    for (name, *_), (first, *others) in alike.items():
+        default = first.default if all(other.default == first.default for other in others) else VARIES
+        merged.append(replace(first, key=f"{section.key}.*.{name}", default=default) if others else first)
+    return merged
 
 
 Key = Annotated[str | None, typer.Argument(help="A parameter or a section: train.warmup_ratio, train. All sections unless given")]
@@ -281,31 +236,28 @@ def command(key: Key = None, everything: All = False) -> None:
     console = Console(highlight=False)
     if key is not None:
         print_parameter(console, find(reference, key))
-    elif everything:
-        for section in reference:
+        return
+    for section in reference:
+        if everything:
             print_parameter(console, section)
             console.print()
-    else:
-        print_sections(console, reference)
+        else:
+            _print_wrapped(console, f"{section.key:<10}{section.meaning}", " " * 10, bold=len(section.key))
+    if not everything:
+        console.print("\ntuneline explain train               all parameters of a section")
+        console.print("tuneline explain train.warmup_ratio  one parameter")
 
 
-def print_sections(console: "Console", sections: tuple["Parameter", ...]) -> None:
-    """Print key and meaning of each section."""
-    for section in sections:
-        _print_wrapped(console, f"{section.key:<10}{section.meaning}", " " * 10, bold=len(section.key))
-    console.print("\ntuneline explain train               all parameters of a section\ntuneline explain train.warmup_ratio  one parameter")
-
-
-def print_parameter(console: "Console", parameter: "Parameter") -> None:
-    """Print one parameter; for a section, also all parameters in it."""
-    reruns = common_reruns(parameter)
-    _print_entry(console, parameter, reruns)
+def print_parameter(console: "Console", parameter: Parameter) -> None:
+    """Print one parameter; for a section, also all parameters in it, with the stages that they rerun where those are not the usual ones."""
+    usual = Counter(child.reruns for child in parameter.children or (parameter,)).most_common(1)[0][0]
+    _print_entry(console, parameter, usual)
     for child in (*parameter.children, *nested(parameter)):
         console.print()
-        _print_entry(console, child, None if child.reruns == reruns else child.reruns)
+        _print_entry(console, child, None if child.reruns == usual else child.reruns)
 
 
-def _print_entry(console: "Console", parameter: "Parameter", reruns: "Reruns | None") -> None:
+def _print_entry(console: "Console", parameter: Parameter, reruns: Reruns | None) -> None:
     _print_wrapped(console, parameter.key, "", bold=len(parameter.key))
     _print_wrapped(console, f"    {parameter.meaning}", "    ")
     if parameter.type:

@@ -30,11 +30,9 @@ OF_THE_USER = (PARAMS.as_posix(), "dvc.lock", "conf", "metrics")
 
 @dataclass(frozen=True)
 class Migration:
-    """A key that an earlier version had.
+    """A key that an earlier version had, and what returns the values that replace its value, by dotted key.
 
     Attributes:
-        old: Its dotted key.
-        translate: Returns the values that replace its value, by dotted key.
         redefined: True if the new keys existed before, with another meaning. Else values that the file has for them stay.
     """
 
@@ -47,10 +45,6 @@ def _moved(old: str, new: str) -> Migration:
     return Migration(old, lambda value: {new: value})
 
 
-def _bad_rows(drop_incomplete: bool) -> Changes:
-    return {"data.bad_rows": "skip", "data.max_bad_share": 1.0} if drop_incomplete else {"data.bad_rows": "stop"}
-
-
 def _of_all_rows(_: int) -> Changes:
     """``similarity`` had another meaning when only some rows were compared, and ``max`` belongs to it."""
     defaults = default_values()["validate"]["near_duplicates"]
@@ -60,7 +54,9 @@ def _of_all_rows(_: int) -> Changes:
 _MOVED = ("checkpoint_every_steps", "checkpoint_every_minutes", "checkpoint_every_epochs", "keep_checkpoints", "trackers")
 MIGRATIONS = (
     *(_moved(f"train.{name}", f"run.{name}") for name in _MOVED),
-    Migration("data.drop_incomplete", _bad_rows),
+    Migration(
+        "data.drop_incomplete", lambda drop: {"data.bad_rows": "skip", "data.max_bad_share": 1.0} if drop else {"data.bad_rows": "stop"}
+    ),
     Migration("validate.near_duplicates.rows", _of_all_rows, redefined=True),
 )
 """All keys that were renamed or replaced since the oldest supported version, the first with ``conf/base.yaml``."""
@@ -80,9 +76,7 @@ def consequences(values: Mapping[str, Any]) -> Changes:
 def upgrade(values: CommentedMap, complete: bool) -> None:
     """Translate the keys of an earlier version, in place.
 
-    Args:
-        values: Contents of a parameter file or a task, with comments.
-        complete: Add the keys that are missing, with their defaults. A task has only those that it changes.
+    If ``complete``, the keys that are missing are added, with their defaults. A task has only those that it changes.
     """
     changes: dict[str, tuple[Any, Any]] = {key: (value, None) for key, value in consequences(values).items()}
     for migration in MIGRATIONS:
@@ -135,12 +129,10 @@ def _insert(values: CommentedMap, name: str, value: Any, order: Mapping[str, Any
 
 @dataclass(frozen=True)
 class Revision:
-    """A file of the user, as it is and as it will be.
+    """A file of the user that changes: its text as it is and as it will be.
 
     Attributes:
-        path: The file.
         before: Its text; in a conflict, the text that the user had before the merge.
-        after: The new text.
         conflict: True if a merge left a conflict in it.
     """
 
@@ -153,17 +145,13 @@ class Revision:
         """Print what changes."""
         if self.conflict:
             say(f"{self.path}: conflict; your version counts")
-        lines = difflib.unified_diff(self.before.splitlines(), self.after.splitlines(), str(self.path), str(self.path), n=1, lineterm="")
-        for line in lines:
+        name = str(self.path)
+        for line in difflib.unified_diff(self.before.splitlines(), self.after.splitlines(), name, name, n=1, lineterm=""):
             say(line)
 
 
 def revisions() -> list[Revision]:
-    """Return the files of the user that change, or that have a conflict.
-
-    Raises:
-        ParamsError: A file is not valid YAML.
-    """
+    """Return the files of the user that change, or that have a conflict."""
     unmerged = git(Path(), "diff", "--name-only", "--diff-filter=U", "--", *OF_THE_USER).splitlines()
     conflicts = {Path(name) for name in unmerged if Path(name).exists() and _has_markers(Path(name))}
     with_keys = {PARAMS, *filter(Path.exists, [BASE]), *TASKS.glob("*.yaml")}

@@ -15,7 +15,7 @@ from tuneline.core.paths import CHECKS, METRICS, RAW, SPLITS
 from tuneline.core.records import Metrics, Record
 from tuneline.project.dvc import Lock, cached_out, read_lock
 from tuneline.project.repo import Commit, commits, git, lock_at, registries
-from tuneline.reports.checks import CheckEntry, Checks, Profile, WordCounts
+from tuneline.reports.checks import CheckEntry, Checks, Profile, SplitProfile, WordCounts
 from tuneline.reports.page import draw_lines, draw_spark, environment, number
 
 FETCH = "dvc fetch --all-commits reports/checks"
@@ -57,19 +57,17 @@ def read_versions(root: Path, number: int) -> list[DataVersion]:
     for commit, data in _hashes(root, list(named)):
         names.setdefault(data, []).extend(named[commit])
     listed = {commit.sha: commit for commit in commits(root, "--topo-order", "HEAD", *named, "--", "dvc.lock")}
-    committed = groupby(_hashes(root, list(listed)), key=lambda pair: pair[1])
     versions: list[DataVersion] = []
-    present = read_lock(root)
-    is_first, data = True, present.out(RAW.as_posix())
-    for md5, group in committed:
-        if is_first and data not in (None, md5):
-            versions.append(_in_working_tree(root, str(data)))
+    present, is_first = read_lock(root).out(RAW.as_posix()), True
+    for md5, group in groupby(_hashes(root, list(listed)), key=lambda pair: pair[1]):
+        if is_first and present not in (None, md5):
+            versions.append(_in_working_tree(root, str(present)))
         is_first = False
         if md5 is not None and len(versions) < number:
             versions.append(_read(root, md5, [listed[sha] for sha, _ in group], sorted(names.get(md5, []))))
         if len(versions) >= number:
             break
-    return [_in_working_tree(root, data)] if is_first and data else versions
+    return [_in_working_tree(root, present)] if is_first and present else versions
 
 
 def _names_by_commit(root: Path) -> dict[str, list[str]]:
@@ -96,7 +94,10 @@ def _read(root: Path, data: str, group: Sequence[Commit], names: Sequence[str]) 
         lock = lock_at(root, commit.sha)
         if profile := _cached(root, lock, "profile.json", Profile):
             break
-    metrics = _metrics_at(root, commit.sha)
+    try:
+        metrics = dict(json.loads(git(root, "show", f"{commit.sha}:{(METRICS / 'validate.json').as_posix()}")))
+    except ValueError:
+        metrics = {}
     words, checks = _cached(root, lock, "words.json", WordCounts), _cached(root, lock, "checks.json", Checks)
     return DataVersion(group[-1], data, names, metrics, profile, words, checks)
 
@@ -106,24 +107,10 @@ def _cached(root: Path, lock: Lock, name: str, record: type[R]) -> R | None:
     return record.read_if_valid(path) if path else None
 
 
-def _metrics_at(root: Path, sha: str) -> dict[str, float]:
-    try:
-        return dict(json.loads(git(root, "show", f"{sha}:{(METRICS / 'validate.json').as_posix()}")))
-    except ValueError:
-        return {}
-
-
 def _in_working_tree(root: Path, data: str) -> DataVersion:
-    checks = root / CHECKS
-    return DataVersion(
-        None,
-        data,
-        [],
-        Metrics.read_values(root / METRICS / "validate.json"),
-        Profile.read_if_valid(checks / "profile.json"),
-        WordCounts.read_if_valid(checks / "words.json"),
-        Checks.read_if_valid(checks / "checks.json"),
-    )
+    checks, metrics = root / CHECKS, Metrics.read_values(root / METRICS / "validate.json")
+    profile, words = Profile.read_if_valid(checks / "profile.json"), WordCounts.read_if_valid(checks / "words.json")
+    return DataVersion(None, data, [], metrics, profile, words, Checks.read_if_valid(checks / "checks.json"))
 
 
 EXPECTED = 10
@@ -135,15 +122,13 @@ LARGE, SIGNIFICANT = 0.25, 0.01
 
 @dataclass(frozen=True)
 class VersionChange:
-    """A version of the data, and what differs from the one before it. What is unknown is ``None`` or empty.
+    """A version of the data, and what differs in train from the one before it. What is unknown is ``None`` or empty.
 
     Attributes:
-        classes: Fraction of the rows of train by class; empty for a regression.
-        new_classes: Classes with rows in train that had none before.
-        gone_classes: Classes with rows in train before that have none now.
-        new_words: Words of train that did not occur before, the most frequent first.
-        gone_words: Words of train before that do not occur now, likewise.
-        new_common: Fraction of the most common words of train that were not among them before.
+        classes: Fraction of the rows by class; empty for a regression.
+        new_classes, gone_classes: Classes with rows that had none before, or have none now.
+        new_words, gone_words: Words that did not occur before, or do not now, the most frequent first.
+        new_common: Fraction of the most common words that were not among them before.
     """
 
     version: DataVersion
@@ -161,9 +146,8 @@ class VersionChange:
     @property
     def characters(self) -> Distribution | None:
         """Lengths of the rows of train in characters."""
-        profile = self.version.profile
-        lengths = profile.splits["train"].characters if profile and "train" in profile.splits else None
-        return lengths if lengths and lengths.edges else None
+        train = _train(self.version.profile)
+        return train.characters if train and train.characters.edges else None
 
     @property
     def failed(self) -> list[CheckEntry] | None:
@@ -184,25 +168,27 @@ def is_large(distance: Distance | None) -> bool:
 
 def changes_between(version: DataVersion, before: DataVersion | None) -> VersionChange:
     """Compare a version with the one before it."""
-    rows, rows_before = rows_of(version), rows_of(before) if before else {}
     current, former = version.profile, before.profile if before else None
     counts, counts_before = class_rows(current), class_rows(former)
     words, words_before = version.words, before.words if before else None
-    total = sum(counts.values())
     is_known = current is not None and former is not None
     return VersionChange(
         version,
-        rows,
-        rows_before,
-        classes={name: count / max(total, 1) for name, count in counts.items()},
+        rows_of(version),
+        rows_of(before) if before else {},
+        classes={name: count / max(sum(counts.values()), 1) for name, count in counts.items()},
         new_classes=[name for name in counts if counts[name] and not counts_before.get(name)] if is_known else [],
         gone_classes=[name for name in counts_before if counts_before[name] and not counts.get(name)] if is_known else [],
         labels=_label_drift(current, former),
-        lengths=_length_drift(current, former),
+        lengths=_number_drift(*(one.characters if one else None for one in (_train(current), _train(former)))),
         new_words=missing_words(words, words_before),
         gone_words=missing_words(words_before, words),
-        new_common=_new_common(current, former),
+        new_common=_new_common(_train(current), _train(former)),
     )
+
+
+def _train(profile: Profile | None) -> SplitProfile | None:
+    return profile.splits.get("train") if profile else None
 
 
 def rows_of(version: DataVersion) -> dict[str, int]:
@@ -214,8 +200,8 @@ def rows_of(version: DataVersion) -> dict[str, int]:
 
 def class_rows(profile: Profile | None) -> dict[str, int]:
     """Return the rows of train by class; empty for a regression, or without labels."""
-    labels = profile.splits["train"].labels if profile and "train" in profile.splits else None
-    return dict(zip(profile.labels, labels.counts, strict=False)) if profile and profile.labels and labels else {}
+    train = _train(profile)
+    return dict(zip(profile.labels, train.labels.counts, strict=False)) if profile and profile.labels and train and train.labels else {}
 
 
 def _label_drift(current: Profile | None, former: Profile | None) -> Distance | None:
@@ -225,13 +211,7 @@ def _label_drift(current: Profile | None, former: Profile | None) -> Distance | 
         return population_stability(*(np.array([rows.get(name, 0) for name in names]) for rows in (counts, reference)))
     if current is None or former is None or current.labels is not None or former.labels is not None:
         return None
-    return _number_drift(*(one.splits["train"].labels if "train" in one.splits else None for one in (current, former)))
-
-
-def _length_drift(current: Profile | None, former: Profile | None) -> Distance | None:
-    if current is None or former is None:
-        return None
-    return _number_drift(*(one.splits["train"].characters if "train" in one.splits else None for one in (current, former)))
+    return _number_drift(*(one.labels if one else None for one in (_train(current), _train(former))))
 
 
 def _number_drift(current: Distribution | None, former: Distribution | None) -> Distance | None:
@@ -261,24 +241,14 @@ def missing_words(words: WordCounts | None, other: WordCounts | None) -> list[st
     return [word for word, count in words.counts.items() if word not in other.counts and count * other.total / words.total >= least]
 
 
-def _new_common(current: Profile | None, former: Profile | None) -> float | None:
-    if current is None or former is None or "train" not in current.splits or "train" not in former.splits:
-        return None
-    hashes, known = current.splits["train"].words.hashes, set(former.splits["train"].words.hashes)
+def _new_common(current: SplitProfile | None, former: SplitProfile | None) -> float | None:
+    hashes, known = current.words.hashes if current else (), set(former.words.hashes) if former else set()
     return sum(one not in known for one in hashes) / len(hashes) if hashes and known else None
 
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_CLASSES = 12
 """Classes that are drawn, the most frequent of the newest version."""
-
-
-class Plot(NamedTuple):
-    """A figure with its title, and its unit or explanation, smaller."""
-
-    title: str
-    unit: str
-    svg: Markup
 
 
 class ClassPlot(NamedTuple):
@@ -305,8 +275,8 @@ def render(changes: Sequence[VersionChange], *, more: bool) -> str:
     )
 
 
-def draw_plots(changes: Sequence[VersionChange]) -> list[Plot]:
-    """Draw what changed over the versions, the oldest first."""
+def draw_plots(changes: Sequence[VersionChange]) -> list[tuple[str, str, Markup]]:
+    """Draw what changed over the versions, the oldest first: title, unit or explanation, figure."""
     ends = [changes[0].version.title, changes[-1].version.title][: len(changes)]
     lengths = {"median": 0.5, "longest 20th": 0.95, "shortest 20th": 0.05}
     percent = [None if change.new_common is None else 100 * change.new_common for change in changes]
@@ -328,7 +298,7 @@ def draw_plots(changes: Sequence[VersionChange]) -> list[Plot]:
         known = {name: values for name, values in series.items() if any(value is not None for value in values)}
         if known:
             limits = {f"large: {LARGE}": LARGE} if title == "Drift" else {}
-            drawn.append(Plot(title, unit, draw_lines(f"plot{index}", title, known, ends, limits)))
+            drawn.append((title, unit, draw_lines(f"plot{index}", title, known, ends, limits)))
     return drawn
 
 

@@ -2,10 +2,10 @@
 
 import gzip
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ HashedRows = NDArray[np.object_]
 
 
 class ViolatingRows:
-    """The rows that violate a check. Texts are read in batches.
+    """The rows that violate a check, as ``reports/checks/rows/CHECK.parquet`` has them. Texts are read in batches.
 
     Attributes:
         has_pairs: True if the check compares rows.
@@ -40,10 +40,8 @@ class ViolatingRows:
     """
 
     def __init__(self, path: Path, texts: Sequence[str]) -> None:
-        """Read the file."""
-        self._path = path
+        self._path, self._texts = path, texts
         self.has_pairs = "other_row" in pq.read_schema(path).names
-        self._stored = failing_rows_schema(texts, self.has_pairs).names[2 : 2 + len(texts)]
         table = read_table(path, ["split", "row", *(["other_split", "other_row"] if self.has_pairs else [])])
         columns: list[NDArray[Any]] = [np.asarray(column.to_pylist()) for column in table.columns]
         self.split, self.row, self.other_split, self.other_row = (*columns, np.empty(0, str), np.empty(0, np.int64))[:4]
@@ -66,20 +64,21 @@ class ViolatingRows:
         path = FAILING_ROWS / f"{check}.parquet"
         return cls(path, params.data.text_columns) if path.exists() else None
 
-    def texts(self) -> Iterator[list[pa.Array]]:
-        """Yield batches of texts, one array per text column."""
-        with pq.ParquetFile(self._path) as file:
-            for batch in file.iter_batches(ROW_GROUP, columns=self._stored):
-                yield [batch[name] for name in self._stored]
+    def of_split(self, split: str) -> Rows:
+        """Return the violating rows of a split, and the rows of it that are the other side of a violating row of another split."""
+        here = self.split == split
+        others = self.other_row[~here & (self.other_split == split)] if self.has_pairs else self.other_row
+        return np.union1d(self.row[here], others).astype(np.int64)
 
-    def equal_rows(self, split: str, texts: Sequence[str]) -> Rows:
+    def equal_rows(self, split: str) -> Rows:
         """Return all rows of a split with the texts of a violating row of another split, compared as in the check ``leakage``."""
-        wanted = np.concatenate([same_text_keys(batch) for batch in self.texts()])[self.split != split]
-        found, first = [np.empty(0, np.int64)], 0
-        for batch in SplitReader.open(RAW, split, "download").batches(texts):
-            found.append(first + np.flatnonzero(np.isin(same_text_keys([batch[name] for name in texts]), wanted)))
-            first += batch.num_rows
-        return np.concatenate(found)
+        stored = failing_rows_schema(self._texts, self.has_pairs).names[2 : 2 + len(self._texts)]
+        with pq.ParquetFile(self._path) as file:
+            keys = [same_text_keys(batch.columns) for batch in file.iter_batches(ROW_GROUP, columns=stored)]
+        wanted = np.concatenate(keys)[self.split != split]
+        batches = SplitReader.open(RAW, split, "download").batches(self._texts)
+        found = [np.isin(same_text_keys(batch.columns), wanted) for batch in batches]
+        return np.flatnonzero(np.concatenate([np.empty(0, bool), *found]))
 
 
 def keys_of_rows(split: str, rows: Rows, texts: Sequence[str]) -> HashedRows:
@@ -120,26 +119,17 @@ def choose(check: str, params: Params, from_split: str | None) -> RowsToDrop:
         problem = f"{check} is about rows in two splits, and --from is missing."
         raise StageError(problem, "Add --from train to drop those of train, so that validation and test stay as they are.")
     splits = SPLITS if from_split is None else (from_split,)
-    chosen = {split: _rows_of(failing, split) for split in splits}
+    chosen = {split: failing.of_split(split) for split in splits}
     if check == "leakage" and from_split:  # the check names one row that a row repeats, and there may be more
-        chosen[from_split] = np.union1d(chosen[from_split], failing.equal_rows(from_split, params.data.text_columns))
+        chosen[from_split] = np.union1d(chosen[from_split], failing.equal_rows(from_split))
     chosen = {split: rows for split, rows in chosen.items() if len(rows)}
-    entries = [DROPPED_SCHEMA.empty_table()]
-    for split, rows in chosen.items():
-        entries.append(_entries(check, split, rows, failing, params.data.text_columns))
-    joined = pa.concat_tables(entries)
+    entries = [_entries(check, split, rows, failing, params.data.text_columns) for split, rows in chosen.items()]
+    joined = pa.concat_tables([DROPPED_SCHEMA.empty_table(), *entries])
     if not failing.has_pairs and from_split is None:  # a single row is wrong wherever it is; one of a pair only beside the other
         joined = joined.set_column(1, DROPPED_SCHEMA.field("split"), pa.array([""] * joined.num_rows))
     sides = (failing.split, failing.other_split) if failing.has_pairs else (failing.split,)
     left = int((~np.isin(np.stack(sides), splits).any(axis=0)).sum())
     return RowsToDrop({split: len(rows) for split, rows in chosen.items()}, distinct(joined), left)
-
-
-def _rows_of(failing: ViolatingRows, split: str) -> Rows:
-    """Return the violating rows of a split, and the rows of it that are the other side of a violating row of another split."""
-    here = failing.split == split
-    others = failing.other_row[~here & (failing.other_split == split)] if failing.has_pairs else failing.other_row
-    return np.union1d(failing.row[here], others).astype(np.int64)
 
 
 def _entries(check: str, split: str, rows: Rows, failing: ViolatingRows, texts: Sequence[str]) -> pa.Table:
@@ -252,9 +242,11 @@ def recode(path: Path, encoding: str | None, mojibake: bool, output: Path | None
     if output is None:
         say(f"To convert: {' and '.join(parts)}. Nothing is written without --output; --encoding names another encoding.")
         return
-    with replace_file(output) as partial, _written(partial, output) as target:
-        for number, line in _read_lines(path):
-            target.write(line if line.isascii() else _converted(path, number, line, encoding, mojibake))
+    with replace_file(output) as partial, partial.open("wb") as file:
+        packed: Any = gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) if output.suffix == ".gz" else nullcontext(file)
+        with packed as target:
+            for number, line in _read_lines(path):
+                target.write(line if line.isascii() else _converted(path, number, line, encoding, mojibake))
     say(f"{output}: converted lines: {' and '.join(parts)}. Compare it with {path}, and replace that.")
 
 
@@ -287,13 +279,3 @@ def _change(path: Path, number: int, line: bytes, encoding: str) -> str:
         around = slice(max(0, error.start - SHOWN_CHARACTERS), error.start + SHOWN_CHARACTERS)
         after = _decoded(path, number, line, encoding)[around].strip()
         return f"byte 0x{line[error.start]:02x} in {encoding}: {after!r}"
-
-
-@contextmanager
-def _written(path: Path, output: Path) -> Iterator[BinaryIO]:
-    with path.open("wb") as file:
-        if output.suffix == ".gz":
-            with gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
-                yield packed  # type: ignore[misc]
-        else:
-            yield file

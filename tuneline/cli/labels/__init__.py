@@ -114,8 +114,7 @@ def apply(file: Review, dry_run: DryRun = False) -> None:
         applied = apply_review(file, filled, data, present.labels)
         if not dry_run:
             Corrections(applied.table(), present.dropped).write()
-    new = f"{applied.new:,} label{'s' * (applied.new != 1)} corrected"
-    counts = f"{new}, {applied.present:,} were already, {applied.confirmed:,} are right as they are"
-    say(f"{label_file()}: {counts}{'; a dry run writes nothing' if dry_run else ''}.")
+    counts = f"{applied.present:,} were already, {applied.confirmed:,} are right as they are{'; a dry run writes nothing' * dry_run}"
+    say(f"{label_file()}: {applied.new:,} label{'s' * (applied.new != 1)} corrected, {counts}.")
     if applied.new and not dry_run:
         say(NEXT_STEPS)

@@ -40,8 +40,7 @@ BadRows = Annotated[Action, typer.Option(help="A row that cannot be read or has 
 MaxBadShare = Annotated[float, typer.Option(min=0, max=1, help="skip: largest fraction of the rows; with more, FILE is refused")]
 Delimiter = Annotated[str | None, typer.Option(help="Delimiter of CSV and TSV: one character")]
 Quoting = Annotated[
-    Literal["standard", "literal"] | None,
-    typer.Option(help="standard: quotes enclose fields (CSV); literal: quotes are text (TSV)"),
+    Literal["standard", "literal"] | None, typer.Option(help="standard: quotes enclose fields (CSV); literal: quotes are text (TSV)")
 ]
 ColumnNames = Annotated[str | None, typer.Option("--columns", metavar="A,B,...", help="Names for CSV and TSV without a header line")]
 Encoding = Annotated[str, typer.Option(help="Encoding of CSV, TSV and JSONL")]
@@ -137,19 +136,14 @@ def check_options(delimiter: str | None, encoding: str, engine: str, workers: in
     try:
         codecs.lookup(encoding)
     except LookupError:
-        raise StageError(
-            f"--encoding: {encoding!r} is not an encoding that Python knows.", "utf-8, cp1252 and latin-1 are common."
-        ) from None
+        problem = f"--encoding: {encoding!r} is not an encoding that Python knows."
+        raise StageError(problem, "utf-8, cp1252 and latin-1 are common.") from None
     if workers is not None and engine == "local":
         raise StageError("--workers: only the engine ray has workers.", "Add --engine ray, or set the --threads of this process.")
 
 
 def text_columns(named: list[str] | None, trained: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns that hold the text: those that ``--text`` names, or those of the training data.
-
-    Raises:
-        StageError: Their number is not the one that the model was trained on.
-    """
+    """Return the columns that hold the text: those that ``--text`` names, as many as the model takes, or those of the training data."""
     if named and len(named) != len(trained):
         required = "one text, as in --text body" if len(trained) == 1 else "two texts, as in --text subject --text body"
         raise StageError(f"--text: {len(named)} given, but the model takes {required}.", f"It was trained on {' and '.join(trained)}.")

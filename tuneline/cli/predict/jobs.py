@@ -52,11 +52,7 @@ def main() -> None:
 
 
 def predict_job(job: Job) -> tuple[int, str]:
-    """Predict a file.
-
-    Returns:
-        The exit status, and what a worker of another process has printed.
-    """
+    """Predict a file; return the exit status, and what a worker of another process has printed."""
     if job.options.engine == "local":
         return predict(job), ""
     with redirect_stderr(io.StringIO()) as said:

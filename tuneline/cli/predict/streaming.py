@@ -1,4 +1,4 @@
-"""The deployed model, and its predictions for a stream of rows, with one window of rows in memory at a time."""
+"""The deployed model, with its tokenizer, and its predictions for a stream of rows, with one window of rows in memory at a time."""
 
 import functools
 import json
@@ -38,11 +38,10 @@ NO_MODEL = "`dvc repro` exports one; --model names another folder or file."
 
 @dataclass(frozen=True)
 class TextClassifier:
-    """An exported model that takes texts, with its tokenizer, which truncates to ``max_length``. A regression has no labels."""
+    """An exported model that takes texts, with its tokenizer, which truncates. A regression has no labels."""
 
     text_columns: tuple[str, ...]
     labels: tuple[str, ...] | None
-    max_length: int
     pad_token_id: int
     classifier: OnnxClassifier
     tokenizer: Tokenizer
@@ -54,16 +53,9 @@ class TextClassifier:
         metadata = classifier.metadata
         if "text_columns" not in metadata:
             raise StageError(f"{path} was not exported by this project: its metadata has no text columns.", NO_MODEL)
-        labels = json.loads(metadata["labels"])
-        max_length = int(metadata["max_length"])
-        return cls(
-            tuple(json.loads(metadata["text_columns"])),
-            None if labels is None else tuple(labels),
-            max_length,
-            int(metadata["pad_token_id"]),
-            classifier,
-            _tokenizer(path.parent, json.loads(metadata["tokenizer"]), max_length),
-        )
+        columns, labels, tokenizer = (json.loads(metadata[name]) for name in ("text_columns", "labels", "tokenizer"))
+        tokenizer = _tokenizer(path.parent, tokenizer, int(metadata["max_length"]))
+        return cls(tuple(columns), None if labels is None else tuple(labels), int(metadata["pad_token_id"]), classifier, tokenizer)
 
     def encode(self, texts: Sequence[tuple[str, ...]]) -> TokenizedRows:
         """Tokenize rows of one or two texts, exactly as the stage ``tokenize`` does."""

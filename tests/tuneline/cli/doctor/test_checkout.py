@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.params import change_params
-from tuneline.cli.doctor import checkout as checks
+from tuneline.cli import doctor as checks
 from tuneline.core.launch import launch_file
 from tuneline.core.provenance import BaseSource, PretrainedSource
 from tuneline.params.loading import load_params

@@ -2,7 +2,7 @@ import pytest
 
 from tests.params import params, write_params
 from tests.records import export_record
-from tuneline.cli.doctor import machine
+from tuneline.cli import doctor as machine
 from tuneline.core.launch import Devices
 
 GB = 2**30
@@ -81,9 +81,9 @@ def test_launch_for_a_gpu_without_one_is_an_error(checkout, monkeypatch):
 
 
 def test_launch_for_the_cpu_on_a_machine_with_a_gpu_is_a_warning(checkout, monkeypatch):
-    assert machine.check_cpu("cpu", None).level == "warning"
-    assert machine.check_cpu("cpu", "/dev has no file of a GPU driver").level == "ok"
-    assert machine.check_gpu("gpu", None).level == "ok"
+    assert machine.check_launch("cpu", None).level == "warning"
+    assert machine.check_launch("cpu", "/dev has no file of a GPU driver").level == "ok"
+    assert machine.check_launch("gpu", None).level == "ok"
 
 
 def test_accelerator_check_leaves_an_unknown_launch_to_another_check(checkout):

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.dvc_files import add_remote, init_dvc
-from tuneline.cli.doctor import checkout as checks
-from tuneline.cli.doctor.machine import FREE_DISK_HINT
+from tuneline.cli import doctor as checks
+from tuneline.cli.doctor import FREE_DISK_HINT
 from tuneline.project import dvc
 from tuneline.project.repo import lock_at
 

@@ -29,7 +29,7 @@ def test_token_ids_equal_those_of_training(deployed, trained_tokenizer, pairs):
     """The stage tokenizes in another way than the deployed model; not a single id may differ."""
     rows = deployed.encode(pairs)
     firsts, seconds = map(list, zip(*pairs, strict=True))
-    expected = trained_tokenizer(firsts, seconds, truncation="longest_first", max_length=deployed.max_length)
+    expected = trained_tokenizer(firsts, seconds, truncation="longest_first", max_length=deployed.tokenizer.truncation["max_length"])
     for name in ("input_ids", "token_type_ids", "attention_mask"):
         assert [
             rows.values[name][start:stop].tolist() for start, stop in zip(rows.offsets[:-1], rows.offsets[1:], strict=True)

@@ -1,0 +1,492 @@
+"""``tuneline doctor``: check this machine and this checkout, and name the fix for each problem.
+
+Libraries that only the checks need are imported in them: every ``tuneline`` command imports this module.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import typer
+from rich.filesize import decimal
+from rich.text import Text
+from ruamel.yaml import YAML
+
+from tuneline.cli.console import Console
+from tuneline.core.errors import DataError, ParamsError
+from tuneline.core.paths import BASE, BASE_RECORD, CORRECTIONS, ONNX, PARAMS, SITE_CACHE, SOURCE
+from tuneline.core.provenance import BaseSource
+from tuneline.params import Params, TrainParams
+from tuneline.params.loading import load_params
+from tuneline.params.model import is_folder
+from tuneline.project.registry import Version
+from tuneline.project.repo import git, lock_at, registries
+from tuneline.readers.files import is_url, not_a_file, shown
+from tuneline.reports.export import EXPORT_RECORD, UsageRecord
+
+if TYPE_CHECKING:
+    from tuneline.core.launch import Devices
+
+Level = Literal["ok", "warning", "error"]
+COLOURS: Final = {"ok": "green", "warning": "yellow", "error": "bold red"}
+
+
+@dataclass(frozen=True)
+class DoctorResult:
+    """Result of one check.
+
+    Attributes:
+        level: ``error``: the pipeline cannot run. ``warning``: it runs, but slowly or with a limit.
+        hint: How to fix it; ``None`` if nothing is wrong.
+    """
+
+    level: Level
+    message: str
+    hint: str | None = None
+
+
+def ok(message: str) -> DoctorResult:
+    """Return the result of a check that passed."""
+    return DoctorResult("ok", message)
+
+
+def warning(message: str, hint: str) -> DoctorResult:
+    """Return the result of a check that found a problem with which the pipeline still runs."""
+    return DoctorResult("warning", message, hint)
+
+
+def error(message: str, hint: str) -> DoctorResult:
+    """Return the result of a check that found a problem with which the pipeline cannot run."""
+    return DoctorResult("error", message, hint)
+
+
+def command() -> None:
+    """Check this machine and this checkout, and say how to fix what is wrong. Exit code 1 if there is an error."""
+    console, errors = Console(), 0
+    for check in (check_environment, check_machine, check_checkout, check_registry):
+        for result in check(Path()):
+            errors += result.level == "error"
+            console.print(Text(f"{result.level:>8}", COLOURS[result.level]), Text(result.message), soft_wrap=True)
+            if result.hint:
+                console.print(Text(f"{'':>8} -> {result.hint}", "dim"), soft_wrap=True)
+    if errors:
+        raise typer.Exit(1)
+
+
+OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
+MAX_PACKAGES_SHOWN = 6
+GB = 2**30
+CGROUP = Path("/sys/fs/cgroup")
+NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
+FREE_DISK_HINT = (
+    "prefect deployment run clean/clean-weekly. Without the flows: git fetch --tags, then dvc gc --all-tags --all-branches while no run is "
+    "in progress: it removes from DVC's cache what no branch or tag uses (add --all-experiments to keep experiments). Never only "
+    "--workspace: that deletes the registered models."
+)
+
+
+def check_environment(root: Path) -> Iterator[DoctorResult]:
+    """Yield the results for the interpreter, the programs that stages call, and the installed packages."""
+    yield check_python(sys.version_info[:2])
+    yield check_programs(Path(sys.prefix), shutil.which("python"), shutil.which("dvc"))
+    yield check_packages(root / "requirements.txt", installed_packages())
+
+
+def check_machine(root: Path) -> Iterator[DoctorResult]:
+    """Yield the results for cores, memory, disk, GPU and the int8 model."""
+    import psutil
+
+    from tuneline.core.machine import available_cores, cpu_quota
+
+    yield check_cores(available_cores(), cpu_quota(), os.environ.get("OMP_NUM_THREADS"))
+    yield check_memory(min(psutil.virtual_memory().available, available_in_container(CGROUP)))
+    yield check_disk(root, shutil.disk_usage(root).free)
+    yield from check_accelerator(root)
+    yield from check_int8(root / ONNX)
+
+
+def check_python(version: tuple[int, ...]) -> DoctorResult:
+    """Check that the Python version, as ``(major, minor)``, is supported by the pinned requirements."""
+    name = ".".join(map(str, version))
+    if OLDEST_PYTHON <= version <= NEWEST_PYTHON:
+        return ok(f"Python {name}")
+    return error(f"Python {name} is not supported: 3.11 to 3.13 are", "make clean && make setup PYTHON=python3.12")
+
+
+def check_programs(prefix: Path, *programs: str | None) -> DoctorResult:
+    """Check that PATH finds the programs of this environment, because ``dvc repro`` starts stages by PATH; ``None``: not found."""
+    bin_folder = (prefix / "bin").resolve()
+    elsewhere = [path or "none" for path in programs if path is None or Path(path).parent.resolve() != bin_folder]
+    if not elsewhere:
+        return ok(f"python and dvc are in {bin_folder}")
+    return warning(f"PATH finds {', '.join(elsewhere)} before {bin_folder}", f"source {bin_folder}/activate   (make run does this itself)")
+
+
+def installed_packages() -> dict[str, str]:
+    """Return the version of every package in this environment by canonical name."""
+    from packaging.utils import canonicalize_name
+
+    return {canonicalize_name(package.name): package.version for package in distributions() if package.name}
+
+
+def check_packages(lock: Path, versions: Mapping[str, str]) -> DoctorResult:
+    """Check that every pinned package is installed in its pinned version; local builds such as ``+cpu`` count as the same version."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+    from packaging.version import Version as PackageVersion
+
+    if not lock.exists():
+        return error(f"{lock} is missing", "Run this in the root of the project.")
+    pins = [Requirement(line.rstrip("\\")) for line in lock.read_text(encoding="utf-8").splitlines() if line[:1].isalnum()]
+    required = {canonicalize_name(pin.name): str(pin.specifier)[2:] for pin in pins if pin.marker is None or pin.marker.evaluate()}
+    wrong = [
+        f"{name} {versions.get(name, 'missing')} (pinned: {version})"
+        for name, version in required.items()
+        if name not in versions or PackageVersion(versions[name]).public != PackageVersion(version).public
+    ]
+    if not wrong:
+        return ok(f"{len(required)} packages as pinned")
+    more = f", and {len(wrong) - MAX_PACKAGES_SHOWN} more" if len(wrong) > MAX_PACKAGES_SHOWN else ""
+    return error(f"not as pinned in {lock.name}: {', '.join(wrong[:MAX_PACKAGES_SHOWN])}{more}", "make setup")
+
+
+def check_cores(cores: int, quota: float | None, threads: str | None) -> DoctorResult:
+    """Check that no more threads, the value of ``OMP_NUM_THREADS``, run than there are cores.
+
+    A process may compute on ``cores`` physical ones; ``quota`` is what the container may use at a time, ``None`` for no limit.
+    """
+    limit = f" (the container may use {quota:g} at a time)" if quota is not None else ""
+    if threads and threads.isdecimal() and int(threads) > cores:
+        return warning(f"OMP_NUM_THREADS is {threads}, but only {cores} cores are available{limit}", "unset OMP_NUM_THREADS")
+    return ok(f"{cores} cores{limit}, {threads or cores} threads" + " (OMP_NUM_THREADS)" * bool(threads))
+
+
+def available_in_container(cgroup: Path) -> float:
+    """Return the bytes of memory that the container may still use (cgroup v2); infinite if it is not limited."""
+    try:
+        limit = (cgroup / "memory.max").read_text().strip()
+        used = int((cgroup / "memory.current").read_text())
+    except (OSError, ValueError):
+        return float("inf")
+    return float("inf") if limit == "max" else max(int(limit) - used, 0)
+
+
+def check_memory(available: float) -> DoctorResult:
+    """Check that the default pipeline fits into the available bytes: torch and its libraries take about 1 GB."""
+    if available < 1.5 * GB:
+        return warning(f"{available / GB:.1f} GB of memory are free; the pipeline needs 1.5 GB", "Close programs, or use a larger machine.")
+    return ok(f"{available / GB:.1f} GB of memory free")
+
+
+def check_disk(root: Path, free: int) -> DoctorResult:
+    """Check that the free bytes suffice for data, checkpoints and DVC's cache."""
+    message = f"{free / GB:.1f} GB free on the disk of {root.resolve()}"
+    if free < 0.5 * GB:
+        return error(message, f"Free some space: {FREE_DISK_HINT}")
+    if free < 5 * GB:
+        return warning(f"{message}; checkpoints of a bert-base take 1.3 GB each", FREE_DISK_HINT)
+    return ok(f"{free / GB:,.0f} GB of disk free")
+
+
+def check_accelerator(root: Path) -> Iterator[DoctorResult]:
+    """Check that ``train.launch`` suits the machine, and say what it trains on; yield nothing if another check finds it invalid."""
+    from tuneline.core.launch import AUTO, find_devices
+    from tuneline.core.machine import why_no_accelerator
+
+    with contextlib.suppress(ParamsError), contextlib.chdir(root):
+        params = load_params().train
+        if params.launch == AUTO:
+            yield check_choice(find_devices(), params, installed_packages().get("torch"), NVIDIA_DRIVER.exists())
+        else:
+            yield check_launch(params.launch, why_no_accelerator())
+
+
+def check_choice(devices: "Devices", params: TrainParams, torch: str | None, driver: bool) -> DoctorResult:
+    """Say what ``train.launch: auto`` chooses, and check that it does not overlook a GPU, of which the NVIDIA driver tells."""
+    from tuneline.core.launch import choose
+
+    choice = choose(devices, params.global_batch_size, params.mixed_precision)
+    message = f"train.launch auto chooses {choice}" + (f" ({devices.why_cpu})" if devices.why_cpu else "")
+    if driver and torch is not None and torch.endswith("+cpu"):
+        return warning(message, "This machine has a GPU. Install the CUDA build of torch: README.md, 'torch with or without CUDA'.")
+    return ok(message)
+
+
+def check_launch(launch: str, why_no_gpu: str | None) -> DoctorResult:
+    """Check that there is a GPU for a launch configuration that needs one, and that one for the CPU leaves none unused."""
+    from tuneline.core.launch import needs_gpu
+
+    if needs_gpu(launch):
+        if why_no_gpu is None:
+            return ok(f"train.launch {launch}, on a GPU")
+        hint = "Set train.launch to auto, or install the driver."
+        return error(f"train.launch {launch} needs a GPU, and there is none: {why_no_gpu}", hint)
+    if why_no_gpu is None and sys.platform != "darwin":
+        return warning(f"train.launch {launch} does not use the GPU of this machine", "dvc exp run -S train.launch=auto")
+    return ok(f"train.launch {launch}")
+
+
+def check_int8(folder: Path) -> Iterator[DoctorResult]:
+    """Check that the exported int8 model computes the same on every processor; yield nothing if there is none."""
+    record = UsageRecord.read_if_exists(folder / EXPORT_RECORD)
+    model = record.models.get("int8") if record else None
+    if model is None:
+        return
+    from tuneline.onnx.session import SAFE_WEIGHT_BITS, processor_saturates
+
+    if model.weight_bits == SAFE_WEIGHT_BITS:
+        yield ok("the int8 model computes the same on every processor (7-bit weights)")
+        return
+    saturates = "and this processor saturates their products: it has no VNNI"
+    effect = f", {saturates}" if processor_saturates() else ": it needs a processor with VNNI, like this one"
+    hint = "Set export.int8.reduce_range: true and run `dvc repro`."
+    yield warning(f"{folder / model.file} has 8-bit weights{effect}", hint)
+
+
+OUTPUT_FOLDERS = ("data", "models", "metrics", "plots", "reports", "checkpoints")
+
+
+def check_checkout(root: Path) -> Iterator[DoctorResult]:
+    """Yield the result of each check of the checkout in ``root``."""
+    if not (root / "dvc.yaml").exists() or not (root / PARAMS).exists():
+        problem = "is not a checkout of Tuneline: dvc.yaml or params.yaml is missing"
+        yield error(f"{root.resolve()} {problem}", "Change to the root of the project.")
+        return
+    yield from check_git(root)
+    try:
+        params = load_params(root / PARAMS)
+    except ParamsError as invalid:
+        yield error(str(invalid), "The comments in params.yaml describe every key.")
+    else:
+        yield ok("params.yaml is valid")
+        yield check_launch_file(root, params)
+        yield check_source(root, params)
+        yield check_base_model(root, params)
+    yield check_corrections(root)
+    yield check_partial_files(root)
+    if not (root / ".dvc").is_dir():
+        yield error("the folder .dvc is missing", "git checkout .dvc, or dvc init")
+        return
+    yield check_partial_copies(root)
+    yield check_site_cache(root)
+    special = check_special_files(root)
+    yield special
+    if special.level == "ok":
+        yield check_pipeline(root)
+
+
+def check_git(root: Path) -> Iterator[DoctorResult]:
+    """Check that git is installed, and that the repository has a full history and a committer identity."""
+    try:
+        shallow = _run(root, "git", "rev-parse", "--is-shallow-repository")
+    except FileNotFoundError:
+        yield error("git is not installed", "apt-get install git")
+        return
+    if shallow.returncode:
+        problem = (shallow.stderr.strip().splitlines() or ["not a repository"])[-1]
+        yield error(f"git: {problem}", "DVC and the report need a git repository: git init, or clone again.")
+        return
+    if shallow.stdout.strip() == "true":
+        effect = "the report may have no commit to compare with"
+        yield warning(f"this clone is shallow: {effect}", "git fetch --unshallow   (in CI: fetch-depth: 0)")
+    if _run(root, "git", "var", "GIT_COMMITTER_IDENT").returncode:
+        yield warning("git has no committer name or email: commits will fail", "git config user.name ...; git config user.email ...")
+    yield ok("git")
+
+
+def check_launch_file(root: Path, params: Params) -> DoctorResult:
+    """Check that the launch configuration named by ``train.launch`` exists."""
+    from tuneline.core.launch import launch_file
+
+    path = root / launch_file(params.train.launch)
+    if path.exists():
+        return ok(f"train.launch: {params.train.launch}")
+    available = ", ".join(sorted(file.stem for file in path.parent.glob("*.yaml")))
+    return error(f"train.launch: {path} does not exist", f"Set train.launch to one of: {available}")
+
+
+def check_source(root: Path, params: Params) -> DoctorResult:
+    """Check that the data set named by ``data`` can be read: the files exist, or the hub may be contacted."""
+    if params.data.source == "hub" and os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"}:
+        return warning("data.source is hub and HF_HUB_OFFLINE is set: only data in the local cache can be read", "unset HF_HUB_OFFLINE")
+    if params.data.source != "files":
+        return ok(f"data.source: {params.data.source}")
+    if is_url(params.data.path or ""):
+        return ok(f"data.source: files in {shown(str(params.data.path))}")
+    folder = root / SOURCE / (params.data.path or "")
+    specs = params.data.source_specs.values()
+    names = sorted({name for spec in specs for name in re.findall(r"(?:^|\+)\s*(\w+)", spec)})
+    files = [path.name for path in folder.glob("*")] if folder.is_dir() else []
+    missing = [name for name in names if not any(file.startswith(f"{name}.") and not file.endswith(".dvc") for file in files)]
+    if not missing:
+        return ok(f"data.source: files in {folder}")
+    return error(f"{folder} has no file for {' and '.join(missing)}", "tuneline init FILE.csv; if DVC tracks the files: dvc pull")
+
+
+def check_corrections(root: Path) -> DoctorResult:
+    """Check that the corrections of the data are there, can be read, and are committed."""
+    from tuneline.analysis.corrections import Corrections
+
+    if not (root / CORRECTIONS).is_dir():
+        return error(f"{CORRECTIONS}/ is missing, and the stage download depends on it", f"git checkout {CORRECTIONS}")
+    try:
+        corrections = Corrections.read(root / CORRECTIONS)
+    except DataError as invalid:
+        return error(invalid.problem, invalid.hint or f"git diff {CORRECTIONS}")
+    if changed := _run(root, "git", "status", "--porcelain", "--", f"{CORRECTIONS}/*.csv").stdout.split():
+        problem = f"{changed[-1]} is not committed: only this checkout trains on the corrected data"
+        return warning(problem, f"git add {CORRECTIONS}, and commit")
+    return ok(f"{CORRECTIONS}: {corrections.labels.num_rows:,} labels, {corrections.dropped.num_rows:,} dropped rows")
+
+
+def check_special_files(root: Path) -> DoctorResult:
+    """Check that ``data/source`` has only files and folders: DVC hashes all that is there, and waits for a pipe without end."""
+    for path in sorted((root / SOURCE).rglob("*")):
+        if not path.is_dir() and (problem := not_a_file(path)):
+            name, effect = path.relative_to(root), "waits for it without end" if path.is_fifo() else "cannot hash it"
+            return error(f"{name} {problem}: DVC {effect}", f"rm '{name}'")
+    return ok(f"{SOURCE}: only files and folders")
+
+
+def check_base_model(root: Path, params: Params) -> DoctorResult:
+    """Check that the checkpoint and tokenizer can be read: the folder exists, or the hub may be contacted or is not needed."""
+    names = {"model.checkpoint": params.model.checkpoint, "tokenize.tokenizer": params.tokenize.tokenizer}
+    for key, name in names.items():
+        if name and is_folder(name) and not (root / name / "config.json").exists():
+            hint = f"save_pretrained('{name}'); if DVC tracks the folder: dvc pull {name}"
+            return error(f"{key}: {root / name} has no config.json", hint)
+    base = BaseSource.read_if_valid(root / BASE_RECORD)
+    present = {source.name for source in (base.checkpoint, base.tokenizer) if source} if base else set()
+    missing = [name for name in names.values() if name and not is_folder(name) and name not in present]
+    if missing and os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"}:
+        return warning(f"{missing[0]} is not in {BASE}, and HF_HUB_OFFLINE is set", "unset HF_HUB_OFFLINE, or dvc pull base")
+    return ok(f"model.checkpoint: {params.model.checkpoint or 'none, trained from scratch'}")
+
+
+def check_partial_files(root: Path) -> DoctorResult:
+    """Check that no killed run left partially written files."""
+    partial = [path for folder in OUTPUT_FOLDERS for pattern in (".*.partial", ".*.former") for path in (root / folder).rglob(pattern)]
+    if not partial:
+        return ok("no partially written files")
+    names = ", ".join(str(path.relative_to(root)) for path in partial[:3])
+    return warning(f"a run was killed while it wrote {names}", "Harmless: the next run of that stage removes it.")
+
+
+def check_partial_copies(root: Path) -> DoctorResult:
+    """Check that DVC left no half copy in its cache, which a full disk or a kill leaves and nothing removes."""
+    copies = [path for pattern in ("*/.*.tmp", "*/*/.*.tmp") for path in (root / ".dvc" / "cache" / "files").glob(pattern)]
+    if not copies:
+        return ok("no partial copies in DVC's cache")
+    size = sum(path.stat().st_size for path in copies)
+    return warning(
+        f"{len(copies)} partial copies in DVC's cache take {decimal(size)}: it was ended, or the disk was full",
+        "When no dvc is running: find .dvc/cache/files -name '.*.tmp' -delete",
+    )
+
+
+def check_site_cache(root: Path) -> DoctorResult:
+    """Check that no other user can write to DVC's site cache: DVC unpickles it, so whoever writes there runs code as who runs DVC."""
+    from dvc.config import Config
+    from dvc.dirs import site_cache_dir
+
+    folder = Path(site_cache_dir(Config(dvc_dir=str(root / ".dvc"))["core"].get("site_cache_dir"))).absolute()
+    if not _open_to_others(folder):
+        return ok("DVC's site cache is closed to other users")
+    private = root.resolve() / SITE_CACHE
+    return warning(
+        f"other users of this machine can write to DVC's site cache in {folder}, and run code as you when you run DVC",
+        f'make setup   (without make: mkdir -p "{private}"; chmod 700 "{private}"; dvc config --local core.site_cache_dir "{private}")',
+    )
+
+
+def _open_to_others(folder: Path) -> bool:
+    """Return True if others than the owner and the group may change what DVC puts there. DVC makes a missing folder writable for all."""
+    for path in (*reversed(folder.parents), folder):
+        if not path.exists():
+            return True
+        status = path.stat()
+        if status.st_uid not in {0, os.getuid()} or (status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX):
+            return True
+        if not status.st_mode & stat.S_IXOTH:
+            return False
+    return True
+
+
+def check_pipeline(root: Path) -> DoctorResult:
+    """Check with ``dvc status`` that every out is up to date with its inputs."""
+    done = _run(root, sys.executable, "-m", "dvc", "status", "--json")
+    if not done.returncode:
+        changed = list(json.loads(done.stdout or "{}"))
+        hint = "make run, or dvc repro; if another machine has pushed these results: dvc pull"
+        return warning(f"not up to date: {', '.join(changed)}", hint) if changed else ok("the pipeline is up to date")
+    if "dvc.lock' validation failed" in done.stderr or "dvc.lock' is invalid" in done.stderr:
+        hint = "git checkout dvc.lock (rm, if it was never committed), then dvc repro: DVC's cache has what finished stages made."
+        return error("dvc.lock is damaged: DVC was ended, or the disk was full, while it wrote it", hint)
+    if "lock" in done.stderr:
+        hint = "Wait until it ends. `dvc repro` fails while the lock is held."
+        return warning("DVC is locked: a pipeline run is in progress, or was killed a moment ago", hint)
+    lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    return error(f"dvc status: {lines[0] if lines else 'failed'}", "dvc status -v prints the details")
+
+
+def _run(root: Path, *command: str, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "DVC_NO_ANALYTICS": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=env, timeout=timeout)
+
+
+TIMEOUT = 30.0
+"""Seconds that ``origin`` and the DVC remote each have to answer."""
+HINT = "With a git remote `origin` and a default DVC remote: python -m flows.promotion publish"
+
+
+def check_registry(root: Path) -> Iterator[DoctorResult]:
+    """Check for each version that is in a stage that it has a second copy: of its files in the DVC remote, of its tag in ``origin``."""
+    for artifact, tags in registries(root).items():
+        for stage in tags.stages:
+            if not (version := tags.in_stage(stage)):
+                continue
+            message = f"{artifact} {version.name}, which is in {stage}"
+            reasons = _why_not_in_dvc_remote(root, artifact, version.commit), _why_not_in_origin(root, artifact, version)
+            if missing := list(filter(None, reasons)):
+                yield warning(f"{message}, has no second copy: {'; '.join(missing)}", HINT)
+            else:
+                yield ok(f"{message}, is in the DVC remote and in origin")
+
+
+def _why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
+    """Return why the DVC remote does not have an artifact, as far as is known; ``None`` if it has it."""
+    listed = (YAML(typ="safe", pure=True).load(git(root, "show", f"{commit}:dvc.yaml")) or {}).get("artifacts", {})
+    md5 = lock_at(root, commit).out(str(listed.get(artifact, {}).get("path")))
+    if md5 is None:
+        return f"dvc.lock of {commit[:12]} does not list it"
+    try:
+        done = _run(root, sys.executable, "-P", "-m", "tuneline.project.dvc", "has", md5, timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        return f"the DVC remote did not answer within {TIMEOUT:g} seconds"
+    if done.returncode and (lines := done.stderr.strip().splitlines()):
+        error = next((line for line in lines if line.startswith("ERROR")), lines[-1])
+        return f"the DVC remote cannot be asked ({error.removeprefix('ERROR: ')})"
+    return "the DVC remote does not have its files" if done.returncode else None
+
+
+def _why_not_in_origin(root: Path, artifact: str, version: Version) -> str | None:
+    """Return why ``origin`` does not have the tag of a version, as far as is known; ``None`` if it has it."""
+    if "origin" not in git(root, "remote").split():
+        return "there is no git remote origin"
+    try:
+        done = _run(root, "git", "ls-remote", "origin", f"refs/tags/{artifact}@{version.name}*", timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        return f"origin did not answer within {TIMEOUT:g} seconds"
+    if done.returncode:
+        return f"origin cannot be asked ({done.stderr.strip().splitlines()[0]})"
+    return None if version.commit in done.stdout else "origin does not have its tag"
