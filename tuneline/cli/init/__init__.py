@@ -41,7 +41,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
 ) -> None:
     """Set up this checkout to learn from your own files (CSV, TSV, JSONL, Parquet; plain or .gz)."""
     from tuneline.cli.console import Console
-    from tuneline.cli.init import planning, proposals, recipe
+    from tuneline.cli.init import planning, recipe
     from tuneline.core.paths import PARAMS
     from tuneline.params.loading import load_params
     from tuneline.project import params_file
@@ -53,21 +53,21 @@ def command(  # noqa: PLR0917 - typer calls it by name
     with Console().status("Reading ..."):
         opened = None if checkpoint is None else recipe.open_checkpoint(checkpoint, revision)
         plan = planning.plan(files, choices, params)
-    proposals.show_plan(plan, params)
-    current, terminal = proposals.is_current(plan, params), sys.stdin.isatty()
+    planning.show_plan(plan, params)
+    current, terminal = planning.is_current(plan, params), sys.stdin.isatty()
     if opened is None and not current and not force and terminal:
-        opened = proposals.choose_checkpoint(plan, params)
-    required = proposals.plan_params(plan, params.train.metric, current)
-    required |= proposals.propose(plan, params, opened, trial and (force or terminal))
+        opened = recipe.choose_checkpoint(plan, params)
+    required = planning.plan_params(plan, params.train.metric, current)
+    required |= recipe.propose(plan, params, opened, trial and (force or terminal))
     content = params_file.changed(PARAMS, required)
     changes = params_file.differing(PARAMS, required)
-    proposals.show_changes(changes)
+    planning.show_changes(changes)
     if changes or plan.placement.copies:
         confirm([str(path) for path in plan.placement.replaced], force)
         # The files first: after an interruption in between, params.yaml still names files that exist.
         plan.placement.write()
         params_file.write(PARAMS, content)
-    proposals.show_next_steps(plan, written=bool(changes))
+    planning.show_next_steps(plan, written=bool(changes))
 
 
 def confirm(replaced: list[str], force: bool) -> None:

@@ -9,7 +9,7 @@ from tests.hub import LoopbackHub
 from tests.tuneline.cli.init.test_init import Terminal
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
 from tuneline.cli import app
-from tuneline.cli.init.proposals import MULTILINGUAL, SMALL, suggested
+from tuneline.cli.init.recipe import MULTILINGUAL, SMALL, suggested
 from tuneline.core.files import read_yaml
 from tuneline.params.loading import load_params
 from tuneline.project.params_file import changed
