@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -55,19 +56,8 @@ class DoctorResult:
     hint: str | None = None
 
 
-def ok(message: str) -> DoctorResult:
-    """Return the result of a check that passed."""
-    return DoctorResult("ok", message)
-
-
-def warning(message: str, hint: str) -> DoctorResult:
-    """Return the result of a check that found a problem with which the pipeline still runs."""
-    return DoctorResult("warning", message, hint)
-
-
-def error(message: str, hint: str) -> DoctorResult:
-    """Return the result of a check that found a problem with which the pipeline cannot run."""
-    return DoctorResult("error", message, hint)
+ok = partial(DoctorResult, "ok")
+warning, error = partial(DoctorResult, "warning"), partial(DoctorResult, "error")
 
 
 def command() -> None:
@@ -208,7 +198,7 @@ def check_accelerator(root: Path) -> Iterator[DoctorResult]:
         if params.launch == AUTO:
             yield check_choice(find_devices(), params, installed_packages().get("torch"), NVIDIA_DRIVER.exists())
         else:
-            yield check_launch(params.launch, why_no_accelerator())
+            yield check_launch_device(params.launch, why_no_accelerator())
 
 
 def check_choice(devices: "Devices", params: TrainParams, torch: str | None, driver: bool) -> DoctorResult:
@@ -222,7 +212,7 @@ def check_choice(devices: "Devices", params: TrainParams, torch: str | None, dri
     return ok(message)
 
 
-def check_launch(launch: str, why_no_gpu: str | None) -> DoctorResult:
+def check_launch_device(launch: str, why_no_gpu: str | None) -> DoctorResult:
     """Check that there is a GPU for a launch configuration that needs one, and that one for the CPU leaves none unused."""
     from tuneline.core.launch import needs_gpu
 

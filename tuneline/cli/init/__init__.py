@@ -14,30 +14,23 @@ Files = Annotated[
 ]
 Name = Annotated[str | None, typer.Option("--checkpoint", metavar="NAME", help="To fine-tune: name on the hub, or models/source/NAME")]
 Revision = Annotated[str | None, typer.Option("--revision", metavar="REV", help="Of the checkpoint: commit, tag or branch; default: main")]
-Trial = Annotated[bool, typer.Option("--trial/--no-trial", help="Train a few steps to say what the training will cost")]
-Text = Annotated[list[str] | None, typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair of texts")]
-Label = Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="Label column")]
-TaskOption = Annotated[Literal["classification", "regression"] | None, typer.Option("--task", help="Default: by the labels")]
 By = Annotated[str | None, typer.Option("--by", metavar="COLUMN", help="Keep rows with the same value in one split, such as a customer's")]
-Folder = Annotated[str | None, typer.Option("--name", help="Folder under data/source/; default: the name of the file")]
 Header = Annotated[bool | None, typer.Option("--header/--no-header", help="The first line names the columns or not; default: detected")]
-Encoding = Annotated[str | None, typer.Option("--encoding", metavar="NAME", help="Such as cp1252; default: detected")]
-Force = Annotated[bool, typer.Option("--force", help="Do not ask; replace copies that differ")]
 
 
 def command(  # noqa: PLR0917 - typer calls it by name
     files: Files,
     checkpoint: Name = None,
     revision: Revision = None,
-    trial: Trial = True,
-    text: Text = None,
-    label: Label = None,
-    task: TaskOption = None,
+    trial: Annotated[bool, typer.Option("--trial/--no-trial", help="Train a few steps to say what the training will cost")] = True,
+    text: Annotated[list[str] | None, typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair of texts")] = None,
+    label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="Label column")] = None,
+    task: Annotated[Literal["classification", "regression"] | None, typer.Option("--task", help="Default: by the labels")] = None,
     by: By = None,
-    name: Folder = None,
+    name: Annotated[str | None, typer.Option("--name", help="Folder under data/source/; default: the name of the file")] = None,
     header: Header = None,
-    encoding: Encoding = None,
-    force: Force = False,
+    encoding: Annotated[str | None, typer.Option("--encoding", metavar="NAME", help="Such as cp1252; default: detected")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Do not ask; replace copies that differ")] = False,
 ) -> None:
     """Set up this checkout to learn from your own files (CSV, TSV, JSONL, Parquet; plain or .gz)."""
     from tuneline.cli.console import Console

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import replace_file
@@ -104,12 +104,11 @@ def detect_dialect(path: Path, layout: Layout, suffix: str, limits: Limits = DEF
     lines = _sample(path, layout.encoding, limits)
     if not any(line.strip() for line in lines):
         raise DataError(f"{path} is empty.", "It needs a header line and rows.")
-    usual = "\t" if suffix in {".tsv", ".tab"} else ","
-    orders: dict[bool, tuple[Quoting, Quoting]] = {True: ("literal", "standard"), False: ("standard", "literal")}
+    usual, quotings = "\t" if suffix in {".tsv", ".tab"} else ",", get_args(Quoting)
     candidates = [
         replace(layout, delimiter=delimiter, quoting=quoting)
         for delimiter in sorted(DELIMITERS, key=lambda one: one != usual)
-        for quoting in orders[delimiter == "\t"]
+        for quoting in (quotings[::-1] if delimiter == "\t" else quotings)
     ]
     best = max(candidates, key=lambda one: fit(lines, one))  # max returns the first of equals: the usual dialect
     return replace(best, header=has_header(list(itertools.islice(best.reader(iter(lines)), 1000))))
@@ -166,16 +165,16 @@ def has_header(records: Sequence[Sequence[str]]) -> bool:
     first, *rest = [record for record in records if record]
     if len(set(first)) < len(first) or any(_is_number(cell) for cell in first):
         return False
-    columns = list(zip(*(record for record in rest if len(record) == len(first) and not _is_same(record, first)), strict=True))
+    columns = list(zip(*(record for record in rest if len(record) == len(first) and _plain(record) != _plain(first)), strict=True))
     if any(cell in column for cell, column in zip(first, columns, strict=False)):
         return False
     if not first[0].strip():  # pandas writes its index without a name
         return len(first) > 1 and bool(columns) and all(map(_is_number, columns[0])) and all(map(_is_name, first[1:]))
-    return all(map(_is_name, first)) or (all(map(str.strip, first)) and any(map(_has_classes, columns)))
+    return all(map(_is_name, first)) or (all(map(str.strip, first)) and any(len(set(one)) <= len(one) // 10 for one in columns))
 
 
-def _is_same(record: Sequence[str], header: Sequence[str]) -> bool:
-    return sorted(cell.strip('\ufeff "').casefold() for cell in record) == sorted(cell.strip('\ufeff "').casefold() for cell in header)
+def _plain(record: Sequence[str]) -> list[str]:
+    return sorted(cell.strip('\ufeff "').casefold() for cell in record)
 
 
 def _is_name(cell: str) -> bool:
@@ -188,10 +187,6 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _has_classes(column: Sequence[str]) -> bool:
-    return len(set(column)) <= len(column) // 10
 
 
 WESTERN = "cp1252"

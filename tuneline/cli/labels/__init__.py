@@ -12,9 +12,6 @@ app = typer.Typer(help="Choose texts to label, and labels to correct.", no_args_
 
 OutputOption = Annotated[Path, typer.Option("--output", "-o", help="CSV file to write")]
 Rows = Annotated[int, typer.Option(min=1, help="Rows of the file, at most")]
-Id = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Column of the scored files with an id, to copy")]
-Scored = Annotated[Path, typer.Option(help="Folder of the scored files: scoring.outbox of conf/flows.yaml")]
-Last = Annotated[int, typer.Option(min=1, help="Number of scored rows to choose from, the latest files first")]
 Model = Annotated[Literal["linear", "train"], typer.Option(help="linear: TF-IDF. train: the pipeline's model too, trained once per fold")]
 Folds = Annotated[int, typer.Option(min=2, max=100, help="Number of folds: each row is predicted by a model trained without its fold")]
 Review = Annotated[Path, typer.Argument(metavar="FILE", help="That of `tuneline labels review`, with its column `correct` filled in")]
@@ -31,9 +28,9 @@ def labels() -> None:
 def queue(  # noqa: PLR0917 - typer calls it by name
     output: OutputOption = Path("reports/labels/queue.csv"),
     rows: Rows = 100,
-    id_column: Id = None,
-    scored: Scored = Path("data/scored"),
-    last_rows: Last = 100_000,
+    id_column: Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Column of the scored files with an id, to copy")] = None,
+    scored: Annotated[Path, typer.Option(help="Folder of the scored files: scoring.outbox of conf/flows.yaml")] = Path("data/scored"),
+    last_rows: Annotated[int, typer.Option(min=1, help="Number of scored rows to choose from, the latest files first")] = 100_000,
     force: Force = False,
 ) -> None:
     """Write a CSV file of scored texts to label: those that the model is uncertain about, or that are unlike its training data.

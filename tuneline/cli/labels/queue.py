@@ -131,7 +131,6 @@ FUSION = 60
 """Constant of reciprocal rank fusion: the higher, the more a good rank in both orders counts against a top rank in one."""
 PRIOR_WORDS = 10
 """Words of the training data's mixture that are added to each text, so that one new word alone is not as new as a whole text."""
-Scores = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -156,6 +155,8 @@ def rank(rows: Sequence[ScoredRow], labelled: Keys, known: Words | None, most: i
 
     Two texts are near-equal from a similarity on, as in the data check ``near_duplicates``.
     """
+    from scipy.stats import rankdata
+
     keys = keys_of([row.texts for row in rows])
     unlabelled = np.sort(np.unique(keys, return_index=True)[1])
     rows = [rows[index] for index in unlabelled[~np.isin(keys[unlabelled], labelled)]]
@@ -163,27 +164,18 @@ def rank(rows: Sequence[ScoredRow], labelled: Keys, known: Words | None, most: i
         return []
     columns = zip(*(row.texts for row in rows), strict=True)
     encoded = EncodedWords.of(words([normalized(pa.array(column, pa.string())) for column in columns]))
-    margins = np.array([_margin(row) for row in rows])
+    margins = []
+    for row in rows:  # a regression has no probabilities
+        *_, second, first = sorted((0.0, *row.probabilities.values())) if row.probabilities else (0.0, 0.0)
+        margins.append(first - second)
     total, new = encoded.lengths, _count_new(encoded, known)
     shares = (new + PRIOR_WORDS * (1 - known.known)) / (total + PRIOR_WORDS) if known else np.zeros(len(rows))
-    ranks = _ranks(margins), _ranks(-shares)
+    ranks = rankdata(margins), rankdata(-shares)
     order = np.argsort(-sum(1 / (FUSION + one) for one in ranks), kind="stable")
     chosen = _distinct(order, WordSets.of([encoded]), most, similarity)
     fractions = (new / np.maximum(total, 1)).tolist() if known else [None] * len(rows)
     uncertain = (ranks[0] <= ranks[1]).tolist()
     return [QueueRow(rows[one], fractions[one], _reason(rows[one], fractions[one], uncertain[one])) for one in chosen]
-
-
-def _margin(row: ScoredRow) -> float:
-    """Return the difference of the two highest probabilities; 0 for a regression, which has none."""
-    *_, second, first = sorted((0.0, *row.probabilities.values())) if row.probabilities else (0.0, 0.0)
-    return first - second
-
-
-def _ranks(values: Scores) -> Scores:
-    """Return the rank of each value from 1, the mean rank for equal values."""
-    ordered = np.sort(values)
-    return (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") + 1) / 2
 
 
 def _count_new(rows: EncodedWords, known: Words | None) -> NDArray[np.int64]:

@@ -93,42 +93,43 @@ def draw_validation_metric(validation: Columns, name: str, best_step: float | No
 
 def draw_roc(curve: Columns, previous: Columns | None = None) -> Markup:
     """Draw the ROC curve, and the diagonal of random predictions."""
-    with canvas() as (figure, axes):
-        axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, linestyle=DASHED)
-        _area(axes, curve, previous, "false_positive_rate", "true_positive_rate")
-        unit_square(axes, "false positive rate", "true positive rate")
-        return to_svg(figure, "roc", "ROC curve")
+    return _draw_curve(curve, previous, "false_positive_rate", "true_positive_rate", "roc", title="ROC curve")
 
 
 def draw_precision_recall(curve: Columns, previous: Columns | None = None) -> Markup:
     """Draw precision over recall."""
+    return _draw_curve(curve, previous, "recall", "precision", "pr", title="Precision over recall")
+
+
+def _draw_curve(curve: Columns, previous: Columns | None, x: str, y: str, name: str, *, title: str) -> Markup:
     with canvas() as (figure, axes):
-        _area(axes, curve, previous, "recall", "precision")
-        unit_square(axes, "recall", "precision")
-        return to_svg(figure, "pr", "Precision over recall")
+        if name == "roc":
+            _draw_diagonal(axes)
+        axes.fill_between(curve[x], curve[y], color=FIRST, alpha=0.08, linewidth=0)
+        if previous is not None:
+            axes.plot(previous[x], previous[y], color=MUTED, linewidth=1.2, label="previous")
+        axes.plot(curve[x], curve[y], color=FIRST, label="current")
+        if previous is not None:
+            axes.legend(loc="lower right" if name == "roc" else "lower left")
+        unit_square(axes, x.replace("_", " "), y.replace("_", " "))
+        return to_svg(figure, name, title)
 
 
-def _area(axes: "Axes", curve: Columns, previous: Columns | None, x: str, y: str) -> None:
-    axes.fill_between(curve[x], curve[y], color=FIRST, alpha=0.08, linewidth=0)
-    if previous is not None:
-        axes.plot(previous[x], previous[y], color=MUTED, linewidth=1.2, label="previous")
-    axes.plot(curve[x], curve[y], color=FIRST, label="current")
-    if previous is not None:
-        axes.legend(loc="lower right" if x == "false_positive_rate" else "lower left")
+def _draw_diagonal(axes: "Axes", ends: tuple[float, float] = (0, 1)) -> None:
+    axes.plot(ends, ends, color=MUTED, linewidth=0.8, linestyle=DASHED)
 
 
 def unit_square(axes: "Axes", x: str, y: str) -> None:
     """Scale both axes from 0 to 1, and label them."""
     ticks = [0, 0.25, 0.5, 0.75, 1]
-    axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02), xlabel=x, ylabel=y)
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    labels = [f"{tick:g}" for tick in ticks]
+    axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02), xlabel=x, ylabel=y, xticks=ticks, yticks=ticks, xticklabels=labels, yticklabels=labels)
 
 
 def draw_calibration(bins: Columns, _: Columns | None = None) -> Markup:
     """Draw the reliability diagram: accuracy over confidence, one dot per bin with an area proportional to its rows."""
     with canvas() as (figure, axes):
-        axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, linestyle=DASHED)
+        _draw_diagonal(axes)
         axes.vlines(bins["confidence"], bins["confidence"], bins["accuracy"], color=BAD, linewidth=1.2, alpha=0.5)
         fraction = bins["rows"] / bins["rows"].sum()
         axes.scatter(bins["confidence"], bins["accuracy"], s=14 + 260 * fraction, color=FIRST, alpha=0.75, linewidth=0, zorder=3)
@@ -141,11 +142,8 @@ def draw_confidence(predictions: ReportedPredictions) -> Markup:
     probability = Softmax.of(predictions.logits).highest
     correct = predictions.predicted == predictions.labels
     with canvas() as (figure, axes):
-        edges = np.linspace(0, 1, BINS + 1)
-        counts = [np.histogram(probability[mask], edges)[0] for mask in (correct, ~correct)]
-        width = edges[1] * 0.86
-        axes.bar(edges[:-1] + edges[1] / 2, counts[0], width, color=FIRST, alpha=0.85, label="correct")
-        axes.bar(edges[:-1] + edges[1] / 2, counts[1], width, bottom=counts[0], color=BAD, alpha=0.85, label="wrong")
+        groups, edges = [probability[correct], probability[~correct]], np.linspace(0, 1, BINS + 1).tolist()
+        axes.hist(groups, edges, stacked=True, rwidth=0.86, alpha=0.85, color=[FIRST, BAD], label=["correct", "wrong"])
         axes.set(xlabel="confidence", ylabel="rows", xlim=(np.clip(np.floor(probability.min() * 10) / 10, 0, 0.9), 1))
         axes.grid(visible=False, axis="x")
         axes.legend(loc="best")
@@ -156,8 +154,7 @@ def draw_scatter(points: Columns, _: Columns | None = None) -> Markup:
     """Draw predicted over actual numbers of a regression."""
     with canvas() as (figure, axes):
         both = np.concatenate([points["actual"], points["predicted"]])
-        ends = float(both.min()), float(both.max())
-        axes.plot(ends, ends, color=MUTED, linewidth=0.8, linestyle=DASHED)
+        _draw_diagonal(axes, (float(both.min()), float(both.max())))
         axes.scatter(points["actual"], points["predicted"], s=9, color=FIRST, alpha=0.45, linewidth=0)
         axes.set(xlabel="actual", ylabel="predicted")
         return to_svg(figure, "scatter", "Predicted over actual numbers")

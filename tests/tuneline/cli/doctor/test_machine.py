@@ -81,9 +81,10 @@ def test_launch_for_a_gpu_without_one_is_an_error(checkout, monkeypatch):
 
 
 def test_launch_for_the_cpu_on_a_machine_with_a_gpu_is_a_warning(checkout, monkeypatch):
-    assert machine.check_launch("cpu", None).level == "warning"
-    assert machine.check_launch("cpu", "/dev has no file of a GPU driver").level == "ok"
-    assert machine.check_launch("gpu", None).level == "ok"
+    assert machine.check_launch_device("cpu", None).level == "warning"
+    assert machine.check_launch_device("cpu", "/dev has no file of a GPU driver").level == "ok"
+    monkeypatch.delenv("ACCELERATE_USE_CPU")
+    assert machine.check_launch_device("gpu", None).level == "ok"
 
 
 def test_accelerator_check_leaves_an_unknown_launch_to_another_check(checkout):
