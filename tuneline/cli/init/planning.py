@@ -102,8 +102,7 @@ class LeftOut:
 
     Attributes:
         incomplete: Number of rows without text or label.
-        unreadable: Number of rows that cannot be read.
-        first: Place and reason of the first ones of these.
+        unreadable, first: Number of rows that cannot be read, and place and reason of the first ones.
         share: Largest fraction of the rows of a file.
     """
 
@@ -112,27 +111,19 @@ class LeftOut:
     first: list[str] = field(default_factory=list)
     share: float = 0.0
 
-    def add(self, bad: BadRows, incomplete: int, rows: int) -> None:
-        """Add those of a file, of which ``rows`` can be read."""
-        self.incomplete += incomplete
-        self.unreadable += bad.count
-        self.first += [f"{bad.name}, {place}" for place in bad.first]
-        self.share = max(self.share, (bad.count + incomplete) / max(rows + bad.count, 1))
-
 
 def count_classes(
     files: Mapping[str, RowFile], decision: ColumnChoice, split: SplitParams | None, seed: int
 ) -> tuple[dict[str, Counter[str]], LeftOut]:
     """Return the complete rows per class of each split, as the stage ``download`` will divide them, and the others."""
     classes: dict[str, Counter[str]] = {name: Counter() for name in SPLITS}
-    left_out = LeftOut()
+    left_out, regression = LeftOut(), decision.task == "regression"
     for name, file in files.items():
         by = split.by if split and name == "train" else None
         rows, strata, labels, bad = [], [], list[str | None](), file.bad_rows()
         for batch in _labelled(file, decision, by, bad):
             texts, label = batch.columns[: len(decision.text_columns)], batch[LABEL]
             complete = pc.and_(has_text(texts), pc.is_valid(label))
-            regression = decision.task == "regression"
             labels += pc.if_else(complete, "" if regression else label, pa.scalar(None, pa.string())).to_pylist()
             rows.append(row_hashes(texts, None if by is None else batch["other_0"], seed))
             strata.append(np.zeros(len(label), np.uint64) if regression else hashes(label))
@@ -143,7 +134,11 @@ def count_classes(
         for value, part in zip(labels, parts.tolist(), strict=True):
             if value is not None:
                 classes[SPLITS[part]][value] += 1
-        left_out.add(bad, labels.count(None), len(labels))
+        incomplete = labels.count(None)
+        left_out.incomplete += incomplete
+        left_out.unreadable += bad.count
+        left_out.first += [f"{bad.name}, {place}" for place in bad.first]
+        left_out.share = max(left_out.share, (bad.count + incomplete) / max(len(labels) + bad.count, 1))
     return classes, left_out
 
 

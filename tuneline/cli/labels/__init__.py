@@ -74,13 +74,13 @@ def review(
     Each row is predicted by a model that was trained without it. People fill in the column `correct` where another label is right; then
     `tuneline labels apply` keeps the corrections.
     """
-    from tuneline.cli.labels.applying import CORRECT, column_names, write_review
-    from tuneline.cli.labels.queue import check_replaced
+    from tuneline.cli.labels.applying import CORRECT, ROLES, write_review
+    from tuneline.cli.labels.queue import check_replaced, free_names
     from tuneline.cli.labels.review import review as find
     from tuneline.params.loading import load_params
 
     params = load_params()
-    correct = column_names(params.data.text_columns)[CORRECT]
+    correct = free_names(ROLES, params.data.text_columns)[CORRECT]
     check_replaced(output, params.data, force, correct, f"Run `tuneline labels apply {output}`")
     found = find(params, model, folds, rows)
     metric = "Pearson's r" if params.data.task == "regression" else "accuracy"

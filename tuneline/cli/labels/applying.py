@@ -1,6 +1,5 @@
 """The filled-in review becomes corrections in ``data/corrections/labels.csv``."""
 
-import csv
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,15 +11,13 @@ import pyarrow.compute as pc
 
 from tuneline.analysis.corrections import LABEL_SCHEMA, label_file, row_keys
 from tuneline.analysis.text import normalized
-from tuneline.cli.labels.queue import ENCODING, delimiter, harmless
+from tuneline.cli.labels.queue import delimiter, free_names, write_csv
 from tuneline.core.errors import DataError, InputError
-from tuneline.core.files import replace_file
 from tuneline.core.paths import RAW, SPLITS
 from tuneline.core.tables import LABELS, LabelSchema, SplitReader
 from tuneline.params import DataParams
 from tuneline.readers.delimited import DelimitedReader, Dialect
-from tuneline.readers.inputs import Input
-from tuneline.readers.rows import PARAMETERS, RowProblem, check_columns, listed, nearest
+from tuneline.readers.rows import PARAMETERS, Limits, RowProblem, check_columns, listed, nearest
 from tuneline.readers.text import open_text
 
 KEY, SPLIT, LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT = "key", "split", "label", "proposed", "confidence", "similar", "correct"
@@ -47,27 +44,12 @@ class Suspect:
     similar: str
 
 
-def column_names(text_columns: Sequence[str]) -> dict[str, str]:
-    """Return the name of each column of ``ROLES``: its role, or with underscores after it where a text column has that name."""
-    names: dict[str, str] = {}
-    for role in ROLES:
-        name = role
-        while name in text_columns:
-            name = f"{name}_"
-        names[role] = name
-    return names
-
-
 def write_review(path: Path, data: DataParams, suspects: Sequence[Suspect]) -> None:
-    """Write the review, with an empty column ``correct``. It appears complete or not at all."""
-    names = column_names(data.text_columns)
+    """Write the review, with an empty column ``correct``."""
+    names = free_names(ROLES, data.text_columns)
     header = [names[KEY], names[SPLIT], *data.text_columns, *(names[role] for role in (LABEL, PROPOSED, CONFIDENCE, SIMILAR, CORRECT))]
-    with replace_file(path) as partial, partial.open("w", encoding=ENCODING, newline="") as file:
-        writer = csv.writer(file, delimiter=delimiter(data))
-        writer.writerow(header)
-        for one in suspects:
-            cells = (one.key, one.split, *one.texts, one.label, one.proposed, round(one.confidence, 4), one.similar, "")
-            writer.writerow([harmless(cell) for cell in cells])
+    rows = ((one.key, one.split, *one.texts, one.label, one.proposed, round(one.confidence, 4), one.similar, "") for one in suspects)
+    write_csv(path, data, header, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +70,7 @@ def read_filled(path: Path, data: DataParams) -> list[FilledRow]:
     Raises:
         InputError: The file is no review, or nothing is filled in. The message names the file, the line and the column.
     """
-    names = column_names(data.text_columns)
+    names = free_names(ROLES, data.text_columns)
     try:
         filled = list(_read(path, data, names))
     except DataError as error:
@@ -101,8 +83,8 @@ def read_filled(path: Path, data: DataParams) -> list[FilledRow]:
 
 def _read(path: Path, data: DataParams, names: Mapping[str, str]) -> Iterator[FilledRow]:
     required = [names[KEY], names[SPLIT], *data.text_columns, names[LABEL], names[CORRECT]]
-    source = Input.of_data(path, data.files)
-    with open_text(path, "utf-8", limits=source.limits) as lines:
+    limits = Limits.of(data.files.max_cell_characters, data.files.max_row_group_mb, data.files.max_unpacked_mb)
+    with open_text(path, "utf-8", limits=limits) as lines:
         reader = DelimitedReader(lines, _dialect(path, data, names[CORRECT]))
         check_columns(reader.names, dict.fromkeys(required, "of `tuneline labels review`"), str(path))
         cells = [reader.names.index(name) for name in required]
@@ -194,7 +176,7 @@ class MergedCorrections:
         self, path: Path, schema: LabelSchema, texts: Sequence[str], rows: Mapping[str, PresentRow], corrections: pa.Table
     ) -> None:
         self.path, self.schema, self.texts, self.rows = path, schema, texts, rows
-        self.names = column_names(texts)
+        self.names = free_names(ROLES, texts)
         self.known = {(one["key"], one["before"]): (one["split"], one["after"]) for one in corrections.to_pylist()}
         self.origins: dict[tuple[str, str], list[str]] = defaultdict(list)  # the labels of the source that became a label of data/raw
         for (key, before), (_, after) in self.known.items():

@@ -6,7 +6,7 @@ fusion (Cormack et al., 2009), which needs no common scale: the first rows of ei
 """
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -238,22 +238,35 @@ def delimiter(data: DataParams) -> str:
 
 
 def write_queue(path: Path, data: DataParams, id_column: str | None, choices: Sequence[QueueRow]) -> None:
-    """Write the queue, with an empty label column. It appears complete or not at all."""
+    """Write the queue, with an empty label column."""
     own = [*([id_column] if id_column else []), *data.text_columns, data.label_column]
-    added = []
-    for name in ("predicted", "probability", "new_words", "reason"):
-        while name in own:
-            name = f"{name}_"  # noqa: PLW2901
-        added.append(name)
+    rows = []
+    for one in choices:
+        row, classes = one.row, one.row.probabilities
+        given = [*([row.id or ""] if id_column else []), *row.texts, ""]
+        probability = round(max(classes.values()), 4) if classes else ""
+        new_words = "" if one.new_words is None else round(one.new_words, 2)
+        rows.append((*given, str(row.prediction), probability, new_words, one.reason))
+    added = free_names(("predicted", "probability", "new_words", "reason"), own).values()
+    write_csv(path, data, [*own, *added], rows)
+
+
+def free_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
+    """Return a name of a column for each name: itself, or with underscores after it where another column has that name."""
+    free: dict[str, str] = {}
+    for name in names:
+        free[name] = name
+        while free[name] in taken:
+            free[name] += "_"
+    return free
+
+
+def write_csv(path: Path, data: DataParams, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a file for a spreadsheet. It appears complete or not at all."""
     with replace_file(path) as partial, partial.open("w", encoding=ENCODING, newline="") as file:
         writer = csv.writer(file, delimiter=delimiter(data))
-        writer.writerow([*own, *added])
-        for one in choices:
-            row, classes = one.row, one.row.probabilities
-            given = [*([row.id or ""] if id_column else []), *row.texts, ""]
-            probability = round(max(classes.values()), 4) if classes else ""
-            new_words = "" if one.new_words is None else round(one.new_words, 2)
-            writer.writerow([harmless(cell) for cell in (*given, str(row.prediction), probability, new_words, one.reason)])
+        writer.writerow(header)
+        writer.writerows([harmless(cell) for cell in row] for row in rows)
 
 
 def harmless(cell: object) -> object:

@@ -24,7 +24,6 @@ from tuneline.cli.report.predictions import (
     Headline,
     ModelError,
     ReportedPredictions,
-    compute_confusion,
     headline,
     largest_errors,
 )
@@ -338,7 +337,7 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
         training=Metrics.read_values(root / METRICS / "train.json"),
         params=params,
         headline=top,
-        confusion=compute_confusion(predictions) if predictions and predictions.names else None,
+        confusion=Confusion.of(predictions) if predictions and predictions.names else None,
         errors=largest_errors(predictions, raw, list(params.get("data.text_columns") or [])) if predictions else [],
         slices=SlicesSummary.read(root),
         behaviour=Behaviour.read_if_valid(root / REPORTS / "behaviour.json"),

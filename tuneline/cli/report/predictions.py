@@ -79,6 +79,21 @@ class Confusion:
     classes: list[ClassMetrics]
     most_confused: list[tuple[str, str, int]]
 
+    @classmethod
+    def of(cls, predictions: ReportedPredictions) -> Self:
+        """Return the confusion matrix of a classification and the metrics of its classes."""
+        names = predictions.names or ()
+        counts = confusion_matrix(predictions.labels, predictions.predicted, len(names))
+        errors = counts.copy()
+        np.fill_diagonal(errors, 0)
+        largest = [np.unravel_index(index, errors.shape) for index in np.argsort(-errors, axis=None, kind="stable")[:MAX_CONFUSED_PAIRS]]
+        most_confused = [(names[label], names[other], int(errors[label, other])) for label, other in largest if errors[label, other] > 0]
+        classes = []
+        for name, correct, labelled, predicted in zip(names, np.diag(counts), counts.sum(axis=1), counts.sum(axis=0), strict=True):
+            pairs = (correct, predicted), (correct, labelled), (2 * correct, labelled + predicted)
+            classes.append(ClassMetrics(name, int(labelled), *(float(part / whole) if whole else None for part, whole in pairs)))
+        return cls(names, counts, classes, most_confused)
+
     @property
     def is_small(self) -> bool:
         """True if the page shows the matrix, not only the most frequent confusions."""
@@ -88,28 +103,6 @@ class Confusion:
         """Return the fraction of a label's rows with the given prediction."""
         total = self.counts[label].sum()
         return float(self.counts[label, predicted] / total) if total else 0.0
-
-
-def compute_confusion(predictions: ReportedPredictions) -> Confusion:
-    """Return the confusion matrix of a classification and the metrics of its classes."""
-    names = predictions.names or ()
-    counts = confusion_matrix(predictions.labels, predictions.predicted, len(names))
-    errors = counts.copy()
-    np.fill_diagonal(errors, 0)
-    largest = [np.unravel_index(index, errors.shape) for index in np.argsort(-errors, axis=None, kind="stable")[:MAX_CONFUSED_PAIRS]]
-    most_confused = [(names[label], names[other], int(errors[label, other])) for label, other in largest if errors[label, other] > 0]
-    return Confusion(names, counts, [_class_metrics(name, index, counts) for index, name in enumerate(names)], most_confused)
-
-
-def _class_metrics(name: str, index: int, counts: Floats) -> ClassMetrics:
-    correct, labelled, predicted = counts[index, index], counts[index].sum(), counts[:, index].sum()
-    return ClassMetrics(
-        name,
-        int(labelled),
-        float(correct / predicted) if predicted else None,
-        float(correct / labelled) if labelled else None,
-        float(2 * correct / (labelled + predicted)) if labelled + predicted else None,
-    )
 
 
 @dataclass(frozen=True)

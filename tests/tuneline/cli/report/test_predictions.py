@@ -4,8 +4,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.shards import into_shards
-from tuneline.cli.report.predictions import MAX_ERRORS, ReportedPredictions, compute_confusion, largest_errors, read_texts
-from tuneline.core.tables import SplitReader
+from tuneline.cli.report.predictions import MAX_ERRORS, Confusion, ReportedPredictions, largest_errors, read_texts
+from tuneline.core.shards import SplitReader
 
 NAMES = ("billing", "delivery", "damage")
 LOGITS = np.array([[5, 0, 0], [0, 1, 0], [0, 3, 0], [9, 0, 0], [0, 0, 2]], dtype=np.float32)
@@ -43,14 +43,14 @@ def test_missing_or_invalid_predictions_are_none(project):
 
 
 def test_confusion_matrix_has_labels_in_rows_and_predictions_in_columns():
-    confusion = compute_confusion(CLASSIFIER)
+    confusion = Confusion.of(CLASSIFIER)
     assert confusion.counts.tolist() == [[1, 1, 1], [1, 1, 0], [0, 0, 0]]
     assert confusion.most_confused == [("billing", "delivery", 1), ("billing", "damage", 1), ("delivery", "billing", 1)]
     assert confusion.fraction(1, 0) == 0.5
 
 
 def test_class_metrics_are_none_where_they_are_undefined():
-    billing, _, damage = compute_confusion(CLASSIFIER).classes
+    billing, _, damage = Confusion.of(CLASSIFIER).classes
     assert (billing.rows, billing.precision, billing.recall, billing.f1) == (3, 1 / 2, 1 / 3, 2 / 5)
     assert (damage.rows, damage.precision, damage.recall, damage.f1) == (0, 0.0, None, 0.0)
 
