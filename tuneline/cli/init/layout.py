@@ -294,7 +294,7 @@ def _first_bad(line: bytes) -> int:
 def known_encoding(name: str) -> str:
     """Return the name of an encoding that the user named; refuse one that Python does not have."""
     try:
-        codecs.lookup(name)
+        "".encode(name)  # which, unlike a look-up, refuses what is no encoding of text
     except LookupError:
         known = f"Common ones: {listed(['utf-8', WESTERN, 'latin-1'])}."
         raise DataError(f"--encoding {name!r}: Python has no such encoding.", known) from None

@@ -219,8 +219,10 @@ class ResultFolder:
     @contextmanager
     def _storage(self) -> Iterator[tuple[Any, str]]:
         """Yield the file system of the folder and the path in it, with its errors explained."""
+        from fsspec.implementations.local import LocalFileSystem
+
         with reaching(str(self)):
-            yield file_system(self.place if isinstance(self.place, str) else f"file://{self.place.absolute()}")
+            yield file_system(self.place) if isinstance(self.place, str) else (LocalFileSystem(), str(self.place.absolute()))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -256,7 +258,9 @@ class ResultFolder:
             except FileNotFoundError:
                 return {}
             found = [one for one in files.find(f"{path}/{RECORDS}") if one.endswith(".json")]
-            for place, content in (files.cat(found) if found else {}).items():
+            # At once on a storage. On this machine one by one, because ``cat`` takes a bracket in a name for a pattern.
+            at_once = found and isinstance(self.place, str)
+            for place, content in (files.cat(found) if at_once else {one: files.cat_file(one) for one in found}).items():
                 name = place.rpartition("/")[2].removesuffix(".json")
                 with suppress(DataError):  # of another version: that result is made again
                     records[name] = ResultRecord.parse(content, name)
