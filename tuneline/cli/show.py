@@ -26,8 +26,7 @@ from tuneline.project.repo import CLASSIFIER, EVALUATED, commit_of, git, lock_at
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tuneline.core.schemas import LabelSchema
-    from tuneline.core.shards import SplitReader
+    from tuneline.core.tables import LabelSchema, SplitReader
     from tuneline.project.paired import PairedComparison
 
 BASELINE_TITLES = {
@@ -204,7 +203,7 @@ class Predicted:
     def read(cls, predictions: Path, raw: "SplitReader", lock: Lock) -> Self:
         """Read the predictions, and the texts of the same rows; refuse files of different runs."""
         from tuneline.analysis.corrections import row_keys
-        from tuneline.core.schemas import LabelSchema, read_table
+        from tuneline.core.tables import LabelSchema, read_table
 
         table = read_table(predictions, ["label", "prediction"])
         if raw.rows != len(table):
@@ -247,8 +246,8 @@ def compare_with(root: Path, revision: str) -> RevisionComparison:
     Raises:
         StageError: There is no such commit, its files are not in DVC's cache, or the two have no row in common.
     """
-    from tuneline.core.shards import SplitReader, is_split_file
     from tuneline.core.stage import require
+    from tuneline.core.tables import SplitReader, is_split_file
 
     if not git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"):
         raise StageError(f"--against {revision}: git does not know this commit.", "Run git fetch, or name another commit.")

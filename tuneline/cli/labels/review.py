@@ -30,9 +30,8 @@ from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import RAW, SPLITS, TOKENIZED
 from tuneline.core.processes import PARENT, ending, start
 from tuneline.core.provenance import ROOT, split_hash, stage_provenance
-from tuneline.core.schemas import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, check_text_columns, read_table, write_table
-from tuneline.core.shards import SplitReader
 from tuneline.core.stage import require
+from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, SplitReader, check_text_columns, read_table, write_table
 from tuneline.core.terminal import progress, say
 from tuneline.metrics.scores import compute_metric, task_of
 from tuneline.metrics.table import primary_metric

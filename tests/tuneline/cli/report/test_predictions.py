@@ -5,7 +5,7 @@ import pytest
 
 from tests.shards import into_shards
 from tuneline.cli.report.predictions import MAX_ERRORS, Confusion, ReportedPredictions, largest_errors, read_texts
-from tuneline.core.shards import SplitReader
+from tuneline.core.tables import SplitReader
 
 NAMES = ("billing", "delivery", "damage")
 LOGITS = np.array([[5, 0, 0], [0, 1, 0], [0, 3, 0], [9, 0, 0], [0, 0, 2]], dtype=np.float32)
