@@ -19,14 +19,7 @@ from markupsafe import Markup
 
 from tuneline.analysis.leaks import BaselineComparison, LeakEffect
 from tuneline.cli.report.figures import draw_figures
-from tuneline.cli.report.predictions import (
-    Confusion,
-    Headline,
-    ModelError,
-    ReportedPredictions,
-    headline,
-    largest_errors,
-)
+from tuneline.cli.report.predictions import Confusion, Headline, ModelError, ReportedPredictions, headline, largest_errors
 from tuneline.core.files import replace_file
 from tuneline.core.paths import BASE_RECORD, CHECKS, COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, REPORTS, TIMING, TOKENIZED
 from tuneline.core.provenance import BaseSource, RawSource
