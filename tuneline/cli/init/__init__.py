@@ -9,26 +9,28 @@ import typer
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.terminal import visible
 
-Files = Annotated[
-    list[Path], typer.Argument(metavar="FILE...", help="One file, or train.csv, validation.csv and test.csv, or their folder")
-]
-Name = Annotated[str | None, typer.Option("--checkpoint", metavar="NAME", help="To fine-tune: name on the hub, or models/source/NAME")]
-Revision = Annotated[str | None, typer.Option("--revision", metavar="REV", help="Of the checkpoint: commit, tag or branch; default: main")]
-By = Annotated[str | None, typer.Option("--by", metavar="COLUMN", help="Keep rows with the same value in one split, such as a customer's")]
-Header = Annotated[bool | None, typer.Option("--header/--no-header", help="The first line names the columns or not; default: detected")]
-
 
 def command(  # noqa: PLR0917 - typer calls it by name
-    files: Files,
-    checkpoint: Name = None,
-    revision: Revision = None,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="One file, or train.csv, validation.csv and test.csv, or their folder")
+    ],
+    checkpoint: Annotated[
+        str | None, typer.Option("--checkpoint", metavar="NAME", help="To fine-tune: name on the hub, or models/source/NAME")
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option("--revision", metavar="REV", help="Of the checkpoint: commit, tag or branch; default: main")
+    ] = None,
     trial: Annotated[bool, typer.Option("--trial/--no-trial", help="Train a few steps to say what the training will cost")] = True,
     text: Annotated[list[str] | None, typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair of texts")] = None,
     label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="Label column")] = None,
     task: Annotated[Literal["classification", "regression"] | None, typer.Option("--task", help="Default: by the labels")] = None,
-    by: By = None,
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="COLUMN", help="Keep rows with the same value in one split, such as a customer's")
+    ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Folder under data/source/; default: the name of the file")] = None,
-    header: Header = None,
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="The first line names the columns or not; default: detected")
+    ] = None,
     encoding: Annotated[str | None, typer.Option("--encoding", metavar="NAME", help="Such as cp1252; default: detected")] = None,
     force: Annotated[bool, typer.Option("--force", help="Do not ask; replace copies that differ")] = False,
 ) -> None:

@@ -12,8 +12,6 @@ app = typer.Typer(help="Choose texts to label, and labels to correct.", no_args_
 
 OutputOption = Annotated[Path, typer.Option("--output", "-o", help="CSV file to write")]
 Rows = Annotated[int, typer.Option(min=1, help="Rows of the file, at most")]
-Model = Annotated[Literal["linear", "train"], typer.Option(help="linear: TF-IDF. train: the pipeline's model too, trained once per fold")]
-Folds = Annotated[int, typer.Option(min=2, max=100, help="Number of folds: each row is predicted by a model trained without its fold")]
 Review = Annotated[Path, typer.Argument(metavar="FILE", help="That of `tuneline labels review`, with its column `correct` filled in")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the file; write nothing")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that has labels")]
@@ -64,8 +62,12 @@ def queue(  # noqa: PLR0917 - typer calls it by name
 @app.command("review")
 def review(
     output: OutputOption = Path("reports/labels/review.csv"),
-    model: Model = "linear",
-    folds: Folds = 5,
+    model: Annotated[
+        Literal["linear", "train"], typer.Option(help="linear: TF-IDF. train: the pipeline's model too, trained once per fold")
+    ] = "linear",
+    folds: Annotated[
+        int, typer.Option(min=2, max=100, help="Number of folds: each row is predicted by a model trained without its fold")
+    ] = 5,
     rows: Rows = 1_000,
     force: Force = False,
 ) -> None:

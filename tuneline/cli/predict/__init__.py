@@ -14,56 +14,48 @@ from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB, Action, BadRowP
 BAD_ROW_OPTIONS = "--bad-rows skip", "--max-bad-share"
 BATCH_SIZE, WINDOW = 32, 4096
 """Default rows per forward pass, and rows in memory."""
-
-FilesArgument = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[FILE]...",
-        help="CSV, TSV, JSONL or Parquet, plain or .gz; a folder, a pattern with * or a URL (s3://...) of such files; - for standard input",
-    ),
-]
-OutputArgument = Annotated[
-    str,
-    typer.Option(
-        "--output",
-        "-o",
-        help="JSONL, CSV, TSV or Parquet; a folder or URL that ends in /, for a file per task; - for standard output (JSONL)",
-    ),
-]
-Text = Annotated[list[str] | None, typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair. Default: as in training")]
-Keep = Annotated[list[str] | None, typer.Option("--keep", metavar="COLUMN", help="Column to copy into the output; may be repeated")]
-BadRows = Annotated[Action, typer.Option(help="A row that cannot be read or has no text. stop: an error; skip: it is left out")]
-MaxBadShare = Annotated[float, typer.Option(min=0, max=1, help="skip: largest fraction of the rows; with more, FILE is refused")]
-Quoting = Annotated[
-    Literal["standard", "literal"] | None, typer.Option(help="standard: quotes enclose fields (CSV); literal: quotes are text (TSV)")
-]
-MaxCell = Annotated[int, typer.Option(min=1, help="Longest cell of the input; longer ones are refused")]
-MaxRowGroup = Annotated[int, typer.Option(min=1, max=2047, help="Largest row group of a Parquet file, decoded")]
-Engine = Annotated[Literal["local", "ray"], typer.Option(help="ray: on the workers of a Ray cluster (RAY_ADDRESS, else on this machine)")]
+FILES_HELP = "CSV, TSV, JSONL or Parquet, plain or .gz; a folder, a pattern with * or a URL (s3://...) of such files; - for standard input"
+OUTPUT_HELP = "JSONL, CSV, TSV or Parquet; a folder or URL that ends in /, for a file per task; - for standard output (JSONL)"
 
 
 def command(  # noqa: PLR0917 - typer calls it by name
-    files: FilesArgument = None,
-    output: OutputArgument = "-",
+    files: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help=FILES_HELP)] = None,
+    output: Annotated[str, typer.Option("--output", "-o", help=OUTPUT_HELP)] = "-",
     model: Annotated[Path, typer.Option("--model", "-m", help="A folder of exported models, or one .onnx file")] = Path("models/onnx"),
     precision: Annotated[Literal["fp32", "fp16", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")] = None,
     input_format: Annotated[Kind | None, typer.Option("--input-format", help="Format of the input; default: by its suffix")] = None,
     output_format: Annotated[Kind | None, typer.Option("--output-format", help="Format of the output; default: by its suffix")] = None,
-    text: Text = None,
-    keep: Keep = None,
-    bad_rows: BadRows = "stop",
-    max_bad_share: MaxBadShare = MAX_SHARE,
+    text: Annotated[
+        list[str] | None, typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair. Default: as in training")
+    ] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option("--keep", metavar="COLUMN", help="Column to copy into the output; may be repeated")
+    ] = None,
+    bad_rows: Annotated[
+        Action, typer.Option(help="A row that cannot be read or has no text. stop: an error; skip: it is left out")
+    ] = "stop",
+    max_bad_share: Annotated[
+        float, typer.Option(min=0, max=1, help="skip: largest fraction of the rows; with more, FILE is refused")
+    ] = MAX_SHARE,
     delimiter: Annotated[str | None, typer.Option(help="Delimiter of CSV and TSV: one character")] = None,
-    quoting: Quoting = None,
+    quoting: Annotated[
+        Literal["standard", "literal"] | None, typer.Option(help="standard: quotes enclose fields (CSV); literal: quotes are text (TSV)")
+    ] = None,
     columns: Annotated[str | None, typer.Option("--columns", metavar="A,B,...", help="Names for CSV and TSV without a header line")] = None,
     encoding: Annotated[str, typer.Option(help="Encoding of CSV, TSV and JSONL")] = "utf-8",
-    max_cell_characters: MaxCell = DEFAULT_LIMITS.cell,
-    max_row_group_mb: MaxRowGroup = DEFAULT_LIMITS.row_group // MB,
+    max_cell_characters: Annotated[
+        int, typer.Option(min=1, help="Longest cell of the input; longer ones are refused")
+    ] = DEFAULT_LIMITS.cell,
+    max_row_group_mb: Annotated[
+        int, typer.Option(min=1, max=2047, help="Largest row group of a Parquet file, decoded")
+    ] = DEFAULT_LIMITS.row_group // MB,
     max_unpacked_mb: Annotated[int, typer.Option(min=1, help="Largest input after unpacking and decoding")] = DEFAULT_LIMITS.unpacked // MB,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows per forward pass")] = BATCH_SIZE,
     window: Annotated[int, typer.Option(min=1, help="Rows in memory, which are sorted by length")] = WINDOW,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of the model; default: all cores, shared by the workers")] = None,
-    engine: Engine = "local",
+    engine: Annotated[
+        Literal["local", "ray"], typer.Option(help="ray: on the workers of a Ray cluster (RAY_ADDRESS, else on this machine)")
+    ] = "local",
     workers: Annotated[int | None, typer.Option(min=1, help="ray: tasks at a time; default: one for each CPU of the cluster")] = None,
 ) -> None:
     """Predict the label of every row of files, with probabilities, with the exported model.
