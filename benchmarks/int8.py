@@ -31,9 +31,8 @@ def write_models(folder: Path) -> None:
     """Quantize ``models/classifier`` by every method, unless the files exist."""
     if all((folder / f"{name}.onnx").exists() for name in MODELS):
         return
-    from stages.export.__main__ import load_classifier
+    from stages.export.__main__ import QuantizationRows, load_classifier, to_dynamic_int8, to_static_int8
     from stages.export.graph import save_model, to_onnx
-    from stages.export.precisions import QuantizationRows, to_dynamic_int8, to_static_int8
     from tuneline.core.paths import CLASSIFIER
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,11 +50,6 @@ def save_model(model: onnx.ModelProto, path: Path, one_file: int = ONE_FILE) -> 
     copy.CopyFrom(model)  # onnx.save_model moves the weights out of the model it is given
     onnx.save_model(copy, path, save_as_external_data=True, all_tensors_to_one_file=True, location=data.name)
     return [path, data]
-
-
-def load_model(path: Path) -> onnx.ModelProto:
-    """Read a model with its weights, from one file or two."""
-    return onnx.load(path, load_external_data=True)
 
 
 def clean(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -116,12 +111,7 @@ Dims = list[int | str]
 
 @dataclass(frozen=True)
 class ShapedGraph:
-    """A graph with the shapes of its values.
-
-    Attributes:
-        shapes: Dimensions by name of a value: numbers, and names of dynamic dimensions.
-        constants: Weights and other constants by name.
-    """
+    """A graph, its constants, and the shapes of its values: numbers, and names of dynamic dimensions."""
 
     graph: onnx.GraphProto
     shapes: dict[str, Dims]
@@ -178,60 +168,52 @@ InputAxes = dict[int, int]
 """By index of a node's input: the axis along which its first entry suffices."""
 
 
-@dataclass
-class Narrowing:
-    """Values that are reduced to their first entry along an axis.
-
-    Attributes:
-        values: Axis by name of the value.
-        inputs: Axis by (index of a node, index of its input), for inputs of which the first entry suffices.
-    """
-
-    values: dict[str, int] = field(default_factory=dict)
-    inputs: dict[tuple[int, int], int] = field(default_factory=dict)
-
-
 def keep_first_token(shaped: ShapedGraph) -> None:
     """Narrow a graph and its shapes in place. The graph does not change if more than the first token is read."""
-    narrowing, slices = plan_narrowing(shaped), _Slices(shaped)
+    (values, inputs), slices = plan_narrowing(shaped), _Slices(shaped)
     nodes: list[onnx.NodeProto] = []
     for node_index, node in enumerate(shaped.graph.node):
         for input_index, name in enumerate(node.input):
-            axis = narrowing.inputs.get((node_index, input_index))
-            if axis is not None and name not in narrowing.values:
+            axis = inputs.get((node_index, input_index))
+            if axis is not None and name not in values:
                 nodes += slices.before(node, input_index, axis)
-        if node.op_type == "Reshape" and node.output[0] in narrowing.values:
-            _set_reshape_target(node, narrowing.values[node.output[0]], shaped)
+        if node.op_type == "Reshape" and node.output[0] in values:
+            axis = values[node.output[0]]  # the target shape is 1 along it, and 0 (keep the dimension) before it
+            target = [0] * axis + [1] + [int(dim) for dim in shaped.shapes[node.output[0]][axis + 1 :]]
+            node.input[1] = shaped.add_constant(f"{node.output[0]}_shape", target)
+            del node.attribute[:]
         nodes.append(node)
-    for name, axis in narrowing.values.items():
+    for name, axis in values.items():
         shaped.shapes[name][axis] = 1
     shaped.replace_nodes(nodes)
 
 
-def plan_narrowing(shaped: ShapedGraph) -> Narrowing:
+def plan_narrowing(shaped: ShapedGraph) -> tuple[dict[str, int], dict[tuple[int, int], int]]:
     """Find the values to narrow, from the graph's end to its start.
 
     A value is narrowed if all nodes that read it need only its first entry along the same axis, and the node that computes it can
-    work on narrowed inputs.
+    work on narrowed inputs. Return the axis by name of the value; and by (index of a node, index of its input), for inputs of which
+    the first entry suffices.
     """
-    narrowing, consumers = Narrowing(), shaped.consumers()
-    selections = []
+    values: dict[str, int] = {}
+    inputs: dict[tuple[int, int], int] = {}
+    consumers, selections = shaped.consumers(), []
     for node_index in reversed(range(len(shaped.graph.node))):
         node = shaped.graph.node[node_index]
         if _selects_first_token(node, shaped):
             selections.append(node_index)
-            narrowing.inputs[node_index, 0] = 1
+            inputs[node_index, 0] = 1
             continue
-        axes = {narrowing.inputs.get(consumer) for name in node.output for consumer in consumers.get(name, [])}
+        axes = {inputs.get(consumer) for name in node.output for consumer in consumers.get(name, [])}
         if len(axes) != 1 or (axis := axes.pop()) is None:
             continue
         if (input_axes := _input_axes(node, axis, shaped)) is not None:
-            narrowing.values |= dict.fromkeys(node.output, axis)
-            narrowing.inputs |= {(node_index, input_index): input_axis for input_index, input_axis in input_axes.items()}
+            values |= dict.fromkeys(node.output, axis)
+            inputs |= {(node_index, input_index): input_axis for input_index, input_axis in input_axes.items()}
     for node_index in selections:
-        if shaped.graph.node[node_index].input[0] not in narrowing.values:  # the value stays whole, so no slice is needed
-            del narrowing.inputs[node_index, 0]
-    return narrowing
+        if shaped.graph.node[node_index].input[0] not in values:  # the value stays whole, so no slice is needed
+            del inputs[node_index, 0]
+    return values, inputs
 
 
 def _selects_first_token(node: onnx.NodeProto, shaped: ShapedGraph) -> bool:
@@ -262,18 +244,6 @@ def _over_last_axis(node: onnx.NodeProto, axis: int, shapes: list[Dims]) -> Inpu
     return {0: axis} if int_attribute(node, "axis", -1) % (last + 1) == last and axis < last else None
 
 
-def _split(node: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes | None:
-    return {0: axis} if int_attribute(node, "axis", 0) % len(shapes[0]) != axis else None
-
-
-def _matmul(_: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes | None:
-    return {0: len(shapes[1]) - 2} if axis == len(shapes[0]) - 2 and len(shapes[1]) >= 2 else None
-
-
-def _transpose(node: onnx.NodeProto, axis: int, _: list[Dims]) -> InputAxes:
-    return {0: next(list(attribute.ints) for attribute in node.attribute if attribute.name == "perm")[axis]}
-
-
 def _reshape(_: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes | None:
     """Possible if only axes after the token axis change, as when attention heads are split or joined."""
     output, given = shapes[:2]
@@ -283,19 +253,12 @@ def _reshape(_: onnx.NodeProto, axis: int, shapes: list[Dims]) -> InputAxes | No
 
 _RULES: dict[str, Callable[[onnx.NodeProto, int, list[Dims]], InputAxes | None]] = {
     "LayerNormalization": _over_last_axis,
-    "MatMul": _matmul,
+    "MatMul": lambda _, axis, shapes: {0: len(shapes[1]) - 2} if axis == len(shapes[0]) - 2 and len(shapes[1]) >= 2 else None,
     "Reshape": _reshape,
     "Softmax": _over_last_axis,
-    "Split": _split,
-    "Transpose": _transpose,
+    "Split": lambda node, axis, shapes: {0: axis} if int_attribute(node, "axis", 0) % len(shapes[0]) != axis else None,
+    "Transpose": lambda node, axis, _: {0: next(list(one.ints) for one in node.attribute if one.name == "perm")[axis]},
 }
-
-
-def _set_reshape_target(node: onnx.NodeProto, axis: int, shaped: ShapedGraph) -> None:
-    """Set the target shape of a Reshape: 1 along ``axis``, 0 (keep the dimension) before it."""
-    target = [0] * axis + [1] + [int(dim) for dim in shaped.shapes[node.output[0]][axis + 1 :]]
-    node.input[1] = shaped.add_constant(f"{node.output[0]}_shape", target)
-    del node.attribute[:]
 
 
 class _Slices:
@@ -440,7 +403,7 @@ def to_onnx(model: "PreTrainedModel", columns: Sequence[str], opset: int) -> onn
     Raises:
         StageError: ONNX Runtime cannot run the graph that the exporter writes for this model and opset.
     """
-    names = input_names(model, columns)
+    names = [name for name in inspect.signature(model.forward).parameters if name in columns]
     traced = trace(model, names, opset)
     for rewritings in REWRITINGS:
         if same_logits(graph := rewrite(traced, rewritings), model, names):
@@ -451,11 +414,6 @@ def to_onnx(model: "PreTrainedModel", columns: Sequence[str], opset: int) -> onn
             f"ONNX Runtime cannot run this model at opset {opset}.", "Set export.opset to another version: 20 suits most models."
         )
     return plain
-
-
-def input_names(model: "PreTrainedModel", columns: Sequence[str]) -> list[str]:
-    """Return the tokenized columns that the model's ``forward`` takes, in the order of its signature."""
-    return [name for name in inspect.signature(model.forward).parameters if name in columns]
 
 
 def trace(model: "PreTrainedModel", names: Sequence[str], opset: int) -> onnx.ModelProto:

@@ -1,7 +1,7 @@
 """Sessions of ONNX Runtime: load an exported model, compute logits, detect processors on which int8 products saturate."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import onnx
 
 SAFE_WEIGHT_BITS = 7
-"""Bits of int8 weights whose products do not saturate on any processor, see ``stages.compare.comparison``."""
+"""Bits of int8 weights whose products do not saturate on any processor, see ``stages.compare.__main__``."""
 
 
 def session_options(intra_op_threads: int | None = None, exact_products: bool = False) -> onnxruntime.SessionOptions:
@@ -47,7 +47,9 @@ class OnnxClassifier:
         onnxruntime.set_default_logger_severity(3)  # hide warnings of its graph optimizer
         try:
             self._session = open_session(path, session_options(intra_op_threads))
-            self.exact_products = may_saturate(self.metadata) and processor_saturates()
+            is_int8 = self.metadata.get("precision") == "int8"
+            bits = json.loads(self.metadata.get("quantization", "{}")).get("weight_bits")
+            self.exact_products = is_int8 and bits != SAFE_WEIGHT_BITS and processor_saturates()
             if self.exact_products:
                 self._session = open_session(path, session_options(intra_op_threads, exact_products=True))
         except Exception as error:  # ONNX Runtime's errors have no common base class
@@ -68,12 +70,6 @@ class OnnxClassifier:
 def open_session(model: Path | bytes, options: onnxruntime.SessionOptions) -> onnxruntime.InferenceSession:
     """Load a model, from its file or its bytes, on the CPU."""
     return onnxruntime.InferenceSession(str(model) if isinstance(model, Path) else model, options, providers=["CPUExecutionProvider"])
-
-
-def may_saturate(metadata: Mapping[str, str]) -> bool:
-    """Return True if the metadata describes an int8 model whose weights do not have 7 bits."""
-    quantization = json.loads(metadata.get("quantization", "{}"))
-    return metadata.get("precision") == "int8" and quantization.get("weight_bits") != SAFE_WEIGHT_BITS
 
 
 @cache
@@ -117,19 +113,12 @@ def logits_of(
     model: OnnxClassifier, rows: TokenizedRows, pad_token_id: int, batch_size: int = 64, progress: str | None = None
 ) -> NDArray[np.float32]:
     """Compute the logits ``(rows, outputs)`` of at least one row, in their order. Rows of similar length share a batch."""
+    from tqdm import tqdm
+
     batches = length_sorted_batches(rows.lengths, batch_size)
     first = model.logits(rows.pad(batches[0], pad_token_id))
     logits = np.empty((len(rows), first.shape[1]), dtype=np.float32)
     logits[batches[0]] = first
-    for batch in _with_progress(batches[1:], progress):
+    for batch in tqdm(batches[1:], desc=progress, unit="batch", disable=None if progress else True):
         logits[batch] = model.logits(rows.pad(batch, pad_token_id))
     return logits
-
-
-def _with_progress(batches: Sequence[NDArray[np.int64]], progress: str | None) -> Iterable[NDArray[np.int64]]:
-    if progress is None:
-        return batches
-    from tqdm import tqdm
-
-    bar: Iterable[NDArray[np.int64]] = tqdm(batches, desc=progress, unit="batch", disable=None)
-    return bar

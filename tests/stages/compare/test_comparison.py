@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from stages.compare.comparison import TrainedLogits, compare_logits, rows_named, violations_of
+from stages.compare.__main__ import TrainedLogits, compare_logits, rows_named, violations_of
 from tests.params import params
 from tuneline.core.tables import LabelSchema
 

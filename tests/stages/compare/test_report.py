@@ -3,8 +3,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stages.compare import comparison
-from stages.compare.comparison import TrainedLogits, compare_logits, describe_flips
+from stages.compare import __main__ as comparison
+from stages.compare.__main__ import TrainedLogits, compare_logits, describe_flips
 from tests.shards import into_shards
 from tuneline.core.tables import LabelSchema, SplitReader
 from tuneline.reports.evaluation import Prediction

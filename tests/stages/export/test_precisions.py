@@ -4,9 +4,9 @@ import numpy as np
 import onnx
 import pytest
 
-from stages.export import precisions
+from stages.export import __main__ as precisions
+from stages.export.__main__ import QuantizationRows, mean_difference, to_dynamic_int8, to_fp16, to_int8, to_static_int8
 from stages.export.graph import save_model, weight_bytes
-from stages.export.precisions import QuantizationRows, mean_difference, to_dynamic_int8, to_fp16, to_int8, to_static_int8
 from tests.params import params
 from tuneline.core.tables import SplitReader
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
