@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from stages.download.raw import Corrector, LabelEncoder, RawWriter, RowSelection, divide, named_shards, remove_classes
+from stages.download.files import Files
+from stages.download.hub import Hub
+from stages.download.raw import Corrector, LabelEncoder, RawWriter, RowSelection, divide, remove_classes
+from stages.download.sample import SampleSource
 from stages.download.source import (
     SkippedRows,
-    Source,
     StagedSplit,
     check_rows,
     open_skipped,
@@ -32,6 +34,7 @@ from tuneline.core.paths import DOWNLOAD, METRICS, RAW, SPLITS
 from tuneline.core.provenance import AppliedCorrections, RawSource, SplitSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import run_stage
+from tuneline.core.tables import shard_file
 from tuneline.core.terminal import progress, say
 from tuneline.params import Params
 from tuneline.params.data import DataParams
@@ -45,24 +48,18 @@ LIBRARIES = ("datasets", "pyarrow")
 SKIPPED = DOWNLOAD / "skipped.parquet"
 
 
-def open_source(params: DataParams, seed: int) -> Source:
-    """Open the source that ``data.source`` names. Only its module, and the libraries that it needs, are imported.
+Source = SampleSource | Files | Hub
+"""A source gives splits with ``read``, and with ``provenance`` what ``source.json`` records: neither times nor paths of this machine."""
 
-    Raises:
-        DataError: The source does not exist.
-    """
+
+def open_source(params: DataParams, seed: int) -> Source:
+    """Open the source that ``data.source`` names. Only the libraries that it needs are imported."""
     match params.source:
         case "sample":
-            from stages.download.sample import SampleSource
-
             return SampleSource(params.sample, seed)
         case "files":
-            from stages.download.files import Files
-
             return Files(params)
         case "hub":
-            from stages.download.hub import Hub
-
             return Hub(str(params.path), params.name, params.revision)
 
 
@@ -70,9 +67,6 @@ def download(params: Params, source: Source, folder: Path, skipped: SkippedRows)
     """Read every required split of the source once, write the splits of the pipeline, and return their numbers of rows.
 
     The empty ``folder`` gets the Parquet files and ``source.json``, ``skipped`` the rows that are left out.
-
-    Raises:
-        DataError: The data cannot be used.
     """
     specs, corrections = params.data.source_specs, Corrections.read()
     staged = read_splits(params, source, specs, folder / WORK / "staged", skipped)
@@ -130,11 +124,7 @@ def source_columns(params: Params, label_optional: bool = False, grouped: bool =
 
 
 def refuse_unlabelled(split: str, selection: RowSelection, staged: Mapping[str, StagedSplit]) -> None:
-    """Check that a split has labels.
-
-    Raises:
-        DataError: It has none, so that no model can be trained or evaluated on it.
-    """
+    """Refuse a split without labels: no model can be trained or evaluated on it."""
     for part in selection.slices:
         if not staged[part.source].labelled:
             raise DataError(
@@ -148,15 +138,15 @@ def write_splits(
 ) -> tuple[dict[str, SplitSource], tuple[str, ...] | None, AppliedCorrections | None]:
     """Write the Parquet files of the three splits; return the origin of each, the class names, and what was corrected."""
     data, written = params.data, folder / WORK / "written"
-    regression = data.task == "regression"
-    encoder = LabelEncoder.regression() if regression else LabelEncoder.classification(staged, selections["train"], data.label_names)
+    encoder = LabelEncoder.of(staged, selections["train"], data)
     corrector = Corrector(corrections, data.text_columns, encoder.labels)
     splits: dict[str, SplitSource] = {}
     files: list[tuple[Path, Path]] = []
     for position, split in enumerate(SPLITS):
         writer = RawWriter(source_columns(params), data.shard_rows, encoder, corrector)
         rows = writer.write(written / split, staged, selections[split], data.max_rows, params.seed + position)
-        files += named_shards(written / split, rows, data.shard_rows, folder, split)
+        count = -(-rows // data.shard_rows)
+        files += [(written / split / f"{number:05d}.parquet", shard_file(folder, split, number, count)) for number in range(count)]
         specification = data.source_specs.get(split, data.splits.train)
         splits[split] = SplitSource(specification=specification, rows=rows, left_out=writer.left_out)
     applied, labels = corrector.report(), encoder.labels

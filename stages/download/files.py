@@ -8,7 +8,7 @@ of its batches in the order of their names.
 import datetime
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,12 +47,7 @@ class SplitFiles:
 
 
 def find_files(folder: Path, split: str) -> SplitFiles:
-    """Find the files of a split.
-
-    Raises:
-        DataError: There is none, more than one file is named after the split, what is named after it is no file, or its folder has
-            something that is not a batch.
-    """
+    """Find the files of a split; refuse two files of its name, what has its name and is none, and what is no batch in its folder."""
     found = [path for ending in ENDINGS if os.path.lexists(path := folder / f"{split}{ending}")]
     for path in found:
         if problem := not_a_file(path):
@@ -97,10 +92,7 @@ def choose_files(splits: Mapping[str, SplitFiles], as_of: str | None, last_days:
     """Return the files of each split that ``data.as_of``, by default the day of the newest batch, and ``data.last_days`` leave.
 
     A split without batches is read whole: it is not one that grows. With ``last_days``, the file of a split with batches is left out,
-    because nothing says how old its rows are.
-
-    Raises:
-        DataError: A batch has no date, or no batch is of these days, or a split has no file of them.
+    because nothing says how old its rows are. A batch without a date is refused, and so is a split without a file of these days.
     """
     if as_of is None and last_days is None:
         return {split: files.paths for split, files in splits.items()}
@@ -147,9 +139,7 @@ class RemoteFolder:
     def fetch(cls, url: str, splits: Collection[str]) -> "RemoteFolder":
         """Copy the files of splits. Those that are whole already, and have not changed on the storage, are kept.
 
-        Raises:
-            DataError: There is none.
-            UnreadableError: The storage cannot be reached. What was copied is kept for the next try.
+        If the storage cannot be reached, what was copied is kept for the next try.
         """
         with reaching(shown(url)):
             files, path = file_system(url)
@@ -170,10 +160,6 @@ class RemoteFolder:
                 step.advance(file.size)
         return cls(folder, sources)
 
-    def provenance(self, paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
-        """Return the records of some of the copies, by URL, as JSON."""
-        return {url: record.model_dump(mode="json") for url, record in (self.sources[path] for path in paths)}
-
 
 def _files_of_splits(base: str, splits: Collection[str]) -> dict[str, RemoteFile]:
     """Return the files of splits in a folder of a storage, by their path in it."""
@@ -181,17 +167,12 @@ def _files_of_splits(base: str, splits: Collection[str]) -> dict[str, RemoteFile
     if [file.url for file in listed] == [base]:
         raise DataError(f"data.path: {shown(base)} is a file; a folder is expected.", f"Write {shown(base.rpartition('/')[0])}.")
     found = {file.url.removeprefix(f"{base}/"): file for file in listed if not file.name.startswith(".")}
-    found = {name: file for name, file in found.items() if _split_of(name) in splits}
+    endings = {f"{split}{ending}" for split in splits for ending in ENDINGS}
+    found = {name: file for name, file in found.items() if name in endings or name.rpartition("/")[0] in splits}
     if not found:
         expected = f"Expected {' or '.join(f'{split}.csv, {split}.parquet, {split}/...' for split in splits)}"
         raise DataError(f"data.path: {shown(base)} has no file of these splits.", expected)
     return found
-
-
-def _split_of(name: str) -> str | None:
-    """Return the split of a file, by its path in the folder; ``None`` for other files."""
-    folder, _, file = name.rpartition("/")
-    return folder or next((file.removesuffix(ending) for ending in ENDINGS if file.endswith(ending)), None)
 
 
 def _copy(file: RemoteFile, path: Path) -> RemoteSource:
@@ -214,12 +195,7 @@ class Files:
     """A folder with the files of each split: ``train.csv``, ``validation.jsonl.gz``, batches in ``train/``, in any combination."""
 
     def __init__(self, params: DataParams) -> None:
-        """Find the files of the splits that ``data.splits`` names, of the days that ``data.as_of`` and ``data.last_days`` leave.
-
-        Raises:
-            DataError: The folder does not exist or is not under ``data/source/``; a split has no file, or more than one of its name;
-                or none of these days.
-        """
+        """Find the files of the splits that ``data.splits`` names, of the days that ``data.as_of`` and ``data.last_days`` leave."""
         self.params = params.files
         names = dict.fromkeys(name for split, spec in params.source_specs.items() for name in source_splits(split, spec))
         self.remote = RemoteFolder.fetch(params.path, names) if params.path and is_url(params.path) else None
@@ -228,11 +204,7 @@ class Files:
         self.chosen = choose_files(self.splits, params.as_of, params.last_days)
 
     def read(self, split: str, columns: LabelledColumns) -> SourceSplit:
-        """Open the files of one split.
-
-        Raises:
-            DataError: One cannot be used.
-        """
+        """Open the files of one split."""
         files = [self._open(path, columns) for path in self.chosen[split]]
         return SourceSplit.of(files[0]) if len(files) == 1 else SourceSplit(f"{self.folder / split} ({len(files)} files)", files)
 
@@ -241,7 +213,12 @@ class Files:
         with open_table(source) as table:
             names = table.declared(columns.label)
         bad = BadRows(table.name, source.unit, columns.policy)
-        return SourceFile(bad, _batches(source, columns, bad), names)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with open_table(source) as table:
+                yield from labelled_rows(table, columns, bad)
+
+        return SourceFile(bad, batches(), names)
 
     def provenance(self, rows: Mapping[str, int], /) -> dict[str, Any]:
         """Return the files that were read, and the rows of each batch; DVC tracks their content."""
@@ -253,7 +230,8 @@ class Files:
             if found.batches:
                 batches[split] = {path.as_posix(): rows.get(str(path), 0) for path in chosen if path != found.file}
         paths = [path for chosen in self.chosen.values() for path in chosen]
-        remote = None if self.remote is None else self.remote.provenance(paths)
+        sources = None if self.remote is None else [self.remote.sources[path] for path in paths]
+        remote = None if sources is None else {url: record.model_dump(mode="json") for url, record in sources}
         return {"files": files, "batches": batches or None, "remote": remote}
 
 
@@ -272,8 +250,3 @@ def _folder(path: str | None) -> Path:
         hint = f"It can be: {listed(present)}." if present else f"{SOURCE}/ has no folders; set data.path to null to read {SOURCE}/ itself."
         raise DataError(f"data.path: {folder} is not a folder.", hint)
     return folder
-
-
-def _batches(source: Input, columns: LabelledColumns, bad: BadRows) -> Iterator[pa.RecordBatch]:
-    with open_table(source) as table:
-        yield from labelled_rows(table, columns, bad)

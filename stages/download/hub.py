@@ -23,35 +23,23 @@ class Hub:
     """One configuration of one data set, at one commit. Data only: the datasets library runs no code of the repository."""
 
     def __init__(self, path: str, name: str | None, revision: str | None) -> None:
-        """Find the commit, and fetch the data set or take it from the cache.
-
-        Raises:
-            DataError: The data set, revision or configuration does not exist, or the hub cannot be reached.
-        """
+        """Find the commit, and fetch the data set or take it from the cache."""
         if Path(path).exists():
             raise DataError(f"data.path: {path!r} is a folder here, and data.source is hub.", "For files set data.source to files.")
         self.path, self.name, self.revision = path, name, revision
         self.label = " ".join(part for part in (path, name) if part)
         self.commit = resolve_commit(path, revision)
-        self.data = self._load()
-
-    def _load(self) -> Any:
         import datasets
 
         with self._explained():
-            data = datasets.load_dataset(self.path, self.name, revision=self.commit)
+            self.data: Any = datasets.load_dataset(self.path, self.name, revision=self.commit)
         # Without network the library takes the latest version that it finds in its cache, whatever was asked for.
-        files = [Path(file["filename"]) for split in data.values() for file in split.cache_files]
+        files = [Path(file["filename"]) for split in self.data.values() for file in split.cache_files]
         if not all(self.commit in file.parts for file in files):
             raise DataError(f"data.revision: commit {self.commit} of {self.label} is not in the cache, and the hub is out of reach.", _PIN)
-        return data
 
     def read(self, split: str, columns: LabelledColumns) -> SourceSplit:
-        """Open one split.
-
-        Raises:
-            DataError: The data set has no such split or column.
-        """
+        """Open one split."""
         if split not in self.data:
             problem = f"data.splits: {self.label} has no split {split!r}{nearest(split, self.data)}."
             raise DataError(problem, f"It has {listed(self.data)}. Divide one with data.split, or name a slice: 'train[90%:]'.")
@@ -95,11 +83,7 @@ def _batches(tables: Iterator[pa.Table]) -> Iterator[ValueBatch]:
 
 
 def resolve_commit(path: str, revision: str | None) -> str:
-    """Return the commit that a revision points to now. A commit hash is returned without asking the hub.
-
-    Raises:
-        DataError: The data set or revision does not exist, or the hub cannot be reached.
-    """
+    """Return the commit that a revision points to now. A commit hash is returned without asking the hub."""
     if revision is not None and _COMMIT.fullmatch(revision):
         return revision
     from huggingface_hub import HfApi, errors

@@ -22,9 +22,10 @@ from tuneline.core.errors import DataError
 from tuneline.core.files import file_hash
 from tuneline.core.paths import SPLITS
 from tuneline.core.provenance import AppliedCorrections
-from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, raw_schema, rebatch, shard_file, write_batches
+from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, raw_schema, rebatch, write_batches
 from tuneline.core.terminal import Progress, progress, say
 from tuneline.params import Params
+from tuneline.params.data import DataParams
 from tuneline.readers.labelled import LABEL, LabelledColumns, class_name
 from tuneline.readers.rows import listed
 
@@ -54,8 +55,7 @@ class RowSelection:
 def divide(params: Params, slices: list[SourceSlice], staged: Mapping[str, StagedSplit]) -> tuple[dict[str, RowSelection], int]:
     """Divide the rows of the train split's slices as ``data.split`` asks; without it they are all train.
 
-    Returns:
-        The rows of train and of each split that is taken from it, and the number of rows without a value in ``data.split.by``.
+    Return the rows of train and of each split that is taken from it, and the number of rows without a value in ``data.split.by``.
     """
     split, whole = params.data.split, RowSelection(slices)
     if split is None:
@@ -88,20 +88,17 @@ class LabelEncoder:
     written: tuple[str, ...]
 
     @classmethod
-    def regression(cls) -> Self:
-        """Return the encoder of a regression."""
-        return cls(LabelSchema(None), ())
+    def of(cls, staged: Mapping[str, StagedSplit], train: RowSelection, data: DataParams) -> Self:
+        """Return the encoder of a regression, or of the given classes, else those of the source, else the sorted ones of train.
 
-    @classmethod
-    def classification(cls, staged: Mapping[str, StagedSplit], train: RowSelection, given: Sequence[str] | None) -> Self:
-        """Return the encoder of a classification: with the given names, else those of the source, else the sorted ones of train.
-
-        Raises:
-            DataError: The train split has fewer than two classes, or nearly as many as rows.
+        A train split with fewer than two classes, or nearly as many as rows, is refused.
         """
-        observed = _observed(train.batches(staged))
+        if data.task == "regression":
+            return cls(LabelSchema(None), ())
+        observed, given = _observed(train.batches(staged)), data.label_names
         declared = next((staged[part.source].label_names for part in train.slices), None)
-        names = tuple(given or declared or sorted_names(observed))
+        are_numbers = all(name.removeprefix("-").isdecimal() and name.isascii() for name in observed)
+        names = tuple(given or declared or sorted(observed, key=int if are_numbers else None))  # as numbers, '2' is before '10'
         ids = tuple(str(position) for position in range(len(names)))
         written = tuple(class_name(name) or name for name in names)
         if given and not observed <= set(written) and observed <= set(ids):
@@ -139,13 +136,6 @@ def _observed(train: Iterable[tuple[StagedSplit, pa.RecordBatch]]) -> set[str]:
             f"The train split has {only}.", "A classification needs at least two classes; check data.splits and data.label_column."
         )
     return observed
-
-
-def sorted_names(names: set[str]) -> tuple[str, ...]:
-    """Sort class names: as numbers where all are whole numbers ('2' before '10'), else as text."""
-    if all(name.removeprefix("-").isdecimal() and name.isascii() for name in names):
-        return tuple(sorted(names, key=int))
-    return tuple(sorted(names))
 
 
 def sample_rows(rows: int, at_most: int | None, seed: int) -> NDArray[np.int64]:
@@ -297,12 +287,9 @@ class RawWriter:
     left_out: int = 0
 
     def write(self, folder: Path, staged: Mapping[str, StagedSplit], selection: RowSelection, at_most: int | None, seed: int) -> int:
-        """Write the rows of a split, into the folder of its name, and return their number.
+        """Write the rows of a split, into the folder of its name, and return their number, at least one.
 
         Every label is checked, also of rows that are not drawn: a run on few rows finds the same errors as a run on all.
-
-        Raises:
-            DataError: A label is unknown, or no row is left.
         """
         schema = raw_schema(self.columns.texts, self.encoder.labels)
         chosen = None if at_most is None else sample_rows(selection.rows, at_most, seed)
@@ -322,7 +309,10 @@ class RawWriter:
         first = 0
         for staged, batch in batches:
             complete: NDArray[np.bool_] = staged.complete(batch).to_numpy(zero_copy_only=False)
-            raw = self._raw(batch, staged, schema)
+            ids = self.encoder.ids(batch, staged.labelled)
+            if staged.labelled and not self.encoder.labels.is_regression:
+                self._refuse(batch, staged, pc.and_(staged.complete(batch), pc.equal(ids, UNLABELLED)))
+            raw = pa.record_batch([*batch.columns[: len(self.columns.texts)], ids, batch[INDEX]], schema=schema)
             keep = np.ones(batch.num_rows, dtype=bool)
             if chosen is not None:
                 start, stop = np.searchsorted(chosen, (first, first + batch.num_rows))
@@ -332,12 +322,6 @@ class RawWriter:
             yield raw.filter(pa.array(keep & complete))
             first += batch.num_rows
             step.advance(batch.num_rows)
-
-    def _raw(self, batch: pa.RecordBatch, staged: StagedSplit, schema: pa.Schema) -> pa.RecordBatch:
-        ids = self.encoder.ids(batch, staged.labelled)
-        if staged.labelled and not self.encoder.labels.is_regression:
-            self._refuse(batch, staged, pc.and_(staged.complete(batch), pc.equal(ids, UNLABELLED)))
-        return pa.record_batch([*batch.columns[: len(self.columns.texts)], ids, batch[INDEX]], schema=schema)
 
     def _refuse(self, batch: pa.RecordBatch, staged: StagedSplit, unknown: pa.BooleanArray) -> None:
         row = pc.index(unknown, pa.scalar(True)).as_py()
@@ -368,13 +352,6 @@ def _cut(batches: Iterator[pa.RecordBatch], shard_rows: int) -> Iterator[tuple[i
             row, start = row + part.num_rows, start + part.num_rows
 
 
-def named_shards(written: Path, rows: int, shard_rows: int, folder: Path, split: str) -> Iterator[tuple[Path, Path]]:
-    """Yield each file of a split as ``write_shards`` wrote it, and the path that it gets in ``data/raw``."""
-    count = -(-rows // shard_rows)
-    for number in range(count):
-        yield written / f"{number:05d}.parquet", shard_file(folder, split, number, count)
-
-
 def remove_classes(files: Iterable[tuple[Path, Path]], labels: LabelSchema, empty: Collection[int]) -> LabelSchema:
     """Copy files of the raw splits, each to its path, without the empty classes; return the schema of the others, which get new ids."""
     kept = [label for label in range(labels.outputs) if label not in empty]
@@ -382,10 +359,8 @@ def remove_classes(files: Iterable[tuple[Path, Path]], labels: LabelSchema, empt
     for path, target in files:
         with pq.ParquetFile(path) as file:
             schema = raw_schema(file.schema_arrow.names[:-2], fewer)
-            write_batches(target, schema, (_renumbered(batch, kept, schema) for batch in file.iter_batches(ROW_GROUP)))
+            batches = ((batch, pc.index_in(batch[LABELS], value_set=pa.array(kept, pa.int64()))) for batch in file.iter_batches(ROW_GROUP))
+            numbered = ((batch, pc.fill_null(ids, UNLABELLED).cast(pa.int64())) for batch, ids in batches)
+            place = schema.get_field_index(LABELS)
+            write_batches(target, schema, (batch.set_column(place, LABELS, ids).cast(schema) for batch, ids in numbered))
     return fewer
-
-
-def _renumbered(batch: pa.RecordBatch, kept: Sequence[int], schema: pa.Schema) -> pa.RecordBatch:
-    ids = pc.fill_null(pc.index_in(batch[LABELS], value_set=pa.array(kept, pa.int64())), UNLABELLED).cast(pa.int64())
-    return batch.set_column(batch.schema.get_field_index(LABELS), LABELS, ids).cast(schema)

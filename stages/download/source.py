@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -39,11 +39,8 @@ HINT = "Fill it in."
 class SourceFile:
     """One file of a split, or a whole split where it is no file.
 
-    Attributes:
-        bad: Its path, or its data set and split, for messages; what ``position`` counts, from 1: ``line`` in a text file, ``row``
-            elsewhere; and the bad rows that reading the batches meets.
-        batches: Batches of ``LabelledColumns.schema``. Iterating may raise a ``DataError``.
-        label_names: Class names in the order of their ids, where the source declares them.
+    ``bad`` has its path, or its data set and split, for messages; what ``position`` counts, from 1: ``line`` in a text file, ``row``
+    elsewhere; and the bad rows that reading the batches, of ``LabelledColumns.schema``, meets.
     """
 
     bad: BadRows
@@ -64,22 +61,6 @@ class SourceSplit:
         return cls(file.bad.name, [file])
 
 
-class Source(Protocol):
-    """A source of rows."""
-
-    def read(self, split: str, columns: LabelledColumns) -> SourceSplit:
-        """Open one split.
-
-        Raises:
-            DataError: The source has no such split or column.
-        """
-        ...
-
-    def provenance(self, rows: Mapping[str, int], /) -> dict[str, Any]:
-        """Return what ``source.json`` records, neither times nor paths of this machine, given the rows of each file by its name."""
-        ...
-
-
 class Origin(NamedTuple):
     """Where rows of a staged split come from: the ``idx`` of the first row of a file, and the file's bad rows."""
 
@@ -92,7 +73,6 @@ class StagedSplit:
     """The copy of a split of the source.
 
     Attributes:
-        label_names: Class names in the order of their ids, where the source declares them.
         path: A Parquet file: ``LabelledColumns.schema``, ``idx``, the row number from 0, and ``has_text``.
         labelled: True if any label is neither null nor -1.
         gaps: True if any row has no text or a null for its label.
@@ -143,10 +123,8 @@ OnSkip = Callable[[BadRows, RowProblem], None]
 def stage_split(split: SourceSplit, columns: LabelledColumns, path: Path, params: DataParams, on_skip: OnSkip) -> StagedSplit:
     """Copy a split of the source. Rows that cannot be read are left out; those without text or label are only marked.
 
-    ``on_skip`` is called with each row that is left out, and the bad rows of its file.
-
-    Raises:
-        DataError: It cannot be read, or has too large rows; a row is bad, and bad rows are an error; or very many are bad.
+    ``on_skip`` is called with each row that is left out, and the bad rows of its file. Too large rows are refused, and bad ones as
+    ``data.bad_rows`` says.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     schema = columns.schema.append(pa.field(INDEX, pa.int64(), nullable=False)).append(pa.field(HAS_TEXT, pa.bool_()))
@@ -196,7 +174,10 @@ class SkippedRows:
     def add(self, split: str, bad: BadRows, problem: RowProblem) -> None:
         """Add a row of a file of a split of the source."""
         self.count += problem.lines
-        self._waiting.append((split, bad.name, problem.line, problem.reason, _shown(problem.content)))
+        content = problem.content.rstrip("\r\n")
+        start = content[:LONGEST] + ("…" if len(content) > LONGEST else "")
+        shown = start.encode(errors="backslashreplace").decode()  # bytes that are not text as codes
+        self._waiting.append((split, bad.name, problem.line, problem.reason, shown))
         if len(self._waiting) == ROW_GROUP:
             self._write()
 
@@ -211,13 +192,6 @@ class SkippedRows:
             pa.record_batch([pa.array(values, kind) for values, kind in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA)
         )
         self._waiting.clear()
-
-
-def _shown(content: str) -> str:
-    """Return the start of a row without its line end; bytes that are not text as codes."""
-    content = content.rstrip("\r\n")
-    start = content[:LONGEST] + ("…" if len(content) > LONGEST else "")
-    return start.encode(errors="backslashreplace").decode()
 
 
 @contextmanager
@@ -239,11 +213,7 @@ def open_skipped(path: Path) -> Iterator[SkippedRows]:
 
 
 def check_rows(staged: StagedSplit, columns: LabelledColumns) -> None:
-    """Report the incomplete rows of a split of the source, and check the share of bad rows of each of its files.
-
-    Raises:
-        DataError: A row is incomplete, and bad rows are an error; a file has too many bad rows; or there are no rows.
-    """
+    """Report the incomplete rows of a split of the source, and refuse it if a file has too many bad rows, or if there are no rows."""
     incomplete: Counter[str] = Counter()
     if staged.gaps:
         for batch in staged.batches(0, staged.rows):
@@ -287,11 +257,7 @@ class SourceSlice(NamedTuple):
 
 
 def source_splits(split: str, spec: str) -> list[str]:
-    """Return the names of the source's splits that a specification, such as ``train[:90%]``, of a split of the pipeline uses.
-
-    Raises:
-        DataError: The specification is not in the slice syntax.
-    """
+    """Return the names of the source's splits that a specification, such as ``train[:90%]``, of a split of the pipeline uses."""
     if _NAME.fullmatch(spec):
         return [spec]
     names = [relative.splitname for relative in _instruction(split, spec)._relative_instructions]
@@ -299,11 +265,7 @@ def source_splits(split: str, spec: str) -> list[str]:
 
 
 def resolve(split: str, spec: str, rows: Mapping[str, int]) -> list[SourceSlice]:
-    """Resolve the specification of a split of the pipeline to row numbers, given the rows of the source's splits.
-
-    Raises:
-        DataError: It selects no rows.
-    """
+    """Resolve the specification of a split of the pipeline to row numbers, at least one, given the rows of the source's splits."""
     if _NAME.fullmatch(spec):
         slices = [SourceSlice(spec, 0, rows[spec])]
     else:
@@ -328,22 +290,12 @@ def _instruction(split: str, spec: str):  # type: ignore[no-untyped-def]  # noqa
 
 
 def refuse_overlaps(slices: Mapping[str, list[SourceSlice]]) -> None:
-    """Check that no row is in two splits: evaluating on training rows overestimates the model.
-
-    Raises:
-        DataError: Two splits overlap; the message names the first such rows.
-    """
+    """Refuse rows that are in two splits, and name the first: evaluating on training rows overestimates the model."""
     for (one, parts), (other, others) in combinations(slices.items(), 2):
-        for source, start, stop in _shared(parts, others):
-            raise DataError(
-                f"data.splits: rows {start:,} to {stop - 1:,} of {source!r} would be in both {one} and {other}.",
-                f"Separate them, for example {one}: '{source}[:90%]', {other}: '{source}[90%:]'.",
-            )
-
-
-def _shared(parts: list[SourceSlice], others: list[SourceSlice]) -> Iterator[SourceSlice]:
-    for part in parts:
-        for other in others:
-            start, stop = max(part.start, other.start), min(part.stop, other.stop)
-            if part.source == other.source and start < stop:
-                yield SourceSlice(part.source, start, stop)
+        for (source, *left), (other_source, *right) in product(parts, others):
+            start, stop = max(left[0], right[0]), min(left[1], right[1])
+            if source == other_source and start < stop:
+                raise DataError(
+                    f"data.splits: rows {start:,} to {stop - 1:,} of {source!r} would be in both {one} and {other}.",
+                    f"Separate them, for example {one}: '{source}[:90%]', {other}: '{source}[90%:]'.",
+                )

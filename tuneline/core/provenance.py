@@ -251,14 +251,15 @@ def parameters_hash(stages: Mapping[str, StageProvenance]) -> str:
 
 
 def code_hash(root: Path, paths: Sequence[str]) -> str:
-    """Return one SHA-256 over the names and bytes of Python files, also those inside folders, in the order of their names.
+    """Return one SHA-256 over the names and bytes of Python and JSON files, also those inside folders, in the order of their names.
 
     Raises:
         StageError: A path does not exist.
     """
     if missing := [path for path in paths if not (root / path).exists()]:
         raise StageError(f"dvc.yaml lists {missing[0]} in deps, but it does not exist.", "Correct the path, or remove it.")
-    files = {file for path in paths for file in ((root / path).rglob("*.py") if (root / path).is_dir() else [root / path])}
+    inside = {file for path in paths for file in (root / path).rglob("*") if file.suffix in (".py", ".json")}
+    files = inside | {root / path for path in paths if (root / path).is_file()}
     lines = [f"{file_hash(file)}  {file.relative_to(root).as_posix()}\n" for file in sorted(files)]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
