@@ -39,9 +39,8 @@ def main() -> dict[str, float]:
 
     # Only now, because importing Great Expectations takes seconds.
     from stages.validate.report import write_report
-    from stages.validate.results import check_tables
+    from stages.validate.results import check_tables, write_row_files
     from stages.validate.tables import DataFolders, derive_tables
-    from stages.validate.violations import write_row_files
 
     promoted = Profile.read_if_exists(REFERENCE_PROFILE, FETCH_REFERENCE)
     metrics = METRICS / "validate.json"
@@ -60,11 +59,7 @@ def main() -> dict[str, float]:
 
 
 def stop_on_errors(results: "CheckResults") -> None:
-    """Print warnings, and raise if there are errors.
-
-    Raises:
-        GateError: A check of severity ``error`` failed or a check crashed. The message names each check and split, and the report.
-    """
+    """Print warnings, and raise a GateError that names each check of severity ``error`` that failed, and each that crashed."""
     for warning in results.warnings:
         say(f"validate: warning: {warning.check}, {warning.split}: {warning.found}; allowed: {warning.allowed}.")
     if results.errors:

@@ -30,11 +30,9 @@ TableKind = Literal["columns", "raw", "tokenized", "between"]
 
 @dataclass(frozen=True)
 class Table:
-    """Scalar columns of one split.
+    """Scalar columns of one split, and limits that depend on the data, by the name under which checks refer to them.
 
-    Attributes:
-        limits: Limits that depend on the data, by the name under which checks refer to them.
-        notes: What a check found beside its measurement, as plain text, one line each, by key of the check. Shown even if it passes.
+    Notes are what a check found beside its measurement, as plain text, by key of the check. They are shown even if it passes.
     """
 
     kind: TableKind
@@ -53,10 +51,8 @@ class Table:
 class Requirement:
     """One expectation of a check.
 
-    Attributes:
-        arguments: Returns its arguments for the parameters of the check and a table; ``None`` if it does not apply to the table.
-        allowed: Returns the limit in words, for the parameters of the check and the arguments.
-        found: Returns in words what was found.
+    ``arguments`` returns its arguments for the parameters of the check and a table; ``None`` if it does not apply to the table. ``allowed``
+    returns the limit in words, for the parameters of the check and the arguments, ``found`` what was found.
     """
 
     expectation: type[Expectation]
@@ -188,13 +184,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What Great Expectations found on a table.
+    """What Great Expectations found on a table; ``crashed`` is the message of an exception raised while it was evaluated.
 
-    Attributes:
-        crashed: Message of the exception raised while it was evaluated, if any.
-        rows: Number of checked rows; ``None`` for an expectation of a whole column or table.
-        failing: Number of violating rows, likewise.
-        missing: Required values that the column does not have.
+    ``rows`` and ``failing`` count checked and violating rows; ``None`` for an expectation of a whole column or table. ``missing`` are
+    required values that the column does not have.
     """
 
     check: Check

@@ -33,12 +33,9 @@ LOOK_ALIKE = str.maketrans("\u0430\u0435\u0456\u0458\u043e\u0440\u0441\u0455\u04
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes of a classification.
+    """The classes of a classification: their rows by split, without splits that have no labels, and what is wrong with their names.
 
-    Attributes:
-        counts: Rows of each class, by split; without splits that have no labels.
-        is_rare: Mask of the classes with too few rows in train, or none in a split that is measured.
-        faults: What is wrong with the name of each class, in words.
+    Rare are classes with too few rows in train, or none in a split that is measured.
     """
 
     names: tuple[str, ...]

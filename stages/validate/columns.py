@@ -27,11 +27,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """Columns of shape ``(rows,)``. Files with other columns of the same rows lie beside each other.
-
-    Attributes:
-        places: Files and name there of each column.
-    """
+    """Columns of shape ``(rows,)``: the files and the name there of each. Files with columns of the same rows lie beside each other."""
 
     rows: int
     places: Mapping[str, tuple[SplitReader, str]]
@@ -138,12 +134,7 @@ def files_of(split: SplitReader) -> list[SplitReader]:
 
 
 class RaggedArray:
-    """Rows of different lengths, stored as one flat array of values and the length of each row.
-
-    Attributes:
-        values: The values of all rows, one row after the other, of shape ``(values,)``.
-        lengths: int64 of shape ``(rows,)``.
-    """
+    """Rows of different lengths: one flat array of values, row after row, and the length of each row, int64 of shape ``(rows,)``."""
 
     def __init__(self, values: NDArray[Any], lengths: NDArray[np.int64]) -> None:
         self.values = values

@@ -123,7 +123,6 @@ class WordFeatures:
         rows: Row of each entry, ascending, of shape ``(entries,)``. A row has a feature at most once.
         ids: Feature of each entry, of shape ``(entries,)``.
         repeated: True if more than one text of the row has the feature, of shape ``(entries,)``.
-        words: The different words.
         pairs: Positions in ``words`` of the first and the second word of each feature, shape ``(features, 2)``; -1 for no second word.
     """
 
@@ -216,7 +215,9 @@ def log_odds(features: WordFeatures, labels: Ids, fold: Ids, classes: int) -> Fl
     scores = np.zeros((len(labels), classes))
     for number in range(-1, FOLDS):
         inside, known = fold_of_entry == number, fold[fold >= 0] != number
-        weights = _log_frequencies(counts.sum(axis=0) - (counts[number] if number >= 0 else 0))
+        fitted = counts.sum(axis=0) - (counts[number] if number >= 0 else 0)
+        weights = np.log((fitted + 1) / (fitted + 1).sum(axis=0))
+        weights[fitted.sum(axis=1) == 0] = 0
         priors = np.log(np.bincount(labels[fold >= 0][known], minlength=classes) + 1.0)
         for label in range(classes):
             sums = np.bincount(features.rows[inside], weights[ids[inside], label], minlength=len(labels))
@@ -229,19 +230,11 @@ def log_odds(features: WordFeatures, labels: Ids, fold: Ids, classes: int) -> Fl
     return odds
 
 
-def _log_frequencies(counts: Floats) -> Floats:
-    """Return the log-probability of each feature in each class, with one added to each count; 0 for a feature without any."""
-    frequencies: Floats = np.log((counts + 1) / (counts + 1).sum(axis=0))
-    frequencies[counts.sum(axis=1) == 0] = 0
-    return frequencies
-
-
 def learnability(odds: Floats, labels: Ids) -> dict[str, float]:
     """Compare the log-odds, of shape ``(rows, classes)``, of the rows of one split with their labels, of two classes or more.
 
-    Returns:
-        ``learnable_labels``, the area under the ROC curve, and ``disagreement``, the fraction of the surest rows with another label; the
-        ends of their 95 % intervals are ``auc_low``, ``auc_high``, ``disagreement_low`` and ``disagreement_high``.
+    ``learnable_labels`` is the area under the ROC curve, and ``disagreement`` the fraction of the surest rows with another label; the ends
+    of their 95 % intervals are ``auc_low``, ``auc_high``, ``disagreement_low`` and ``disagreement_high``.
     """
     auc, error = area_under_curve(odds, labels)
     surest = np.argsort(-odds.max(axis=1), kind="stable")[: max(1, int(SUREST * len(labels)))]
@@ -291,9 +284,7 @@ MIN_ROWS = 5
 class Giveaway:
     """Something that many rows with a label have, and hardly another row.
 
-    Attributes:
-        precision: Fraction of these rows that have the label.
-        coverage: Fraction of the rows with the label that have it.
+    ``precision`` is the fraction of these rows that have the label, ``coverage`` that of the rows with the label that have it.
     """
 
     name: str

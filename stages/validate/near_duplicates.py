@@ -94,12 +94,9 @@ _LESS = 1 - 1e-4
 
 @dataclass(frozen=True)
 class NearDuplicateRows:
-    """Near-duplicates of the rows of one split.
+    """A similar row for each row of a split, with their similarity, 0 for none; int32 and float32 of shape ``(rows,)``.
 
-    Attributes:
-        origin: A similar row, numbered through all splits: of an earlier split if there is one, else an earlier row of the same split;
-            ``NONE`` if there is neither. int32 of shape ``(rows,)``.
-        similarity: Similarity to that row, 0 for none; float32 of shape ``(rows,)``.
+    It is a row of an earlier split if there is one, else an earlier row of the same split, numbered through all splits, or ``NONE``.
     """
 
     origin: Numbers
@@ -146,19 +143,16 @@ class Search:
         """Compare the rows that are ``chosen``, a mask of shape ``(rows,)``, with each other. Each has words."""
         if not chosen.any():
             return
-        self._write_preview()
+        for first in range(0, PREVIEW, WIDTH):
+            for start, samples in self._samples(first):
+                self._preview.values[start : start + samples.shape[1], first : first + WIDTH] = samples.astype(np.uint8).T
+                self._preview.release()
         for first in range(PREVIEW, PREVIEW + WIDTH * bands(self.required), WIDTH):
             keys = self._band_keys(first)
             for rows in partitions(keys):
                 compared = rows[chosen[rows]]
                 for left, right in candidates(keys[compared], self.split[compared]):
                     self._compare(compared[left], compared[right])
-
-    def _write_preview(self) -> None:
-        for first in range(0, PREVIEW, WIDTH):
-            for start, samples in self._samples(first):
-                self._preview.values[start : start + samples.shape[1], first : first + WIDTH] = samples.astype(np.uint8).T
-                self._preview.release()
 
     def _band_keys(self, first: int) -> Keys:
         """Return the key of each row in the band of the samples from ``first``, of shape ``(rows,)``."""
@@ -218,7 +212,9 @@ class Search:
         preview = self._preview.values
         common = np.count_nonzero(preview[left[places]] == preview[right[places]], axis=1)
         self._preview.release()
-        likely: Rows = places[common >= _least_common(self.required)]
+        # At least three standard deviations below the mean number of equal bytes of this similarity.
+        least = int(PREVIEW * self.required - 3 * math.sqrt(PREVIEW * self.required * (1 - self.required)))
+        likely: Rows = places[common >= least]
         return likely
 
 
@@ -251,19 +247,13 @@ def _starts(is_new: NDArray[np.bool_], place: Rows) -> Rows:
     return np.maximum.accumulate(np.where(np.r_[True, is_new], place, 0))
 
 
-def _least_common(similarity: float) -> int:
-    """Return the least number of equal bytes in a preview: three standard deviations below the mean of this similarity."""
-    return int(PREVIEW * similarity - 3 * math.sqrt(PREVIEW * similarity * (1 - similarity)))
-
-
 def copy_columns(
     raw: Mapping[str, RawSplit], split: str, near_duplicates: NearDuplicateRows, labels: LabelSchema
 ) -> dict[str, NDArray[np.generic]]:
     """Return, for each row of a split, the row that it repeats or resembles, given all raw splits, earlier ones first.
 
-    Returns:
-        Columns of shape ``(rows,)``, ``NONE`` for a row that repeats no other. ``duplicate_of`` and ``conflict_with`` are rows of the split
-        itself. ``leak_of`` and ``near_duplicate_of`` are rows numbered through all splits; ``similarity`` belongs to the latter.
+    Columns have the shape ``(rows,)``, and ``NONE`` for a row that repeats no other. ``duplicate_of`` and ``conflict_with`` are rows of the
+    split itself. ``leak_of`` and ``near_duplicate_of`` are rows numbered through all splits; ``similarity`` belongs to the latter.
     """
     current = raw[split]
     columns: dict[str, NDArray[np.generic]] = {"duplicate_of": first_copies(current.keys)}

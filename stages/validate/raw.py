@@ -154,11 +154,6 @@ class RawSplit:
         """Keys that do not depend on the order of the texts in a row."""
         return self.columns.column("unordered_key")
 
-    @property
-    def broken_rows(self) -> int:
-        """Number of rows with characters that a wrong encoding left."""
-        return int(np.count_nonzero(self.columns.column("broken_characters")))
-
     def words(self) -> Iterator[EncodedWords]:
         """Yield the words of the rows, a batch of rows at a time."""
         for shard in self.shards:
@@ -175,12 +170,9 @@ def read_raw(splits: Mapping[str, SplitReader], text_columns: Sequence[str], fol
     shards = {name: [RawShard(part, tuple(text_columns), folder) for part in files_of(split)] for name, split in splits.items()}
     for _ in map_tasks(RawShard.derive, [shard for found in shards.values() for shard in found], run, name="texts"):
         pass
-    return {name: _of_shards(split, shards[name], folder) for name, split in splits.items()}
-
-
-def _of_shards(source: SplitReader, shards: Sequence[RawShard], folder: Path) -> RawSplit:
-    columns = StoredColumns.of(SplitReader.open(folder / "columns", source.split, "validate"))
-    return RawSplit(source, shards, columns, reduce(VocabularyCounts.plus, (shard.vocabulary() for shard in shards)))
+    columns = {name: StoredColumns.of(SplitReader.open(folder / "columns", split.split, "validate")) for name, split in splits.items()}
+    counts = {name: reduce(VocabularyCounts.plus, (shard.vocabulary() for shard in found)) for name, found in shards.items()}
+    return {name: RawSplit(split, shards[name], columns[name], counts[name]) for name, split in splits.items()}
 
 
 def encoding_notes(split: RawSplit, text_columns: Sequence[str]) -> dict[str, list[str]]:

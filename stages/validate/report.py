@@ -16,8 +16,7 @@ from great_expectations.render.view.view import DefaultJinjaPageView
 from jinja2 import ChoiceLoader, FileSystemLoader
 from markupsafe import Markup
 
-from stages.validate.results import CheckResults
-from stages.validate.violations import excerpt
+from stages.validate.results import CheckResults, excerpt
 from tuneline.analysis.drift import Distribution
 from tuneline.core.paths import SPLITS
 from tuneline.reports.checks import CheckEntry, Profile
@@ -38,12 +37,9 @@ class ClassShare:
 
 @dataclass(frozen=True)
 class DataOverview:
-    """Distributions of the data.
+    """Distributions of the data: rows by split, a figure of lengths in characters, and one of the targets of a regression.
 
-    Attributes:
-        lengths: Figure of the lengths of the rows in characters; ``None`` without rows.
-        targets: Figure of the targets of a regression; ``None`` for a classification.
-        classes: Shares of the classes, the most frequent in train first; empty for a regression.
+    The shares of classes are empty for a regression; the most frequent in train come first.
     """
 
     rows: Mapping[str, int]
@@ -90,12 +86,9 @@ def _share(name: str, indices: Sequence[int], labels: Mapping[str, Distribution]
 
 @dataclass(frozen=True)
 class PassedCheck:
-    """A check that passed on at least one split.
+    """A check that passed on at least one split; ``found`` are the measurements, in words, by split, ``failed`` where it did not pass.
 
-    Attributes:
-        found: The measurements, in words, by split; ``failed`` where it did not pass.
-        notes: What it found beside them, with the split before each.
-        is_noteworthy: True if it found rows or anything else within its limit.
+    Notes have the split before each. It is noteworthy if it found rows or anything else within its limit.
     """
 
     check: str
@@ -126,14 +119,6 @@ def _unique(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
 
 
-def passed_checks(results: CheckResults) -> list[PassedCheck]:
-    """Return the checks that passed on at least one split."""
-    groups: dict[str, list[CheckEntry]] = {}
-    for result in results.entries:
-        groups.setdefault(result.check, []).append(result)
-    return [PassedCheck.of(group) for group in groups.values() if any(result.status == "passed" for result in group)]
-
-
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -162,7 +147,10 @@ def index_page(results: CheckResults, row_files: Collection[str] = ()) -> str:
 
     ``row_files`` are the checks with a file of all their violating rows beside the page, ``rows/CHECK.parquet``.
     """
-    passed = passed_checks(results)
+    groups: dict[str, list[CheckEntry]] = {}
+    for result in results.entries:
+        groups.setdefault(result.check, []).append(result)
+    passed = [PassedCheck.of(group) for group in groups.values() if any(result.status == "passed" for result in group)]
     template = environment(TEMPLATES).get_template("index.html.j2")
     return template.render(
         checks=results,

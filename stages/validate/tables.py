@@ -51,13 +51,6 @@ class DataFolders:
         """Folder of the tokenizer."""
         return self.tokenized / TOKENIZER.name
 
-    def splits(self) -> dict[str, dict[str, SplitReader]]:
-        """Open all splits, by kind and name."""
-        return {
-            kind: {split: SplitReader.open(folder, split, stage) for split in SPLITS}
-            for kind, folder, stage in (("raw", self.raw, "download"), ("tokenized", self.tokenized, "tokenize"))
-        }
-
 
 @dataclass(frozen=True)
 class DerivedData:
@@ -80,7 +73,8 @@ class DerivedData:
 def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None) -> DerivedData:
     """Read all splits and derive the tables to check. A split without the expected columns has the table ``columns`` only."""
     vocabulary = Vocabulary.read(folders.tokenizer, len(params.data.text_columns))
-    splits = folders.splits()
+    places = {"raw": (folders.raw, "download"), "tokenized": (folders.tokenized, "tokenize")}
+    splits = {kind: {split: SplitReader.open(folder, split, stage) for split in SPLITS} for kind, (folder, stage) in places.items()}
     labels = _train_labels(params, splits["raw"]["train"])
     expected = {"raw": raw_schema(params.data.text_columns, labels), "tokenized": tokenized_schema(vocabulary.has_type_ids, labels)}
     readable = {
@@ -150,7 +144,8 @@ def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicateRows
     copies = copy_columns(data.raw, split, near_duplicates, labels)
     columns = current.columns.with_columns(data.written("copies", split, copies))
     notes = {**copy_notes(data.raw, copies), **encoding_notes(current, params.data.text_columns)}
-    if current.broken_rows <= params.validate_.broken_encoding.max * current.rows:  # else the whole source has another encoding
+    broken = np.count_nonzero(current.columns.column("broken_characters"))
+    if broken <= params.validate_.broken_encoding.max * current.rows:  # else the whole source has another encoding
         columns = columns.with_columns(columns, mixed_characters="broken_characters")
     limits: dict[str, Any] = {}
     # A split that is neither trained on nor reported on may be unlabelled.

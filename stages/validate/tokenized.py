@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,6 @@ class Vocabulary:
         special_ids: Ids of the special tokens except the unknown token.
         template: Special tokens of one row, in order; the texts are between them.
         first_id: Special token at the start of each row; ``None`` without one.
-        last_id: Special token at the end of each row; ``None`` without one.
         has_type_ids: True if ``model_input_names`` of the tokenizer lists ``token_type_ids``.
     """
 
@@ -52,7 +51,8 @@ class Vocabulary:
         tokenizer = load_tokenizer(folder)
         config = json.loads(require(folder / "tokenizer_config.json", "tokenize").read_text(encoding="utf-8"))
         added = tokenizer.get_added_tokens_decoder()
-        unknown = tokenizer.token_to_id(_unknown_token(config) or "")
+        name = config.get("unk_token") or ""
+        unknown = tokenizer.token_to_id(name["content"] if isinstance(name, dict) else name)
         row = tokenizer.encode("a", "a") if texts == 2 else tokenizer.encode("a")
         return cls(
             largest_id=max(tokenizer.get_vocab(with_added_tokens=True).values()),
@@ -65,12 +65,6 @@ class Vocabulary:
             has_type_ids="token_type_ids" in config.get("model_input_names", ()),
         )
 
-    def is_special(self) -> NDArray[np.bool_]:
-        """Return a mask of special tokens by id, of shape ``(largest_id + 2,)``; the last entry is for ids out of the vocabulary."""
-        special = np.zeros(self.largest_id + 2, dtype=bool)
-        special[list(self.special_ids)] = True
-        return special
-
 
 def load_tokenizer(folder: Path) -> Tokenizer:
     """Load a folder's tokenizer without truncation and padding."""
@@ -78,11 +72,6 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
-
-
-def _unknown_token(config: dict[str, Any]) -> str | None:
-    token: str | dict[str, str] | None = config.get("unk_token")
-    return token["content"] if isinstance(token, dict) else token
 
 
 def decoding_matches(
@@ -123,7 +112,8 @@ class Decoder:
         An unknown token matches any text. If the row may be truncated, its segments need only match the starts of the texts, or only
         their ends.
         """
-        segments = [self._pieces(segment) for segment in self._segments(ids)]
+        runs = groupby(ids, key=lambda token: token in self._vocabulary.special_ids)
+        segments = [self._pieces(list(run)) for special, run in runs if not special]
         required = [comparable(text) for text in texts]
         if len(ids) < self._max_length:
             return pieces_match(_joined(segments), "".join(required))
@@ -131,11 +121,6 @@ class Decoder:
             return True  # without a special token between them, the end of the truncated first text is unknown
         pairs = list(zip(segments, required, strict=True))
         return all(pieces_match(*pair, to_end=False) for pair in pairs) or all(pieces_match(*pair, from_start=False) for pair in pairs)
-
-    def _segments(self, ids: Sequence[int]) -> list[list[int]]:
-        """Split ids at special tokens."""
-        runs = groupby(ids, key=lambda token: token in self._vocabulary.special_ids)
-        return [list(run) for special, run in runs if not special]
 
     def _pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the texts between runs of unknown tokens, one more than there are runs."""
@@ -212,7 +197,9 @@ def batch_columns(batch: pa.RecordBatch, vocabulary: Vocabulary) -> Arrays:
     """Return the scalar columns of a batch, each of shape ``(rows,)``."""
     ids, mask = RaggedArray.of(batch["input_ids"]), RaggedArray.of(batch["attention_mask"])
     out_of_vocabulary = (ids.values < 0) | (ids.values > vocabulary.largest_id)
-    special = ids.reduce(np.add, vocabulary.is_special()[np.where(out_of_vocabulary, vocabulary.largest_id + 1, ids.values)])
+    is_special = np.zeros(vocabulary.largest_id + 2, dtype=bool)  # the last entry is for ids out of the vocabulary
+    is_special[list(vocabulary.special_ids)] = True
+    special = ids.reduce(np.add, is_special[np.where(out_of_vocabulary, vocabulary.largest_id + 1, ids.values)])
     columns = {
         "tokens": ids.lengths,
         "smallest_id": ids.reduce(np.minimum, ids.values),

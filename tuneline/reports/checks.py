@@ -43,7 +43,6 @@ class CheckEntry(Record):
     severity: Severity
     status: Status
     title: str
-    """What is checked, as a sentence."""
     found: str
     """The measurement, in words."""
     allowed: str
@@ -144,11 +143,7 @@ class Profile(Record):
 
     @property
     def train(self) -> SplitProfile:
-        """Profile of the data that a model was trained on.
-
-        Raises:
-            DataError: The data checks could not read the split; no model was trained on it.
-        """
+        """Profile of the data that a model was trained on, which has a split ``train``."""
         if "train" not in self.splits:
             raise DataError("profile.json: splits.train: missing.", self._hint("profile.json"))
         return self.splits["train"]
@@ -167,7 +162,6 @@ class WordCounts(Record):
     total: int
     """Occurrences of all words."""
     different: int
-    """Number of different words."""
     counts: Mapping[str, int]
     """Occurrences of the most common words, the most common first."""
 

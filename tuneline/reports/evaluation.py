@@ -21,7 +21,6 @@ class SliceMetrics(Record):
     low: Number
     """Lower end of the interval of the primary metric."""
     high: Number
-    """Upper end."""
 
     @property
     def metrics(self) -> Mapping[str, float]:
@@ -81,11 +80,9 @@ class BehaviourResult(Record):
     low: Number
     """Lower end of its interval."""
     high: Number
-    """Upper end."""
     min_pass_rate: float | None
     """Required fraction; ``None`` if the test cannot stop the pipeline."""
     failures: Sequence[FailedCase]
-    """Some of the failed cases."""
 
     @property
     def stops(self) -> bool:
@@ -109,9 +106,8 @@ class Saturation(Record):
     largest_sum: int
     """Largest magnitude that the sum of two products can have."""
     sums: int
-    """Sums that were computed; 0 where none can saturate."""
+    """Sums that were computed; 0 where none can saturate. Those of ``saturated`` exceed 16 bits."""
     saturated: int
-    """Those of them that exceed 16 bits."""
 
 
 class ModelComparison(Record):
@@ -126,7 +122,6 @@ class ModelComparison(Record):
     max_abs_diff: Number
     """Largest absolute difference of a logit."""
     mean_abs_diff: Number
-    """Mean absolute difference of the logits."""
     agreement: Number
     """Fraction of rows with the same prediction."""
     flips: int
@@ -152,14 +147,10 @@ class ComparisonRecord(Record):
     written_by: ClassVar[str] = "compare"
 
     split: str
-    """The reported split."""
     rows: int
     metric: str
-    """Name of the compared metric."""
     trained: Mapping[str, Number]
-    """Metrics of the trained model."""
     models: Mapping[str, ModelComparison]
-    """By precision."""
 
 
 class Prediction(Record):
@@ -175,9 +166,7 @@ class Flip(Record):
     """A row on which an exported model and the trained model differ."""
 
     row: int
-    """Row number in the reported split."""
     text: Mapping[str, str | None]
-    """By column."""
     label: str | Number
     trained: Prediction
     exported: Prediction

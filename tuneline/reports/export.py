@@ -33,7 +33,6 @@ class ModelRecord(Record):
     bytes: int
     """Size of all its files."""
     sha256: Mapping[str, str]
-    """SHA-256 by file name."""
     method: str | None = OMITTED
     """int8: ``dynamic`` or ``static``."""
     weight_bits: int | None = OMITTED
@@ -61,9 +60,7 @@ class UsageRecord(Record):
     architecture: str
     opset: int
     inputs: Sequence[str]
-    """Names of the models' inputs."""
     models: Mapping[str, ModelRecord]
-    """By precision."""
 
 
 class DataRecord(Record):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
@@ -63,41 +63,6 @@ VARIABLES = {
     BAD: "var(--bad)",
     SURFACE: "var(--surface)",
 }
-STYLE: Any = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "tuneline",
-    "text.parse_math": False,  # a class may be called $5
-    "font.family": "DejaVu Sans",  # measured with it, shown in the page's font
-    "font.size": 12.5,  # and none smaller: at least 11 px on the page, see SIZE
-    "text.color": INK,
-    "axes.edgecolor": GRID,
-    "axes.labelcolor": MUTED,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.titlesize": 12.5,
-    "grid.color": GRID,
-    "grid.linewidth": 0.6,
-    "xtick.color": GRID,
-    "ytick.color": GRID,
-    "xtick.labelcolor": MUTED,
-    "ytick.labelcolor": MUTED,
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "xtick.major.pad": 6,
-    "ytick.major.pad": 6,
-    "lines.linewidth": 1.8,
-    "lines.solid_capstyle": "round",
-    "legend.frameon": False,
-    "legend.fontsize": 12.5,
-    "legend.labelcolor": INK,
-    "legend.handlelength": 1.6,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "savefig.facecolor": "none",
-}
 WIDTH = 330 / 72
 SIZE = (WIDTH, 3.1)
 """Width and height in inches. A figure is 330 units wide, and never narrower than 292 px on a page (screens of 320 px): its text stays
@@ -111,7 +76,7 @@ def canvas(size: tuple[float, float] = SIZE, rows: int = 1) -> Iterator[tuple["F
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(fname=TEMPLATES / "figure.mplstyle"):
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots(rows, sharex=True, squeeze=False)
         yield figure, axes[0, 0]
@@ -197,7 +162,8 @@ def draw_histograms(name: str, title: str, distributions: Mapping[str, Distribut
         margin = (high - low) / 20 or 1.0
         low, high = low - margin, high + margin
     grid = np.geomspace(low, high, BINS + 1) if logarithmic else np.linspace(low, high, BINS + 1)
-    words = {split: _middle(one) for split, one in filled.items()}
+    middles = {split: [number(one.quantile(level)) for level in (0.05, 0.5, 0.95)] for split, one in filled.items()}
+    words = {split: f"median {median}, 90 % in {low_end} to {high_end}" for split, (low_end, median, high_end) in middles.items()}
     with canvas((WIDTH, 0.3 + 0.95 * len(filled)), rows=len(filled)) as (figure, _):
         for axes, (split, one) in zip(figure.axes, filled.items(), strict=True):
             axes.stairs(_shares(one, grid), grid, fill=True, color=FIRST, alpha=0.75)
@@ -213,12 +179,6 @@ def draw_histograms(name: str, title: str, distributions: Mapping[str, Distribut
             axes.spines["left"].set_visible(False)
         label = "; ".join(f"{title}, {split}: {middle}" for split, middle in words.items())
         return to_svg(figure, name, label)
-
-
-def _middle(distribution: Distribution) -> str:
-    """Return the median, and the range of the middle nine tenths, in words."""
-    low, median, high = (number(distribution.quantile(level)) for level in (0.05, 0.5, 0.95))
-    return f"median {median}, 90 % in {low} to {high}"
 
 
 def _shares(distribution: Distribution, grid: NDArray[np.float64]) -> NDArray[np.float64]:

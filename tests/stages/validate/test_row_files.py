@@ -3,10 +3,9 @@
 import pyarrow.parquet as pq
 import pytest
 
-from stages.validate import violations
-from stages.validate.results import check_tables
+from stages.validate import results as violations
+from stages.validate.results import check_tables, write_row_files
 from stages.validate.tables import derive_tables
-from stages.validate.violations import write_row_files
 from tests.stages.validate.data import Data
 from tuneline.core.tables import LabelSchema
 

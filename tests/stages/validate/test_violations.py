@@ -3,7 +3,7 @@ import pytest
 
 from stages.validate.checks import CHECKS, Table
 from stages.validate.columns import write_columns
-from stages.validate.violations import MAX_CHARACTERS, Violations, excerpt
+from stages.validate.results import MAX_CHARACTERS, Violations, excerpt
 from tests.stages.validate.conftest import failed_result
 
 
