@@ -101,11 +101,7 @@ def find_checkpoint(params: Params) -> Pretrained | None:
 
 
 def find_tokenizer(params: Params, checkpoint: Pretrained | None) -> Pretrained | None:
-    """Find the tokenizer: that of the checkpoint unless another one is named; ``None`` if it is trained on the train split.
-
-    Raises:
-        StageError: Neither names one: the checkpoint has no tokenizer.
-    """
+    """Find the tokenizer, that of the checkpoint unless another one is named; ``None`` if it is trained on the train split."""
     name, revision = params.tokenize.tokenizer, params.tokenize.revision
     if name is not None and (checkpoint is None or name != checkpoint.name):
         checkpoint = announce(find(name, revision, "tokenize.tokenizer"), revision)
@@ -124,11 +120,7 @@ def announce(pretrained: Pretrained, revision: str | None) -> Pretrained:
 
 
 def copy(pretrained: Pretrained, names: Sequence[str], target: Path) -> PretrainedSource:
-    """Fetch files and copy them.
-
-    Raises:
-        StageError: A copy differs from what the hub lists, or does not fit on the disk.
-    """
+    """Fetch files and copy them; refuse a copy that differs from what the hub lists, or does not fit on the disk."""
     folder = pretrained.fetch(names)
     target.mkdir()
     try:

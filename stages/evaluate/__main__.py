@@ -111,8 +111,11 @@ def main() -> Measurements:
         behaviour = run_suite(suite, texts, lambda rows: classifier.logits_of_texts(rows, settings.batch_size)) if suite else []
         with progress("evaluate"):
             slices, metrics = measure(params, split, texts, logits, custom)
+            metrics |= pass_rates(behaviour)
+            if slices.worst is not None:
+                metrics[f"worst_slice_{slices.metric}"] = slices.value(slices.worst)
             phase("writing")
-            write_outs(split, logits, slices, behaviour, Metrics.of(metrics | pass_rates(behaviour) | score_of_worst(slices)))
+            write_outs(split, logits, slices, behaviour, Metrics.of(metrics))
     if violations := violations_of(behaviour):
         message = "\n  ".join(["the model fails behaviour tests:", *violations])
         raise GateError(message, f"Failed cases are in {REPORTS / 'behaviour.json'}.")
@@ -131,31 +134,16 @@ def measure(
     train = SplitReader.open(TOKENIZED, "train", made_by="tokenize")
     metrics = run(settings, split, (numpy_values(batch[LABELS]) for batch in train.batches([LABELS])), logits, custom)
     phase("the TF-IDF baseline")
-    metrics |= tfidf_metrics(predicted, predict_with_baseline(params, texts))
+    sample = read_sample(SplitReader.open(RAW, "train", made_by="download"), params.data.text_columns, schema.outputs, params.seed)
+    model = TfidfModel.fit(sample, schema)
+    metrics |= tfidf_metrics(predicted, np.concatenate([model.predict(batch) for batch in texts.batches()]))
     if FAILING_ROWS.exists():  # else the data checks have not run here
         metrics |= leak_metrics(predicted, leaked_rows(FAILING_ROWS, settings.split, len(split)))
     return slices, metrics
 
 
-def score_of_worst(slices: Slices) -> dict[str, float]:
-    """Return the primary metric of the worst slice, if there is one."""
-    return {} if slices.worst is None else {f"worst_slice_{slices.metric}": slices.value(slices.worst)}
-
-
-def predict_with_baseline(params: Params, texts: LabelledTexts) -> NDArray[Any]:
-    """Return the predictions of TF-IDF with a linear model, trained on the train split; shape ``(rows,)``."""
-    train = SplitReader.open(RAW, "train", made_by="download")
-    sample = read_sample(train, params.data.text_columns, texts.label_schema.outputs, params.seed)
-    model = TfidfModel.fit(sample, texts.label_schema)
-    return np.concatenate([model.predict(batch) for batch in texts.batches()])
-
-
 def read_split(rows: SplitReader) -> TokenizedSplit:
-    """Read the tokenized rows.
-
-    Raises:
-        DataError: There are no rows, or some rows have no label.
-    """
+    """Read the tokenized rows; refuse a split without rows, or with rows without a label."""
     split = TokenizedSplit.read(rows)
     if len(split) == 0:
         raise DataError(f"{rows.name} has no rows.", "Report on another split (evaluate.split), or give this one rows (data.splits).")
@@ -202,19 +190,15 @@ SCATTERED = 2_000
 def write_predictions(path: Path, split: TokenizedSplit, logits: Logits) -> None:
     """Write ``reports/predictions.parquet``, one row for each row of the reported split, in its order; logits ``(rows, outputs)``."""
     schema = predictions_schema(split.label_schema)
-    starts = range(0, len(split), ROW_GROUP)
-    batches = (_predictions(start, split.labels[start:][:ROW_GROUP], logits[start:][:ROW_GROUP], split.label_schema) for start in starts)
+
+    def batch(start: int) -> pa.RecordBatch:
+        labels, some = split.labels[start:][:ROW_GROUP], logits[start:][:ROW_GROUP]
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(some.ravel()), some.shape[1]).cast(pa.list_(pa.float32()))
+        rows, predictions = np.arange(start, start + len(labels)), predictions_of(some, split.label_schema)
+        return pa.record_batch([pa.array(rows), pa.array(labels), lists, pa.array(predictions)], schema=schema)
+
     with replace_file(path) as partial:
-        write_batches(partial, schema, (pa.record_batch(columns, schema=schema) for columns in batches))
-
-
-def _predictions(start: int, labels: NDArray[Any], logits: Logits, label_schema: LabelSchema) -> list[pa.Array]:
-    return [
-        pa.array(np.arange(start, start + len(labels), dtype=np.int64)),
-        pa.array(labels),
-        pa.FixedSizeListArray.from_arrays(pa.array(logits.ravel()), logits.shape[1]).cast(pa.list_(pa.float32())),
-        pa.array(predictions_of(logits, label_schema)),
-    ]
+        write_batches(partial, schema, map(batch, range(0, len(split), ROW_GROUP)))
 
 
 def write_plots(folder: Path, logits: Logits, labels: NDArray[Any], label_schema: LabelSchema) -> None:
@@ -225,22 +209,17 @@ def write_plots(folder: Path, logits: Logits, labels: NDArray[Any], label_schema
         numbers = labels[::every], logits[::every, 0]
         logits, labels = np.empty((0, 1), dtype=np.float32), np.empty(0, dtype=np.int64)
     probability = Softmax.of(logits)
-    write_rows(folder / "confusion.csv", ("actual", "predicted"), _confused(logits, labels, label_schema.names or ()))
-    write_columns(folder / "scatter.csv", dict(zip(("actual", "predicted"), numbers, strict=True)))
-    write_columns(folder / "roc.csv", roc_curve(probability, labels))
-    write_columns(folder / "precision_recall.csv", precision_recall_curve(probability, labels))
-    write_columns(folder / "calibration.csv", calibration(probability, labels))
+    named, starts = np.array(label_schema.names or (), dtype=object), range(0, len(labels), ROW_GROUP)
+    parts = ((labels[start:][:ROW_GROUP], logits[start:][:ROW_GROUP].argmax(axis=1)) for start in starts)
+    confused = (row for actual, predicted in parts for row in zip(named[actual], named[predicted], strict=True))
+    write_rows(folder / "confusion.csv", ("actual", "predicted"), confused)
+    _write_columns(folder / "scatter.csv", dict(zip(("actual", "predicted"), numbers, strict=True)))
+    _write_columns(folder / "roc.csv", roc_curve(probability, labels))
+    _write_columns(folder / "precision_recall.csv", precision_recall_curve(probability, labels))
+    _write_columns(folder / "calibration.csv", calibration(probability, labels))
 
 
-def _confused(logits: Logits, labels: NDArray[Any], names: Sequence[str]) -> Iterator[Sequence[str]]:
-    named = np.array(names, dtype=object)
-    for start in range(0, len(labels), ROW_GROUP):
-        rows = slice(start, start + ROW_GROUP)
-        yield from zip(named[labels[rows]], named[logits[rows].argmax(axis=1)], strict=True)
-
-
-def write_columns(path: Path, columns: Columns | dict[str, NDArray[Any]]) -> None:
-    """Write numbers, with 6 significant digits."""
+def _write_columns(path: Path, columns: Columns | dict[str, NDArray[Any]]) -> None:
     write_rows(path, list(columns), ([f"{value:.6g}" for value in row] for row in zip(*columns.values(), strict=True)))
 
 

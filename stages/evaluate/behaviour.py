@@ -3,7 +3,7 @@
 import itertools
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -135,11 +135,7 @@ class Suite(Section):
 
 
 def read_suite(name: str) -> Suite:
-    """Read ``conf/behaviour/NAME.yaml``.
-
-    Raises:
-        ParamsError: The file is missing or not YAML, or a value in it is invalid.
-    """
+    """Read ``conf/behaviour/NAME.yaml``; raise a ParamsError that names what is missing or invalid in it."""
     path = FOLDER / f"{name}.yaml"
     if not path.is_file():
         available = ", ".join(sorted(file.stem for file in FOLDER.glob("*.yaml"))) or "none"
@@ -157,7 +153,7 @@ def read_suite(name: str) -> Suite:
 def check_suitable(test: AnyTest, texts: int, label_schema: LabelSchema) -> None:
     """Check that a test suits the data."""
     key = f"evaluate.behaviour, {test.name!r}"
-    for problem in [*_of_templates(test, texts), *_of_task(test, label_schema)]:
+    for problem in _problems(test, texts, label_schema):
         raise ParamsError(f"{key}: {problem}", f"Correct the file; {_DISABLE}")
     if test.change in ("swap_texts", "same_text") and texts != 2:
         raise ParamsError(f"{key}: {test.change} needs rows of two texts.", f"Remove the test; {_DISABLE}")
@@ -168,11 +164,7 @@ def check_suitable(test: AnyTest, texts: int, label_schema: LabelSchema) -> None
 
 
 def label_id(label: Label, label_schema: LabelSchema, key: str) -> int:
-    """Return the id of a class given by name or id.
-
-    Raises:
-        ParamsError: The data has no such class.
-    """
+    """Return the id of a class given by name or id; refuse one that the data does not have."""
     names = label_schema.names or ()
     if isinstance(label, str) and label in names:
         return names.index(label)
@@ -182,16 +174,13 @@ def label_id(label: Label, label_schema: LabelSchema, key: str) -> int:
     raise ParamsError(f"{key}: {label!r} is not a class of the data. {known}", _DISABLE)
 
 
-def _of_templates(test: AnyTest, texts: int) -> Iterator[str]:
+def _problems(test: AnyTest, texts: int, label_schema: LabelSchema) -> Iterator[str]:
     for template in test.templates or []:
         if len(template) != texts:
             yield f"a template has {len(template)} text(s), a row has {texts}."
         for blank in BLANK.findall(" ".join(template)):
             if blank not in test.fill:
                 yield f"fill has no values for {{{blank}}}."
-
-
-def _of_task(test: AnyTest, label_schema: LabelSchema) -> Iterator[str]:
     if isinstance(test, Direction) and label_schema.is_regression != (test.label is None):
         yield "label says whose probability moves: a class, or null for a regression."
     if isinstance(test, MinimumFunctionality) and label_schema.is_regression != isinstance(test.expect, Range):
@@ -212,11 +201,7 @@ class LabelledTexts:
 
     @classmethod
     def of(cls, raw: SplitReader, columns: Sequence[str], labels: NDArray[Any], label_schema: LabelSchema) -> Self:
-        """Check that a raw split has the columns, and as many rows as the tokenized split has labels.
-
-        Raises:
-            DataError: A column is missing, or the number of rows differs.
-        """
+        """Check that a raw split has the columns, and as many rows as the tokenized split has labels."""
         known = raw.schema.names
         missing = [name for name in columns if name not in known]
         if missing:
@@ -295,7 +280,7 @@ def _filled(test: AnyTest) -> Iterator[Texts]:
             yield tuple(_fill(text, given) for text in template)
 
 
-def _fill(text: str, words: Mapping[str, str]) -> str:
+def _fill(text: str, words: dict[str, str]) -> str:
     filled = BLANK.sub(lambda match: words[match[1]], text)
     return filled[:1].upper() + filled[1:]
 
@@ -333,17 +318,13 @@ def _editor(change: Change) -> Callable[[str], str]:
 def typo(text: str) -> str:
     """Swap two neighbouring letters inside one word of four letters or more, chosen by a checksum of the text."""
     checksum = zlib.crc32(text.encode())
-    words = [(match.start(), position) for match in _LONG_WORD.finditer(text) if match[0].isalpha() for position in _swappable(match[0])]
-    if not words:
+    found = [match for match in _LONG_WORD.finditer(text) if match[0].isalpha()]
+    inside = (place for match in found for place in range(match.start() + 1, match.end() - 2))  # neither first nor last letter
+    swappable = [place for place in inside if text[place] != text[place + 1]]
+    if not swappable:
         return text
-    start, position = words[checksum % len(words)]
-    left = start + position
+    left = swappable[checksum % len(swappable)]
     return f"{text[:left]}{text[left + 1]}{text[left]}{text[left + 2 :]}"
-
-
-def _swappable(word: str) -> list[int]:
-    """Return positions inside a word, without its first and last letter, where two neighbours differ."""
-    return [position for position in range(1, len(word) - 2) if word[position] != word[position + 1]]
 
 
 def negate(text: str) -> str:

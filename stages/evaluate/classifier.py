@@ -32,12 +32,7 @@ class Classifier:
 
     @classmethod
     def load(cls, folder: Path, labels: LabelSchema) -> "Classifier":
-        """Load ``models/classifier``: safetensors only, no remote code.
-
-        Raises:
-            StageError: The folder does not hold a model.
-            DataError: The model does not have the labels of the data.
-        """
+        """Load ``models/classifier``: safetensors only, no remote code, and with the labels of the data."""
         torch.set_num_threads(threads())  # torch does not know the quota of a container
         disable_progress_bar()  # type: ignore[no-untyped-call]
         try:
@@ -55,12 +50,9 @@ class Classifier:
         return cls(model.to(device).eval(), tokenizer, device)
 
     def logits(self, rows: TokenizedRows, batch_size: int, out: Logits | None = None) -> Logits:
-        """Return the logits of every row, float32 of shape ``(rows, outputs)``; rows of similar length share a batch.
+        """Return the logits of every row, each counted once, float32 ``(rows, outputs)``; rows of similar length share a batch.
 
         ``out`` is an array for the result, which may be mapped to a file; without it, one is made in memory.
-
-        Raises:
-            AssertionError: A row was counted twice, or not at all.
         """
         logits = np.empty((len(rows), int(self.model.config.num_labels or 0)), dtype=np.float32) if out is None else out
         seen = np.zeros(len(rows), dtype=np.int8)

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -71,10 +71,7 @@ def score(references: NDArray[Any], predictions: NDArray[Any], average: Averagin
     """Compute the metrics of the pipeline, then those of ``others``; of metrics with the same name, the last one counts.
 
     References, int64 classes or float32 numbers, and predictions have the shape ``(rows,)``. ``others`` are entries of
-    ``evaluate.metrics``, loaded by the evaluate library, which takes seconds to import.
-
-    Raises:
-        StageError: A metric cannot be loaded, or gives no finite numbers.
+    ``evaluate.metrics``, loaded by the evaluate library, which takes seconds to import. Each must give finite numbers.
     """
     task: Task = "regression" if np.issubdtype(references.dtype, np.floating) else "classification"
     scores = prediction_metrics(task, references, predictions, average)
@@ -123,9 +120,7 @@ def _forget_modules() -> None:
         del sys.modules[name]
 
 
-def _score_one(
-    name: MetricName, references: NDArray[Any], predictions: NDArray[Any], average: str, folder: str | None
-) -> Mapping[str, float]:
+def _score_one(name: MetricName, references: NDArray[Any], predictions: NDArray[Any], average: str, folder: str | None) -> dict[str, float]:
     import evaluate
 
     try:
@@ -144,10 +139,6 @@ def _score_one(
         raise StageError(
             f"evaluate.metrics: {name.path!r} cannot score this: {error}", "It must score predictions against references."
         ) from None
-    return _numbers(name, result)
-
-
-def _numbers(name: MetricName, result: Mapping[str, Any]) -> dict[str, float]:
     numbers = {key: float(value) for key, value in result.items() if np.ndim(value) == 0 and not isinstance(value, str)}
     if not numbers or not all(map(np.isfinite, numbers.values())):
         raise StageError(f"evaluate.metrics: {name.path!r} gives no finite numbers: {dict(result)}", "Leave it out.")
@@ -159,8 +150,7 @@ def baseline_metrics(
 ) -> dict[str, float]:
     """Return metrics of the majority baseline: always the most frequent class of the train split (labels in batches), or its mean.
 
-    Returns:
-        ``majority_accuracy`` and ``majority_f1``; for a regression ``mean_mse`` (its correlations are undefined).
+    They are ``majority_accuracy`` and ``majority_f1``; for a regression ``mean_mse`` (its correlations are undefined).
     """
     if label_schema.is_regression:
         total, rows = np.sum([(batch.sum(dtype=np.float64), len(batch)) for batch in train], axis=0)
@@ -176,11 +166,7 @@ CHECKS_OF_LEAKS = ("leakage", "near_duplicates")
 
 
 def leaked_rows(folder: Path, split: str, rows: int) -> NDArray[np.bool_]:
-    """Return which rows of a split repeat or resemble a row of another split, by ``reports/checks/rows/``; shape ``(rows,)``.
-
-    Raises:
-        DataError: The file is of other data.
-    """
+    """Return which rows of a split repeat or resemble one of another split, by ``reports/checks/rows/`` of this data; shape ``(rows,)``."""
     leaked = np.zeros(rows, dtype=bool)
     for path in (folder / f"{check}.parquet" for check in CHECKS_OF_LEAKS):
         if path.exists():
@@ -223,12 +209,7 @@ _PART = re.compile(r"\s*([\w.]+)")
 
 @dataclass(frozen=True)
 class RowSlice:
-    """Rows of the reported split with a common property.
-
-    Attributes:
-        by: Property: ``length``, ``overlap``, ``label``, ``source``.
-        name: Value of the property, for people.
-    """
+    """Rows of the reported split with a common property: ``length``, ``overlap``, ``label`` or ``source``, and its value, the name."""
 
     by: str
     name: str
@@ -246,16 +227,16 @@ def length_slices(lengths: NDArray[np.int64]) -> Iterator[RowSlice]:
 
 def overlap_slices(batches: Iterable[Sequence[Sequence[str]]]) -> Iterator[RowSlice]:
     """Yield slices by the words that the two texts of a row share: Jaccard index (1912) of their sets of lower-case words."""
-    overlaps = ([_overlap(*pair) for pair in zip(*batch, strict=True)] for batch in batches)
+
+    def overlap(first: str, second: str) -> float:
+        one, other = set(_WORD.findall(first.lower())), set(_WORD.findall(second.lower()))
+        return len(one & other) / max(len(one | other), 1)
+
+    overlaps = ([overlap(*pair) for pair in zip(*batch, strict=True)] for batch in batches)
     bucket = np.concatenate([np.searchsorted(_OVERLAPS[1:-1], batch, side="right").astype(np.int8) for batch in overlaps])
     for index, (low, high) in enumerate(itertools.pairwise(_OVERLAPS)):
         if len(rows := np.flatnonzero(bucket == index)):
             yield RowSlice("overlap", f"{low:.0%} to {high:.0%} of the words shared", rows)
-
-
-def _overlap(first: str, second: str) -> float:
-    one, other = set(_WORD.findall(first.lower())), set(_WORD.findall(second.lower()))
-    return len(one & other) / max(len(one | other), 1)
 
 
 def label_slices(labels: NDArray[Any], names: Sequence[str]) -> Iterator[RowSlice]:
@@ -281,18 +262,17 @@ def source_slices(specification: str, positions: NDArray[np.int64]) -> Iterator[
 
 def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[SliceMetrics]:
     """Return the metrics of each slice, the primary metric with its interval. Each slice is scored before the next is made."""
-    return [_score(one, split) for one in slices]
-
-
-def _score(one: RowSlice, split: SplitPredictions) -> SliceMetrics:
-    primary, labels, predictions = split.primary, split.labels[one.rows], split.values[one.rows]
-    estimate = primary_interval(primary, labels, predictions, average=split.average)
-    metrics = {primary.name: estimate.value, "low": estimate.low, "high": estimate.high}
-    if split.schema.is_regression:
-        metrics["mse"] = compute_metric(METRIC_TABLE["mse"], labels, predictions)
-    elif one.by != "label":  # F1 is meaningless where all rows have the same label
-        metrics["f1"] = compute_metric(METRIC_TABLE["f1"], labels, predictions, split.average)
-    return SliceMetrics.model_validate({"by": one.by, "slice": one.name, "rows": len(labels), **metrics})
+    scored = []
+    for one in slices:
+        labels, predictions = split.labels[one.rows], split.values[one.rows]
+        estimate = primary_interval(split.primary, labels, predictions, average=split.average)
+        metrics = {split.primary.name: estimate.value, "low": estimate.low, "high": estimate.high}
+        if split.schema.is_regression:
+            metrics["mse"] = compute_metric(METRIC_TABLE["mse"], labels, predictions)
+        elif one.by != "label":  # F1 is meaningless where all rows have the same label
+            metrics["f1"] = compute_metric(METRIC_TABLE["f1"], labels, predictions, split.average)
+        scored.append(SliceMetrics.model_validate({"by": one.by, "slice": one.name, "rows": len(labels), **metrics}))
+    return scored
 
 
 def slices_report(scored: Sequence[SliceMetrics], metric: str) -> Slices:

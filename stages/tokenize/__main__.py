@@ -80,11 +80,7 @@ def saved_tokenizer(params: Params, base: BaseSource, train: RawTexts, target: P
 
 
 def build_tokenizer(params: Params, base: BaseSource, train: RawTexts) -> "PreTrainedTokenizerFast":
-    """Load the tokenizer, or train it on ``train``, and check that ``max_length`` suits it and the model.
-
-    Raises:
-        StageError: The tokenizer cannot be loaded or trained, or ``max_length`` is too long or too short.
-    """
+    """Load the tokenizer, or train it on ``train``, and check that ``max_length`` suits it and the model."""
     limit, config = None, params.model.config
     if base.tokenizer is None:
         tokenizer = train_wordpiece(partial(train.texts, TRAINING_ROWS), params.tokenize.vocab_size)

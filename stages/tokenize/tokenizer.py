@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.files import replace_file, write_json
 from tuneline.core.tables import LABELS, LabelSchema, SplitReader, tokenized_schema, write_batches
-from tuneline.core.terminal import Progress, progress
+from tuneline.core.terminal import progress
 from tuneline.model.encoding import Counts, Encoder, encode_rows
 
 if TYPE_CHECKING:
@@ -31,11 +31,7 @@ class RawTexts:
     """The texts and labels of a split of ``data/raw/``, or of one of its shards."""
 
     def __init__(self, reader: SplitReader, text_columns: Sequence[str]) -> None:
-        """Check the columns.
-
-        Raises:
-            DataError: A file is not a complete Parquet file, or a column is missing or does not hold text.
-        """
+        """Check that the columns exist, and that those of texts hold text."""
         self.reader, self.text_columns = reader, list(text_columns)
         self.rows = reader.rows
         path, schema = reader.paths[0], reader.schema
@@ -62,11 +58,7 @@ class RawTexts:
             first += batch.num_rows
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield some columns in batches of at most ``ROW_GROUP`` rows.
-
-        Raises:
-            DataError: A value is null, or a file is damaged.
-        """
+        """Yield some columns in batches of at most ``ROW_GROUP`` rows; refuse a value that is null."""
         first = 0
         for batch in self.reader.batches(columns):
             for name in batch.schema.names:
@@ -96,11 +88,7 @@ CALL_KEYS = frozenset({"max_length", "stride", "truncation_strategy", "pad_to_mu
 
 
 def train_wordpiece(texts: Texts, vocab_size: int) -> "PreTrainedTokenizerFast":
-    """Train a tokenizer that normalizes text as ``bert-base-uncased`` does (lower case, no accents).
-
-    Raises:
-        DataError: The texts are empty or blank.
-    """
+    """Train a tokenizer that normalizes text as ``bert-base-uncased`` does (lower case, no accents); refuse texts that are all blank."""
     from transformers import PreTrainedTokenizerFast
 
     characters = alphabet(texts, min(ALPHABET_LIMIT, (vocab_size - len(SPECIAL_TOKENS)) // 2))
@@ -172,11 +160,7 @@ def assemble(model: models.WordPiece, post_process: bool = True) -> Tokenizer:
 
 
 def check_length(max_length: int, limit: int | None, special_tokens: int, texts: int) -> None:
-    """Check ``tokenize.max_length``: the model's limit (``None`` if unlimited or unknown), and room for one token of each text.
-
-    Raises:
-        ParamsError: The model takes fewer tokens, or a row cannot hold one token of each text.
-    """
+    """Check ``tokenize.max_length``: the model's limit (``None`` if unlimited or unknown), and room for one token of each text."""
     if limit is not None and max_length > limit:
         raise ParamsError(
             f"tokenize.max_length: {max_length} is more than the {limit} tokens that the model takes.",
@@ -243,12 +227,12 @@ def tokenize_shard(shard: Shard) -> Counts:
     schema = tokenized_schema(encoder.token_type_ids, source.labels)
     rows = source.batches([*shard.text_columns, LABELS])
     with progress(f"tokenize: {shard.raw.stem}", source.rows) as step, replace_file(shard.tokenized) as partial:
-        write_batches(partial, schema, _counted(encode_rows(encoder, rows, shard.text_columns, schema), step))
+
+        def counted() -> Iterator[pa.RecordBatch]:
+            for batch in encode_rows(encoder, rows, shard.text_columns, schema):
+                yield batch
+                step.advance(batch.num_rows)
+
+        write_batches(partial, schema, counted())
     write_json(shard.counts, asdict(encoder.counts))
     return encoder.counts
-
-
-def _counted(batches: Iterator[pa.RecordBatch], step: Progress) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield batch
-        step.advance(batch.num_rows)

@@ -27,19 +27,19 @@ from transformers.utils import logging
 from stages.train.data import read_inputs
 from stages.train.devices import check_devices, create_accelerator, devices_used
 from stages.train.interruption import (
+    NOTE,
     Interruption,
     TrainingInterrupted,
     clear_note,
     end_unless_connected,
     end_without_other_machines,
     exit_without_cleanup,
-    write_note,
 )
 from stages.train.launch import INTERRUPTED, STOPPING, end_with_launcher
 from stages.train.loop import train
 from stages.train.progress import TrainingProgress
 from stages.train.state import TrainingResult, TrainState
-from tuneline.core.files import replace_directory
+from tuneline.core.files import replace_directory, write_json
 from tuneline.core.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER
 from tuneline.core.provenance import TrainingSegment
 from tuneline.core.records import Metrics
@@ -52,10 +52,7 @@ from tuneline.params.loading import load_params, print_warnings
 def main(segments: list[TrainingSegment] | None = None) -> Measurements:
     """Train and publish the result; resume if an earlier start of the same run was interrupted.
 
-    ``segments`` receives the segments of the run.
-
-    Raises:
-        SystemExit: With exit code 75 after a signal; the state is saved.
+    ``segments`` receives the segments of the run. After a signal, the state is saved and the exit code is 75.
     """
     params = load_params()
     read_base(params)
@@ -93,7 +90,8 @@ def publish(result: TrainingResult) -> None:
 def exit_interrupted(accelerator: Accelerator, interrupted: TrainingInterrupted) -> NoReturn:
     """Write and print how to resume, and exit."""
     if accelerator.is_main_process:
-        write_note(interrupted)
+        steps = {"step": interrupted.step, "steps": interrupted.steps, "checkpoint": str(interrupted.checkpoint)}
+        write_json(NOTE, {"interrupted": True, "resumable": True, "signal": interrupted.signal, **steps, "resume": "dvc repro"})
         say(f"\ntrain: {interrupted}", error=True)
     accelerator.wait_for_everyone()
     accelerator.end_training()

@@ -56,20 +56,20 @@ def main() -> NoReturn:
 
 
 def launch(params: TrainParams, flags: list[str]) -> int:
-    """Start the training as ``params.launch`` says, with further flags of ``accelerate launch``, and return its exit code.
-
-    Raises:
-        ParamsError: The launch configuration does not suit accelerate or this machine.
-    """
+    """Start the training as ``params.launch`` says, with further flags of ``accelerate launch``, and return its exit code."""
     check_launch(params.launch, params.optimizer)
     given = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(threads())  # before torch is imported: OpenMP reads it once
     given_flags = [*machine_flags(params.launch, os.environ), *flags]
-    choice = choose_devices(params) if params.launch == AUTO else None
+    choice = None
+    if params.launch == AUTO:
+        choice = choose(devices := find_devices(), params.global_batch_size, params.mixed_precision)
+        say(f"train: auto chooses {choice}{f' ({devices.why_cpu})' if devices.why_cpu else ''}")
     parsed = parse(params.launch, [*chosen_flags(params.launch, choice, given_flags), *given_flags])
     args = validate(params.launch, parsed, choice)
     if args.num_machines > 1:
-        say(describe_machines(args))
+        waiting = f"machine {args.machine_rank} of {args.num_machines} (0 is the main one, {args.main_process_ip}:{args.main_process_port})"
+        say(f"train: {waiting}, {args.num_processes} processes on all; starts when every machine has started")
     if given is None:
         os.environ["OMP_NUM_THREADS"] = str(threads_per_process(args))
     from accelerate.commands import launch as accelerate
@@ -83,16 +83,12 @@ def launch(params: TrainParams, flags: list[str]) -> int:
     if args.use_deepspeed or args.use_megatron_lm or args.tpu or args.mpirun_hostfile or args.on_sagemaker:
         del os.environ[PARENT]  # mpirun and others have processes of their own between this one and the training
         return run_launcher(accelerate.launch_command, parsed)
-    return train_here(args)
+    from accelerate.utils.launch import prepare_simple_launcher_cmd_env
 
+    os.environ.update(prepare_simple_launcher_cmd_env(args)[1])  # the environment of another process: the training runs in this one
+    from stages.train.__main__ import run
 
-def choose_devices(params: TrainParams) -> DeviceChoice:
-    """Choose devices and precision, and print the choice."""
-    devices = find_devices()
-    choice = choose(devices, params.global_batch_size, params.mixed_precision)
-    reason = f" ({devices.why_cpu})" if devices.why_cpu else ""
-    say(f"train: auto chooses {choice}{reason}")
-    return choice
+    return run()
 
 
 def chosen_flags(name: str, choice: DeviceChoice | None, given: Sequence[str] = ()) -> list[str]:
@@ -128,15 +124,6 @@ def machine_flags(name: str, environ: Mapping[str, str]) -> list[str]:
     if "PET_NPROC_PER_NODE" in environ:
         values["--num_processes"] = str(int(environ["PET_NPROC_PER_NODE"]) * machines)
     return [word for flag_and_value in values.items() for word in flag_and_value]
-
-
-def describe_machines(args: argparse.Namespace) -> str:
-    """Return the line that a machine prints while it waits for the others."""
-    main = f"{args.main_process_ip}:{args.main_process_port}"
-    return (
-        f"train: machine {args.machine_rank} of {args.num_machines} (0 is the main one, {main}), {args.num_processes} processes on all; "
-        "starts when every machine has started"
-    )
 
 
 def parse(name: str, flags: list[str]) -> argparse.Namespace:
@@ -175,17 +162,6 @@ def threads_per_process(args: argparse.Namespace) -> int:
     return int(args.num_cpu_threads_per_process)
 
 
-def train_here(args: argparse.Namespace) -> NoReturn:
-    """Train in this process, with the environment that accelerate's launcher would start another one with."""
-    from accelerate.utils.launch import prepare_simple_launcher_cmd_env
-
-    _, environment = prepare_simple_launcher_cmd_env(args)
-    os.environ.update(environment)
-    from stages.train.__main__ import run
-
-    run()
-
-
 def run_launcher(launcher: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> int:
     """Start processes with a function of accelerate, wait for them, and return one exit code for all of them."""
     from torch.distributed import DistError
@@ -217,14 +193,14 @@ def stop_on_signals() -> None:
     signal.set_wakeup_fd(written)
     for number in STOPPING:
         signal.signal(number, lambda *_: None)
-    threading.Thread(target=_stop_when, args=(received,), name="stop on signals", daemon=True).start()
 
+    def stop() -> None:
+        while (number := os.read(received, 1)[0]) not in STOPPING:
+            pass
+        if not terminate_descendants():  # torchrun starts them in sessions of their own, without Ctrl-C
+            os._exit(128 + number)
 
-def _stop_when(received: int) -> None:
-    while (number := os.read(received, 1)[0]) not in STOPPING:
-        pass
-    if not terminate_descendants():  # torchrun starts them in sessions of their own, without Ctrl-C
-        os._exit(128 + number)
+    threading.Thread(target=stop, name="stop on signals", daemon=True).start()
 
 
 def hide_torchrun_log() -> None:

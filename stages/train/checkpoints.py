@@ -82,9 +82,9 @@ def run_identity(params: Params, accelerator: Accelerator, data: Iterable[Path],
         "seed": params.seed,
         "model": params.model.model_dump(mode="json", include={"config"}),  # the checkpoint is in ``data``
         "train": params.train.model_dump(mode="json", exclude={"launch", "micro_batch_size"}),
-        "data": {str(path): _hash_files([path]) for path in data},
+        "data": {str(path): file_hash(path) for path in data},
         "code": stage_code("train"),
-        "functions": {str(path): _hash_files([path]) for path in functions},
+        "functions": {str(path): file_hash(path) for path in functions},
         "libraries": {name: version(name) for name in _LIBRARIES},
         "device": accelerator.device.type,
         "precision": accelerator.mixed_precision,
@@ -100,8 +100,7 @@ def run_key(identity: Mapping[str, Any]) -> str:
 def common_identity(accelerator: Accelerator, params: Params, functions: Iterable[Path]) -> dict[str, Any]:
     """Return the identity of the run, which every machine computes from its own files. Every process calls it.
 
-    Raises:
-        StageError: A machine has other code, parameters, libraries, data or devices than the main one.
+    A machine with other code, parameters, libraries, data or devices than the main one is refused.
     """
     identity = run_identity(params, accelerator, data_files(), functions) if accelerator.is_local_main_process else None
     gathered: list[tuple[str, dict[str, Any]]] = gather_object([(_machine(accelerator), identity)] if identity else [])
@@ -166,10 +165,9 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 @contextlib.contextmanager
 def training_lock(accelerator: Accelerator) -> Iterator[None]:
-    """Hold the training lock of this project. The system releases it when the process ends, however that happens.
+    """Hold the training lock of this project; raise a StageError if another process does not release it within ``LOCK_TIMEOUT``.
 
-    Raises:
-        StageError: Another process holds the lock, and does not release it within ``LOCK_TIMEOUT``.
+    The system releases it when the process ends, however that happens.
     """
     if not accelerator.is_main_process:
         yield
@@ -246,8 +244,7 @@ class Checkpoints:
     def _replace(self, target: Path) -> Iterator[Path]:
         """Yield the folder that all processes write to. The main process renames it to ``target``, or removes it after an error.
 
-        Raises:
-            DiskError: The disk is full. The hint names the checkpoint from which the run goes on.
+        If the disk is full, the hint of the error names the checkpoint from which the run goes on.
         """
         if not self._accelerator.is_main_process:
             folder = [""]
@@ -268,7 +265,11 @@ class Checkpoints:
         for leftover in self.folder.glob(".*"):
             shutil.rmtree(leftover, ignore_errors=True)
         for path in reversed(self._all()):
-            damage = find_damage(path) or (self._damage_of_best(path) if needs_best else None)
+            damage, best = find_damage(path), path
+            if damage is None and needs_best and (step := TrainingProgress.read(path / _PROGRESS).best_step):
+                best = self.path(step)
+            if best != path and (problem := find_damage(best)):
+                damage = f"the checkpoint of its best step, {best}, is damaged: {problem}"
             if damage is None:
                 return path
             say(f"train: removed checkpoint {path}, which cannot be used: {damage}")
@@ -278,26 +279,12 @@ class Checkpoints:
     def _all(self) -> list[Path]:
         return sorted(self.folder.glob("step-*"))
 
-    def _damage_of_best(self, path: Path) -> str | None:
-        best = TrainingProgress.read(path / _PROGRESS).best_step
-        if best == 0 or self.path(best) == path:
-            return None
-        damage = find_damage(self.path(best))
-        return damage and f"the checkpoint of its best step, {self.path(best)}, is damaged: {damage}"
-
     def _prune(self) -> None:
         last = self._all()[-self._keep :]
         kept = {*last, *(self.path(TrainingProgress.read(path / _PROGRESS).best_step) for path in last)}
         for path in self._all():
             if path not in kept:
                 _remove(path)
-
-
-def _hash_files(paths: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(bytes.fromhex(file_hash(path)))
-    return digest.hexdigest()
 
 
 def _remove(path: Path) -> None:

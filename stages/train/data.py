@@ -57,12 +57,7 @@ def data_files() -> Iterator[Path]:
 
 
 def read_inputs(params: TrainParams) -> Inputs:
-    """Read and check the splits and the tokenizer.
-
-    Raises:
-        DataError: A split is empty or has rows without a label.
-        ParamsError: The metric or the class weights do not fit the labels.
-    """
+    """Read the splits and the tokenizer; check that splits have rows and labels, and that metric and class weights fit the labels."""
     train, validation = (_read_split(SplitReader.open(TOKENIZED, split, made_by="tokenize")) for split in ("train", "validation"))
     check_label_params(params, train.label_schema)
     tokenizer = AutoTokenizer.from_pretrained(require(TOKENIZER, made_by="tokenize"), trust_remote_code=False)

@@ -38,9 +38,6 @@ def create_accelerator(params: Params) -> Accelerator:
 
     The training loop steps the schedule. With accelerate's default (``step_scheduler_with_optimizer=True``) it would be
     stepped once per process.
-
-    Raises:
-        ParamsError: The device does not support the precision, or a tracker is not installed.
     """
     check_trackers(params.run.trackers)
     try:

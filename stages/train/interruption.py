@@ -22,7 +22,6 @@ from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 from stages.train.devices import several_machines
 from stages.train.launch import INTERRUPTED, resume_hint
 from tuneline.core.errors import StageError
-from tuneline.core.files import write_json
 from tuneline.core.paths import REPORTS
 from tuneline.core.terminal import say
 
@@ -81,11 +80,7 @@ class Coordinator:
         self._last_checkpoint = time.monotonic()
 
     def check_interruption(self) -> None:
-        """Stop if a signal arrived. Every process must call this equally often, where its state is consistent.
-
-        Raises:
-            TrainingInterrupted: A signal arrived in any of the processes.
-        """
+        """Stop if a signal arrived in any process. Every process must call this equally often, where its state is consistent."""
         if self._any_process(self._interruption.signal is not None):
             raise TrainingInterrupted(self._interruption.signal or "a signal to another process")
 
@@ -103,20 +98,6 @@ class Coordinator:
         flag = torch.tensor([int(here)])
         distributed.all_reduce(flag, distributed.ReduceOp.MAX, group=self._process_group)
         return bool(flag)
-
-
-def write_note(interrupted: TrainingInterrupted) -> None:
-    """Write ``NOTE``: the signal, the step, the checkpoint, and the command that resumes the run."""
-    note = {
-        "interrupted": True,
-        "resumable": True,
-        "signal": interrupted.signal,
-        "step": interrupted.step,
-        "steps": interrupted.steps,
-        "checkpoint": str(interrupted.checkpoint),
-        "resume": "dvc repro",
-    }
-    write_json(NOTE, note)
 
 
 def clear_note() -> None:
@@ -152,9 +133,6 @@ def end_unless_connected() -> Iterator[None]:
 
     A launcher that starts while the main machine still ends the run before connects to that run, and starts a process that waits for
     others which do not know of it.
-
-    Raises:
-        StageError: The connection is lost.
     """
     problem = "The processes of the machines did not find each other"
     hint = "When no process of the run before is left, start the training on all machines again: it resumes from its last checkpoint."

@@ -17,24 +17,20 @@ from stages.train.data import BatchLoader, Inputs, Rows, shard_batch
 from stages.train.devices import gradient_synchronization, short_waits_on_shared_cores
 from stages.train.interruption import Coordinator, Interruption, TrainingInterrupted
 from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS, Logits
-from stages.train.progress import Evaluation, StepResult
+from stages.train.progress import Evaluation, TrainingStep
 from stages.train.state import TrainingResult, TrainState, function_files, print_startup_summary, resume, set_up, training_result
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.paths import TOKENIZED
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import say
-from tuneline.model.batches import TokenizedSplit, length_sorted_batches
+from tuneline.model.batches import length_sorted_batches
 from tuneline.params import Params
 
 
 def train(params: Params, inputs: Inputs, accelerator: Accelerator, interruption: Interruption) -> TrainingResult:
     """Train to the end, from the newest checkpoint of the same run if there is one.
 
-    Out of memory, the run restarts with half the micro-batch size; the global batch size stays.
-
-    Raises:
-        TrainingInterrupted: A signal arrived; the state is saved.
-        StageError: Parameters, data or devices do not allow the run.
+    Out of memory, the run restarts with half the micro-batch size; the global batch size stays. After a signal, the state is saved.
     """
 
     def train_with(micro_batch_size: int) -> TrainingResult:
@@ -53,13 +49,10 @@ def train(params: Params, inputs: Inputs, accelerator: Accelerator, interruption
 
 
 def retry_on_out_of_memory(train_with: Callable[[int], TrainingResult], micro_batch_size: int, accelerator: Accelerator) -> TrainingResult:
-    """Call ``train_with`` with a micro-batch size that is halved each time the device is out of memory.
+    """Call ``train_with`` with a micro-batch size that is halved each time the device is out of memory, until one example does not fit.
 
-    The batch with the longest row comes first, so the first step shows it. Several processes do not retry: one may be out
-    of memory alone, while the others wait for its gradients.
-
-    Raises:
-        ParamsError: Not even one example fits, or one of several processes is out of memory.
+    The batch with the longest row comes first, so the first step shows it. Several processes do not retry: one may be out of memory alone,
+    while the others wait for its gradients.
     """
     size = micro_batch_size
 
@@ -107,21 +100,19 @@ def fit(state: TrainState) -> None:
         for batch in state.sampler.epoch(epoch)[position:]:
             result = train_batch(state, batch)
             state.progress.step += 1
-            _log_step(state, batch, result)
+            log_now = state.progress.step % state.params.log_every_steps == 0 or state.progress.step == state.total_steps
+            state.logger.log_step(result, batch, state.progress.record_step(result, log_now))
             _evaluate_and_save(state)
             if state.is_finished():
                 return
 
 
-def train_batch(state: TrainState, batch: Rows) -> StepResult:
+def train_batch(state: TrainState, batch: Rows) -> TrainingStep:
     """Take one optimizer step on the mean loss over a batch, however it is split into micro-batches and processes.
 
-    Gradients are averaged over the processes when they are synchronized, so each process multiplies its loss by their
-    number. They are synchronized once, after the last micro-batch.
-
-    Raises:
-        TrainingInterrupted: A signal arrived before the step; weights and optimizer are unchanged.
-        DataError: The loss or the gradient is NaN or infinite.
+    Gradients are averaged over the processes when they are synchronized, so each process multiplies its loss by their number. They are
+    synchronized once, after the last micro-batch. After a signal, weights and optimizer are unchanged. A loss or gradient that is NaN or
+    infinite ends the run.
     """
     accelerator = state.accelerator
     micro_batches = shard_batch(batch, state.micro_batch_size, accelerator.num_processes, accelerator.process_index)
@@ -144,14 +135,19 @@ def _seed_dropout(state: TrainState, micro_batch: int) -> None:
     torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0]))
 
 
-def _optimizer_step(state: TrainState, batch: Rows, loss: float) -> StepResult:
+def _optimizer_step(state: TrainState, batch: Rows, loss: float) -> TrainingStep:
     """Clip the gradients, step optimizer and schedule, and reset the gradients."""
     accelerator = state.accelerator
     norm = accelerator.clip_grad_norm_(state.model.parameters(), state.params.max_grad_norm or math.inf)
     norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm or 0.0)  # FSDP: a DTensor; DeepSpeed: None
     if not math.isfinite(loss) or not (math.isfinite(norm) or accelerator.scaler is not None):  # the scaler skips such steps
-        raise _non_finite_error(state, batch, loss, norm)
-    result = StepResult(loss, float(state.optimizer.param_groups[0]["lr"]), norm if math.isfinite(norm) else 0.0)
+        places = SplitReader.open(TOKENIZED, "train", made_by="tokenize").places(batch)
+        raise DataError(
+            f"Step {state.progress.step + 1}: loss {loss:g}, gradient norm {norm:g}. Rows of its batch in {places}.",
+            "Lower train.learning_rate, lengthen the warmup, set train.max_grad_norm, or train with mixed_precision 'no' or bf16. "
+            "If labels of these rows are NaN or infinite, correct the data.",
+        )
+    result = TrainingStep(state.progress.step + 1, loss, float(state.optimizer.param_groups[0]["lr"]), norm if math.isfinite(norm) else 0.0)
     state.optimizer.step()
     if state.params.schedule not in STEPPED_BY_VALIDATION_LOSS:
         state.schedule.step()
@@ -159,31 +155,14 @@ def _optimizer_step(state: TrainState, batch: Rows, loss: float) -> StepResult:
     return result
 
 
-def _non_finite_error(state: TrainState, batch: Rows, loss: float, norm: float) -> DataError:
-    places = SplitReader.open(TOKENIZED, "train", made_by="tokenize").places(batch)
-    return DataError(
-        f"Step {state.progress.step + 1}: loss {loss:g}, gradient norm {norm:g}. Rows of its batch in {places}.",
-        "Lower train.learning_rate, lengthen the warmup, set train.max_grad_norm, or train with mixed_precision 'no' or bf16. "
-        "If labels of these rows are NaN or infinite, correct the data.",
-    )
-
-
-def _log_step(state: TrainState, batch: Rows, result: StepResult) -> None:
-    step = state.progress.step
-    log_now = step % state.params.log_every_steps == 0 or step == state.total_steps
-    state.logger.log_step(result, batch, state.progress.record_step(result, log_now))
-
-
 def _evaluate_and_save(state: TrainState) -> None:
-    improved = evaluate(state) if _evaluation_due(state) else False
+    step, interval = state.progress.step, state.params.evaluate_every_steps or state.sampler.batches_per_epoch
+    is_evaluated = bool(state.progress.evaluated) and state.progress.evaluated[-1].step == step
+    is_due = step > 0 and not is_evaluated and (step % interval == 0 or step == state.total_steps)
+    improved = is_due and evaluate(state)
     if (improved and state.params.keep == "best") or _checkpoint_due(state):
         state.checkpoints.save(state.progress)
         state.coordinator.restart_checkpoint_timer()
-
-
-def _evaluation_due(state: TrainState) -> bool:
-    step, interval = state.progress.step, state.params.evaluate_every_steps or state.sampler.batches_per_epoch
-    return step > 0 and not state.progress.is_evaluated and (step % interval == 0 or step == state.total_steps)
 
 
 def _checkpoint_due(state: TrainState) -> bool:
@@ -226,16 +205,12 @@ def _measure(state: TrainState) -> Evaluation:
     split, step = state.validation_loader.split, state.progress.step
     metrics = state.metric.scores(predict_within_memory(state), split.labels, split.label_schema)
     if not math.isfinite(metrics["loss"]):
-        raise DataError(f"Step {step}: the loss on the validation split is {metrics['loss']}.", _non_finite_hint(split))
+        hint = "Lower train.learning_rate, or train with mixed_precision 'no' or bf16."
+        if len(unusable := np.flatnonzero(~np.isfinite(split.labels))[:10]):
+            places = SplitReader.open(TOKENIZED, "validation", made_by="tokenize").places(unusable)
+            hint = f"Correct the labels that are NaN or infinite, such as those of the rows in {places}."
+        raise DataError(f"Step {step}: the loss on the validation split is {metrics['loss']}.", hint)
     return Evaluation(step, metrics["loss"], metrics[state.metric.name])
-
-
-def _non_finite_hint(split: TokenizedSplit) -> str:
-    unusable = np.flatnonzero(~np.isfinite(split.labels))[:10]
-    if not len(unusable):
-        return "Lower train.learning_rate, or train with mixed_precision 'no' or bf16."
-    places = SplitReader.open(TOKENIZED, "validation", made_by="tokenize").places(unusable)
-    return f"Correct the labels that are NaN or infinite, such as those of the rows in {places}."
 
 
 def predict_within_memory(state: TrainState) -> Logits:
@@ -278,11 +253,7 @@ def shard_split(lengths: NDArray[np.int64], batch_size: int, processes: int) -> 
 
 
 def restore_file_order(rows: Rows, values: Logits, count: int) -> Logits:
-    """Sort predictions by row.
-
-    Raises:
-        AssertionError: ``rows`` does not contain each of ``0 .. count - 1`` exactly once.
-    """
+    """Sort predictions by row; fail unless ``rows`` has each of ``0 .. count - 1`` exactly once."""
     if not np.array_equal(np.sort(rows), np.arange(count)):
         raise AssertionError(f"evaluation predicted {len(np.unique(rows))} examples in {len(rows)} results; the split has {count}")
     result = np.empty_like(values)

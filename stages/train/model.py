@@ -31,10 +31,8 @@ def build_model(
 ) -> tuple[PreTrainedModel, frozenset[str]]:
     """Build the classifier in float32, and return it with the names of its weights that were drawn at random.
 
-    They are drawn from torch's global generator: seed it first. ``base`` is the folder of the checkpoint, if ``params`` names one.
-
-    Raises:
-        ParamsError: The configuration has an unknown key, or the checkpoint cannot be loaded or does not fit the model.
+    They are drawn from torch's global generator: seed it first. ``base`` is the folder of the checkpoint, if ``params`` names one. Unknown
+    keys of the configuration, and a checkpoint that does not fit the model, are refused.
     """
     if params.checkpoint is not None:
         return _from_checkpoint(base, params, labels)
@@ -103,10 +101,9 @@ def _from_checkpoint(folder: Path, params: ModelParams, labels: LabelSchema) -> 
 
 
 def _drawn_weights(model: PreTrainedModel, info: dict[str, Any], name: str) -> frozenset[str]:
-    """Return the names of the weights that the checkpoint lacks; print them.
+    """Print and return the names of the weights that the checkpoint lacks.
 
-    Raises:
-        ParamsError: It lacks weights of the body, which would be trained from random values without a warning.
+    Weights of the body are refused: they would be trained from random values without a warning.
     """
     new = frozenset([*info["missing_keys"], *(key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"])])
     body = sorted(key for key in new if key.startswith(f"{model.base_model_prefix}.") and ".pooler." not in key)
@@ -188,22 +185,13 @@ def compute_first_token_only(model: PreTrainedModel) -> bool:
     layers = max((module for module in model.base_model.modules() if isinstance(module, nn.ModuleList)), key=len, default=nn.ModuleList())
     if name is None or len(layers) < 2:
         return False
-    layers[-1].get_submodule(name).register_forward_pre_hook(_keep_first_token)
+    layers[-1].get_submodule(name).register_forward_pre_hook(lambda _, inputs: tuple(tensor[:, :1] for tensor in inputs))
     return True
-
-
-def _keep_first_token(_: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
-    return tuple(tensor[:, :1] for tensor in inputs)
 
 
 @dataclass(frozen=True)
 class TargetScale:
-    """Mean and standard deviation of the training targets, applied to the output of a head.
-
-    Attributes:
-        head: Name of the linear layer that predicts.
-        deviation: Their standard deviation; 1 if all are equal.
-    """
+    """Mean and standard deviation (1 if all are equal) of the training targets, applied to the output of the linear layer ``head``."""
 
     head: str
     mean: float

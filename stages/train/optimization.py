@@ -35,12 +35,10 @@ STEPPED_BY_VALIDATION_LOSS = (SchedulerType.REDUCE_ON_PLATEAU.value, SchedulerTy
 
 @dataclass(frozen=True)
 class Loss:
-    """Cross-entropy for classification, squared error for regression, or a function of the user, per example.
+    """Cross-entropy for classification, squared error for regression, or a function of the user (``custom_loss.py``), per example.
 
-    Attributes:
-        label_smoothing: Share of the target spread over all classes (Szegedy et al. 2016, section 7).
-        class_weights: Weight of each class, shape ``(classes,)``; ``None`` for 1 each.
-        function: The user's loss of each example (``custom_loss.py``); ``None`` for the two above.
+    ``label_smoothing`` is the share of the target spread over all classes (Szegedy et al. 2016, section 7). Class weights have the shape
+    ``(classes,)``; ``None`` for 1 each.
     """
 
     regression: bool

@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,23 +27,12 @@ _JSON_KEYS = {"evaluations_without_improvement": "stale"}
 
 
 @dataclass(frozen=True)
-class StepResult:
-    """Result of one optimizer step.
+class TrainingStep:
+    """Result of an optimizer step, or a row of the training curve, whose ``loss`` is the mean since the previous row.
 
-    Attributes:
-        loss: Mean loss over the examples of the batch.
-        learning_rate: Learning rate of the step.
-        gradient_norm: Norm before clipping; 0 if fp16 gradients overflowed and the optimizer skipped the step.
+    ``loss`` is the mean over the examples of the batch; ``gradient_norm`` is that before clipping, 0 if fp16 gradients overflowed and the
+    optimizer skipped the step.
     """
-
-    loss: float
-    learning_rate: float
-    gradient_norm: float
-
-
-@dataclass(frozen=True)
-class LoggedStep:
-    """Row of the training curve: ``loss`` is the mean since the previous row, the other values are those of this step."""
 
     step: int
     loss: float
@@ -70,17 +59,15 @@ class TrainingProgress:
         step: Batches trained, which is optimizer steps done (a step that fp16 skipped counts too).
         losses: Losses of the steps since the last row of the training curve.
         baseline: Evaluation before the first step; ``None`` until then. It is in the curve, and no candidate for the best.
-        evaluated: Evaluations of trained weights.
         best_step: Step of the best evaluation; 0 before the first.
         evaluations_without_improvement: Evaluations since the last gain, for early stopping.
-        stopped_early: True if early stopping ended the run.
         segments: Parts of the run, each with one layout: processes, micro-batches, threads. Others round differently.
         requested_micro_batch_size: The parameter. The last segment has less if memory ran out.
     """
 
     step: int = 0
     losses: list[float] = field(default_factory=list)
-    logged: list[LoggedStep] = field(default_factory=list)
+    logged: list[TrainingStep] = field(default_factory=list)
     baseline: Evaluation | None = None
     evaluated: list[Evaluation] = field(default_factory=list)
     best_step: int = 0
@@ -99,7 +86,7 @@ class TrainingProgress:
         """Read a file written by ``write``."""
         values = json.loads(path.read_text(encoding="utf-8"))
         values |= {name: values.pop(key) for name, key in _JSON_KEYS.items()}
-        values["logged"] = [LoggedStep(**row) for row in values["logged"]]
+        values["logged"] = [TrainingStep(**row) for row in values["logged"]]
         values["baseline"] = Evaluation(**values["baseline"]) if values["baseline"] else None
         values["evaluated"] = [Evaluation(**row) for row in values["evaluated"]]
         values["segments"] = [TrainingSegment(**segment) for segment in values["segments"]]
@@ -124,19 +111,14 @@ class TrainingProgress:
         """Best evaluation so far."""
         return next((row for row in self.evaluated if row.step == self.best_step), None)
 
-    @property
-    def is_evaluated(self) -> bool:
-        """True if the weights of the current step were evaluated."""
-        return bool(self.evaluated) and self.evaluated[-1].step == self.step
-
-    def record_step(self, result: StepResult, log_now: bool) -> LoggedStep | None:
+    def record_step(self, result: TrainingStep, log_now: bool) -> TrainingStep | None:
         """Record a step. With ``log_now``, add a row to the training curve and return it."""
         self.losses.append(result.loss)
         if not log_now:
             return None
         mean = math.fsum(self.losses) / len(self.losses)
         self.losses.clear()
-        self.logged.append(LoggedStep(self.step, mean, result.learning_rate, result.gradient_norm))
+        self.logged.append(replace(result, loss=mean))
         return self.logged[-1]
 
     def record_evaluation(self, row: Evaluation, greater_is_better: bool, min_gain: float = 0.0) -> bool:
@@ -219,7 +201,7 @@ class TrainingLogger:
         """Seconds since the logger was opened."""
         return time.monotonic() - self._started
 
-    def log_step(self, result: StepResult, batch: Rows, logged: LoggedStep | None) -> None:
+    def log_step(self, result: TrainingStep, batch: Rows, logged: TrainingStep | None) -> None:
         """Log an optimizer step; ``logged`` is its row of the training curve, if it has one."""
         micro_batches = split_into_micro_batches(batch, self.micro_batch_size, self._accelerator.num_processes)
         self.throughput.add([self._rows.lengths_of(rows) for rows in micro_batches])
@@ -242,7 +224,7 @@ class TrainingLogger:
                 tqdm.write(visible(f"train: {message}"), file=sys.stdout)
                 sys.stdout.flush()
 
-    def _show(self, result: StepResult) -> None:
+    def _show(self, result: TrainingStep) -> None:
         status = (
             f"loss {result.loss:.4f}, lr {result.learning_rate:.3g}, {self.throughput.samples / self.seconds:.0f} samples/s, "
             f"{self.throughput.tokens / self.seconds:.0f} tokens/s, {self.throughput.padding:.1%} padding"
@@ -291,15 +273,13 @@ class TrainingLogger:
         with suppress_logging_errors():
             self._accelerator.log(row[1], step=row[0])
 
-    def _step_row(self, row: LoggedStep) -> TrackedRow:
+    def _step_row(self, row: TrainingStep) -> TrackedRow:
         return row.step, {"loss": row.loss, "learning_rate": row.learning_rate, "gradient_norm": row.gradient_norm}
 
     def _evaluation_row(self, row: Evaluation) -> TrackedRow:
         return row.step, {"validation_loss": row.loss, f"validation_{self._metric}": row.metric}
 
 
-@contextlib.contextmanager
-def suppress_logging_errors() -> Iterator[None]:
+def suppress_logging_errors() -> contextlib.suppress:
     """Ignore any error of logging: a closed pipe, a full disk, a bug of a tracker."""
-    with contextlib.suppress(Exception):
-        yield
+    return contextlib.suppress(Exception)

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
 from stages.train.checkpoints import Checkpoints, check_shared, common_identity, run_key
-from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, Rows, check_fit, shard_batch
+from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, check_fit, shard_batch
 from stages.train.devices import compile_in_place, configure_plugins, describe_devices
 from stages.train.interruption import Coordinator, Interruption
 from stages.train.model import TargetScale, adapt, build_model, compute_first_token_only
@@ -31,11 +31,9 @@ from tuneline.params import Params, RunParams, TrainParams
 
 @dataclass
 class TrainState:
-    """Objects of a run.
+    """Objects of a run. Model, optimizer and schedule are prepared by the accelerator.
 
-    Attributes:
-        micro_batch_size: Current size; it may be smaller than the parameter after running out of memory.
-        model: Model prepared by the accelerator, like ``optimizer`` and ``schedule``.
+    ``micro_batch_size`` may be smaller than the parameter after running out of memory.
     """
 
     accelerator: Accelerator
@@ -67,11 +65,9 @@ class TrainState:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """Result of a run.
+    """Result of a run: its final state, and a plain model, without adapters or sharding, whose configuration is used.
 
-    Attributes:
-        model: Plain model, without adapters or sharding; its configuration is used.
-        weights: Trained weights by name; empty in processes other than the main one.
+    The trained weights are by name; empty in processes other than the main one.
     """
 
     state: TrainState
@@ -153,7 +149,14 @@ def resume(state: TrainState) -> None:
         if progress.requested_micro_batch_size == state.params.micro_batch_size:  # it may have been halved when memory ran out
             state.micro_batch_size = min(state.micro_batch_size, progress.segments[-1].micro_batch_size)
             state.logger.micro_batch_size = state.micro_batch_size
-    segment = _segment(state, progress.step)
+    accelerator, device = state.accelerator, state.accelerator.device.type
+    segment = TrainingSegment(
+        step=progress.step,
+        device=device,
+        processes=accelerator.num_processes,
+        micro_batch_size=state.micro_batch_size,
+        threads=torch.get_num_threads() if device == "cpu" else None,
+    )
     before = progress.begin_segment(segment)
     if before is not None:
         _seed_generators(state, progress.step)
@@ -165,18 +168,6 @@ def resume(state: TrainState) -> None:
         )
     progress.requested_micro_batch_size = state.params.micro_batch_size
     state.progress = progress
-
-
-def _segment(state: TrainState, step: int) -> TrainingSegment:
-    """Return the layout in which this run goes on."""
-    accelerator, on_cpu = state.accelerator, state.accelerator.device.type == "cpu"
-    return TrainingSegment(
-        step=step,
-        device=accelerator.device.type,
-        processes=accelerator.num_processes,
-        micro_batch_size=state.micro_batch_size,
-        threads=torch.get_num_threads() if on_cpu else None,
-    )
 
 
 def _seed_generators(state: TrainState, step: int) -> None:
@@ -224,27 +215,19 @@ def print_startup_summary(state: TrainState) -> None:
         state.logger.info("the last layer computes only the first token, the one that the classifier reads")
     if scale := state.target_scale:
         state.logger.info(f"the new head learns standardised targets: mean {scale.mean:.4g}, standard deviation {scale.deviation:.4g}")
-    rows = _first_micro_batch(state)
+    processes, index = state.accelerator.num_processes, state.accelerator.process_index
+    rows = shard_batch(state.sampler.epoch(0)[0], state.micro_batch_size, processes, index)[0]
     inputs, labels = state.train_loader.inputs(rows), state.train_loader.labels(rows)
-    logits = _logits_without_dropout(state, inputs)[: len(rows)]
+    state.model.eval()  # without dropout
+    with torch.no_grad():
+        logits = state.model(**inputs).logits[: len(rows)]
+    state.model.train()
     state.logger.info(f"first micro-batch: {', '.join(f'{name} {tuple(tensor.shape)}' for name, tensor in inputs.items())}")
     state.logger.info(f"its labels {describe_labels(labels, state.train_loader.split.label_schema)}")
     state.logger.info(f"its logits {tuple(logits.shape)} {_dtype(logits)}")
-    _print_initial_loss(state, _mean_loss(state, rows, logits, labels))
-
-
-def _first_micro_batch(state: TrainState) -> Rows:
-    """Return the rows of this process's first micro-batch."""
-    accelerator = state.accelerator
-    return shard_batch(state.sampler.epoch(0)[0], state.micro_batch_size, accelerator.num_processes, accelerator.process_index)[0]
-
-
-def _logits_without_dropout(state: TrainState, inputs: dict[str, Tensor]) -> Tensor:
-    state.model.eval()
-    with torch.no_grad():
-        logits: Tensor = state.model(**inputs).logits
-    state.model.train()
-    return logits
+    losses, weight = state.loss.per_example(logits, labels), state.loss.total_weight(state.train_loader.split.labels[rows])
+    total, weight = state.accelerator.reduce(torch.tensor([float(losses.sum()), weight], device=state.accelerator.device), "sum").tolist()
+    _print_initial_loss(state, total / weight)
 
 
 def describe_labels(labels: Tensor, schema: LabelSchema) -> str:
@@ -257,15 +240,6 @@ def describe_labels(labels: Tensor, schema: LabelSchema) -> str:
 
 def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
-
-
-def _mean_loss(state: TrainState, rows: Rows, logits: Tensor, labels: Tensor) -> float:
-    """Return the weighted mean loss of all processes' rows."""
-    losses = state.loss.per_example(logits, labels)
-    weight = state.loss.total_weight(state.train_loader.split.labels[rows])
-    sums = torch.tensor([float(losses.sum()), weight], device=state.accelerator.device)
-    total, weight = state.accelerator.reduce(sums, "sum").tolist()
-    return float(total / weight)
 
 
 def _print_initial_loss(state: TrainState, loss: float) -> None:

@@ -45,13 +45,9 @@ def row_keys(texts: Sequence[pa.Array]) -> pa.Array:
     Texts are one array of strings per column, in the order of ``data.text_columns``. A missing text is not an empty one.
     """
     columns = [column.cast(pa.binary()).to_pylist() for column in texts]
-    return pa.array([_digest(row) for row in zip(*columns, strict=True)], pa.string())
-
-
-def _digest(row: Sequence[bytes | None]) -> str:
     # With the length in front of each text, ("ab", "c") and ("a", "bc") differ.
-    parts = [b"-" if text is None else b"%d:%b" % (len(text), text) for text in row]
-    return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
+    rows = (b"".join(b"-" if text is None else b"%d:%b" % (len(text), text) for text in row) for row in zip(*columns, strict=True))
+    return pa.array([hashlib.blake2b(row, digest_size=16).hexdigest() for row in rows], pa.string())
 
 
 @dataclass(frozen=True)
@@ -63,12 +59,11 @@ class Corrections:
 
     @classmethod
     def read(cls, folder: Path = CORRECTIONS) -> Self:
-        """Read the files of the folder; what is missing has no rows.
-
-        Raises:
-            DataError: A file is invalid. The message names the file, the line and the column.
-        """
-        return cls(_read_labels(label_file(folder)), _read_dropped(dropped_file(folder)))
+        """Read the files of the folder; what is missing has no rows. A DataError names the file, the line and the column."""
+        path, dropped = dropped_file(folder), _read(dropped_file(folder), DROPPED_SCHEMA)
+        wrong = pc.invert(pc.is_in(dropped["rows"], value_set=pa.array([ALL, LATER])))
+        _refuse(path, dropped, "rows", wrong, f"neither {ALL!r} nor {LATER!r}", hint="Correct it.")
+        return cls(_read_labels(label_file(folder)), dropped)
 
     def write(self, folder: Path = CORRECTIONS) -> None:
         """Write both files, each complete or not at all; a file without rows is removed."""
@@ -102,13 +97,6 @@ def _read_labels(path: Path) -> pa.Table:
     twice = several.filter(pc.greater(several["after_count_distinct"], 1))["line_max"]
     again = pc.is_in(pa.array(range(table.num_rows), pa.int64()), value_set=twice.combine_chunks())
     _refuse(path, table, "after", again, "a second correction of the same row", hint="Decide, and remove one of the lines.")
-    return table
-
-
-def _read_dropped(path: Path) -> pa.Table:
-    table = _read(path, DROPPED_SCHEMA)
-    wrong = pc.invert(pc.is_in(table["rows"], value_set=pa.array([ALL, LATER])))
-    _refuse(path, table, "rows", wrong, f"neither {ALL!r} nor {LATER!r}", hint="Correct it.")
     return table
 
 

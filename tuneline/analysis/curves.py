@@ -36,10 +36,7 @@ def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
 class Softmax:
     """The probabilities of a split, one class at a time: all together would be 8 bytes a class and row.
 
-    Attributes:
-        logits: Shape ``(rows, classes)``.
-        largest: The largest logit of each row, float32 of shape ``(rows,)``.
-        total: Sum of the exponentials of a row, float64 of shape ``(rows,)``.
+    There are the logits, ``(rows, classes)``, and of each row, ``(rows,)``, the largest one and the total of its exponentials.
     """
 
     logits: NDArray[np.float32]

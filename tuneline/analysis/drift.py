@@ -29,12 +29,7 @@ class Distance(NamedTuple):
 
 @dataclass(frozen=True)
 class Distribution:
-    """A histogram.
-
-    Attributes:
-        edges: Ascending; bin ``i`` holds values above edge ``i - 1``, up to and including edge ``i``.
-        counts: Values per bin, one more than edges.
-    """
+    """A histogram: bin ``i`` holds values above edge ``i - 1``, up to and including edge ``i``, so there is one bin more than edges."""
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]

@@ -103,7 +103,6 @@ class WordSets:
 
     Attributes:
         keys: Hash of each word, shape ``(words,)``. The most frequent words come first, so that what is looked up most is in the cache.
-        weights: Weight of each word, float64 of shape ``(words,)``.
         ids: Words of each row, row after row, ascending: positions in ``keys``, int32.
         starts: Start of each row in ``ids``, and the end of the last one, int64 of shape ``(rows + 1,)``.
         totals: Weight of all words of each row, float32 of shape ``(rows,)``; 0 for a row without words.

@@ -171,10 +171,7 @@ def _bootstrap(
     """Score models, given labels and the predictions of each model, on all rows and on resampled rows.
 
     Rows that are ``leaked`` are drawn separately; then there is one model, with a second score without these rows. Return the scores on all
-    rows, shape ``(scores,)``, and on each draw, shape ``(resamples, scores)``.
-
-    Raises:
-        ValueError: The metric has no interval.
+    rows, shape ``(scores,)``, and on each draw, shape ``(resamples, scores)``. A metric without interval raises a ValueError.
     """
     if not metric.resampled:
         raise ValueError(f"{metric.name} cannot be resampled: the metric table gives it no interval")

@@ -86,12 +86,9 @@ def words(columns: list[pa.StringArray]) -> pa.ListArray:
 
 @dataclass(frozen=True)
 class EncodedWords:
-    """The words of rows as numbers.
+    """The words of rows as numbers: the hash of each different word, and the position there of each word, row after row.
 
-    Attributes:
-        keys: Hash of each different word, shape ``(different words,)``.
-        indices: Position in ``keys`` of each word, row after row, int32 of shape ``(words,)``.
-        lengths: Number of words of each row, int64 of shape ``(rows,)``.
+    ``lengths`` are the numbers of words of the rows, int64 of shape ``(rows,)``.
     """
 
     keys: Keys

@@ -55,10 +55,7 @@ def read_sample(split: SplitReader, text_columns: Sequence[str], outputs: int, s
         texts = [pc.utf8_slice_codeunits(pc.fill_null(taken[name], ""), 0, MAX_TEXT) for name in text_columns]
         parts.append(pa.record_batch([*texts, taken[LABELS]], columns))
         start += len(batch)
-    return _within_characters(pa.Table.from_batches(parts), text_columns, generator)
-
-
-def _within_characters(rows: pa.Table, text_columns: Sequence[str], generator: np.random.Generator) -> pa.Table:
+    rows = pa.Table.from_batches(parts)
     lengths = sum(pc.utf8_length(rows[name]).to_numpy() for name in text_columns)
     order = generator.permutation(len(rows))
     kept = order[np.cumsum(lengths[order]) <= MAX_CHARACTERS]

@@ -44,10 +44,8 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 class Pretrained:
     """A pretrained model whose files can be fetched.
 
-    Attributes:
-        files: Size in bytes of each file, by name; without those in subfolders, which no model of transformers needs.
-        sha256: SHA-256 of the large files, as the hub lists them.
-        key: Parameter or option that names the model, for messages.
+    ``files`` are the sizes in bytes by name, without files in subfolders, which no model of transformers needs; ``sha256`` has the large
+    ones, as the hub lists them. ``key`` is the parameter or option that names the model, for messages.
     """
 
     name: str
@@ -72,11 +70,7 @@ class Pretrained:
             return Path(snapshot_download(self.name, revision=self.commit, allow_patterns=list(names)))
 
     def config(self) -> dict[str, Any]:
-        """Return the contents of ``config.json``.
-
-        Raises:
-            StageError: There is no such file, or it is not a JSON object.
-        """
+        """Return the contents of ``config.json``; raise a StageError if there is no such file."""
         if CONFIG not in self.files:
             hint = "A folder that save_pretrained wrote has one. An adapter (LoRA) must be merged into its model first."
             raise StageError(f"{self.key}: {self.label} has no {CONFIG}, so it is not a model of transformers.", hint)
@@ -108,15 +102,18 @@ class Pretrained:
         return stated if isinstance(stated, str) else None
 
     def weight_files(self) -> list[str]:
-        """Return the names of the safetensors files, and of their index if the weights are sharded.
-
-        Raises:
-            StageError: There are no such files, or a shard is missing.
-        """
+        """Return the names of the safetensors files, all of which exist, and of their index if the weights are sharded."""
         if WEIGHTS in self.files:
             return [WEIGHTS]
+        if INDEX not in self.files and any(PICKLES.fullmatch(name) for name in self.files):
+            raise StageError(
+                f"{self.key}: {self.label} has its weights only as a pickle (pytorch_model.bin), which can run code when it is loaded.",
+                "Choose a revision with model.safetensors: many repositories have one on the branch refs/pr/1. Or convert it on a machine "
+                "where that does no harm: AutoModel.from_pretrained(NAME).save_pretrained('models/source/NAME'), with the tokenizer.",
+            )
         if INDEX not in self.files:
-            raise self._without_safetensors()
+            problem = f"{self.key}: {self.label} has no weights for torch: neither {WEIGHTS} nor {INDEX}."
+            raise StageError(problem, "Choose another checkpoint or revision.")
         shards = sorted({str(name) for name in (self.read_json(INDEX).get("weight_map") or {}).values()})
         if missing := [name for name in shards if name not in self.files]:
             raise StageError(f"{self.key}: {self.label} lacks {missing[0]}, which {INDEX} lists.", self._fetch_again())
@@ -127,11 +124,7 @@ class Pretrained:
         return sum(self.files[name] for name in self.weight_files() if name != INDEX)
 
     def parameters(self) -> int:
-        """Return the number of parameters, from the headers of the safetensors files. The weights are not downloaded.
-
-        Raises:
-            StageError: There are no safetensors files, or a header is damaged.
-        """
+        """Return the number of parameters, from the headers of the safetensors files. The weights are not downloaded."""
         from huggingface_hub import HfApi, errors, get_local_safetensors_metadata
 
         self.weight_files()
@@ -154,17 +147,6 @@ class Pretrained:
         """Return the error for a damaged file."""
         return StageError(f"{self.key}: {name} of {self.label}: {problem}.", self._fetch_again())
 
-    def _without_safetensors(self) -> StageError:
-        if any(PICKLES.fullmatch(name) for name in self.files):
-            return StageError(
-                f"{self.key}: {self.label} has its weights only as a pickle (pytorch_model.bin), which can run code when it is loaded.",
-                "Choose a revision with model.safetensors: many repositories have one on the branch refs/pr/1. Or convert it on a machine "
-                "where that does no harm: AutoModel.from_pretrained(NAME).save_pretrained('models/source/NAME'), with the tokenizer.",
-            )
-        return StageError(
-            f"{self.key}: {self.label} has no weights for torch: neither {WEIGHTS} nor {INDEX}.", "Choose another checkpoint or revision."
-        )
-
     def _fetch_again(self) -> str:
         if self.commit is None:
             return f"Copy the model to {self.name} again: save_pretrained writes all files."
@@ -184,7 +166,13 @@ def find(name: str, revision: str | None = None, key: str = "model.checkpoint") 
     if Path(name).is_dir():
         hint = f"Copy it to {BASE_SOURCE}/{Path(name).name} and name that: DVC detects changes only there."
         raise StageError(f"{key}: {name!r} is a folder outside {BASE_SOURCE}/.", hint)
-    commit = revision if revision is not None and COMMIT.fullmatch(revision) else _resolve(name, revision, key)
+    from huggingface_hub import HfApi
+
+    if revision is not None and COMMIT.fullmatch(revision):
+        commit = revision
+    else:
+        with explained(key, name, revision):
+            commit = str(HfApi().model_info(name, revision=revision).sha)
     sizes, sha256 = _list(name, commit, key)
     return Pretrained(name, commit, sizes, sha256, key)
 
@@ -197,14 +185,6 @@ def _find_folder(name: str, key: str) -> Pretrained:
         hint = f"`dvc pull {name}` fetches it." if tracked else f"There is: {', '.join(present) or 'no folder'}."
         raise StageError(f"{key}: {name} is not a folder.", hint)
     return Pretrained(folder.as_posix(), None, {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}, key=key)
-
-
-def _resolve(name: str, revision: str | None, key: str) -> str:
-    """Return the commit that a branch or tag points to now."""
-    from huggingface_hub import HfApi
-
-    with explained(key, name, revision):
-        return str(HfApi().model_info(name, revision=revision).sha)
 
 
 def _list(name: str, commit: str, key: str) -> tuple[dict[str, int], dict[str, str]]:

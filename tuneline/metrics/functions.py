@@ -30,8 +30,7 @@ OPTIONS = {"train.loss": " or a value in train.loss_options"}
 class ProjectFunction:
     """A function of the user: ``function(logits, labels)``.
 
-    Attributes:
-        files: Files of ``project/`` that were imported with it, relative to the root: a change of any may change its results.
+    A change of any of the ``files`` of ``project/`` that were imported with it may change its results.
     """
 
     parameter: str
@@ -55,32 +54,23 @@ class ProjectFunction:
 
 
 def load_function(parameter: str, name: FunctionName, options: Mapping[str, Any] | None = None) -> ProjectFunction:
-    """Import a function that takes logits, labels, and options by name; a parameter names it.
-
-    Raises:
-        ParamsError: It cannot be imported or called like this, or needs a file that is no dependency of its stage.
-    """
+    """Import a function of logits, labels, and options by name; refuse one that needs a file that is no dependency of its stage."""
     module, files = _import(parameter, name)
     target = getattr(module, name.function, None)
     if not callable(target):
         raise ParamsError(f"{parameter}: {name.file} has no function {name.function!r}.", "Correct the name, or write the function.")
     function = ProjectFunction(parameter, name, target, options or {}, files)
-    _check_signature(function)
+    try:
+        inspect.signature(target).bind("logits", "labels", **function.options)
+    except TypeError as error:
+        arguments = ", ".join(["logits", "labels", *(f"{key}={value!r}" for key, value in function.options.items())])
+        raise function.error(
+            f"cannot be called as {name.function}({arguments}): {error}.",
+            f"Define it as `def {name.function}(logits, labels)`. Other arguments need a default{OPTIONS.get(parameter, '')}.",
+        ) from None
     if PIPELINE.exists():
         check_listed(parameter, files, read_yaml(PIPELINE))
     return function
-
-
-def _check_signature(function: ProjectFunction) -> None:
-    name, options = function.name.function, function.options
-    try:
-        inspect.signature(function.target).bind("logits", "labels", **options)
-    except TypeError as error:
-        arguments = ", ".join(["logits", "labels", *(f"{key}={value!r}" for key, value in options.items())])
-        raise function.error(
-            f"cannot be called as {name}({arguments}): {error}.",
-            f"Define it as `def {name}(logits, labels)`. Other arguments need a default{OPTIONS.get(function.parameter, '')}.",
-        ) from None
 
 
 def _import(parameter: str, name: FunctionName) -> tuple[ModuleType, tuple[Path, ...]]:
@@ -152,11 +142,7 @@ class CustomMetric:
         return self.function.name.function
 
     def compute(self, logits: Logits, labels: NDArray[Any]) -> float:
-        """Return the metric of a split: logits ``(rows, outputs)``, labels ``(rows,)``.
-
-        Raises:
-            ParamsError: The function fails, or does not return one finite number.
-        """
+        """Return the metric of a split, one finite number: logits ``(rows, outputs)``, labels ``(rows,)``."""
         outputs = logits[:, 0] if logits.shape[1] == 1 else logits
         value = self.function(outputs.copy(), labels.copy())  # the function may change its arguments
         if np.ndim(value) != 0 or not isinstance(value, int | float | np.number) or not math.isfinite(value):

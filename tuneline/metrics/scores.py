@@ -23,10 +23,7 @@ def task_of(labels: LabelSchema) -> Task:
 def averaging(labels: LabelSchema, required: Averaging | None) -> Averaging:
     """Return how F1 is averaged: as required, else binary for two classes (class 1 is the positive one) and macro for more.
 
-    A regression has no F1: the result is ``macro``, whatever is required.
-
-    Raises:
-        ParamsError: Binary is required, and there are not two classes.
+    A regression has no F1: the result is ``macro``, whatever is required. Binary needs two classes.
     """
     if labels.is_regression:
         return "macro"
@@ -41,11 +38,7 @@ def predictions_of(logits: NDArray[np.float32], labels: LabelSchema) -> NDArray[
 
 
 def compute_metric(metric: Metric, labels: NDArray[Any], predictions: NDArray[Any], average: Averaging = "macro") -> float:
-    """Return a metric of predictions for at least one row; labels and predictions have the shape ``(rows,)``.
-
-    Raises:
-        ValueError: The metric needs logits or probabilities.
-    """
+    """Return a metric of predictions (not of logits) for at least one row; labels and predictions have the shape ``(rows,)``."""
     if metric.count_score is not None:
         (distinct_labels, distinct_predictions), counts = distinct_rows((labels, predictions))
         return float(metric.count_score(counts[None].astype(np.float64), distinct_labels, distinct_predictions, average)[0])

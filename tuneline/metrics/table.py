@@ -43,7 +43,6 @@ class Metric:
         name: Key in ``metrics/*.json``, and value of ``train.metric``.
         interval: Method of its confidence interval in ``tuneline.analysis.stats``.
         count_score: Formula for class ids; ``None`` for a regression, and for a metric of logits or probabilities.
-        row_score: Formula for numbers.
         on_ranks: True if ``row_score`` takes ranks instead of values.
         baseline: Key in ``metrics/evaluate.json`` of the same metric of the majority (or mean) baseline.
         uninformed: Value, by convention, of predictions that do not depend on the text; ``None`` if ``baseline`` has it.
@@ -96,10 +95,6 @@ class Metric:
     def resampled(self) -> bool:
         """True if two models can be compared by a paired bootstrap of this metric."""
         return self.interval != "none"
-
-    def applies_to(self, task: Task) -> bool:
-        """Return True if the metric is one of a task."""
-        return task in self.tasks or (task == "binary" and "classification" in self.tasks)
 
 
 def _accuracy(counts: Floats, labels: ClassIds, predictions: ClassIds, _average: Averaging) -> Floats:
@@ -207,7 +202,8 @@ METRIC_TABLE: Mapping[str, Metric] = {metric.name: metric for metric in _METRICS
 
 def metrics_for(task: Task) -> list[Metric]:
     """Return the metrics of a task, in the order of the table."""
-    return [metric for metric in METRIC_TABLE.values() if metric.applies_to(task)]
+    tasks = {task, "classification"} if task == "binary" else {task}
+    return [metric for metric in METRIC_TABLE.values() if not tasks.isdisjoint(metric.tasks)]
 
 
 def primary_metric(task: Task) -> Metric:

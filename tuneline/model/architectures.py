@@ -95,10 +95,9 @@ UNLIMITED = 10**9
 
 
 def load_tokenizer(folder: Path, label: str) -> "PreTrainedTokenizerFast":
-    """Load a fast tokenizer from a folder as ``save_pretrained`` writes it; messages name its parameter and name, the label.
+    """Load a fast tokenizer with a padding token from a folder as ``save_pretrained`` writes it.
 
-    Raises:
-        StageError: It cannot be loaded, is not a fast tokenizer, or has no padding token.
+    The label, its parameter and name, is for messages.
     """
     import transformers
 
@@ -137,12 +136,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def read_base(params: Params) -> BaseSource:
-    """Return the origin of ``models/base/``.
-
-    Raises:
-        DataError: The stage ``base`` has not run.
-        StageError: It ran with other parameters.
-    """
+    """Return the origin of ``models/base/``; raise a StageError if the stage ``base`` has not run, or ran with other parameters."""
     source = BaseSource.read(BASE_RECORD, "The stage 'base' writes it: run `dvc repro base`.")
     named = {
         "model.checkpoint": (params.model.checkpoint, source.checkpoint),

@@ -36,8 +36,6 @@ class TokenMap:
             those of ``attention_mask``, they take no memory.
         offsets: Row ``i`` is ``values[name][offsets[i] : offsets[i + 1]]``; int64 of shape ``(rows + 1,)``.
         labels: Class ids (int64) or regression targets (float32) of shape ``(rows,)``.
-        longest: Tokens of the longest row.
-        highest: Highest token id.
     """
 
     values: Mapping[str, NDArray[np.integer]]
@@ -48,12 +46,7 @@ class TokenMap:
 
     @classmethod
     def open(cls, rows: SplitReader) -> Self:
-        """Map a split. If its map is missing or outdated, one process makes it while the others wait.
-
-        Raises:
-            DataError: A Parquet file is damaged.
-            DiskError: The map cannot be written.
-        """
+        """Map a split. If its map is missing or outdated, one process makes it while the others wait."""
         key = hashlib.sha256(json.dumps([VERSION, *map(file_hash, rows.paths)]).encode()).hexdigest()
         path = rows.folder.with_name(f".{rows.folder.name}.mapped") / rows.split
         found = _find(path, key)

@@ -41,14 +41,7 @@ class FastTokenizer(Protocol):
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts over the rows of a split.
-
-    Attributes:
-        special: Special tokens that the tokenizer added.
-        unknown: Tokens of the texts that are not in the vocabulary.
-        truncated: Rows that lost tokens.
-        longest: Tokens of the longest row.
-    """
+    """Counts over the rows of a split: tokens, among them special and unknown ones, rows that lost tokens, and the longest row."""
 
     rows: int = 0
     tokens: int = 0
@@ -133,7 +126,8 @@ def encode_rows(
 
     The encoder's ``counts`` are updated.
     """
-    encoded = ((encoder.encode(_texts(chunk, text_columns)), chunk[LABELS]) for chunk in _chunks(rows))
+    texts = (([chunk[name].to_pylist() for name in text_columns], chunk[LABELS]) for chunk in _chunks(rows))
+    encoded = ((encoder.encode(list(zip(*found, strict=True)) if len(found) > 1 else found[0]), labels) for found, labels in texts)
     ready: list[pa.RecordBatch] = []
     for encodings, labels in _prefetch(encoded):
         columns = {**encoder.columns(encodings), LABELS: labels}
@@ -156,11 +150,6 @@ def _chunks(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield joined.slice(0, CHUNK)
     if sum(map(len, waiting)):
         yield pa.concat_batches(waiting)
-
-
-def _texts(chunk: pa.RecordBatch, text_columns: Sequence[str]) -> Texts:
-    columns = [chunk[name].to_pylist() for name in text_columns]
-    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 
 def _prefetch(items: Iterator[T]) -> Iterator[T]:

@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.train.progress import Evaluation, StepResult, TrainingProgress
+from stages.train.progress import Evaluation, TrainingProgress, TrainingStep
 from tests.stages.train import tiny_task
 
 NUMBERS = st.floats(-1e300, 1e300)  # five of them have a mean
@@ -12,7 +12,7 @@ NUMBERS = st.floats(-1e300, 1e300)  # five of them have a mean
 def test_progress_json_round_trip_is_exact(tmp_path_factory, losses, metric):
     progress = TrainingProgress(step=7)
     for loss in losses:
-        progress.record_step(StepResult(loss, 0.1 + 0.2, 1e-300), log_now=loss > 0)
+        progress.record_step(TrainingStep(7, loss, 0.1 + 0.2, 1e-300), log_now=loss > 0)
     progress.baseline = Evaluation(0, 2 / 3, metric)
     progress.record_evaluation(Evaluation(7, 1 / 3, metric), greater_is_better=True)
     path = tmp_path_factory.getbasetemp() / "progress.json"
@@ -24,7 +24,7 @@ def test_logged_loss_is_the_mean_since_the_last_logged_step():
     progress = TrainingProgress()
     for step, loss in enumerate([1.0, 2.0, 6.0, 5.0], start=1):
         progress.step = step
-        progress.record_step(StepResult(loss, 0.1, 1.0), log_now=step in (3, 4))
+        progress.record_step(TrainingStep(step, loss, 0.1, 1.0), log_now=step in (3, 4))
     assert [(row.step, row.loss) for row in progress.logged] == [(3, 3.0), (4, 5.0)]
 
 

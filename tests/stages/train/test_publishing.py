@@ -4,7 +4,7 @@ import pytest
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from stages.train.__main__ import copy_tokenizer_file, publish_curves
-from stages.train.progress import Evaluation, StepResult, TrainingProgress
+from stages.train.progress import Evaluation, TrainingProgress, TrainingStep
 from tests.stages.train import launcher, tiny_task
 
 
@@ -30,7 +30,7 @@ def test_tokenizer_config_is_published_without_machine_keys(tmp_path):
 
 def test_published_curves_have_a_header_and_a_row_per_step(tmp_path):
     progress = TrainingProgress(step=1)
-    progress.record_step(StepResult(loss=0.5, learning_rate=1e-5, gradient_norm=1 / 3), log_now=True)
+    progress.record_step(TrainingStep(1, loss=0.5, learning_rate=1e-5, gradient_norm=1 / 3), log_now=True)
     progress.baseline = Evaluation(0, loss=1.0, metric=0.5)
     progress.record_evaluation(Evaluation(1, loss=0.25, metric=0.75), greater_is_better=True)
     publish_curves(progress, "f1", tmp_path / "training")
