@@ -231,7 +231,7 @@ def write_models(exported: Mapping[str, ExportedModel], record: ExportRecord, cl
 
 def new_record(classifier: Path, params: Params) -> ExportRecord:
     """Return the record of a trained model before its export."""
-    config = _read_json(classifier / "config.json")
+    config: dict[str, Any] = json.loads((classifier / "config.json").read_text(encoding="utf-8"))
     regression = config.get("problem_type") == "regression"
     return ExportRecord(
         format=FORMAT,
@@ -251,7 +251,7 @@ def new_record(classifier: Path, params: Params) -> ExportRecord:
 
 def tokenizer_record(folder: Path) -> TokenizerRecord:
     """Return the record of the tokenizer in a folder."""
-    config = _read_json(folder / "tokenizer_config.json")
+    config: dict[str, Any] = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     sha256 = file_hash(folder / "tokenizer.json")
     return TokenizerRecord(file="tokenizer.json", sha256=sha256, truncation_side=config.get("truncation_side", "right"))
 
@@ -286,11 +286,6 @@ def embed(model: onnx.ModelProto, record: ExportRecord, **own: Any) -> None:
     for key, value in {**record.model_dump(mode="json", exclude={"inputs", "models"}), **own}.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
         model.metadata_props.add(key=key, value=text)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return values
 
 
 def main() -> Measurements:

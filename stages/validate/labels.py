@@ -110,7 +110,6 @@ SEPARATE = rf"([{UNSPACED}]|[^\p{{L}}\p{{N}}\s{UNSPACED}]+)"
 """Punctuation and symbols are words, and so is each character of a script without spaces: a template may consist of them."""
 DIGITS = r"\p{Nd}+"
 """A word with digits also counts as the word with ``0`` for each number: ``INC48213`` and ``INC48214`` have ``inc0`` in common."""
-
 MAX_NAME = 60
 """Characters of a word that is shown."""
 

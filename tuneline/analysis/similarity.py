@@ -91,7 +91,6 @@ class GrowingArray:
 
 Rows = NDArray[np.int64]
 Similarities = NDArray[np.float32]
-
 PAIRS_AT_A_TIME = 1 << 14
 ROWS_AT_A_TIME = 1 << 12
 """Rows that are read from anywhere before memory is released: the system reads up to 64 kB around each, so 256 MB."""
