@@ -1,19 +1,32 @@
-"""Alerts: what is silent, old or behind, and events that are repeated only every so many hours."""
+"""What people are told: how a run ended, and events that are repeated only every so many hours."""
 
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from prefect.client.schemas import State
 from prefect.events import emit_event
 from prefect.events.worker import EventsWorker
+from prefect.states import Completed, Failed
 
 from tuneline.core.files import write_json
+from tuneline.core.terminal import visible
 
+REPORTED = 20
+"""Problems in the message of a run; notifications contain it."""
 SENT_WITHIN = 30.0
 """Seconds to wait until an event is sent."""
+
+
+def ended(message: str, problems: Sequence[str] = (), name: str = "Completed") -> State[Any]:
+    """Return the state of a run: Failed if there are problems, else completed under a name."""
+    if not problems:
+        return Completed(name=name, message=visible(message))
+    more = [f"and {len(problems) - REPORTED} more, see the log"] if len(problems) > REPORTED else []
+    return Failed(message=visible("\n".join([message, *problems[:REPORTED], *more])))
 
 
 def send(event: str, resource: Mapping[str, str], payload: Mapping[str, Any]) -> None:
@@ -27,15 +40,8 @@ def send_if_due(
 ) -> None:
     """Emit an event, unless that was done for this subject in the last ``repeat_hours``.
 
-    The time is recorded after the event was sent: a kill in between repeats the event, and never loses it.
-
-    Args:
-        record: File with the time of the last event.
-        subject: What the event is about; another subject has its event at once.
-        repeat_hours: Hours between two events.
-        event: Name of the event.
-        resource: Labels of its resource.
-        payload: Its payload.
+    Another subject has its event at once. The time is recorded in a file after the event was sent: a kill in between repeats the event,
+    and never loses it.
     """
     if 0 <= hours_since_event(record, subject) < repeat_hours:
         return

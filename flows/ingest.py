@@ -1,31 +1,273 @@
 """Flow ``ingest``: commits new labelled rows to a branch, after the data checks, so that the next training trains on them."""
 
-from collections.abc import Callable
+import hashlib
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from prefect import flow, get_run_logger, runtime
+import numpy as np
+import pyarrow as pa
+from prefect import flow, get_run_logger, runtime, task
 from prefect.client.schemas import State
-from prefect.states import Completed, Failed
 
-from flows.ingestion.attempt import DONE, INGESTED, REFUSED, REFUSED_EVENT, IngestAttempt, committed_by, put_away, send
-from flows.ingestion.checks import RefusedDataError, set_aside
-from flows.ingestion.harvest import NewRows
+from flows import alerts
+from flows.alerts import ended
+from flows.ingestion.harvest import Harvester, NewRows
+from flows.ingestion.known import RowHashes
+from flows.ingestion.ledger import LEDGER, REFUSED_BATCHES, Ingested, Ledger
+from flows.promotion.production import fetch_profile, fetch_reference
+from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout, isolated
-from flows.runs.pipeline import Pipeline
-from flows.runs.processes import Programs
+from flows.runs.pipeline import UNCACHED, Pipeline, log_line, stage_task
+from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from flows.runs.results import NotFastForwardError, fast_forward, require_remote
+from flows.runs.results import TRAILER, NotFastForwardError, fast_forward, require_remote
+from flows.scoring.inbox import Incoming
 from flows.server.worker import end_with_worker
 from flows.settings import IngestSource, Name, Settings, load_settings
+from tuneline.analysis.text import Keys
+from tuneline.checkpoints.hub import explained
 from tuneline.core.errors import ParamsError
+from tuneline.core.files import replace_directory
 from tuneline.core.locks import BusyError, locked
-from tuneline.core.terminal import visible
+from tuneline.core.paths import CHECKS, PARAMS, RAW, REFERENCE_PROFILE, SPLITS
+from tuneline.core.tables import SplitReader
+from tuneline.params.data import DataParams
+from tuneline.params.loading import load_params
+from tuneline.project import params_file
+from tuneline.project.registry import Version
+from tuneline.project.scored import find_texts
+from tuneline.reports.checks import Checks
 
 ATTEMPTS = 5
 """Times that a run starts again if the branch has moved in the meantime."""
-REPORTED = 20
-"""Problems in the message of a run; notifications contain it."""
+STAGES = ("base", "download", "tokenize", "validate")
+"""The stages up to the data checks, in their order."""
+DONE, REFUSED = "done", "refused"
+"""Folders in a drop folder: for files that were ingested, and for those that the data checks refused."""
+ROWS = "Ingested-Rows"
+"""Trailer of the commit."""
+NAMED = 5
+"""Files of a source that a commit message names."""
+INGESTED, REFUSED_EVENT = "tuneline.data.ingested", "tuneline.data.refused"
+RESOURCE = "tuneline.data.source"
+
+
+class RefusedDataError(Exception):
+    """The data with the new rows failed its checks; the message names them."""
+
+
+@dataclass(frozen=True)
+class HubRevision:
+    """A new commit of the data set that a source follows, in the checkout ``root``, with the text columns.
+
+    ``before`` has the hashes of the texts of ``data/raw`` before, by split; it is empty if the checkout had none.
+    """
+
+    source: IngestSource
+    commit: str
+    root: Path
+    texts: tuple[str, ...]
+    before: dict[str, Keys]
+
+    @classmethod
+    def find(cls, source: IngestSource, data: DataParams, root: Path) -> "HubRevision | None":
+        """Set the present commit of the branch in ``params.yaml``; ``None`` if it is there already.
+
+        Raises:
+            ParamsError: The pipeline reads no data set of the hub.
+            StageError: The hub has no such branch, or cannot be reached.
+        """
+        if data.source != "hub":
+            hint = "A source with hub: true follows the data set of data.path; for files, name a folder, url or query."
+            raise ParamsError(f"{source.name}: data.source is {data.source!r}, not 'hub'.", hint)
+        from huggingface_hub import HfApi
+
+        with explained("data.path", str(data.path), source.revision):
+            commit = str(HfApi().dataset_info(str(data.path), revision=source.revision).sha)
+        if commit == data.revision:
+            return None
+        texts = tuple(data.text_columns)
+        before = raw_texts(root, texts)
+        params_file.write(root / PARAMS, params_file.changed(root / PARAMS, {"data.revision": commit}))  # keeps the comments
+        return cls(source, commit, root, texts, before)
+
+    @property
+    def found(self) -> Ingested:
+        """The entry of the ledger, before the stages have run: without a number of rows."""
+        return Ingested(date=datetime.now(UTC).isoformat(timespec="seconds"), source=self.source.name, revision=self.commit)
+
+    def entry(self) -> Ingested:
+        """Return the entry of the ledger, after the stages have run.
+
+        Raises:
+            RefusedDataError: Rows of validation or test are now in train.
+        """
+        after = raw_texts(self.root, self.texts)
+        nothing = np.zeros(0, np.uint64)
+        held = np.concatenate([nothing, *(self.before.get(split, nothing) for split in SPLITS if split != "train")])
+        train, trained = after.get("train", nothing), self.before.get("train", nothing)
+        moved = int(np.count_nonzero(np.isin(train, held) & ~np.isin(train, trained)))
+        if moved:
+            raise RefusedDataError(f"{moved:,} rows that were in validation or test are in train in {self.commit[:12]}.")
+        added = sum(map(len, after.values())) - sum(map(len, self.before.values())) if self.before else 0
+        return self.found.model_copy(update={"added": max(0, added)})
+
+
+def raw_texts(root: Path, texts: tuple[str, ...]) -> dict[str, Keys]:
+    """Return the hashes of the texts in ``data/raw`` by split; empty if the checkout has no raw splits."""
+    found = {}
+    for split in SPLITS:
+        if raw := SplitReader.find(root / RAW, split):
+            hashes = [RowHashes.of(batch.columns, pa.nulls(len(batch), pa.string()), None).texts for batch in raw.batches(texts)]
+            found[split] = np.concatenate([np.zeros(0, np.uint64), *hashes])
+    return found
+
+
+@dataclass
+class IngestAttempt:
+    """One attempt of a run: brings new rows, or a new commit of a data set of the hub, into a checkout, to check and to commit them."""
+
+    repository: Repository
+    settings: Settings
+    checkout: Checkout
+    pipeline: Pipeline
+    revision: HubRevision | None = None
+
+    @property
+    def required(self) -> int:
+        """Fewer new rows than this are not committed."""
+        return max(1, self.settings.ingest.min_rows)
+
+    def is_enough(self, new: NewRows) -> bool:
+        """Return True if there are as many new rows as ``ingest.min_rows`` asks for; a commit of the hub always is."""
+        return bool(new.entries) and (self.revision is not None or new.rows >= self.required)
+
+    def collect(self, sources: Sequence[IngestSource]) -> NewRows:
+        """Bring the new rows of the sources into the checkout.
+
+        Raises:
+            ParamsError: The parameters of the branch do not allow it.
+            DataError: The data of the branch cannot be read.
+        """
+        root, repository = self.checkout.path, self.repository
+        data = load_params(root / PARAMS).data
+        if any(source.hub for source in sources):
+            if len(sources) > 1:
+                hint = "data.source is one data set, or files."
+                raise ParamsError("ingest.sources: a source with hub: true must be the only one.", hint)
+            self.revision = HubRevision.find(sources[0], data, root)
+            return NewRows(entries=[self.revision.found] if self.revision else [])
+        texts = partial(find_texts, repository.root, repository.root / self.settings.scoring.outbox)
+        harvester = Harvester(repository.root, root, data, key=self.settings.ingest.key, find_texts=texts, log=self.pipeline.on_line)
+        tracked = harvester.layout.tracked(root, repository)
+        new = harvester.harvest(sources, root / ".dvc" / "tmp" / "ingest")
+        new.tracked = tracked
+        return new
+
+    def check(self, new: NewRows) -> None:
+        """Run the data checks, with production's data as the reference; before a promotion, with those of the checked-out commit.
+
+        Raises:
+            RefusedDataError: A check of severity ``error`` failed.
+            ProgramError: A stage failed for another reason.
+        """
+        registry = Registry(self.repository, self.settings.promotion.artifact)
+        if fetch_reference(self.pipeline, registry, self.settings.promotion.stage) is None:
+            self._fetch_present()
+        stages = self.pipeline.graph().stages
+        for stage in (stage for stage in STAGES if stage in stages):
+            try:
+                stage_task(stage, self.settings.policy(stage))(self.pipeline)
+            except ProgramError:
+                checks = Checks.read_if_valid(self.checkout.path / CHECKS / "checks.json") if stage == "validate" else None
+                if not (failed := [entry for entry in checks.checks if entry.stops] if checks else []):
+                    raise
+                lines = (f"{entry.check}, {entry.split}: {entry.found} (allowed: {entry.allowed})" for entry in failed)
+                raise RefusedDataError("\n".join(lines)) from None
+        if self.revision:
+            new.entries = [self.revision.entry()]
+
+    def _fetch_present(self) -> None:
+        target, spec = self.checkout.path / REFERENCE_PROFILE, self.checkout.spec
+        if not target.parent.is_dir():
+            return
+        try:
+            fetch_profile(self.pipeline, self.repository, Version(spec.ref, spec.commit), target)
+        except ProgramError as error:
+            message = "The profile of the present data cannot be had, so the new data is compared with nothing"
+            self.pipeline.on_line(f"{message}: {error.reason}")
+
+    def set_aside(self, batches: list[Path]) -> Path:
+        """Keep refused batches and the report of their checks under ``.dvc/tmp/flows/refused/``, and return the folder."""
+        root, target = self.checkout.path, self.repository.state / REFUSED_BATCHES / self.checkout.name
+        with replace_directory(target) as folder:
+            for batch in batches:
+                shutil.copy2(root / batch, folder / batch.name)
+            if (root / CHECKS).is_dir():
+                shutil.copytree(root / CHECKS, folder / "checks")
+        return target
+
+    def commit(self, new: NewRows, run_id: str, *, push: bool) -> str:
+        """Commit batch files and ledger in the checkout, and return the commit. No branch has it yet.
+
+        ``push`` pushes the rows to the DVC remote first: what a commit names must be available.
+        """
+        paths = [str(PARAMS)] if new.tracked is None else self._version(new.tracked, push=push)
+        root, git = self.checkout.path, self.repository.git
+        Ledger.of(root).plus(new.entries).write(root / LEDGER)
+        git("add", "--", *paths, str(LEDGER), cwd=root)
+        git("-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-", cwd=root, text=_commit_message(new, run_id))
+        return git("rev-parse", "HEAD", cwd=root)
+
+    def _version(self, tracked: Path, *, push: bool) -> list[str]:
+        """Add the folder of the batches to DVC, and return the files that git has to have."""
+        file, ignored = f"{tracked}.dvc", tracked.parent / ".gitignore"  # dvc add lists the folder there, if git does not ignore it already
+        self.pipeline.dvc("add", "--quiet", str(tracked), what="Versioning the new rows")
+        if push:
+            self.pipeline.dvc("push", file, what="Pushing the new rows to the DVC remote")
+        return [file, *([str(ignored)] if (self.checkout.path / ignored).exists() else [])]
+
+
+def _commit_message(new: NewRows, run_id: str) -> str:
+    """Return what came from where, and how many rows."""
+    from_where = ", ".join(f"{entry.source} {entry.revision[:12] if entry.revision else f'{entry.added:,}'}" for entry in new.entries)
+    body = []
+    for entry in new.entries:
+        names = [read.name for read in entry.files]
+        more = [f"and {len(names) - NAMED} more"] if len(names) > NAMED else []
+        body.append(f"{entry.source}: {entry.counts}" + (f" ({', '.join([*names[:NAMED], *more])})" if names else ""))
+    return "\n".join([f"Ingest new rows: {from_where}", "", *body, "", f"{ROWS}: {new.rows}", f"{TRAILER}: {run_id}"])
+
+
+def committed_by(repository: Repository, ref: str, run_id: str) -> tuple[str, int] | None:
+    """Return the commit at the tip of a branch and its number of rows, if an earlier attempt of this run made it."""
+    values = [f"%(trailers:key={key},valueonly,separator=)" for key in (ROWS, TRAILER)]
+    commit, *trailers = repository.git("log", "-1", f"--format=%H %n{'%n'.join(values)}", ref).split()
+    return (commit, int(trailers[0])) if len(trailers) == 2 and trailers[1] == run_id else None
+
+
+def put_away(files: list[Incoming], folder: str) -> None:
+    """Move files of drop folders to a folder beside them. A file that changed since it was read stays; none is overwritten."""
+    for file in files:
+        if Incoming.find(file.path) != file:
+            continue
+        target = file.path.parent / folder / file.path.name
+        target.parent.mkdir(exist_ok=True)
+        if target.exists() and Incoming.find(target) != Incoming(target, file.size, file.mtime_ns):
+            digest = hashlib.sha256(f"{file.sha256}{file.mtime_ns}".encode()).hexdigest()[:8]
+            target = target.with_name(f"{digest}-{target.name}")
+        file.path.rename(target)
+
+
+@task(name="collect", task_run_name="collect", **UNCACHED)
+def _collect(attempt: IngestAttempt, sources: Sequence[IngestSource]) -> NewRows:
+    """Read the sources."""
+    return attempt.collect(sources)
 
 
 @flow(name="ingest", persist_result=False)
@@ -42,16 +284,16 @@ def ingest(source: Name | None = None, push: bool | None = None, dry_run: bool =
     end_with_worker()
     sources = _chosen(settings, source)
     if not sources:
-        return Completed(name="NothingNew", message="There are no sources: ingest.sources in conf/flows.yaml is empty.")
+        return ended("There are no sources: ingest.sources in conf/flows.yaml is empty.", name="NothingNew")
     push = settings.ingest.push if push is None else push
     if push:
         require_remote(repository)
     repository.state.mkdir(parents=True, exist_ok=True)
     try:
         with locked(repository.state / "ingest.lock", wait=0):
-            return _ingest(repository, partial(_attempt, repository, settings, sources, push=push, dry_run=dry_run), settings, push=push)
+            return _ingest(repository, settings, sources, push=push, dry_run=dry_run)
     except BusyError as error:
-        return Completed(name="Skipped", message=f"Another run is ingesting; the next run reads what it leaves. {error}")
+        return ended(f"Another run is ingesting; the next run reads what it leaves. {error}", name="Skipped")
 
 
 def _chosen(settings: Settings, name: str | None) -> list[IngestSource]:
@@ -62,35 +304,33 @@ def _chosen(settings: Settings, name: str | None) -> list[IngestSource]:
     return chosen
 
 
-def _ingest(repository: Repository, attempt: Callable[[Checkout], State[Any] | None], settings: Settings, *, push: bool) -> State[Any]:
+def _ingest(repository: Repository, settings: Settings, sources: list[IngestSource], *, push: bool, dry_run: bool) -> State[Any]:
     """Try until the branch has not moved in between. What a killed attempt left is discarded: its rows are on the branch, or read again."""
     branch = settings.ingest.branch
     ref = f"origin/{branch}" if push and repository.has_remote() else branch
     for _ in range(ATTEMPTS):
         with isolated(repository, f"ingest-{runtime.flow_run.id[:8]}", ref, trains=False) as checkout:
-            state = None if checkout.resumed else attempt(checkout)
+            programs = Programs(checkout.path, checkout.name, locks=[checkout.lock])
+            attempt = IngestAttempt(repository, settings, checkout, Pipeline(programs, log_line, settings.lock_wait_seconds))
+            state = None if checkout.resumed else _attempt(attempt, sources, push=push, dry_run=dry_run)
         if state is not None:
             return state
     raise NotFastForwardError(f"{branch} moved during each of {ATTEMPTS} attempts; the next run tries again.")
 
 
-def _attempt(
-    repository: Repository, settings: Settings, sources: list[IngestSource], checkout: Checkout, *, push: bool, dry_run: bool
-) -> State[Any] | None:
+def _attempt(attempt: IngestAttempt, sources: list[IngestSource], *, push: bool, dry_run: bool) -> State[Any] | None:
     """Collect, check and commit; ``None`` if the branch has moved."""
-    branch, run_id = settings.ingest.branch, str(runtime.flow_run.id)
-    programs = Programs(checkout.path, checkout.name, locks=[checkout.lock])
-    attempt = IngestAttempt(repository, settings, checkout, Pipeline(programs, _log, settings.lock_wait_seconds))
-    new = attempt.collect(sources)
+    repository, branch, run_id = attempt.repository, attempt.settings.ingest.branch, str(runtime.flow_run.id)
+    attempt.pipeline.restore(attempt.pipeline.graph().sources)
+    new = _collect(attempt, sources)
     if not attempt.is_enough(new):
-        committed = committed_by(repository, checkout.spec.commit, run_id)
-        return _nothing_new(new, attempt.required, branch, committed, dry_run=dry_run)
+        return _nothing_new(attempt, new, run_id, dry_run=dry_run)
     try:
         attempt.check(new)
     except RefusedDataError as error:
-        return _refused(repository, checkout, new, error, dry_run=dry_run)
+        return _refused(attempt, new, error, dry_run=dry_run)
     if dry_run:
-        return _ended(new, f"Would commit to {branch}: {new.summary}", "DryRun")
+        return ended(f"Would commit to {branch}: {new.summary}", new.problems, "DryRun")
     commit = attempt.commit(new, run_id, push=push)
     try:
         fast_forward(repository, branch, commit, push=push)
@@ -98,42 +338,38 @@ def _attempt(
         get_run_logger().warning("%s The run starts again from there.", error)
         return None
     put_away(new.done, DONE)
-    message = f"{new.rows:,} rows to {branch}, commit {commit[:12]}: {new.summary}"
-    send(INGESTED, new.names, message, branch=branch, commit=commit, rows=new.rows)
-    return _ended(new, message)
+    return _ingested(new, f"{new.rows:,} rows to {branch}, commit {commit[:12]}: {new.summary}", branch, commit, new.rows)
 
 
-def _nothing_new(new: NewRows, required: int, branch: str, committed: tuple[str, int] | None, *, dry_run: bool) -> State[Any]:
+def _nothing_new(attempt: IngestAttempt, new: NewRows, run_id: str, *, dry_run: bool) -> State[Any]:
+    branch, required = attempt.settings.ingest.branch, attempt.required
     if 0 < new.rows < required:
         message = f"{new.rows:,} new rows wait until there are {required:,} (ingest.min_rows): {new.summary}"
-        return _ended(new, message, "NothingNew")
+        return ended(message, new.problems, "NothingNew")
     if not dry_run:
         put_away(new.done, DONE)
-    if committed is None or dry_run:
-        return _ended(new, new.summary or "Nothing new.", "NothingNew")
-    commit, rows = committed  # by an attempt that was killed afterwards, maybe before its event
-    message = f"{rows:,} rows to {branch}, commit {commit[:12]}, by an earlier attempt of this run"
-    send(INGESTED, new.names, message, branch=branch, commit=commit, rows=rows)
-    return _ended(new, message)
+        if committed := committed_by(attempt.repository, attempt.checkout.spec.commit, run_id):
+            commit, rows = committed  # by an attempt that was killed afterwards, maybe before its event
+            message = f"{rows:,} rows to {branch}, commit {commit[:12]}, by an earlier attempt of this run"
+            return _ingested(new, message, branch, commit, rows)
+    return ended(new.summary or "Nothing new.", new.problems, "NothingNew")
 
 
-def _refused(repository: Repository, checkout: Checkout, new: NewRows, error: RefusedDataError, *, dry_run: bool) -> State[Any]:
+def _refused(attempt: IngestAttempt, new: NewRows, error: RefusedDataError, *, dry_run: bool) -> State[Any]:
     if dry_run:
-        return Failed(message=visible(f"The data checks would refuse {new.summary}:\n{error}"))
-    folder = set_aside(repository, checkout, new.batches)
+        return ended(f"The data checks would refuse {new.summary}:", [str(error)])
+    folder = attempt.set_aside(new.batches)
     put_away(new.files, REFUSED)
-    message = f"The data checks refused {new.summary}; nothing was committed. Kept in {folder}.\n{error}"
-    send(REFUSED_EVENT, new.names, message, rows=new.rows, checks=str(error).splitlines(), folder=str(folder))
-    return Failed(message=visible(message))
+    message = f"The data checks refused {new.summary}; nothing was committed. Kept in {folder}."
+    _send(REFUSED_EVENT, new, f"{message}\n{error}", rows=new.rows, checks=str(error).splitlines(), folder=str(folder))
+    return ended(message, [str(error)])
 
 
-def _ended(new: NewRows, message: str, name: str = "Completed") -> State[Any]:
-    if problems := new.problems:
-        more = [f"and {len(problems) - REPORTED} more, see the log"] if len(problems) > REPORTED else []
-        return Failed(message=visible("\n".join([message, *problems[:REPORTED], *more])))
-    return Completed(name=name, message=visible(message))
+def _ingested(new: NewRows, message: str, branch: str, commit: str, rows: int) -> State[Any]:
+    _send(INGESTED, new, message, branch=branch, commit=commit, rows=rows)
+    return ended(message, new.problems)
 
 
-def _log(line: str) -> None:
-    """Log a line of output to the task that runs, or to the flow between tasks."""
-    get_run_logger().error(line) if line.startswith("ERROR:") else get_run_logger().info(line)
+def _send(event: str, new: NewRows, message: str, **payload: Any) -> None:
+    """Emit an event, with a message for people and a payload for programs."""
+    alerts.send(event, {"prefect.resource.id": RESOURCE}, {"source": new.names, "message": message, **payload})

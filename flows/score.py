@@ -1,30 +1,400 @@
-"""Flow ``score``: scores new files with the model in production, and reports when they no longer look like its training data."""
+"""Flow ``score``: scores new files with the model in production, and reports when they no longer look like its training data.
 
+Files are predicted in one process after the other, and the result of each is written, or why there is none.
+
+Drift: three properties are compared with the train split in ``reports/checks/profile.json`` of the model's commit: the lengths of the
+texts, the predicted labels, and the share of words that were common in training. Of new texts only counts are kept, so that many
+small files add up. The distances are those of the data checks (``tuneline/analysis/drift.py``).
+"""
+
+import json
 import os
+import re
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
-from prefect import flow, get_run_logger
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from prefect import flow, get_run_logger, task
+from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas import State
-from prefect.states import Completed, Failed
 
-from flows.promotion.production import fetch_model
+from flows.alerts import ended, send_if_due
+from flows.promotion.production import FetchedModel, fetch_model
 from flows.promotion.registry import Registry
-from flows.runs.pipeline import Pipeline
-from flows.runs.processes import Programs
+from flows.runs.pipeline import UNCACHED, OnLine, Pipeline
+from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from flows.scoring.drift import report_drift
-from flows.scoring.inbox import Archive, Outbox, RescoreSelection, archived_files, new_files, not_files
-from flows.scoring.score_files import Results, score_files
+from flows.scoring.inbox import (
+    Archive,
+    Archived,
+    ChangedError,
+    Incoming,
+    Outbox,
+    RescoreSelection,
+    archived_files,
+    new_files,
+    not_archived,
+    not_files,
+)
 from flows.server.worker import end_with_worker
-from flows.settings import Scoring, load_settings
+from flows.settings import DriftLimits, Scoring, load_settings
+from tuneline.analysis.drift import Counts, bin_counts, kolmogorov_smirnov, population_stability
+from tuneline.analysis.text import VocabularyCounts, normalized, words
+from tuneline.core.errors import InputError
+from tuneline.core.files import replace_file
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.terminal import visible
+from tuneline.project.scored import BEGINS, ENDS, METADATA, MODULE, JobOptions, ScoredRecord
+from tuneline.reports.checks import Profile
 
-REPORTED = 20
-"""Problems in the message of a run; notifications contain it."""
 RESCORE_WAIT = 3600.0
 """Seconds that a run which was asked to score files again waits for another run."""
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """Counts of scored rows in the bins of a profile, by predicted labels and text lengths; of words, and of those common in training."""
+
+    labels: Counts
+    characters: Counts
+    words: int
+    words_known: int
+
+    @classmethod
+    def empty(cls, profile: Profile) -> Self:
+        """Return the counts of no rows."""
+        train = profile.train
+        labels = np.zeros(len(train.labels.counts) if train.labels else 0, dtype=np.int64)
+        return cls(labels, np.zeros(len(train.characters.counts), dtype=np.int64), 0, 0)
+
+    @classmethod
+    def of(cls, profile: Profile, texts: Sequence[pa.StringArray], predicted: pa.Array) -> Self:
+        """Count rows."""
+        lengths = np.sum([pc.utf8_length(column).to_numpy(zero_copy_only=False) for column in texts], axis=0)
+        characters, total, known = bin_counts(lengths, np.array(profile.train.characters.edges)), 0, 0
+        if profile.train.words.hashes:
+            counted = VocabularyCounts.of(words([normalized(column) for column in texts]))
+            total, known = counted.total, counted.occurrences(profile.train.words.word_keys)
+        return cls(_count_labels(profile, predicted), characters, total, known)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self.characters.sum())
+
+    def __add__(self, other: "RowCounts") -> "RowCounts":
+        """Return the counts of both sets of rows together."""
+        total, known = self.words + other.words, self.words_known + other.words_known
+        return RowCounts(self.labels + other.labels, self.characters + other.characters, total, known)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts as JSON, for the metadata of a scored file."""
+        return {**asdict(self), "labels": self.labels.tolist(), "characters": self.characters.tolist()}
+
+    @classmethod
+    def from_json(cls, profile: Profile, values: Mapping[str, Any] | None) -> Self | None:
+        """Read what ``to_json`` returned; ``None`` if there are no counts in the bins of the profile."""
+        if values is None:
+            return None
+        try:
+            labels, characters = (np.array(values[name], dtype=np.int64) for name in ("labels", "characters"))
+            counts = cls(labels, characters, int(values["words"]), int(values["words_known"]))
+        except (LookupError, TypeError, ValueError, OverflowError):
+            return None
+        empty = cls.empty(profile)
+        return counts if (labels.shape, characters.shape) == (empty.labels.shape, empty.characters.shape) else None
+
+
+def _count_labels(profile: Profile, predicted: pa.Array) -> Counts:
+    labels = profile.train.labels
+    if labels is None:
+        return np.zeros(0, dtype=np.int64)
+    values: NDArray[Any] = predicted.to_numpy(zero_copy_only=False)
+    if profile.labels is not None:
+        ids = pc.index_in(predicted, pa.array(profile.labels))
+        values = ids.drop_null().to_numpy(zero_copy_only=False)
+    return bin_counts(values, np.array(labels.edges))
+
+
+class DriftMeasure(NamedTuple):
+    """Distance of one property from the training data: drifted if it is beyond the limit and significant.
+
+    The p-value is the probability of a distance as large without drift; ``None`` if there is no test.
+    """
+
+    name: str
+    value: float
+    p_value: float | None
+    limit: float
+    drifted: bool
+
+
+def measure(profile: Profile, counts: RowCounts, limits: DriftLimits) -> list[DriftMeasure]:
+    """Compare scored rows with the train split."""
+    train = profile.train
+    lengths = (counts.characters, np.array(train.characters.counts))
+    distances = [
+        ("length of texts, PSI", population_stability(*lengths), limits.max_psi),
+        ("length of texts, KS", kolmogorov_smirnov(*lengths), limits.max_ks),
+    ]
+    if train.labels is not None and counts.labels.sum():
+        labels = population_stability(counts.labels, np.array(train.labels.counts))
+        distances.append(("predicted labels, PSI", labels, limits.max_psi))
+    measures = [
+        DriftMeasure(name, value, p_value, limit, value > limit and p_value < limits.significance)
+        for name, (value, p_value), limit in distances
+    ]
+    if train.words.known and counts.words:
+        share, limit = counts.words_known / counts.words / train.words.known, limits.min_known_words
+        measures.append(DriftMeasure("share of common words, of that in training", share, None, limit, share < limit))
+    return measures
+
+
+@task(name="drift", task_run_name="drift", **UNCACHED)
+def report_drift(model: FetchedModel, outbox: Outbox, limits: DriftLimits, state: Path) -> str:
+    """Compare the last scored rows with the training data, emit ``tuneline.data.drifted`` if they drifted, return that in words."""
+    if model.profile is None:
+        return "drift unknown"
+    counts = recent_counts(model.profile, model.version.name, outbox, limits.window_rows)
+    if counts.rows < limits.min_rows:
+        return f"{counts.rows} rows are too few to detect drift"
+    measures = measure(model.profile, counts, limits)
+    create_markdown_artifact(as_markdown(model, counts, measures), key="drift", description=f"{model.version.name}, {counts.rows} rows")
+    for one in measures:
+        get_run_logger().info("%s: %.4g (limit %g)%s", one.name, one.value, one.limit, " DRIFTED" if one.drifted else "")
+    drifted = [one.name for one in measures if one.drifted]
+    if not drifted:
+        return "no drift"
+    payload = {"version": model.version.name, "rows": counts.rows, "measures": [one._asdict() for one in measures]}
+    resource = {"prefect.resource.id": "tuneline.data.inbox", "tuneline.version": model.version.name}
+    record, event = state / "drift.json", "tuneline.data.drifted"
+    send_if_due(record, model.version.name, limits.repeat_hours, event=event, resource=resource, payload=payload)
+    return f"drifted: {', '.join(drifted)}"
+
+
+def recent_counts(profile: Profile, version: str, outbox: Outbox, rows: int) -> RowCounts:
+    """Return the counts of at least the last ``rows`` rows that a version scored, in whole files."""
+    counts = RowCounts.empty(profile)
+    for record in outbox.latest():
+        if record.version == version and (seen := RowCounts.from_json(profile, record.seen)):
+            counts += seen
+        if counts.rows >= rows:
+            break
+    return counts
+
+
+def as_markdown(model: FetchedModel, counts: RowCounts, measures: list[DriftMeasure]) -> str:
+    """Return the measures as a table, for Prefect's UI."""
+    head = f"# {'The data drifted' if any(one.drifted for one in measures) else 'No drift'}"
+    about = f"The last {counts.rows} rows, against the training data of {model.version.name} (`{model.version.commit[:12]}`)."
+    rows = [
+        f"| {'❌' if one.drifted else '✅'} | {one.name} | {one.value:.4g} | {one.limit:g} | "
+        f"{'' if one.p_value is None else f'{one.p_value:.1g}'} |"
+        for one in measures
+    ]
+    return "\n".join([head, "", about, "", "| | measure | value | limit | p-value |", "|---|---|---|---|---|", *rows])
+
+
+FILES = 200
+"""Files of one process: a command line has room for the longest paths of so many."""
+OnEnd = Callable[[Incoming, Path, ProgramError | None], None]
+"""Called with each file that ends, its predictions, and the error that it ended with."""
+_BEGINS, _ENDS = (re.compile(line.format(number="([0-9]+)", status="([0-9]+)")) for line in (BEGINS, ENDS))
+
+
+def predict_files(pipeline: Pipeline, files: Sequence[Incoming], options: JobOptions, on_end: OnEnd) -> None:
+    """Predict files, one after the other; the next one is predicted while ``on_end`` handles the one before.
+
+    Raises:
+        ProgramError: A process ended, but not by a file: the model cannot be used, for example.
+    """
+    command = [sys.executable, "-P", "-m", MODULE, json.dumps(asdict(options))]
+    waiting = list(files)
+    while waiting:
+        part = waiting[:FILES]
+        output = _Output(part, Path(options.folder), pipeline.on_line, on_end)
+        try:
+            pipeline.programs.run([*command, *(str(incoming.path) for incoming in part)], "The prediction", output.read)
+        except ProgramError as error:
+            if not output.begun:
+                raise
+            output.end(error.code)  # by the file that was being predicted: it may need more memory than there is
+        del waiting[: output.ended]
+
+
+class _Output:
+    """What a process prints about its files: how many have ended, and whether the next one has begun."""
+
+    def __init__(self, files: Sequence[Incoming], folder: Path, on_line: OnLine, on_end: OnEnd) -> None:
+        self.ended, self.begun = 0, False
+        self._files, self._folder, self._on_line, self._on_end = files, folder, on_line, on_end
+        self._lines: deque[str] = deque(maxlen=20)
+
+    def read(self, line: str) -> None:
+        """Read a line."""
+        if not self.begun and _BEGINS.fullmatch(line):
+            self.begun = True
+            self._lines.clear()
+            self._on_line(f"Scoring {self._files[self.ended].name}")
+        elif self.begun and (match := _ENDS.fullmatch(line)) and int(match[1]) == self.ended + 1:
+            self.end(int(match[2]))
+        else:
+            self._lines.append(line)
+            self._on_line(line)
+
+    def end(self, code: int) -> None:
+        """End the file that has begun."""
+        incoming = self._files[self.ended]
+        error = ProgramError(f"Scoring {incoming.name}", code, self._lines) if code else None
+        self.ended, self.begun = self.ended + 1, False
+        self._on_end(incoming, self._folder / f"{self.ended}.parquet", error)
+
+
+VERSION = "model_version"
+"""Column with the version of the model."""
+
+
+class RefusedFileError(Exception):
+    """A file cannot be scored; the message is the reason."""
+
+
+@dataclass
+class Results:
+    """The results of a run.
+
+    Attributes:
+        ended: Number of files whose prediction ended.
+        files: Number of those that were scored.
+        again: Number of those that had been scored before.
+        rows: Number of the scored rows.
+        problems: One for each file that was refused, not scored or not archived.
+    """
+
+    model: FetchedModel
+    outbox: Outbox
+    archive: Archive
+    scoring: Scoring
+    ended: int = 0
+    files: int = 0
+    again: int = 0
+    rows: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Read which results there are."""
+        self._numbers = {**self.outbox.numbers()}
+
+    @property
+    def options(self) -> JobOptions:
+        """Options of the prediction. Texts are copied into its output, because the drift counts them."""
+        keep = list(dict.fromkeys([*self.model.text_columns, *self.scoring.keep]))
+        return JobOptions(
+            model=str(self.model.folder),
+            folder=str(self.outbox.scratch),
+            keep=keep,
+            bad_rows=self.scoring.bad_rows,
+            max_bad_share=self.scoring.max_bad_share,
+            engine=self.scoring.engine,
+            workers=self.scoring.workers,
+            **dict(self.scoring.limits),
+        )
+
+    def add(self, incoming: Incoming, predictions: Path, error: ProgramError | None) -> None:
+        """Write the result of a file, or why there is none. Whatever happens to a file stops no other.
+
+        Only a fault of the file refuses it; after every other error, the next run tries again.
+        """
+        self.ended += 1
+        try:
+            if error is not None:
+                self._refuse(incoming, error)
+            self._write(incoming, predictions)
+        except RefusedFileError as refusal:
+            self.problems.append(f"refused {incoming.name}: {refusal}")
+        except Exception as cause:
+            reason = cause.reason if isinstance(cause, ProgramError) else f"{type(cause).__name__}: {cause}"
+            self.problems.append(f"not scored {incoming.name}, the next run tries again: {reason}")
+        finally:
+            predictions.unlink(missing_ok=True)
+
+    def _refuse(self, incoming: Incoming, error: ProgramError) -> None:
+        """Refuse a file for the error of its prediction, if the file is at fault. Always raises an error."""
+        _check_unchanged(incoming)
+        if error.code != InputError.status:
+            raise error
+        if not isinstance(incoming, Archived):
+            self.outbox.refuse(incoming, "\n".join(error.last))
+        raise RefusedFileError(error.reason)
+
+    def _write(self, incoming: Incoming, predictions: Path) -> None:
+        number = max(self._numbers.get(incoming.stem, ()), default=0) + 1
+        if isinstance(incoming, Archived):
+            place = incoming.record.archived
+        else:
+            while self.archive.has(place := self.archive.place(incoming, number)):
+                number += 1
+            self.outbox.refused(incoming).unlink(missing_ok=True)  # first: a kill must not leave the result beside an earlier refusal
+        self.rows += self._write_result(predictions, self.outbox.scored(incoming.stem, number), incoming, place)
+        self.files += 1
+        self._numbers[incoming.stem] = [number]
+        if isinstance(incoming, Archived):
+            self.again += 1
+        elif place is not None:
+            try:
+                self.archive.move(incoming, place)
+            except Exception as error:
+                self.problems.append(not_archived(incoming, error))
+
+    def _write_result(self, predictions: Path, target: Path, incoming: Incoming, place: str | None) -> int:
+        """Write a result: the predictions without the texts (unless ``scoring.keep`` lists them), the model's version, and a record.
+
+        Return the number of rows. An input that is no longer as it was found has no result.
+        """
+        file, keep, version = pq.ParquetFile(predictions), self.scoring.keep, self.model.version
+        names = file.schema_arrow.names  # row, the copied columns (maybe under another name), then the predictions
+        name_of = dict(zip(self.options.keep, names[1:], strict=False))
+        texts = [name_of[column] for column in self.model.text_columns]
+        kept = [name for name in names if name not in {name_of[column] for column in name_of if column not in keep}]
+        fields = [file.schema_arrow.field(name).with_name(f"input_{name}" if name == VERSION else name) for name in kept]
+        schema = pa.schema([*fields, pa.field(VERSION, pa.string())])
+        profile = None if isinstance(incoming, Archived) else self.model.profile  # a row counts once for the drift
+        rows, counts = 0, RowCounts.empty(profile) if profile else None
+        with replace_file(target) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+            for batch in file.iter_batches():
+                if counts is not None and profile is not None:
+                    predicted = batch["label" if profile.labels is not None else "prediction"]
+                    counts += RowCounts.of(profile, [batch[name] for name in texts], predicted)
+                versions = pa.array([version.name] * batch.num_rows, pa.string())
+                writer.write_batch(pa.record_batch([*batch.select(kept).columns, versions], schema=schema))
+                rows += batch.num_rows
+            origin = {**incoming.as_record(), "sha256": incoming.sha256, "version": version.name, "commit": version.commit}
+            record = ScoredRecord(**origin, rows=rows, seen=counts.to_json() if counts else None, archived=place)
+            writer.add_key_value_metadata({METADATA: record.model_dump_json()})
+            _check_unchanged(incoming)
+        return rows
+
+
+def _check_unchanged(incoming: Incoming) -> None:
+    if not incoming.unchanged:
+        raise ChangedError("It changed, or was removed, while it was scored.")
+
+
+@task(name="score files", task_run_name="score files", **UNCACHED)
+def score_files(pipeline: Pipeline, waiting: Sequence[Incoming], results: Results) -> Results:
+    """Score files. One task for all of them: a task of its own takes longer than the prediction of a small file."""
+    try:
+        predict_files(pipeline, waiting, results.options, results.add)
+    except ProgramError as error:
+        results.problems.append(f"{len(waiting) - results.ended} files not scored, the next run tries again: {error.reason}")
+    return results
 
 
 @flow(name="score", persist_result=False)
@@ -54,7 +424,7 @@ def score(
     except BusyError:
         if again:  # no later run would do it
             raise
-        return Completed(name="Skipped", message="Another run is scoring; the next run scores what it leaves.")
+        return ended("Another run is scoring; the next run scores what it leaves.", name="Skipped")
 
 
 def _score(registry: Registry, stage: str, scoring: Scoring, lock: int, again: RescoreSelection | None) -> State[Any]:
@@ -69,11 +439,11 @@ def _score(registry: Registry, stage: str, scoring: Scoring, lock: int, again: R
         get_run_logger().warning(message)
     version = registry.in_stage(stage)
     if version is None:
-        return _ended("NoModel", f"No model is in {stage} yet; {len(waiting)} files wait.", problems)
+        return _logged(f"No model is in {stage} yet; {len(waiting)} files wait.", problems, "NoModel")
     if again:
         waiting += archived_files(repository.root, outbox, version.commit, again)
     if not waiting:
-        return _ended("NothingNew", "No new file.", problems)
+        return _logged("No new file.", problems, "NothingNew")
     outbox.prepare()
     pipeline = Pipeline(Programs(repository.root, f"score-{os.getpid()}", locks=[lock]), get_run_logger().info)
     model = fetch_model(registry, version, pipeline)
@@ -81,14 +451,10 @@ def _score(registry: Registry, stage: str, scoring: Scoring, lock: int, again: R
     drift = report_drift(model, outbox, scoring.drift, repository.state)
     scored_again = f" ({results.again} again)" if results.again else ""
     message = f"{results.files} files{scored_again}, {results.rows} rows, by {version.name}; {drift}"
-    return _ended(None, message, [*problems, *results.problems])
+    return _logged(message, [*problems, *results.problems])
 
 
-def _ended(name: str | None, message: str, problems: list[str]) -> State[Any]:
-    """Return the state of a run: Failed if there are problems."""
-    if not problems:
-        return Completed(name=name or "Completed", message=message)
+def _logged(message: str, problems: list[str], name: str = "Completed") -> State[Any]:
     for problem in problems:
         get_run_logger().error("%s", visible(problem))
-    more = [f"and {len(problems) - REPORTED} more, see the log"] if len(problems) > REPORTED else []
-    return Failed(message=visible("\n".join([message, *problems[:REPORTED], *more])))
+    return ended(message, problems, name)

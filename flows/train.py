@@ -1,12 +1,21 @@
 """Flow ``train``: runs the pipeline for a commit, unattended, in a checkout of its own, and commits the result.
 
 A model that is better than the one in production replaces it; docs/promotion.md defines "better".
+
+One training runs at a time on a machine or a GPU, across deployments, workers and clones. Its locks are files of the machine that the
+operating system locks. The supervisor of each program of the run inherits them: the next training starts when the last process of the one
+before has ended, however it ended.
 """
 
+import contextlib
 import datetime
 import logging
-from collections.abc import Iterable
-from contextlib import nullcontext
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -22,14 +31,123 @@ from flows.promotion.production import fetch_reference
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout, isolated
 from flows.runs.checkpoints import SharedCheckpoints
-from flows.runs.machine import STAGE, training, training_lock
-from flows.runs.pipeline import UNCACHED, Graph, Pipeline, stage_task
+from flows.runs.pipeline import UNCACHED, Graph, Pipeline, log_line, stage_task
 from flows.runs.processes import Programs
 from flows.runs.repository import Repository, UnreachableError, safe_name
 from flows.runs.results import Run, metrics_summary, require_remote
 from flows.server.crashes import restarts
 from flows.server.worker import end_with_worker
 from flows.settings import Settings, load_settings
+from tuneline.core.locks import BusyError, lock, unlock
+
+STAGE = "train"
+"""The stage that trains. From it on a run has the machine to itself: later stages measure speed."""
+MACHINE_LOCKS = "TUNELINE_MACHINE_LOCKS"
+"""Environment variable with the folder of the locks. It must be the same for all workers of a machine."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks at a lock that another run holds."""
+
+
+class MachineLockError(Exception):
+    """The locks of this machine cannot be used."""
+
+    def __init__(self, error: OSError) -> None:
+        remedy = f"Set {MACHINE_LOCKS} to a folder on a local disk, the same for all workers of the machine."
+        super().__init__(f"The locks of this machine in {_folder()} cannot be used ({error.strerror}). {remedy}")
+
+
+class TrainingLock:
+    """The right to train on this machine, or on some of its GPUs: open lock files, in the order in which every run locks them.
+
+    ``files`` has True for one that runs share.
+    """
+
+    def __init__(self, files: Mapping[int, bool]) -> None:
+        self._files = files
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """File descriptors of the locks, for processes that must end before the next training starts."""
+        return tuple(self._files)
+
+    def acquire(self, run: str, on_line: Callable[[str], None]) -> None:
+        """Wait until no other run trains here, and say when that begins and ends. A signal whose handler raises ends the wait."""
+        waited_since = None
+        for file, shared in self._files.items():
+            while not _try_lock(file, shared=shared):
+                if waited_since is None:
+                    waited_since = time.monotonic()
+                    holder = os.pread(file, 200, 0).decode(errors="replace") or "another run"
+                    on_line(f"Waits for run {holder}, which trains on this machine.")
+                time.sleep(LOOK_EVERY)
+            os.ftruncate(file, 0)
+            os.pwrite(file, run.encode(), 0)
+        if waited_since is not None:
+            on_line(f"Trains now, after {(time.monotonic() - waited_since) / 60:.0f} minutes of waiting.")
+
+    def release(self) -> None:
+        """Let the next run train. Without it, that happens when all processes of this run have ended."""
+        for file in self._files:
+            unlock(file)
+
+
+@contextlib.contextmanager
+def training_lock(one_per: str | None) -> Iterator[TrainingLock]:
+    """Open the locks of this machine, without locking them; ``one_per`` as in ``conf/flows.yaml``.
+
+    Raises:
+        MachineLockError: They cannot be opened.
+    """
+    gpus = sorted({re.sub(r"[^\w-]", "-", name.strip()) for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")} - {"", "-1"})
+    if one_per is None:
+        names = {}
+    elif one_per == "machine" or not gpus:
+        names = {"machine": False}
+    else:  # trainings on single GPUs share the machine
+        names = {"machine": True, **{f"gpu-{gpu}": False for gpu in gpus}}
+    with contextlib.ExitStack() as opened:
+        files = {}
+        try:
+            for name, shared in names.items():
+                _folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+                file = os.open(_folder() / name, os.O_RDWR | os.O_CREAT, 0o600)
+                opened.callback(os.close, file)
+                files[file] = shared
+        except OSError as error:
+            raise MachineLockError(error) from None
+        yield TrainingLock(files)
+
+
+def _folder() -> Path:
+    """Return the folder of the locks. A home folder may be on several machines."""
+    folder = os.environ.get(MACHINE_LOCKS)
+    return Path(folder) if folder else Path.home() / ".cache" / "tuneline" / "locks" / socket.gethostname()
+
+
+def _try_lock(file: int, *, shared: bool) -> bool:
+    try:
+        lock(file, wait=0, shared=shared)
+    except BusyError:
+        return False
+    except OSError as error:  # NFS without a lock service, for example
+        raise MachineLockError(error) from None
+    return True
+
+
+@contextlib.contextmanager
+def training(
+    checkout: Checkout, machine: TrainingLock, checkpoints: SharedCheckpoints | None, on_line: Callable[[str], None]
+) -> Iterator[None]:
+    """Wait for the machine and fetch the checkpoints of an earlier attempt; copy those that are completed in the block."""
+    machine.acquire(checkout.name, on_line)
+    if checkpoints is None:
+        yield
+        return
+    if fetched := checkpoints.fetch(checkout.path):
+        on_line(f"Fetched checkpoint {fetched}; training resumes from it.")
+    with checkpoints.copied(checkout.path):
+        yield
+
 
 Ref = Annotated[str, Field(min_length=1, pattern=r"^[^-\s][^\s]*$")]
 TaskName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w-]*$")]
@@ -62,7 +180,7 @@ def train(  # noqa: PLR0917 - Prefect calls it by name
         push: Push artifacts to the DVC remote, and the commit and tags to the git remote `origin`.
         promote: Put the model into production if it is better than the one there.
     """
-    repository = Repository.here(log=_warn_line)
+    repository = Repository.here(log=lambda message: _warn([message]))
     settings = load_settings(repository.root)
     _stop_crashing(settings.max_attempts)
     end_with_worker()
@@ -84,9 +202,9 @@ def _run(repository: Repository, settings: Settings, checkout: Checkout, *, push
         locks = [checkout.lock, *machine.descriptors]
         programs = Programs(checkout.path, checkout.name, settings.training.environment, locks=locks)
         shared = SharedCheckpoints.open(repository, settings.training.checkpoints, checkout, get_run_logger().warning)
-        pipeline = Pipeline(programs, _log, settings.lock_wait_seconds)
+        pipeline = Pipeline(programs, log_line, settings.lock_wait_seconds)
         for stage in prepare(pipeline, checkout, registry, settings.promotion.stage).stages:
-            with training(checkout, machine, shared, _log) if stage == STAGE else nullcontext():
+            with training(checkout, machine, shared, log_line) if stage == STAGE else contextlib.nullcontext():
                 stage_task(stage, settings.policy(stage))(pipeline)
         machine.release()
         run = Run(runtime.flow_run.id, safe_name(runtime.flow_run.name))
@@ -123,7 +241,7 @@ def _refresh(registry: Registry, settings: Settings, checkout: Checkout, *, push
     except UnreachableError as error:
         _warn([f"Promotions of other machines are unknown: {error}"])
         return []
-    return complete_unpushed(registry, settings, _log, besides=checkout.name) if push else []
+    return complete_unpushed(registry, settings, log_line, besides=checkout.name) if push else []
 
 
 def _stop_crashing(attempts: int) -> None:
@@ -149,15 +267,6 @@ def _log_checkout(checkout: Checkout) -> None:
 def _warn(messages: Iterable[str]) -> None:
     for message in messages:
         get_run_logger().warning(message)
-
-
-def _warn_line(message: str) -> None:
-    _warn([message])
-
-
-def _log(line: str) -> None:
-    """Log a line of output to the task that runs, or to the flow between tasks."""
-    get_run_logger().error(line) if line.startswith("ERROR:") else get_run_logger().info(line)
 
 
 STOPPED = "Stopped, because the run is being cancelled."

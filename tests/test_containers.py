@@ -9,7 +9,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from ruamel.yaml import YAML
 
-from flows.server.api import APPLICATION
+from flows.server.serve import APPLICATION
 from flows.server.worker import RUNS_END_WITHIN
 from tests.conftest import ROOT
 

@@ -1,29 +1,213 @@
-"""The new rows of all sources, as one batch file for each."""
+"""What the sources have, drop folders, URLs and databases: their new rows, as one batch file for each."""
 
+import json
+import os
+import re
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from sqlalchemy import Connection, Engine, NullPool, bindparam, create_engine, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.types import NullType
 
-from flows.ingestion.known import BatchColumns, ClassNames, DataLayout, KnownData, NewRowSelection, RowHashes, RowStatus
-from flows.ingestion.ledger import PLACES, Ingested, Ledger
-from flows.ingestion.sources import PROGRESS, Collected, Delivery, collect
+from flows.ingestion.known import BatchColumns, ClassNames, DataLayout, KnownData, NewRowSelection, RowHashes, RowStatus, ending_of
+from flows.ingestion.ledger import PLACES, Ingested, Ledger, Read
 from flows.scoring.inbox import Incoming
 from flows.settings import IngestSource
-from tuneline.core.errors import DataError
-from tuneline.core.files import file_hash
+from tuneline.core.errors import DataError, StageError
+from tuneline.core.files import file_hash, replace_file
 from tuneline.core.tables import ROW_GROUP, numpy_values, rebatch, write_batches
 from tuneline.params.data import DataParams, FilesParams
+from tuneline.readers.files import shown, version_of
 from tuneline.readers.inputs import Input, open_table
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows, plain_text
-from tuneline.readers.rows import BadRows, RowProblem
+from tuneline.readers.rows import ENDINGS, BadRows, RowProblem
+
+Log = Callable[[str], None]
+ROWS = 10_000
+"""Rows that are fetched at a time."""
+PROGRESS = 100_000
+"""Rows between two lines of progress."""
+_SINCE = re.compile(r"(?<!:):since\b")
+
+
+def run_query(source: IngestSource, sql: Path, target: Path, since: str | int | float | None, log: Callable[[str], None]) -> Any:
+    """Write the rows of a query to a JSON Lines file; return the largest value of the column ``watermark``, ``since`` if there is none.
+
+    The SQL file has one ``SELECT``; ``:since`` in it is a bind parameter.
+
+    Raises:
+        DataError: The SQL file, the variable or the column ``watermark`` is missing.
+    """
+    if not sql.is_file():
+        raise DataError(f"{source.query} is missing.", "It is the SQL file that ingest.sources in conf/flows.yaml names.")
+    query = sql.read_text(encoding="utf-8")
+    statement = text(query)
+    if _SINCE.search(query):
+        # Without a type: the database takes the value for that of the column it is compared with.
+        statement = statement.bindparams(bindparam("since", since, type_=NullType()))
+    largest: Any = None
+    with _engine(source).connect() as connection, target.open("w", encoding="utf-8") as file:
+        for rows, values in enumerate(_read_only(connection).execute(statement).mappings(), start=1):
+            if source.watermark:
+                largest = _larger(source, largest, values)
+            file.write(json.dumps({name: _plain(value) for name, value in values.items()}, ensure_ascii=False) + "\n")
+            if rows % PROGRESS == 0:
+                log(f"{source.name}: {rows:,} rows fetched")
+    return since if largest is None else _plain(largest)
+
+
+def _engine(source: IngestSource) -> Engine:
+    address = os.environ.get(str(source.database))
+    if not address:
+        hint = f"The worker needs it, with an SQLAlchemy URL: source {source.name} of ingest names it."
+        raise DataError(f"The environment variable {source.database} is not set.", hint)
+    url = make_url(address)
+    if url.drivername in {"postgresql", "postgres"}:
+        url = url.set(drivername="postgresql+psycopg")  # SQLAlchemy's default is another driver, which is not installed
+    return create_engine(url, poolclass=NullPool, hide_parameters=True)
+
+
+def _read_only(connection: Connection) -> Connection:
+    """Make the transaction read-only where the database can; everywhere, it is never committed. Rows come in batches."""
+    options: dict[str, Any] = {"stream_results": True, "max_row_buffer": ROWS}
+    if connection.dialect.name == "postgresql":
+        options["postgresql_readonly"] = True
+    connection = connection.execution_options(**options)
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("PRAGMA query_only = ON")
+    return connection
+
+
+def _larger(source: IngestSource, largest: Any, values: Any) -> Any:
+    if source.watermark not in values:
+        raise DataError(f"{source.query} gives no column {source.watermark!r} (watermark).", f"It gives {', '.join(values)}.")
+    value = values[source.watermark]
+    return value if largest is None or (value is not None and value > largest) else largest
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it; times as ISO 8601 with a space, which every database reads."""
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ")
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A file of a source, on this machine: of a drop folder, with its state when it was read; of a query, with the next ``:since``."""
+
+    read: Read
+    path: Path
+    incoming: Incoming | None = None
+    watermark: str | int | float | None = None
+
+
+@dataclass
+class Collected:
+    """What a source has. Files that could not be had are problems, and do not hold up the others."""
+
+    deliveries: list[Delivery] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def collect(source: IngestSource, root: Path, scratch: Path, ledger: Ledger, log: Log) -> Collected:
+    """Bring what a source has to this machine, into an empty folder for copies. Drop folders and SQL files are relative to ``root``."""
+    collected = Collected()
+    try:
+        collected.deliveries.extend(_deliveries(source, root, scratch, ledger, log))
+    except StageError as error:
+        collected.problems.append(f"{source.name}: {error}")
+    except Exception as error:  # fsspec and database drivers raise whatever they like; a source that is away stops no other
+        message = shown(str(error).partition("\n")[0])
+        collected.problems.append(f"{source.name}: {type(error).__name__}: {message}")
+    return collected
+
+
+def _deliveries(source: IngestSource, root: Path, scratch: Path, ledger: Ledger, log: Log) -> Iterator[Delivery]:
+    if source.folder:
+        yield from folder_files(source, root / source.folder, scratch, log)
+    elif source.url:
+        yield from url_files(source, scratch, ledger)
+    elif source.query:
+        watermark = ledger.watermark(source.name)
+        since = source.since if watermark is None else watermark
+        target = scratch / "rows.jsonl"
+        watermark = run_query(source, root / source.query, target, since, log)
+        if target.stat().st_size:
+            yield Delivery(Read(name=source.query.as_posix(), sha256=file_hash(target)), target, watermark=watermark)
+
+
+def folder_files(source: IngestSource, folder: Path, scratch: Path, log: Log) -> Iterator[Delivery]:
+    """Copy the files of a drop folder, by name. One that still changes is left for the next run, a hidden one is not looked at.
+
+    Raises:
+        DataError: There is no such folder.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{source.folder} is not a folder.", f"`mkdir -p {source.folder}`, or correct ingest.sources in conf/flows.yaml.")
+    for path in sorted(folder.iterdir()):
+        incoming = Incoming.find(path)
+        if incoming is None or path.name.startswith((".", "_")):
+            continue
+        if ending_of(path.name) is None:
+            log(f"{source.name}: {incoming.name} is not read: its name ends with none of {', '.join(ENDINGS)}.")
+            continue
+        settling, copy = 0 <= time.time_ns() - incoming.mtime_ns < source.settle_seconds * 1e9, scratch / path.name
+        if not settling:
+            shutil.copyfile(path, copy)  # so that what is read is what is hashed
+        if settling or Incoming.find(path) != incoming:
+            log(f"{source.name}: {incoming.name} is still being written; the next run reads it.")
+            continue
+        yield Delivery(Read(name=incoming.name, sha256=file_hash(copy)), copy, incoming)
+
+
+def url_files(source: IngestSource, scratch: Path, ledger: Ledger) -> Iterator[Delivery]:
+    """Download the files of a URL that are not those of the last run, by their ETags.
+
+    Raises:
+        DataError: A storage option's variable is not set, no file matches, or its name has an unknown ending.
+    """
+    from fsspec.core import url_to_fs
+
+    address = str(source.url)
+    if missing := next((variable for variable in source.options.values() if variable not in os.environ), None):
+        hint = f"The worker needs it: source {source.name} of ingest names it."
+        raise DataError(f"The environment variable {missing} is not set.", hint)
+    options = {name: os.environ[variable] for name, variable in source.options.items()}
+    filesystem, path = url_to_fs(address, **options)
+    paths = sorted(filesystem.glob(path)) if "*" in path else [path]
+    if not paths:
+        raise DataError(f"{shown(address)} matches no file.", "Correct the pattern in ingest.sources of conf/flows.yaml.")
+    seen = ledger.etags(source.name)
+    for number, one in enumerate(paths):
+        name = shown(address if one == path else filesystem.unstrip_protocol(one))
+        ending = ending_of(PurePosixPath(urlsplit(one).path).name)
+        if ending is None:
+            raise DataError(f"{name}: its name ends with none of {', '.join(ENDINGS)}.", "Name a file of labelled rows.")
+        etag = version_of(filesystem.info(one))
+        if etag is not None and seen.get(name) == etag:
+            continue
+        copy = scratch / f"{number}{ending}"
+        filesystem.get_file(one, str(copy))
+        yield Delivery(Read(name=name, sha256=file_hash(copy), etag=etag), copy)
+
 
 FindTexts = Callable[[str, pa.Array], pa.Table]
 """Takes an id column and ids; returns the ids and texts of scored rows that have one of them."""
@@ -32,9 +216,7 @@ FindTexts = Callable[[str, pa.Array], pa.Table]
 class LabelledFile:
     """A file with new labels: rows with texts, or late labels of texts that were scored.
 
-    Attributes:
-        incomplete: Rows without a label, so far: a person has left them open.
-        bad: The bad rows, so far.
+    It counts the rows that are ``incomplete``, because a person has left the label open, and ``bad``.
     """
 
     def __init__(self, delivery: Delivery, columns: BatchColumns, files: FilesParams, id_column: str | None = None) -> None:
@@ -130,15 +312,7 @@ class NewRows:
 
 
 class Harvester:
-    """Reads sources into a checkout.
-
-    Args:
-        root: The repository, which drop folders and SQL files are relative to.
-        checkout: Root of the checkout.
-        data: Section ``data`` of the checkout's parameters.
-        key: ``ingest.key``.
-        find_texts: Finds the texts of late labels.
-        log: Called with messages and lines of progress.
+    """Reads sources, whose folders and SQL files are relative to ``root``, into a checkout with the parameters ``data``.
 
     Raises:
         ParamsError: Rows cannot be added with these parameters.
@@ -156,12 +330,7 @@ class Harvester:
         self._ledger = Ledger.of(checkout)
 
     def harvest(self, sources: Sequence[IngestSource], scratch: Path) -> NewRows:
-        """Read the sources, one after the other, and write their batches.
-
-        Args:
-            sources: The sources.
-            scratch: A folder for temporary files.
-        """
+        """Read the sources, one after the other, and write their batches. ``scratch`` is a folder for temporary files."""
         result = NewRows()
         for source in sources:
             folder = scratch / source.name
@@ -265,13 +434,12 @@ class Harvester:
 
     def _write(self, source: IngestSource, staged: Sequence[Staged], now: datetime) -> str:
         """Write the new rows; return the path of the file, which is named after its content."""
-        folder, schema = self._checkout / self.layout.batches, self._columns.schema
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = folder / f".{source.name}.partial"
-        write_batches(partial, schema, rebatch(_new_rows(staged, schema), schema))
-        name = f"{now.date().isoformat()}-{source.name}-{file_hash(partial)[:8]}.parquet"
-        partial.rename(folder / name)
-        return (self.layout.batches / name).as_posix()
+        batch, schema = staged[0].path.with_name("batch.parquet"), self._columns.schema
+        write_batches(batch, schema, rebatch(_new_rows(staged, schema), schema))
+        path = self.layout.batches / f"{now.date().isoformat()}-{source.name}-{file_hash(batch)[:8]}.parquet"
+        with replace_file(self._checkout / path) as partial:
+            shutil.copyfile(batch, partial)
+        return path.as_posix()
 
 
 def _new_rows(staged: Iterable[Staged], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -9,6 +9,8 @@ from pathlib import Path
 from tuneline.core.records import OMITTED, Record
 
 LEDGER = Path("data/ingested.json")
+REFUSED_BATCHES = "refused"
+"""Folder in ``.dvc/tmp/flows/`` for batches that failed the data checks."""
 PLACES = 20
 """Conflicts of one file that are listed; all are counted."""
 

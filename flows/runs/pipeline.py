@@ -295,6 +295,11 @@ def cause(number: signal.Signals, before: int | None, now: int | None) -> str | 
     return "The kernel counts no lack of memory, so a person or another program sent it."
 
 
+def log_line(line: str) -> None:
+    """Log a line of output to the task that runs, or to the flow between tasks."""
+    get_run_logger().error(line) if line.startswith("ERROR:") else get_run_logger().info(line)
+
+
 UNCACHED: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
 _UNCHANGED = {
     "skipped": ("Skipped", "Nothing that the stage reads has changed."),

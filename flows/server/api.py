@@ -16,10 +16,7 @@ Its addresses are those in ``PREFECT_API_URL`` and, for browsers, ``PREFECT_UI_A
 import asyncio
 import contextlib
 import os
-import secrets
-import stat
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -33,9 +30,6 @@ from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
 
 from flows.settings import load_settings
 
-APPLICATION = "flows.server.api:create_app"
-AUTH, CLIENT_AUTH = "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"
-"""Variables with the password: of the server, and of its clients."""
 VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM"
 """Start of the names of the settings of the service that removes old runs."""
 ROOT = Path(__file__).parents[2]
@@ -55,7 +49,8 @@ def create_app() -> TrustedHostMiddleware:
 
     password = get_current_settings().server.api.auth_string
     if password is None or not password.get_secret_value():
-        sys.exit(f"The server has no password. Set {AUTH} to USER:PASSWORD, and {CLIENT_AUTH} of its clients to the same.")
+        variables = "PREFECT_SERVER_API_AUTH_STRING to USER:PASSWORD, and PREFECT_API_AUTH_STRING of its clients to the same"
+        sys.exit(f"The server has no password. Set {variables}.")
 
     lock_at_begin()
     application = server.create_app(final=True)
@@ -108,43 +103,6 @@ def served_at(env: Mapping[str, str]) -> tuple[list[str], list[str]]:
             hosts |= {*names}
             origins |= {f"{url.scheme}://{name}" + (f":{url.port}" if url.port else "") for name in names}
     return sorted(hosts), sorted(origins)
-
-
-FILE = "tuneline-serve.secret"
-"""Name of the file, in the folder of the server's database."""
-_REMEDY = "Remove it; the next start writes a new one, with which other terminals log in."
-
-
-def read_or_create(file: Path) -> str:
-    """Return the ``USER:PASSWORD`` in a file, which is created with a random password if it is missing.
-
-    The file appears complete, and other users can read it at no time.
-
-    Raises:
-        SystemExit: Other users can read or replace the content of the file, or it contains no ``USER:PASSWORD``.
-    """
-    if not os.path.lexists(file):
-        _create(file)
-    status = file.lstat()
-    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
-        sys.exit(f"Other users may know the password of the server: {file} is not a file of yours with mode 0600. {_REMEDY}")
-    text = file.read_text(encoding="utf-8", errors="replace").strip()
-    if not all(text.partition(":")) or len(text.split()) != 1:
-        sys.exit(f"{file} is damaged: it should contain USER:PASSWORD. {_REMEDY}")
-    return text
-
-
-def _create(file: Path) -> None:
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")  # mode 0600 from the start
-    partial = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as content:
-            content.write(f"tuneline:{secrets.token_hex(32)}\n")
-            content.flush()
-            os.fsync(descriptor)
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def lock_at_begin() -> None:

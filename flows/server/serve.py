@@ -7,18 +7,20 @@ checkpoint.
 import argparse
 import contextlib
 import os
+import secrets
 import shlex
 import signal
 import socket
+import stat
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from flows.server.api import APPLICATION, AUTH, CLIENT_AUTH, FILE, read_or_create
 from flows.server.deploy import ROOT, deploy
 from flows.server.worker import worker_settings
 from tuneline.core import processes
@@ -26,7 +28,13 @@ from tuneline.core.locks import BusyError, locked
 from tuneline.core.processes import ending
 from tuneline.core.terminal import say
 
+APPLICATION = "flows.server.api:create_app"
+AUTH, CLIENT_AUTH = "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"
+"""Variables with the password: of the server, and of its clients."""
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - refused
+FILE = "tuneline-serve.secret"
+"""Name of the file with the password, in the folder of the server's database."""
+_REMEDY = "Remove it; the next start writes a new one, with which other terminals log in."
 SERVER_START = 180.0
 """Seconds until a server must answer: its first start migrates the database, which takes a minute on a busy machine."""
 
@@ -80,6 +88,38 @@ def end_on_signals() -> None:
         signal.signal(number, interrupt)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup make serve` serves on
         signal.signal(signal.SIGHUP, interrupt)
+
+
+def read_or_create(file: Path) -> str:
+    """Return the ``USER:PASSWORD`` in a file, which is created with a random password if it is missing.
+
+    The file appears complete, and other users can read it at no time.
+
+    Raises:
+        SystemExit: Other users can read or replace the content of the file, or it contains no ``USER:PASSWORD``.
+    """
+    if not os.path.lexists(file):
+        _create(file)
+    status = file.lstat()
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
+        sys.exit(f"Other users may know the password of the server: {file} is not a file of yours with mode 0600. {_REMEDY}")
+    text = file.read_text(encoding="utf-8", errors="replace").strip()
+    if not all(text.partition(":")) or len(text.split()) != 1:
+        sys.exit(f"{file} is damaged: it should contain USER:PASSWORD. {_REMEDY}")
+    return text
+
+
+def _create(file: Path) -> None:
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")  # mode 0600 from the start
+    partial = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as content:
+            content.write(f"tuneline:{secrets.token_hex(32)}\n")
+            content.flush()
+            os.fsync(descriptor)
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

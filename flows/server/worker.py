@@ -8,7 +8,7 @@ Environment variables:
   existing repository.
 - ``TUNELINE_REPOSITORY``: path of the clone. Workers of one machine may share it.
 - ``TUNELINE_DVC_REMOTE``: address of the DVC remote; overrides the repository's default remote.
-- ``TUNELINE_MACHINE_LOCKS``, ``CUDA_VISIBLE_DEVICES``: see flows/runs/machine.py.
+- ``TUNELINE_MACHINE_LOCKS``, ``CUDA_VISIBLE_DEVICES``: see flows/train.py.
 """
 
 import math

@@ -26,8 +26,8 @@ from flows.promotion.production import FetchedModel
 from flows.promotion.registry import Version
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
+from flows.score import Results, score_files
 from flows.scoring.inbox import Archive, Incoming, Outbox, new_files
-from flows.scoring.score_files import Results, score_files
 from flows.settings import Scoring
 from tests.conftest import ROOT
 from tests.faults.disks import on_small_disk

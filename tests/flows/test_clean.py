@@ -11,7 +11,6 @@ from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey, Fl
 from prefect.states import Completed
 
 from flows.clean import clean
-from flows.cleaning import cache
 from tests.conftest import ROOT
 from tests.flows.cleaning.conftest import Past
 from tests.flows.cleaning.test_cache import age_cache, is_cached
@@ -32,7 +31,7 @@ def cleaned(served, toy):
 
 
 def test_clean_beside_a_training_leaves_what_belongs_to_it(cleaned, served, toy, promoted, monkeypatch):
-    monkeypatch.setattr(cache, "POLL", 1.0)
+    monkeypatch.setattr("flows.clean.POLL", 1.0)
     Past(toy).run("old", 40)
     old, failed = toy.resolve("HEAD"), Past(toy).failure("failed", 40)
     age_cache(toy, 100)

@@ -26,7 +26,7 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, Fl
 from prefect.client.schemas.objects import FlowRun, StateType
 from ruamel.yaml import YAML
 
-from flows.cleaning.removals import DAY
+from flows.clean import DAY
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from flows.server import serve

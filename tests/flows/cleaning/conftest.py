@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cleaning.removals import DAY, Cleaning
+from flows.clean import DAY, Cleaning
 from flows.promotion.registry import Registry
 from flows.runs.checkout import isolated
 from flows.runs.repository import Repository

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from flows.cleaning.removals import clean_branches
+from flows.clean import clean_branches
 from flows.promotion.decide import Conditions, Judgement, Judgements
 from flows.runs.repository import GitError
 from tests.faults.clones import git

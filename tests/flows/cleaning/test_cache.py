@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cleaning.cache import clean_cache
+from flows.clean import clean_cache
 from flows.promotion.production import fetch_model
 from flows.runs.checkout import isolated
 from flows.runs.pipeline import Pipeline

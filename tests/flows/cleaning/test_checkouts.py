@@ -1,7 +1,7 @@
 import time
 
-from flows.cleaning.removals import clean_checkouts, clean_leftovers, clean_models, clean_refused_batches
-from flows.ingestion.checks import REFUSED_BATCHES
+from flows.clean import clean_checkouts, clean_leftovers, clean_models, clean_refused_batches
+from flows.ingestion.ledger import REFUSED_BATCHES
 from flows.runs.checkout import isolated
 from flows.settings import Scoring
 from tests.faults.clones import git

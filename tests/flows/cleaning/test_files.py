@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.cleaning.removals import clean_leftovers, clean_scored
+from flows.clean import clean_leftovers, clean_scored
 from flows.runs.checkout import isolated
 from flows.scoring.inbox import RefusedRecord
 from flows.settings import Scoring

@@ -1,4 +1,4 @@
-from flows.cleaning.removals import Removed, as_markdown, summary
+from flows.clean import Removed, as_markdown, summary
 
 ROWS = [
     Removed("branches runs/*", [f"runs/{n}" for n in range(5)]),

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.clean import clean_all
-from flows.cleaning.removals import DAY
+from flows.clean import DAY, clean_all
 from flows.promotion.production import fetch_model
 from flows.runs.repository import Repository
 from flows.settings import Retention, Settings

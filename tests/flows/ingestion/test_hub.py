@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.ingestion.attempt import HubRevision
-from flows.ingestion.checks import RefusedDataError
+from flows.ingest import HubRevision, RefusedDataError
 from flows.settings import IngestSource
 from tests.hub import LoopbackHub
 from tests.params import change_params, write_params

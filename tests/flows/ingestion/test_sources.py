@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from flows.ingestion.harvest import Collected, collect
 from flows.ingestion.ledger import Ingested, Ledger
-from flows.ingestion.sources import Collected, collect
 from flows.settings import IngestSource
 from tests.flows.postgres import postgres
 

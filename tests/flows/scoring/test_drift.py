@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flows.scoring.drift import RowCounts, measure
+from flows.score import RowCounts, measure
 from flows.settings import DriftLimits
 from tuneline.analysis.drift import Distribution
 from tuneline.analysis.text import VocabularyCounts, normalized, words

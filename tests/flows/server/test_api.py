@@ -8,7 +8,8 @@ import httpx
 import pytest
 from prefect.events import emit_event
 
-from flows.server.api import APPLICATION, AUTH, served_at, vacuum
+from flows.server.api import served_at, vacuum
+from flows.server.serve import APPLICATION, AUTH
 from tests.conftest import ROOT
 from tests.flows.prefect_server import LOGIN, until
 

@@ -10,7 +10,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import IntervalSchedule
 from prefect.events import emit_event
 
-from flows.runs.machine import training_lock
+from flows.train import training_lock
 from tests.conftest import ROOT
 from tests.flows.conftest import UNLIKE, sh, tickets
 from tests.flows.prefect_server import flow_process, heartbeats, kill_outright, processes_of, until

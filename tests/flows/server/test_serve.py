@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from flows.server import serve
-from flows.server.api import FILE
+from flows.server.serve import FILE
 from tests.conftest import ROOT
 from tests.flows.prefect_server import free_port, started_with, until
 

@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from flows.runs.machine import MachineLockError, training_lock
+from flows.train import MachineLockError, training_lock
 from tests.conftest import ROOT
 from tests.flows.prefect_server import until
 
 TRAINS = """
 import sys, time
 from pathlib import Path
-from flows.runs.machine import training_lock
+from flows.train import training_lock
 from flows.runs.processes import Programs
 
 SAVES = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: None); " \\
