@@ -15,6 +15,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -26,7 +27,7 @@ from prefect.client.schemas import State
 from prefect.states import Completed
 from pydantic import Field
 
-from flows.promotion.decide import PROMOTION_WAIT, EndedRun, complete_unpushed, finish, forget_unpushed
+from flows.promotion.decide import PROMOTION_WAIT, EndedRun, UnpushedResult, finish, forget_unpushed, unpushed_results
 from flows.promotion.production import fetch_reference
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout, isolated
@@ -155,6 +156,10 @@ Days = Annotated[int, Field(ge=1)]
 Override = Annotated[str, Field(pattern=r"^(\+{1,2}|~)?[A-Za-z_][\w./@]*(=.*)?$")]
 
 
+GIVE_UP_DAYS = 14
+"""Days after which a result that still cannot be pushed is only left on its branch."""
+
+
 class CrashedTooOftenError(Exception):
     """A run crashed in each of its attempts and is not restarted again."""
 
@@ -241,7 +246,48 @@ def _refresh(registry: Registry, settings: Settings, checkout: Checkout, *, push
     except UnreachableError as error:
         _warn([f"Promotions of other machines are unknown: {error}"])
         return []
-    return complete_unpushed(registry, settings, log_line, besides=checkout.name) if push else []
+    return complete_unpushed(registry, settings, besides=checkout.name) if push else []
+
+
+def complete_unpushed(registry: Registry, settings: Settings, *, besides: str) -> list[str]:
+    """Complete the results that earlier runs could not push, ``besides`` that of a checkout, and return what was completed, in words.
+
+    What fails is left for the next run.
+    """
+    repository, done = registry.repository, []
+    for one in unpushed_results(repository):
+        if one.checkout == besides:
+            continue
+        try:
+            done.append(_complete(registry, settings, one))
+        except BusyError:
+            continue  # that run is in progress
+        except Exception as error:
+            too_old = one.age_in_days(repository, time.time()) > GIVE_UP_DAYS
+            left = "It stays on its branch" if too_old else "The next run tries again"
+            get_run_logger().error("The result of %s cannot be completed. %s. %s", one.run.name, left, error)
+            if too_old:
+                forget_unpushed(repository, one.checkout)
+            if isinstance(error.__cause__, UnreachableError):
+                break
+    return [message for message in done if message]
+
+
+def _complete(registry: Registry, settings: Settings, one: UnpushedResult) -> str:
+    repository = registry.repository
+    with isolated(repository, one.checkout, one.spec.commit, one.spec.overrides) as found:
+        kept = one.committed(repository) if one in unpushed_results(repository) else None
+        if kept is None:  # a person removed the branch, or another run completed it
+            forget_unpushed(repository, one.checkout)
+            return ""
+        get_run_logger().info("Completing the result of %s, %s, which is not pushed.", one.run.name, kept.name)
+        checkout = replace(found, spec=one.spec)
+        repository.git("reset", "--hard", "--quiet", kept.commit, cwd=checkout.path)
+        programs = Programs(checkout.path, checkout.name, locks=[checkout.lock])
+        pipeline = Pipeline(programs, log_line, settings.lock_wait_seconds)
+        pipeline.restore(())
+        result, version = finish(EndedRun(one.run, checkout, pipeline, registry, settings, one.promote, push=True))
+        return f"{one.run.name} completed: {f'{version.name} in {settings.promotion.stage}' if version else result.branch or 'nothing new'}"
 
 
 def _stop_crashing(attempts: int) -> None:

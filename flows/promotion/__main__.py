@@ -3,8 +3,7 @@
 import argparse
 import sys
 
-from flows.promotion.decide import push_versions
-from flows.promotion.production import fetch_reference
+from flows.promotion.production import fetch_reference, push_versions
 from flows.promotion.registry import ConflictError, Registry, RegistryError
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs

@@ -1,49 +1,41 @@
 """The end of a run, from top to bottom: its result is committed, pushed, judged against production, and promoted if it is better.
 
-A result is committed in this clone before ``origin`` is asked anything. If a git host or the DVC remote is away, or the process is
-killed, it stays on its branch, recorded in ``CHECKOUT.unpushed`` in the repository's folder of states; the next run pushes it and
-decides about its model.
+A result that is to be pushed is committed in this clone before ``origin`` is asked anything. If a git host or the DVC remote is away, or
+the process is killed, it stays on its branch, recorded in ``CHECKOUT.unpushed`` in the repository's folder of states; the next run pushes
+it and decides about its model.
 
-A result that was judged before, under the same conditions, is nothing new: it is neither committed nor judged again. Judgements are in
+A result that was judged before, under the same conditions, is nothing new: it has no branch, and is not judged again. Judgements are in
 ``judgements.json``, by the git tree of the result. A file of this clone and not of the commits: a run that changes nothing makes no
 commit, and a branch may be deleted. Without the file, a result is judged once more.
 """
 
 import contextlib
 import hashlib
-import sys
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 from prefect import get_run_logger, task
-from prefect.artifacts import create_link_artifact, create_markdown_artifact
-from prefect.events import emit_event
 from pydantic import TypeAdapter, ValidationError
 
-from flows.promotion.gate import CandidateModel, PromotionDecision, decide, measure, predictions
+from flows.promotion.gate import PromotionDecision, gate, report
+from flows.promotion.production import push_versions
 from flows.promotion.registry import ConflictError, Registry
 from flows.promotion.take_over import take_over
-from flows.runs.checkout import Checkout, RunSpec, isolated
+from flows.runs.checkout import Checkout, RunSpec
 from flows.runs.pipeline import UNCACHED, Pipeline, PipelineFiles, push_artifacts
-from flows.runs.processes import ProgramError, Programs
+from flows.runs.processes import ProgramError
 from flows.runs.repository import GitError, Repository, UnreachableError
 from flows.runs.results import Run, RunResult, commit_run, earlier_result, remove_result, result_tree
 from flows.settings import PromotionPolicy, Settings
 from tuneline.core.files import write_json
-from tuneline.core.locks import BusyError
-from tuneline.project.dvc import default_remote
 from tuneline.project.registry import Version
 
 PROMOTION_WAIT = 900.0
 """Seconds to wait for the promotion of another run: each candidate is compared with the one promoted before it."""
 ATTEMPTS = 3
 """Times that the gate runs if other machines promote models in the meantime."""
-GIVE_UP_DAYS = 14
-"""Days after which a result that still cannot be pushed is only left on its branch."""
 REMEMBERED = 1000
 """Number of judgements that are kept."""
 UNDECIDED = "Not decided: origin has not been asked yet."
@@ -60,14 +52,8 @@ class NotPushedError(Exception):
 class EndedRun:
     """A run whose stages have ended.
 
-    Attributes:
-        run: The Prefect run.
-        checkout: Its checkout.
-        pipeline: The pipeline in the checkout.
-        registry: Registry of the artifact.
-        settings: The flows' settings.
-        promote: True to decide about its model; else the result is only committed.
-        push: True to push artifacts to the DVC remote, and commit and tags to ``origin``, if there is one.
+    Without ``promote``, its result is only committed. ``push`` pushes artifacts to the DVC remote, and commit and tags to ``origin``, if
+    there is one.
     """
 
     run: Run
@@ -106,29 +92,39 @@ def finish(ended: EndedRun) -> Outcome:
         NotPushedError: The result is on its branch in this clone, and is not pushed.
         ConflictError: Other machines promoted models during every attempt.
     """
-    locked = partial(ended.registry.locked, PROMOTION_WAIT)
-    if not ended.push:
-        with locked():
-            refresh(ended)
-            return decide_once(ended, judged_before(ended))
-    with locked():
-        judged = judged_before(ended)
-        branch = None if judged else commit_undecided(ended)
+    locked, branch = partial(ended.registry.locked, PROMOTION_WAIT), ""
     try:
-        if branch or not ended.to_origin:
+        if ended.push:
+            with locked():
+                branch = commit_undecided(ended)
             push_artifacts(ended.pipeline)  # takes long, so without the lock
         with locked():
-            refresh(ended)
-            judged = judged_before(ended)  # again: origin may have another model in production
-            outcome = decide_once(ended, judged)
+            result, version = _decide_once(ended)
     except (GitError, ProgramError) as error:
-        if judged and isinstance(error, UnreachableError):
-            get_run_logger().warning("Nothing new, as far as this clone knows. %s", error)
-            return RunResult(judged.result.commit, None), None
-        where = f"The result is on {branch} in this clone" if branch else "The result is not pushed"
-        raise NotPushedError(f"{where}; the next run completes what origin lacks.\n{error}") from error
+        if not ended.push:
+            raise
+        message = f"The result is on {branch} in this clone; the next run completes what origin lacks."
+        raise NotPushedError(f"{message}\n{error}") from error
     forget_unpushed(ended.repository, ended.checkout.name)
-    return outcome
+    return result, version
+
+
+def _decide_once(ended: EndedRun) -> Outcome:
+    """Decide about the model of a run, unless an attempt of it was promoted, or the same result was judged before."""
+    away = None
+    try:
+        refresh(ended)
+    except UnreachableError as error:
+        away = error
+    judged = judged_before(ended)
+    if away and not judged:
+        raise away
+    if away:
+        get_run_logger().warning("Nothing new, as far as this clone knows. %s", away)
+    result, version = promoted_before(ended) or (nothing_new(ended, judged) if judged else judge_and_promote(ended))
+    if version and (message := take_over(ended.registry, ended.settings.promotion, version, push=ended.push)):
+        get_run_logger().info(message)
+    return result, version
 
 
 def refresh(ended: EndedRun) -> None:
@@ -140,11 +136,7 @@ def refresh(ended: EndedRun) -> None:
 
 
 def commit_undecided(ended: EndedRun) -> str:
-    """Commit and record a result, once: also if an earlier attempt or another run that is not pushed either had it.
-
-    Returns:
-        Its branch; if the run changed nothing, its commit.
-    """
+    """Commit and record a result, once, also if an earlier attempt or another run that is not pushed either had it; return its name."""
     repository, checkout, run = ended.repository, ended.checkout, ended.run
     tree = ended.tree
     for one in unpushed_results(repository):
@@ -155,29 +147,6 @@ def commit_undecided(ended: EndedRun) -> str:
         result = commit_run(repository, checkout, run, UNDECIDED)
     UnpushedResult(run, checkout.name, checkout.spec, tree, ended.promote).record(repository)
     return result.name
-
-
-def push_versions(pipeline: Pipeline, versions: Sequence[Version]) -> None:
-    """Push the outs of versions to the DVC remote, if there is one. Outs that are lost are reported, and do not stop the others.
-
-    Raises:
-        ProgramError: The upload failed.
-    """
-    names = ", ".join(version.name for version in versions)
-    if versions and not default_remote(pipeline.programs.cwd):
-        pipeline.on_line(f"ERROR: DVC has no default remote: the data of {names} exist on this machine only.")
-    elif versions:
-        command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "push", *(version.commit for version in versions)]
-        pipeline.programs.run(command, f"Pushing the data of {names} to the DVC remote", pipeline.on_line)
-
-
-def decide_once(ended: EndedRun, judged: "Judgement | None") -> Outcome:
-    """Decide about the model of a run, unless an attempt of it was promoted, or the same result was judged before."""
-    outcome = promoted_before(ended) or (nothing_new(ended, judged) if judged else judge_and_promote(ended))
-    _, version = outcome
-    if version and (message := take_over(ended.registry, ended.settings.promotion, version, push=ended.push)):
-        get_run_logger().info(message)
-    return outcome
 
 
 def promoted_before(ended: EndedRun) -> Outcome | None:
@@ -222,8 +191,6 @@ def judge_and_promote(ended: EndedRun) -> Outcome:
         ConflictError: Other machines promoted models during every attempt.
         GitError: ``origin`` refused the push, or cannot be reached.
     """
-    if ended.push:
-        commit_undecided(ended)
     for _ in range(ATTEMPTS - 1):
         with contextlib.suppress(ConflictError):  # the registry is that of origin now
             return _attempt(ended)
@@ -265,23 +232,9 @@ def _known_version(ended: EndedRun, policy: PromotionPolicy) -> Version | None:
     return None
 
 
-@task(name="gate", task_run_name="gate", **UNCACHED)
-def gate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> PromotionDecision:
-    """Compare the candidate with the model in production, on the same rows."""
-    candidate = CandidateModel(pipeline.programs.cwd, registry.artifact)
-    production = registry.in_stage(policy.stage)
-    rows = predictions(candidate, production, registry, pipeline)
-    decision = decide(rows, measure(candidate, pipeline), policy, production)
-    get_run_logger().info("The candidate is %s: %s", "promoted" if decision.promoted else "rejected", decision.reason)
-    return decision
-
-
 @task(name="promote", task_run_name="promote", **UNCACHED)
 def promote(registry: Registry, decision: PromotionDecision, result: RunResult, stage: str, *, push: bool) -> Version | None:
-    """Register and promote a candidate that passed the gate, and report the decision either way.
-
-    Returns:
-        The new version; ``None`` if the candidate was rejected.
+    """Register and promote a candidate that passed the gate, and report the decision either way; return the new version, if any.
 
     Raises:
         ConflictError: Another machine promoted a model in the meantime; nothing was changed.
@@ -297,102 +250,11 @@ def promote(registry: Registry, decision: PromotionDecision, result: RunResult, 
     return version
 
 
-def report(registry: Registry, decision: PromotionDecision, promoted: Version | None, commit: str) -> None:
-    """Write the artifacts of Prefect, and emit ``tuneline.model.promoted`` or ``tuneline.model.rejected``."""
-    artifact, link = registry.artifact, registry.repository.commit_page(commit)
-    word = "promoted" if promoted else "rejected"
-    create_markdown_artifact(as_markdown(decision, promoted, commit, link), key="promotion", description=f"{artifact}: {word}")
-    if link:
-        create_link_artifact(link, link_text=f"Commit {commit[:12]}", key="candidate", description="The run's commit")
-    emit_event(
-        event=f"tuneline.model.{word}",
-        resource={"prefect.resource.id": f"tuneline.model.{artifact}", "prefect.resource.name": artifact, "tuneline.commit": commit},
-        payload=as_payload(decision, promoted, commit),
-    )
-
-
-def as_markdown(decision: PromotionDecision, promoted: Version | None, commit: str, link: str | None) -> str:
-    """Return the decision with a table of the criteria, for Prefect's UI."""
-    production = decision.production
-    model = f"[`{commit[:12]}`]({link})" if link else f"`{commit[:12]}`"
-    title = f"# {promoted.name} is in production" if promoted else "# Not promoted"
-    baseline = f"{production.name} (`{production.commit[:12]}`)" if production else "none; the baseline is the most frequent label"
-    cells = ((one.name, one.value.replace("|", "\\|"), one.limit.replace("|", "\\|")) for one in decision.criteria)
-    rows = [f"| {'✅' if one.met else '❌'} | {' | '.join(row)} |" for one, row in zip(decision.criteria, cells, strict=True)]
-    table = ["| | criterion | value | required |", "|---|---|---|---|", *rows]
-    return "\n".join([title, "", f"Candidate: {model}  ", f"In production before: {baseline}", "", *table])
-
-
-def as_payload(decision: PromotionDecision, promoted: Version | None, commit: str) -> dict[str, Any]:
-    """Return the decision as the JSON payload of an event."""
-    gain = decision.gain
-    return {
-        "commit": commit,
-        "version": promoted.name if promoted else None,
-        "before": decision.production.name if decision.production else None,
-        "reason": decision.reason,
-        "metric": decision.metric,
-        "candidate": gain.first,
-        "production": gain.second,
-        "difference": gain.value,
-        "interval": [gain.low, gain.high],
-        "mcnemar_p": decision.test.p if decision.test else None,
-        "criteria": [asdict(one) for one in decision.criteria],
-    }
-
-
-def complete_unpushed(registry: Registry, settings: Settings, on_line: Callable[[str], None], *, besides: str) -> list[str]:
-    """Complete the results that earlier runs could not push, ``besides`` that of a checkout. What fails is left for the next run.
-
-    Returns:
-        What was completed, in words.
-    """
-    repository, done = registry.repository, []
-    for one in unpushed_results(repository):
-        if one.checkout == besides:
-            continue
-        try:
-            done.append(_complete(registry, settings, one, on_line))
-        except BusyError:
-            continue  # that run is in progress
-        except Exception as error:
-            too_old = one.age_in_days(repository, time.time()) > GIVE_UP_DAYS
-            left = "It stays on its branch" if too_old else "The next run tries again"
-            get_run_logger().error("The result of %s cannot be completed. %s. %s", one.run.name, left, error)
-            if too_old:
-                forget_unpushed(repository, one.checkout)
-            if isinstance(error.__cause__, UnreachableError):
-                break
-    return [message for message in done if message]
-
-
-def _complete(registry: Registry, settings: Settings, one: "UnpushedResult", on_line: Callable[[str], None]) -> str:
-    repository = registry.repository
-    with isolated(repository, one.checkout, one.spec.commit, one.spec.overrides) as found:
-        kept = one.committed(repository) if one in unpushed_results(repository) else None
-        if kept is None:  # a person removed the branch, or another run completed it
-            forget_unpushed(repository, one.checkout)
-            return ""
-        get_run_logger().info("Completing the result of %s, %s, which is not pushed.", one.run.name, kept.name)
-        checkout = replace(found, spec=one.spec)
-        repository.git("reset", "--hard", "--quiet", kept.commit, cwd=checkout.path)
-        programs = Programs(checkout.path, checkout.name, locks=[checkout.lock])
-        pipeline = Pipeline(programs, on_line, settings.lock_wait_seconds)
-        pipeline.restore(())
-        result, version = finish(EndedRun(one.run, checkout, pipeline, registry, settings, one.promote, push=True))
-        return f"{one.run.name} completed: {f'{version.name} in {settings.promotion.stage}' if version else result.branch or 'nothing new'}"
-
-
 @dataclass(frozen=True)
 class UnpushedResult:
     """A result that is committed in this clone while ``origin`` does not have it yet, or has not decided about it.
 
-    Attributes:
-        run: The Prefect run that made it; its branch is found by the run's id.
-        checkout: Name of the run's checkout.
-        spec: What the run computed.
-        tree: Git tree of the result.
-        promote: True if the result is to be judged.
+    It has the name of the run's checkout, and the git tree of the result, whose branch is found by the run's id.
     """
 
     run: Run
@@ -443,13 +305,7 @@ def forget_unpushed(repository: Repository, checkout: str) -> None:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a decision depends on besides the result.
-
-    Attributes:
-        production: Commit of the model in production; ``None`` if there was none.
-        policy: SHA-256 of the policy; ``None`` if no promotion was requested.
-        pushed: True if the result was to be pushed.
-    """
+    """What a decision depends on besides the result: the commit in production, and the policy's SHA-256 (``None``: promote nothing)."""
 
     production: str | None
     policy: str | None
@@ -472,14 +328,7 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A result that was judged.
-
-    Attributes:
-        run: Id of the Prefect run.
-        result: Its commit and branch.
-        conditions: Conditions of the decision.
-        seen: Unix time at which a later run last came to the same result.
-    """
+    """A result that the run with an id was judged for; ``seen`` is the Unix time at which a later run last came to the same result."""
 
     run: str
     result: RunResult
@@ -491,11 +340,7 @@ _JUDGEMENTS = TypeAdapter(dict[str, Judgement])
 
 
 class Judgements:
-    """The judgements of a clone, by git tree. The caller holds the registry's lock.
-
-    Args:
-        repository: The clone.
-    """
+    """The judgements of a clone, by git tree. The caller holds the registry's lock."""
 
     def __init__(self, repository: Repository) -> None:
         self._file = repository.state / "judgements.json"

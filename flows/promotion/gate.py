@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from prefect import get_run_logger, task
+from prefect.artifacts import create_link_artifact, create_markdown_artifact
+from prefect.events import emit_event
 
 from flows.promotion.production import fetch_model
 from flows.promotion.registry import Registry
-from flows.runs.pipeline import ArtifactError, Pipeline, PipelineFiles
+from flows.runs.pipeline import UNCACHED, ArtifactError, Pipeline, PipelineFiles
 from flows.runs.processes import ProgramError
 from flows.runs.results import read_metrics
 from flows.settings import PromotionPolicy
@@ -317,3 +320,58 @@ def _predicted(path: Path, names: tuple[str, ...] | None) -> NDArray[Any]:
         return np.asarray(read_table(path, ["prediction"])["prediction"].to_numpy())
     ids = pc.fill_null(pc.index_in(read_table(path, ["label"])["label"], pa.array(names)), -1)
     return np.asarray(ids.to_numpy().astype(np.int64))
+
+
+@task(name="gate", task_run_name="gate", **UNCACHED)
+def gate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> PromotionDecision:
+    """Compare the candidate with the model in production, on the same rows."""
+    candidate = CandidateModel(pipeline.programs.cwd, registry.artifact)
+    production = registry.in_stage(policy.stage)
+    rows = predictions(candidate, production, registry, pipeline)
+    decision = decide(rows, measure(candidate, pipeline), policy, production)
+    get_run_logger().info("The candidate is %s: %s", "promoted" if decision.promoted else "rejected", decision.reason)
+    return decision
+
+
+def report(registry: Registry, decision: PromotionDecision, promoted: Version | None, commit: str) -> None:
+    """Write the artifacts of Prefect, and emit ``tuneline.model.promoted`` or ``tuneline.model.rejected``."""
+    artifact, link = registry.artifact, registry.repository.commit_page(commit)
+    word = "promoted" if promoted else "rejected"
+    create_markdown_artifact(as_markdown(decision, promoted, commit, link), key="promotion", description=f"{artifact}: {word}")
+    if link:
+        create_link_artifact(link, link_text=f"Commit {commit[:12]}", key="candidate", description="The run's commit")
+    emit_event(
+        event=f"tuneline.model.{word}",
+        resource={"prefect.resource.id": f"tuneline.model.{artifact}", "prefect.resource.name": artifact, "tuneline.commit": commit},
+        payload=as_payload(decision, promoted, commit),
+    )
+
+
+def as_markdown(decision: PromotionDecision, promoted: Version | None, commit: str, link: str | None) -> str:
+    """Return the decision with a table of the criteria, for Prefect's UI."""
+    production = decision.production
+    model = f"[`{commit[:12]}`]({link})" if link else f"`{commit[:12]}`"
+    title = f"# {promoted.name} is in production" if promoted else "# Not promoted"
+    baseline = f"{production.name} (`{production.commit[:12]}`)" if production else "none; the baseline is the most frequent label"
+    cells = ((one.name, one.value.replace("|", "\\|"), one.limit.replace("|", "\\|")) for one in decision.criteria)
+    rows = [f"| {'✅' if one.met else '❌'} | {' | '.join(row)} |" for one, row in zip(decision.criteria, cells, strict=True)]
+    table = ["| | criterion | value | required |", "|---|---|---|---|", *rows]
+    return "\n".join([title, "", f"Candidate: {model}  ", f"In production before: {baseline}", "", *table])
+
+
+def as_payload(decision: PromotionDecision, promoted: Version | None, commit: str) -> dict[str, Any]:
+    """Return the decision as the JSON payload of an event."""
+    gain = decision.gain
+    return {
+        "commit": commit,
+        "version": promoted.name if promoted else None,
+        "before": decision.production.name if decision.production else None,
+        "reason": decision.reason,
+        "metric": decision.metric,
+        "candidate": gain.first,
+        "production": gain.second,
+        "difference": gain.value,
+        "interval": [gain.low, gain.high],
+        "mcnemar_p": decision.test.p if decision.test else None,
+        "criteria": [asdict(one) for one in decision.criteria],
+    }

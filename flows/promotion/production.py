@@ -4,6 +4,8 @@ The registry says which model is in production, so a promotion or rollback takes
 the profile before its first stage and commits it with its result: stage ``validate`` remains a function of files that the commit names.
 """
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from tuneline.core.errors import DataError
 from tuneline.core.files import replace_directory
 from tuneline.core.locks import locked
 from tuneline.core.paths import CHECKS, REFERENCE_PROFILE
-from tuneline.project.dvc import folder_hash
+from tuneline.project.dvc import default_remote, folder_hash
 from tuneline.project.registry import Version
 from tuneline.reports.checks import Profile
 from tuneline.reports.export import EXPORT_RECORD, UsageRecord
@@ -109,3 +111,17 @@ def fetch_profile(pipeline: Pipeline, repository: Repository, version: Version, 
         return False
     pipeline.get(repository, str(PROFILE), version.commit, target, f"Fetching {PROFILE} of {version.name}")
     return True
+
+
+def push_versions(pipeline: Pipeline, versions: Sequence[Version]) -> None:
+    """Push the outs of versions to the DVC remote, if there is one. Outs that are lost are reported, and do not stop the others.
+
+    Raises:
+        ProgramError: The upload failed.
+    """
+    names = ", ".join(version.name for version in versions)
+    if versions and not default_remote(pipeline.programs.cwd):
+        pipeline.on_line(f"ERROR: DVC has no default remote: the data of {names} exist on this machine only.")
+    elif versions:
+        command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "push", *(version.commit for version in versions)]
+        pipeline.programs.run(command, f"Pushing the data of {names} to the DVC remote", pipeline.on_line)

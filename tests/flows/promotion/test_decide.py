@@ -10,12 +10,10 @@ from flows.promotion.decide import (
     Judgement,
     Judgements,
     UnpushedResult,
-    as_markdown,
-    as_payload,
     forget_unpushed,
     unpushed_results,
 )
-from flows.promotion.gate import PairedPredictions, PromotionDecision, decide
+from flows.promotion.gate import PairedPredictions, PromotionDecision, as_markdown, as_payload, decide
 from flows.runs.checkout import RunSpec
 from flows.runs.repository import Repository
 from flows.runs.results import Run, RunResult
