@@ -160,8 +160,6 @@ class DriftLimits(SettingsSection):
     """Limits beyond which new texts drifted from the training data, if the difference is also significant.
 
     Attributes:
-        max_psi: Largest population stability index.
-        max_ks: Largest Kolmogorov-Smirnov distance.
         significance: Differences with a p-value of at least this are ignored.
         min_known_words: Smallest share of words that were common in training, relative to their share in training.
         min_rows: Number of rows below which drift is not measured.
@@ -181,10 +179,7 @@ class DriftLimits(SettingsSection):
 class SizeLimits(SettingsSection):
     """Largest sizes of a file that is scored: a small one can unpack to more than memory and disk hold.
 
-    Attributes:
-        max_cell_characters: Characters of a cell.
-        max_row_group_mb: MB of a row group of a Parquet file, decoded.
-        max_unpacked_mb: MB of the whole file, unpacked and decoded.
+    Characters of a cell; MB of a row group of a Parquet file, decoded; MB of the whole file, unpacked and decoded.
     """
 
     max_cell_characters: Annotated[int, Field(ge=1)] = DEFAULT_LIMITS.cell

@@ -33,7 +33,6 @@ class Condition:
     """The state of one thing that is watched.
 
     Attributes:
-        event: Event of the alert.
         resource: Id of the event's resource.
         subject: What the alert is about: another subject is another alert.
         message: The state in words, for people.

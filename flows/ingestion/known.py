@@ -47,8 +47,6 @@ class RowHashes:
 
     Attributes:
         texts: Of the texts, as the division into splits compares them: case, white space and the order of a pair make no difference.
-        keys: Of the key.
-        labels: Of the label.
         held: True for rows of validation and test.
     """
 
@@ -99,11 +97,7 @@ def _isin(values: Keys, known: Keys) -> NDArray[np.bool_]:
 
 @dataclass
 class NewRowSelection:
-    """Judges the rows of a run, file after file: the first of several equal rows is new.
-
-    Attributes:
-        known: The rows of the data.
-    """
+    """Judges the rows of a run, after those that the data has, file after file: the first of several equal rows is new."""
 
     known: RowHashes
     _texts: dict[int, int] = field(default_factory=dict)
@@ -145,16 +139,7 @@ def ending_of(name: str) -> str | None:
 
 @dataclass(frozen=True)
 class BatchColumns:
-    """The columns of a batch file, by the names that the user's data have.
-
-    Attributes:
-        texts: ``data.text_columns``.
-        label: ``data.label_column``.
-        regression: Labels are numbers.
-        by: ``data.split.by``, if the data is divided by it.
-        key: ``ingest.key``.
-        policy: What to do about bad rows: ``data.bad_rows``.
-    """
+    """The columns of a batch file, by the names that the user's data have; the group is ``data.split.by``, the key ``ingest.key``."""
 
     texts: tuple[str, ...]
     label: str
@@ -276,23 +261,14 @@ def _ignored(root: Path, repository: Repository, path: Path) -> bool:
 
 @dataclass(frozen=True)
 class KnownData:
-    """The rows of every split of the source.
-
-    Attributes:
-        rows: Their hashes.
-        labels: The labels of a classification, as the split that gets new rows has them.
-    """
+    """The hashes of the rows of every split of the source, and the labels of the split that gets new rows, if they are classes."""
 
     rows: RowHashes
     labels: frozenset[str]
 
     @classmethod
     def read(cls, root: Path, layout: DataLayout, columns: BatchColumns, files: FilesParams, log: Callable[[str], None]) -> "KnownData":
-        """Read the data of a checkout.
-
-        Raises:
-            DataError: A file cannot be read.
-        """
+        """Read the data of a checkout; a ``DataError`` if a file cannot be read."""
         parts: list[RowHashes] = []
         labels: set[str] = set()
         for split in (layout.split, *layout.held):
@@ -318,11 +294,7 @@ def _known_rows(path: Path, columns: BatchColumns, files: FilesParams) -> Iterat
 
 @dataclass(frozen=True)
 class ClassNames:
-    """How a label of a new row is written in the data.
-
-    Attributes:
-        written: By label as a source may give it; ``None``: any label is written as it is.
-    """
+    """How a label of a new row is written in the data: by label as a source may give it. ``None``: any label as it is."""
 
     written: Mapping[str, str] | None
 

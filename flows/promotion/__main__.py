@@ -47,19 +47,10 @@ def main() -> None:
 
 
 def rollback(registry: Registry, stage: str, to: str | None, reason: str, *, push: bool = False) -> tuple[Version, Version]:
-    """Put an earlier model back into production.
+    """Put an earlier model back into production: a version by name, else the one that was there before the present one.
 
-    Only a git tag is created, which ``gto history`` shows. From then on the model in production is the earlier one.
-
-    Args:
-        registry: Registry of the artifact.
-        stage: Stage of the registry.
-        to: Name of a version; ``None`` for the one that was in the stage before the present one.
-        reason: Message of the tag.
-        push: Push the tag to ``origin``.
-
-    Returns:
-        The version that was in the stage, and the one that is in it now.
+    Only a git tag is created, which ``gto history`` shows. From then on the model in production is the earlier one. Return the version that
+    was in the stage, and the one that is in it now.
 
     Raises:
         RegistryError: There is no such version.

@@ -34,12 +34,11 @@ from tuneline.reports.checks import Checks
 
 @dataclass(frozen=True)
 class PairedPredictions:
-    """Predictions of two models for the rows of the candidate's reported split.
+    """Predictions of two models for the rows of the candidate's reported split, each of shape ``(rows,)``.
 
     Attributes:
-        labels: Class ids or numbers, shape ``(rows,)``.
-        candidate: Predictions of the candidate, same shape.
-        production: Predictions of the model in production, same shape; ``None`` if there is none.
+        labels: Class ids or numbers.
+        production: Predictions of the model in production; ``None`` if there is none.
         names: Class names; ``None`` for a regression.
         incomparable: Reason why the model in production cannot predict these rows; ``None`` if it can.
     """
@@ -58,8 +57,6 @@ class Measurements:
     Attributes:
         agreement: Share of rows for which ``model.onnx`` and the trained model predict the same.
         max_abs_diff: Largest absolute difference of a logit between the two.
-        checks_passed: True if the data checks passed.
-        megabytes: Size of ``model.onnx`` with its external data.
         latency_ms: Milliseconds for one row, 95th percentile.
     """
 
@@ -72,14 +69,7 @@ class Measurements:
 
 @dataclass(frozen=True)
 class PromotionCriterion:
-    """One condition of a promotion.
-
-    Attributes:
-        name: Name of the measured quantity.
-        value: The measured value, as text.
-        limit: The required value, as text.
-        met: True if the value is within the limit.
-    """
+    """One condition of a promotion: a measured quantity, its value and the required one as texts, and whether it is met."""
 
     name: str
     value: str
@@ -92,8 +82,6 @@ class PromotionDecision:
     """The decision about a candidate, with its reasons.
 
     Attributes:
-        criteria: All criteria; the candidate is promoted if every one is met.
-        metric: Name of the compared metric.
         gain: The metric of the candidate and of the baseline, with the confidence interval of their difference.
         test: McNemar's test of the candidate and the baseline; ``None`` for a regression.
         production: The version that the candidate was compared with; ``None`` if none was in production.
@@ -214,12 +202,7 @@ def _bounded(name: str, value: float | None, limit: float, *, at_least: bool = F
 
 @dataclass(frozen=True)
 class CandidateModel:
-    """The model that a run made, in its checkout.
-
-    Attributes:
-        root: The checkout.
-        artifact: Name under ``artifacts:`` in its ``dvc.yaml``.
-    """
+    """The model that a run made, in its checkout, by its name under ``artifacts:`` in ``dvc.yaml``."""
 
     root: Path
     artifact: str

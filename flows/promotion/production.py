@@ -29,13 +29,7 @@ PROFILE = CHECKS / "profile.json"
 
 @dataclass(frozen=True)
 class FetchedModel:
-    """A registered model on this machine.
-
-    Attributes:
-        version: Its version.
-        folder: ``model.onnx`` with its tokenizer and ``export.json``.
-        profile: Profile of its training data; ``None`` if its commit has none.
-    """
+    """A registered model on this machine: the folder with ``model.onnx``, tokenizer and ``export.json``, and the profile of its data."""
 
     version: Version
     folder: Path

@@ -19,12 +19,7 @@ from tuneline.project.registry import TAG_FORMAT, RegistryTag, RegistryTags, Ver
 
 @dataclass(frozen=True)
 class Merge:
-    """The tags of a clone after the merge.
-
-    Attributes:
-        tags: By name. A tag whose own name differs is to be made anew under the new name.
-        messages: What happened to tags of this clone.
-    """
+    """The tags of a clone after the merge, by name, and what happened to its own; a tag whose own name differs is to be made anew."""
 
     tags: Mapping[str, RegistryTag]
     messages: tuple[str, ...]
@@ -79,12 +74,7 @@ class ConflictError(Exception):
 
 @dataclass(frozen=True)
 class Registry:
-    """The versions of one artifact.
-
-    Attributes:
-        repository: Repository with the tags.
-        artifact: Name under ``artifacts:`` in ``dvc.yaml``.
-    """
+    """The versions of one artifact, by its name under ``artifacts:`` in ``dvc.yaml``."""
 
     repository: Repository
     artifact: str
@@ -100,22 +90,14 @@ class Registry:
         return self.tags().in_stage(stage)
 
     def version(self, name: str) -> Version:
-        """Return a registered version by its name.
-
-        Raises:
-            RegistryError: No version has that name.
-        """
+        """Return a registered version by its name; a ``RegistryError`` if there is none."""
         versions = {version.name: version for version in self.tags().versions}
         if name not in versions:
             raise RegistryError(f"{self.artifact} has no version {name!r}; it has {', '.join(versions) or 'none'}.")
         return versions[name]
 
     def before(self, present: Version, stage: str) -> Version:
-        """Return the version that was in a stage before the present one; those that were rolled back are skipped.
-
-        Raises:
-            RegistryError: No version was in the stage before.
-        """
+        """Return the version that was in a stage before the present one; those that were rolled back are skipped."""
         tags = self.tags()
         order = [version for version in map(tags.version_of, tags.succession(stage)) if version]
         if len(order) < 2 or order[-1] != present:
@@ -124,11 +106,7 @@ class Registry:
 
     @contextlib.contextmanager
     def locked(self, wait: float) -> Iterator[None]:
-        """Hold the lock under which the processes of this machine change the registry.
-
-        Raises:
-            BusyError: Another process still holds it.
-        """
+        """Hold the lock under which the processes of this machine change the registry; a ``BusyError`` if another one still does."""
         self.repository.state.mkdir(parents=True, exist_ok=True)
         with locked(self.repository.state / "promotion.lock", wait):
             yield
@@ -136,11 +114,7 @@ class Registry:
     def refresh(self, *, push: bool) -> list[str]:
         """Prepare for a promotion, under the lock: fetch if it will be pushed, or if an earlier one was interrupted.
 
-        Returns:
-            What changed beyond new tags, for the log.
-
-        Raises:
-            GitError: ``push`` is set, and ``origin`` cannot be reached.
+        Return what changed beyond new tags, for the log. Only with ``push`` it is an error that ``origin`` cannot be reached.
         """
         if not push and not self._unfinished.exists():
             return []
@@ -154,11 +128,7 @@ class Registry:
     def fetch(self) -> list[str]:
         """Make the registry of this clone that of ``origin`` and what was promoted here without a push. Under the lock.
 
-        Returns:
-            The conflicts that were resolved, for the log (see ``flows/promotion/registry.py``).
-
-        Raises:
-            GitError: ``origin`` cannot be reached; the message is git's.
+        Return the conflicts that were resolved, for the log (``merge``).
         """
         messages: tuple[str, ...] = ()
         if self.repository.has_remote():
@@ -172,11 +142,7 @@ class Registry:
         return [*messages]
 
     def fetch_if_possible(self) -> list[str]:
-        """Fetch promotions and rollbacks of other machines. If ``origin`` cannot be reached, what is known stays.
-
-        Returns:
-            The conflicts that were resolved, or why nothing was fetched, for the log.
-        """
+        """Fetch promotions and rollbacks of other machines; if ``origin`` cannot be reached, say so and keep what is known."""
         try:
             if not self.repository.has_remote():
                 return []
@@ -186,11 +152,7 @@ class Registry:
             return [f"Promotions and rollbacks of other machines are unknown: {error}"]
 
     def unpublished(self) -> list[Version]:
-        """List the versions that ``origin`` does not have; none if there is no ``origin``.
-
-        Raises:
-            GitError: ``origin`` cannot be reached.
-        """
+        """List the versions that ``origin`` does not have; none if there is no ``origin``, a ``GitError`` if it cannot be reached."""
         if not self.repository.has_remote():
             return []
         published = self._tags_of_origin().versions
@@ -198,16 +160,6 @@ class Registry:
 
     def promote(self, commit: str, stage: str, message: str, *, refs: Sequence[str] = (), push: bool = False) -> Version:
         """Register a commit, unless it is registered, and assign it to a stage, in place of the present version. Under the lock.
-
-        Args:
-            commit: Commit of a run.
-            stage: Stage of the registry.
-            message: Message of the tags.
-            refs: More refs to push.
-            push: Publish the tags in ``origin``, with all that it lacks.
-
-        Returns:
-            The version of the commit.
 
         Raises:
             ConflictError: Another machine changed the registry in the meantime; nothing was changed.
@@ -229,9 +181,7 @@ class Registry:
     def publish(self, refs: Sequence[str], new: Mapping[str, str] | None = None) -> None:
         """Push refs and all tags of the artifact to ``origin``, all or none. Under the lock.
 
-        Args:
-            refs: Refs besides the tags.
-            new: Tag objects by name that no tag of this clone names yet.
+        ``new`` has tag objects by names that no tag of this clone has yet.
 
         Raises:
             ConflictError: Another machine changed the registry in the meantime.

@@ -94,10 +94,7 @@ class ForeignCommitsError(Exception):
 def take_over(registry: Registry, policy: PromotionPolicy, version: Version, *, push: bool) -> str | None:
     """Bring the result of a promoted version to ``policy.branch``, unless another version is in the stage by now. Under the lock.
 
-    With ``push``, the branches of ``origin`` change, else those of this clone.
-
-    Returns:
-        What happened, for the log; ``None`` if nothing is to be done.
+    With ``push``, the branches of ``origin`` change, else those of this clone. Return what happened, for the log, if anything.
 
     Raises:
         UnreachableError: ``origin`` cannot be reached: to be repeated.
@@ -154,11 +151,7 @@ def _update_pull_request(registry: Registry, policy: PromotionPolicy, version: V
 
 
 def _present(repository: Repository, target: str) -> str:
-    """Return the commit that the pull request's branch has in ``origin``; empty if there is no such branch.
-
-    Raises:
-        ForeignCommitsError: The commit was not made by a promotion, and is not in the target branch: a person works on the branch.
-    """
+    """Return the commit that the pull request's branch has in ``origin``; empty if there is no such branch."""
     if not repository.transfer("ls-remote", "origin", f"refs/heads/{BRANCH}"):
         return ""
     commit = fetch_branch(repository, BRANCH)

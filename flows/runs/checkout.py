@@ -28,12 +28,9 @@ from tuneline.project.dvc import is_lock, share_settings
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What a run computes. Two runs of the same spec can resume from each other's checkpoints.
+    """What a run computes: the ref that was requested, the commit it named when the run first started, and overrides as after ``-S``.
 
-    Attributes:
-        ref: Branch, tag or commit that was requested.
-        commit: The commit it named when the run first started.
-        overrides: Parameters, as after ``dvc exp run -S``.
+    Two runs of the same spec can resume from each other's checkpoints.
     """
 
     ref: str
@@ -70,9 +67,6 @@ class Checkout:
     """An isolated working tree.
 
     Attributes:
-        path: Its root.
-        name: The run's name.
-        spec: What the run computes.
         lock: File descriptor of the run's lock; the run is alive while a process holds it.
         resumed: True if an earlier attempt of the same run created it.
         adopted: The abandoned run whose checkpoints were taken over, if any.
@@ -92,12 +86,7 @@ class Checkout:
 def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, ...] = (), *, trains: bool = True) -> Iterator[Checkout]:
     """Yield the checkout of a run: the one that an earlier attempt left, else a new one.
 
-    Args:
-        repository: Repository to check out from.
-        name: The run's name; every attempt of a run has the same.
-        ref: Branch, tag or commit.
-        overrides: Parameters; recorded, not applied.
-        trains: Take over the checkpoints of an abandoned run of the same spec.
+    Every attempt of a run has the same name. With ``trains``, a new one takes over the checkpoints of an abandoned run of the same spec.
 
     Raises:
         BusyError: Another process works in this run's checkout.

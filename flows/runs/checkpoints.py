@@ -48,15 +48,7 @@ class StorageError(Exception):
 
 @dataclass
 class SharedCheckpoints:
-    """The copies of one run's checkpoints.
-
-    Attributes:
-        files: File system of the storage.
-        root: Folder of all runs.
-        name: The run's name; every attempt of a run has the same.
-        spec: What the run computes.
-        warn: Called with a message when something could not be copied.
-    """
+    """The copies of one run's checkpoints, in the folder of all runs, ``root``, of a storage."""
 
     files: fsspec.AbstractFileSystem
     root: str
@@ -75,8 +67,7 @@ class SharedCheckpoints:
     def fetch(self, checkout: Path) -> str | None:
         """Fetch the checkpoints of an earlier attempt, or of a run that trains the same model, if they are newer than the checkout's.
 
-        Returns:
-            The newest of them, for the log; ``None`` if nothing was fetched.
+        Return the newest of them, for the log; ``None`` if nothing was fetched.
         """
         for seconds in FETCH_AFTER:
             time.sleep(seconds)
@@ -213,11 +204,7 @@ def _complete(checkpoints: Path) -> list[Path]:
 
 
 def open_storage(root: Path, where: str) -> tuple[fsspec.AbstractFileSystem, str]:
-    """Return the file system and the folder of an address.
-
-    Args:
-        root: The repository, to which a path is relative.
-        where: ``dvc``, a path, or an address that fsspec knows.
+    """Return file system and folder of ``dvc``, of a path relative to the repository, or of an address that fsspec knows.
 
     Raises:
         StorageError: It is no address of storage that lists its files, or a package is missing.

@@ -46,13 +46,7 @@ class OverridesError(Exception):
 
 @dataclass(frozen=True)
 class PipelineFiles:
-    """``dvc.yaml`` and ``dvc.lock`` of a checkout or a commit.
-
-    Attributes:
-        source: Folder or commit they were read from, for messages.
-        definition: Content of ``dvc.yaml``.
-        lock: Content of ``dvc.lock``.
-    """
+    """``dvc.yaml`` and ``dvc.lock`` of a checkout or a commit, which ``source`` names in messages."""
 
     source: str
     definition: Mapping[str, Any]
@@ -81,11 +75,7 @@ class PipelineFiles:
         return str(artifacts[name]["path"])
 
     def artifact_hash(self, name: str) -> str | None:
-        """Return the hash of an artifact; ``None`` if it was not made.
-
-        Raises:
-            ArtifactError: ``dvc.yaml`` lists no artifact of that name.
-        """
+        """Return the hash of an artifact that ``dvc.yaml`` lists; ``None`` if it was not made."""
         return self.lock.out(self.artifact(name))
 
 
@@ -95,12 +85,7 @@ def _parse(text: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Graph:
-    """What ``dvc.yaml`` lists.
-
-    Attributes:
-        stages: Stage names, each after those it depends on.
-        sources: ``.dvc`` files: data that no stage makes.
-    """
+    """Names of the stages, each after those it depends on, and ``.dvc`` files: data that no stage makes."""
 
     stages: tuple[str, ...]
     sources: tuple[str, ...]
@@ -108,13 +93,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The pipeline in one checkout.
-
-    Attributes:
-        programs: Runs commands in the checkout.
-        on_line: Called with each line that a command prints.
-        lock_wait: Seconds to wait for DVC's lock.
-    """
+    """The pipeline in one checkout, in which ``programs`` runs commands; ``lock_wait`` seconds are waited for DVC's lock."""
 
     programs: Programs
     on_line: OnLine
@@ -187,22 +166,14 @@ class Pipeline:
         return True
 
     def graph(self) -> Graph:
-        """Read the graph from the checkout's own ``dvc.yaml``.
-
-        Raises:
-            ProgramError: ``dvc.yaml`` cannot be read.
-        """
+        """Read the graph from the checkout's own ``dvc.yaml``."""
         command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "graph"]
         printed = self.programs.run(command, "Reading dvc.yaml", lambda _line: None, keep=100_000)
         names = [line.partition(" ")[::2] for line in printed]
         return Graph(*(tuple(name for kind, name in names if kind == listed) for listed in ("stage", "source")))
 
     def restore(self, sources: Sequence[str]) -> None:
-        """Restore what the cache has for this commit; fetch missing sources from the DVC remote.
-
-        Raises:
-            ProgramError: A source is neither in the cache nor in a remote.
-        """
+        """Restore what the cache has for this commit; fetch missing sources from the DVC remote, a ``ProgramError`` if it lacks them."""
         self.dvc("checkout", "--quiet", "--allow-missing", what="Restoring what the cache has")
         if missing := [source for source in sources if not self._has_outs(source)]:
             self.dvc("pull", *missing, what=f"Fetching {', '.join(missing)} from the DVC remote")
@@ -247,13 +218,7 @@ _EXITED = re.compile(r"failed to run: .*, exited with (-?\d+)$")
 
 
 class KilledError(ProgramError):
-    """The system killed a stage.
-
-    Args:
-        number: The signal.
-        error: What DVC, which ran the stage, ended with.
-        kills: ``out_of_memory_kills()`` before the stage started.
-    """
+    """The system killed a stage by a signal; ``kills`` is ``out_of_memory_kills()`` before the stage started."""
 
     def __init__(self, number: signal.Signals, error: ProgramError, kills: int | None) -> None:
         why = cause(number, kills, out_of_memory_kills())

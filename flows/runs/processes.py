@@ -28,11 +28,7 @@ class OutputLines:
 
     A progress bar rewrites its line with carriage returns. The last state of each line is kept, and a line that is being rewritten
     is passed on at most every ``bar_every`` seconds: hours of training appear in the log without flooding it.
-
-    Args:
-        on_line: Called with each line, without line end, colours and passwords of addresses.
-        keep: Number of last lines remembered for an error message.
-        bar_every: Seconds between two states of one progress bar.
+    ``last`` has the last lines, for an error message.
     """
 
     def __init__(self, on_line: Callable[[str], None], keep: int = 20, bar_every: float = 30.0) -> None:
@@ -81,13 +77,7 @@ RUN_VARIABLE = "TUNELINE_RUN"
 
 
 class ProgramError(Exception):
-    """A program ended with an error.
-
-    Args:
-        what: The activity, for the message: "Fetching the model".
-        code: The program's exit code; -N if signal N ended it.
-        last: The last lines it printed.
-    """
+    """A program, which did ``what``, ended with an exit code, or -N by signal N, after it printed the ``last`` lines."""
 
     def __init__(self, what: str, code: int, last: Sequence[str]) -> None:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
@@ -106,12 +96,7 @@ class Programs:
 
     Anything that interrupts a program (a cancellation, which Prefect raises as a ``BaseException``; a timeout; an error in a log
     handler) first stops the program and its descendants. So does the end of this process, however it ends.
-
-    Args:
-        cwd: Working directory of the programs.
-        run: Name of the run, in the environment of every process.
-        env: Variables added to the environment.
-        locks: File descriptors of locks. The supervisor holds them as well, until the program has ended if this process is killed.
+    The supervisor holds the locks as well: until the program has ended, if this process is killed.
     """
 
     def __init__(self, cwd: Path, run: str, env: Mapping[str, str] | None = None, *, locks: Sequence[int] = ()) -> None:
@@ -122,17 +107,9 @@ class Programs:
     def run(
         self, command: Sequence[str], what: str, on_line: Callable[[str], None], keep: int = 20, env: Mapping[str, str] | None = None
     ) -> tuple[str, ...]:
-        """Run a program to its end.
+        """Run a program to its end, and return the last lines (``keep``) it printed; ``what`` is the activity, for the error message.
 
-        Args:
-            command: Program and arguments; no shell. ``dvc`` is that of this environment; it is stopped after its stage.
-            what: The activity, for the error message.
-            on_line: Called with each line of standard output and error.
-            keep: Number of last lines to return, or to show in the error.
-            env: Its whole environment; by default, that of all programs.
-
-        Returns:
-            The last lines it printed.
+        ``dvc`` is that of this environment, and is stopped after its stage. ``env`` is a whole environment.
 
         Raises:
             ProgramError: Its exit code is not 0.

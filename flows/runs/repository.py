@@ -66,12 +66,7 @@ def _say_error(line: str) -> None:
 
 @dataclass(frozen=True)
 class Repository:
-    """A clone, which a person may be working in: no method changes its working tree.
-
-    Attributes:
-        root: The folder that contains ``.git`` and ``.dvc``.
-        log: Called with each message about a remote that cannot be reached, and what is done about it.
-    """
+    """A clone, which a person may be working in: no method changes its working tree. ``log`` is told of remotes that are away."""
 
     root: Path
     log: Callable[[str], None] = field(default=_say_error, compare=False)
@@ -87,11 +82,7 @@ class Repository:
         return self.root / ".dvc" / "tmp" / "flows"
 
     def git(self, *arguments: str, cwd: Path | None = None, text: str | None = None) -> str:
-        """Run git and return its output.
-
-        Raises:
-            GitError: git failed.
-        """
+        """Run git and return its output; a ``GitError`` with its message if it fails."""
         # Nobody is there to type a password, and a person's hooks are not for these checkouts.
         env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **({} if self.has_author else _author())}
         command = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
@@ -105,9 +96,6 @@ class Repository:
         """Run a git command that talks to a remote: fetch, push, ls-remote.
 
         While the remote cannot be reached, the command is repeated after the delays in ``conf/flows.yaml``.
-
-        Returns:
-            The output of git.
 
         Raises:
             UnreachableError: The remote could not be reached in any attempt.

@@ -29,12 +29,7 @@ class NoRemoteError(Exception):
 
 @dataclass(frozen=True)
 class Run:
-    """A Prefect run, the same for each of its attempts.
-
-    Attributes:
-        id: Its id.
-        name: Its name, safe for branches and files.
-    """
+    """A Prefect run, the same for each of its attempts: its id, and its name, safe for branches and files."""
 
     id: str
     name: str
@@ -42,12 +37,7 @@ class Run:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The commit of a run's result.
-
-    Attributes:
-        commit: The run's commit; the commit that was run if it already has these results.
-        branch: Branch of the run's commit; ``None`` if the run made no commit.
-    """
+    """The commit of a run's result and its branch; that of the commit that was run, without a branch, if it has these results."""
 
     commit: str
     branch: str | None
@@ -164,12 +154,6 @@ def fast_forward(repository: Repository, branch: str, commit: str, *, push: bool
     A working tree that has the branch checked out follows by ``git merge --ff-only``, and ``dvc checkout`` of the ``.dvc`` files that
     changed: neither overwrites what is saved nowhere else.
 
-    Args:
-        repository: The clone.
-        branch: Name of the branch; made if it does not exist.
-        commit: The commit.
-        push: Move the branch of ``origin`` as well, if there is one.
-
     Raises:
         NotFastForwardError: The branch has other commits; nothing was changed.
         UnreachableError: ``origin`` cannot be reached; nothing was changed.
@@ -195,12 +179,7 @@ def contains(repository: Repository, ref: str, commit: str) -> bool:
 
 
 def fetch_branch(repository: Repository, branch: str) -> str:
-    """Fetch a branch of ``origin`` and return its commit.
-
-    Raises:
-        UnreachableError: ``origin`` cannot be reached.
-        GitError: ``origin`` has no such branch.
-    """
+    """Fetch a branch of ``origin`` and return its commit; a ``GitError`` if ``origin`` has no such branch, or cannot be reached."""
     here = f"refs/remotes/origin/{branch}"
     repository.transfer("fetch", "--no-tags", "origin", f"+refs/heads/{branch}:{here}")
     return repository.git("rev-parse", here)

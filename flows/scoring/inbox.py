@@ -35,13 +35,7 @@ class RefusedRecord(FileRecord):
 
 @dataclass(frozen=True)
 class Incoming:
-    """A file to score, as it was when it was found.
-
-    Attributes:
-        path: Its path.
-        size: Its size in bytes.
-        mtime_ns: Time of its last change in nanoseconds.
-    """
+    """A file to score, with size in bytes and time of its last change as it was when it was found."""
 
     path: Path
     size: int
@@ -92,12 +86,7 @@ class Incoming:
 
 @dataclass(frozen=True)
 class Archived(Incoming):
-    """An archived input, which is scored again.
-
-    Attributes:
-        record: Record of its last result.
-        results: Stem of its results.
-    """
+    """An archived input, which is scored again, with the record of its last result, and the stem of its results."""
 
     record: ScoredRecord
     results: str
@@ -213,12 +202,7 @@ class ChangedError(Exception):
 
 @dataclass(frozen=True)
 class Archive:
-    """The folder of scored inputs.
-
-    Attributes:
-        root: The repository.
-        folder: The folder, relative to the repository; ``None`` if inputs stay in the inbox.
-    """
+    """The folder of scored inputs, relative to the repository; ``None`` if inputs stay in the inbox."""
 
     root: Path
     folder: Path | None
@@ -240,13 +224,7 @@ class Archive:
         return place is not None and os.path.lexists(self.root / place)
 
     def move(self, incoming: Incoming, place: str) -> None:
-        """Move a file into the archive, as it was when it was scored. A kill leaves it in one of the two folders, or whole in both.
-
-        Raises:
-            ChangedError: It changed after it was scored; it is still in the inbox.
-            DiskError: The archive is on another file system, which is full.
-            OSError: The archive cannot be written.
-        """
+        """Move a file into the archive, as it was when it was scored. A kill leaves it in one of the two folders, or whole in both."""
         target = self.root / place
         target.parent.mkdir(parents=True, exist_ok=True)
         if incoming.path.is_symlink() or not _renamed(incoming.path, target):
@@ -261,11 +239,7 @@ class Archive:
             raise ChangedError("It changed after it was scored.")
 
     def complete(self, inbox: Path, outbox: Outbox) -> list[str]:
-        """Move the files whose results are complete, but which a killed run left in the inbox.
-
-        Returns:
-            The problems.
-        """
+        """Move the files whose results are complete, but which a killed run left in the inbox; return the problems."""
         problems, numbers = [], outbox.numbers()
         for incoming in data_files(inbox):
             if (record := outbox.record(incoming, numbers)) and record.archived:
@@ -305,12 +279,7 @@ def _renamed(path: Path, target: Path) -> bool:
 
 @dataclass(frozen=True)
 class RescoreSelection:
-    """The archived files that are scored again.
-
-    Attributes:
-        names: Patterns of their names, for example ``tickets-*.csv``.
-        days: Days since they were first scored, at most; ``None`` for any number.
-    """
+    """The archived files that are scored again: by patterns of names, and the days since they were first scored, at most."""
 
     names: Sequence[str]
     days: float | None

@@ -102,9 +102,7 @@ class Watch:
 def is_given_up(history: Sequence[State], *, reported: bool) -> bool:
     """Return True if a run that crashed is not started again: it would crash again.
 
-    Args:
-        history: Its states.
-        reported: True if a worker or the run itself reported the crash. If it never ran, it cannot be started.
+    ``reported`` by a worker or the run itself: if it never ran, it cannot be started.
     """
     ran = any(state.is_running() for state in history)
     return (reported and not ran) or restarts(history) >= RESTARTS

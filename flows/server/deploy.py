@@ -35,12 +35,9 @@ def main() -> None:
 
 
 def deploy(env: Mapping[str, str], parameters: Mapping[str, Any] | None = None, train_queue: str | None = None) -> None:
-    """Create or update the work pool, the deployments of ``prefect.yaml`` and the automations.
+    """Create or update the work pool, the deployments of ``prefect.yaml`` and the automations, on the server that ``env`` names.
 
-    Args:
-        env: Environment of the commands; names the server.
-        parameters: Parameters of the deployments of flow ``train`` and their triggers, over those of ``prefect.yaml``.
-        train_queue: Work queue of these deployments, in place of that in ``prefect.yaml``; created if it is missing.
+    Parameters and work queue (created if it is missing) replace those of the deployments of flow ``train`` and their triggers.
 
     Raises:
         SystemExit: A Prefect command failed; the message is Prefect's.

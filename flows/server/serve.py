@@ -62,12 +62,7 @@ def main() -> None:
 
 
 def welcome(api: str, file: Path | None) -> str:
-    """Return how to use the server from another terminal. It does not contain the password.
-
-    Args:
-        api: Address of the API.
-        file: The file with the password; ``None`` if it is in the environment.
-    """
+    """Return how to use the server from another terminal, without the password: that is in a file, or in the environment."""
     where, password = (str(file), f'"$(cat {shlex.quote(str(file))})"') if file else (f"${AUTH}", f'"${AUTH}"')
     return f"""
 Serving at {api.removesuffix("/api")}. Its page asks for the password: all of {where}. In another terminal:
@@ -124,11 +119,7 @@ def _create(file: Path) -> None:
 
 @contextlib.contextmanager
 def exclusive(host: str, port: int) -> Iterator[Path]:
-    """Make sure that nobody else uses the port or the database; deploying to another person's server would change it.
-
-    Yields:
-        The folder of the database.
-    """
+    """Make sure that nobody else uses the port or the database, and yield its folder; to deploy to another's server would change it."""
     home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
     home.mkdir(mode=0o700, parents=True, exist_ok=True)  # the database contains the secrets of notifications, and their key
     try:

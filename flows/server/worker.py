@@ -60,13 +60,10 @@ def main() -> None:
 
 
 def run_worker(command: Sequence[str]) -> int:
-    """Run the worker; when it is stopped, wait until its runs have ended.
+    """Run the worker; when it is stopped, wait until its runs have ended. Return its exit code.
 
     Prefect's worker ends at once; its runs notice, save a checkpoint and report. A container ends with its first process, so this
     process must outlive them.
-
-    Returns:
-        The worker's exit code.
     """
     processes.adopt_orphans()
     # The terminal sends SIGINT to the worker as well. Set before the worker starts: a script's background process ignores SIGINT, and

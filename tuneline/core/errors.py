@@ -9,9 +9,6 @@ class StageError(Exception):
     Args:
         problem: What is wrong and where: file, row, column or parameter, as precisely as known.
         hint: What to do about it.
-
-    Attributes:
-        status: Exit status of a command that ends with this error.
     """
 
     status = 1

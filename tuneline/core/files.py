@@ -40,10 +40,7 @@ _LITTLE = 64 * 1024
 
 @contextmanager
 def explain_disk_errors(place: Path | None = None) -> Iterator[None]:
-    """Replace an error of a disk by one for the user; others pass.
-
-    Args:
-        place: What is written; without it, what the error names.
+    """Replace an error of a disk by one for the user, who is told what is written (default: what the error names); others pass.
 
     Raises:
         DiskError: A file system is full, or does not let this user read or write.
@@ -61,12 +58,7 @@ def explain_disk_errors(place: Path | None = None) -> Iterator[None]:
 
 
 def full_disk(error: BaseException, folder: Path | None = None) -> int | None:
-    """Return ``errno.ENOSPC`` or ``errno.EDQUOT`` if a full disk or quota caused an error, else ``None``.
-
-    Args:
-        error: The error, with those that caused it.
-        folder: Where something was being written when the error occurred.
-    """
+    """Return ``errno.ENOSPC`` or ``errno.EDQUOT`` if a full disk or quota caused an error, while ``folder`` was written; else ``None``."""
     if isinstance(error, StageError) and not isinstance(error, DiskError):
         return None
     for cause in _causes(error):
@@ -78,13 +70,7 @@ def full_disk(error: BaseException, folder: Path | None = None) -> int | None:
 
 
 def full_disk_error(number: int, place: Path, cause: Exception) -> DiskError:
-    """Return the error of a full disk.
-
-    Args:
-        number: ``errno.ENOSPC`` or ``errno.EDQUOT``.
-        place: What cannot be written; it need not exist.
-        cause: The error of the library, which is shown if it says nothing of a full disk.
-    """
+    """Return the error of a full disk or quota (``number``); the cause is shown if it says nothing of a full disk."""
     existing = _existing(place).resolve()
     mounted = next(path for path in (existing, *existing.parents) if path.is_mount())
     shown = "" if any(os.strerror(number) in str(error) for error in _causes(cause)) else f" ({type(cause).__name__}: {cause})"
@@ -209,12 +195,7 @@ def temporary_directory() -> Iterator[Path]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON with a final newline.
-
-    Raises:
-        ValueError: ``value`` contains NaN or infinity, which JSON does not have.
-        DiskError: The disk is full, or the folder cannot be created or written.
-    """
+    """Write ``value`` as indented JSON with a final newline. NaN and infinity, which JSON does not have, are a ``ValueError``."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     with replace_file(path) as partial:
         partial.write_text(text + "\n", encoding="utf-8")

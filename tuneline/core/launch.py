@@ -26,8 +26,6 @@ class Devices:
     """Accelerators that torch finds.
 
     Attributes:
-        type: Type of the device, as torch names it.
-        count: Number of devices of this type.
         capability: Lowest compute capability of the CUDA devices.
         rocm: True if the devices are AMD's, which torch names ``cuda``. All that it supports compute in bf16.
         why_cpu: Reason for the CPU.
@@ -55,12 +53,9 @@ class DeviceChoice:
 
 
 def choose(devices: Devices, global_batch_size: int, mixed_precision: Precision | None = None) -> DeviceChoice:
-    """Choose processes and precision for the devices of a machine.
+    """Choose processes and precision for the devices of a machine: the user's precision, else the fastest that is safe for fine-tuning.
 
-    Args:
-        devices: The accelerators.
-        global_batch_size: Examples in one optimizer step. More processes than examples would compute nothing.
-        mixed_precision: Precision that the user demands; ``None`` for the fastest that is safe for fine-tuning.
+    More processes than examples in one optimizer step would compute nothing.
     """
     precision: Precision = "no"
     if devices.type == "cuda":
@@ -134,10 +129,6 @@ def needs_gpu(name: str) -> bool:
 
 def check_launch(name: str, optimizer: str) -> None:
     """Refuse a launch configuration that does not suit the machine or the optimizer. Every stage up to the training calls it.
-
-    Args:
-        name: Name of the launch configuration.
-        optimizer: Name of the optimizer.
 
     Raises:
         ParamsError: The configuration does not exist, or needs a GPU and there is none, or would train with another optimizer.

@@ -19,10 +19,7 @@ class BusyError(Exception):
 def lock(descriptor: int, wait: float = math.inf, *, shared: bool = False) -> None:
     """Lock an open file or folder, for this process and those that inherit the descriptor, until all of them have closed it.
 
-    Args:
-        descriptor: File descriptor.
-        wait: Seconds to wait for another process that holds it.
-        shared: Let other processes hold it as well, if they share it.
+    A ``shared`` lock lets other processes hold it as well, if they share it.
 
     Raises:
         BusyError: Another process still holds it after ``wait`` seconds.
@@ -49,14 +46,7 @@ def unlock(descriptor: int) -> None:
 def locked(path: Path, wait: float = math.inf, *, create: bool = True, required: bool = True) -> Iterator[int]:
     """Hold the lock of a file, or of a folder that exists. A link is not followed.
 
-    Args:
-        path: The file or folder.
-        wait: Seconds to wait for another process that holds it.
-        create: Create the file if it is missing.
-        required: False to let every process pass where the file system has no locks.
-
-    Yields:
-        The file descriptor that holds the lock.
+    Yield its descriptor. Where the file system has no locks, every process passes if the lock is not ``required``.
 
     Raises:
         BusyError: Another process still holds it after ``wait`` seconds.

@@ -24,11 +24,7 @@ DEVICE_FILES_OF_BUILD = {"xpu": ("dri/renderD*",)}
 
 
 def threads(processes: int = 1) -> int:
-    """Return the number of threads to compute with: ``OMP_NUM_THREADS`` if set, else the available cores divided by the processes.
-
-    Args:
-        processes: Processes that compute on this machine at the same time.
-    """
+    """Return the number of threads for each of several processes: ``OMP_NUM_THREADS`` if set, else its part of the available cores."""
     value = os.environ.get("OMP_NUM_THREADS", "")
     return int(value) if value.isdecimal() and int(value) > 0 else max(available_cores() // processes, 1)
 
@@ -61,12 +57,7 @@ def _siblings(topology: Path) -> str | None:
 
 
 def cpu_quota(cgroups: Path = CGROUPS, membership: Path = MEMBERSHIP) -> float | None:
-    """Return the number of cores that the container may use at a time: the lowest limit of its control groups; ``None`` for no limit.
-
-    Args:
-        cgroups: Where control groups of version 1 or 2 are mounted.
-        membership: List of the groups of this process.
-    """
+    """Return the number of cores that the container may use at a time: the lowest limit of its control groups; ``None`` for no limit."""
     try:
         lines = membership.read_text().splitlines()
     except OSError:
@@ -106,10 +97,6 @@ def why_no_accelerator(torch: str | None = None, devices: Path = Path("/dev")) -
     """Return the reason why training certainly finds no accelerator here; ``None`` if torch has to decide.
 
     Importing torch takes seconds, so this asks for the files without which no driver works.
-
-    Args:
-        torch: Version of torch with its build; ``None`` for the installed one.
-        devices: Folder of the device files.
     """
     if sys.platform == "darwin":
         return None

@@ -37,12 +37,9 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def end_with_parent(parent: int | None = None, *, kernel: bool = True) -> None:
-    """Send this process SIGTERM when its parent ends, however that ends.
+    """Send this process SIGTERM when its parent (which may have ended already) ends, however that ends.
 
-    Args:
-        parent: Process id of the parent, if it is known: it may have ended already.
-        kernel: Let the kernel send it, where it can. It does so at the end of the thread that started this process, even if others
-            of its process go on.
+    Where it can, the kernel sends it: at the end of the thread that started this process, even if others of its process go on.
     """
     parent = os.getppid() if parent is None else parent
     if not (kernel and _signal_at_end_of(parent, signal.SIGTERM)):
@@ -77,13 +74,7 @@ def _prctl(option: int, value: int) -> bool:
 
 
 def start(command: Sequence[str], orphaned: signal.Signals = signal.SIGTERM, **more: Any) -> subprocess.Popen[bytes]:
-    """Start a program that gets a signal when this process ends, however that ends (on Linux). This process has one thread.
-
-    Args:
-        command: Program and arguments.
-        orphaned: The signal.
-        more: Arguments of ``subprocess.Popen``.
-    """
+    """Start a program that gets a signal when this process ends, however that ends (on Linux). This process has one thread."""
     asked = functools.partial(_signal_at_end_of, os.getpid(), orphaned)
     return subprocess.Popen(command, preexec_fn=asked, **more)  # noqa: PLW1509 - there is one thread
 
@@ -118,11 +109,8 @@ def supervised(command: Sequence[str], output: int, *, leader_last: bool = False
 
     The supervisor holds the files that it inherits, such as locks, until all that the command has started has ended; the command does
     not inherit them. It ends all of that on SIGTERM and SIGINT. Its exit code is that of the command; 128 + N after signal N.
-
-    Args:
-        command: Program and arguments.
-        output: Reading end of the pipe that the command prints to, which the supervisor inherits.
-        leader_last: Send SIGTERM to the command later than to its descendants.
+    The supervisor inherits ``output``, the reading end of the pipe that the command prints to. With ``leader_last``, the command
+    gets SIGTERM later than its descendants.
     """
     order = "leader-last" if leader_last else "all"
     return [sys.executable, "-P", str(Path(__file__).resolve()), str(os.getpid()), str(output), order, *command]

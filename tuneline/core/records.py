@@ -48,20 +48,12 @@ class Record(BaseModel):
     """The stage that writes the file, for messages."""
 
     def write(self, path: Path) -> None:
-        """Write the file atomically.
-
-        Raises:
-            ValueError: An unknown key holds NaN or infinity. Known keys cannot.
-        """
+        """Write the file atomically."""
         write_json(path, self.model_dump(mode="json"))
 
     @classmethod
     def read(cls, path: Path, hint: str | None = None) -> Self:
-        """Read the file.
-
-        Args:
-            path: The file.
-            hint: How to get a valid file, for the message of an error. Default: run the stage that writes it.
+        """Read the file; ``hint`` says how to get a valid one. Default: run the stage that writes it.
 
         Raises:
             DataError: The file is missing or invalid. The message names the file and the dotted key.

@@ -27,10 +27,6 @@ def resumable_directory(target: Path, key: str) -> Iterator[Path]:
     The folder has what a process with the same key has left, else it is empty. Each file in it must be written with ``replace_file``:
     then what is there is whole. What is no part of the target must be removed before the block ends.
 
-    Args:
-        target: The folder to replace.
-        key: Hash of everything that the content depends on (``content_key``).
-
     Raises:
         StageError: Another process is writing the target.
         DiskError: The folder cannot be created or written.
@@ -56,12 +52,7 @@ def resumable_directory(target: Path, key: str) -> Iterator[Path]:
 
 
 def content_key(*values: Any, files: Iterable[Path] = ()) -> str:
-    """Return a hash of values and of the names and bytes of files.
-
-    Args:
-        values: What the content depends on: parameters, versions of libraries, a hash of the code; values of JSON.
-        files: The input files.
-    """
+    """Return a hash of values of JSON (parameters, versions, a hash of the code) and of the names and bytes of the input files."""
     lines = [json.dumps(values, sort_keys=True)]
     lines += [f"{file_hash(path)}  {path.as_posix()}" for path in files]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]

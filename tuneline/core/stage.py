@@ -79,11 +79,7 @@ def write_timing(name: str, seconds: float, measurements: Measurements) -> None:
 
 
 def require(path: Path, made_by: str) -> Path:
-    """Return ``path`` if it exists.
-
-    Raises:
-        StageError: ``path`` does not exist. The message names the stage that writes it.
-    """
+    """Return ``path`` if it exists; else, a ``StageError`` names the stage that writes it."""
     if not path.exists():
         raise StageError(f"{path} is missing.", f"The stage {made_by!r} writes it: run `dvc repro {made_by}`.")
     return path

@@ -34,11 +34,7 @@ _FEATURES = b"huggingface"
 
 @dataclass(frozen=True)
 class LabelSchema:
-    """Contents of the label column.
-
-    Attributes:
-        names: Class names in the order of their ids; ``None`` for a regression.
-    """
+    """Contents of the label column: class names in the order of their ids; ``None`` for a regression."""
 
     names: tuple[str, ...] | None
 
@@ -59,11 +55,7 @@ class LabelSchema:
 
     @classmethod
     def of(cls, schema: pa.Schema, column: str = LABELS) -> Self:
-        """Read the label schema from the schema of a raw or tokenized split, or of predictions.
-
-        Raises:
-            DataError: The table was not written by this project.
-        """
+        """Read the label schema from that of a split or of predictions; a ``DataError`` if it was not written by this project."""
         try:
             feature = json.loads(schema.metadata[_FEATURES])["info"]["features"][column]
         except (KeyError, TypeError, ValueError):
@@ -103,9 +95,7 @@ def predictions_schema(labels: LabelSchema) -> pa.Schema:
 def failing_rows_schema(text_columns: Sequence[str], pairs: bool) -> pa.Schema:
     """Return the schema of ``reports/checks/rows/*.parquet``: ``split``, ``row``, the text columns, ``reason``.
 
-    Args:
-        text_columns: A text column with the name of another column gets an underscore.
-        pairs: The check compares rows: ``other_split`` and ``other_row`` follow, the row that a row repeats.
+    A text column with the name of another gets an underscore. ``other_split`` and ``other_row`` follow for ``pairs``: what a row repeats.
     """
     own = {"split": pa.string(), "row": pa.int64()}
     more = {"reason": pa.string(), "other_split": pa.string(), "other_row": pa.int64()}
@@ -228,12 +218,7 @@ class SplitReader:
 
     @classmethod
     def open(cls, folder: Path, split: str, made_by: str) -> Self:
-        """Find the files of a split that the stage ``made_by`` writes.
-
-        Raises:
-            StageError: The split does not exist.
-            DataError: A shard is missing.
-        """
+        """Find the files of a split that the stage ``made_by`` writes; it is an error if it does not exist, or a shard is missing."""
         found = cls.find(folder, split)
         if found is None:
             raise StageError(f"{split_file(folder, split)} is missing.", f"The stage {made_by!r} writes it: run `dvc repro {made_by}`.")
@@ -254,8 +239,7 @@ class SplitReader:
     def starts(self) -> NDArray[np.int64]:
         """Number of the first row of each file, then the number of all rows; shape ``(files + 1,)``.
 
-        Raises:
-            DataError: A file is damaged, or has other columns or classes than the first.
+        A file with other columns or classes than the first is a ``DataError``.
         """
         sizes = [0]
         for path in self.paths:
@@ -271,11 +255,7 @@ class SplitReader:
         return int(self.starts[-1])
 
     def batches(self, columns: Sequence[str] | None = None, at_most: int = ROW_GROUP) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in their order, in batches of at most ``at_most`` rows of one file; nothing for a split without rows.
-
-        Raises:
-            DataError: A file is damaged. The message names it and the row of the file.
-        """
+        """Yield the rows in their order, in batches of at most ``at_most`` rows of one file; nothing for a split without rows."""
         for path in self.paths:
             first = 0
             with _opened(path) as file:
@@ -298,8 +278,7 @@ class SplitReader:
     def take(self, rows: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
         """Read chosen rows, one row group at a time. Row numbers ascend; those beyond the last row are ignored.
 
-        Raises:
-            DataError: A file is damaged. The message names it and the row of the file.
+        A file that is damaged is a ``DataError``, which names it and the row.
         """
         taken, start = [], 0
         for path in self.paths:

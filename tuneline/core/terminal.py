@@ -37,11 +37,9 @@ class Progress:
     """Progress of a step. The step's loop changes these values; a thread shows them, so that a single long call is shown, too.
 
     Attributes:
-        title: Name of the step, for example ``download: data/source/train.csv``.
         total: Value of ``done`` at the end; ``None`` if unknown.
         unit: What ``done`` counts; empty to show only the percentage.
         done: Amount of work done.
-        detail: Current part of the step.
     """
 
     _shown: "Progress | None" = None

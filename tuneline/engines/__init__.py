@@ -36,11 +36,7 @@ class EngineOptions:
 
 @contextmanager
 def engine(run: EngineChoice) -> Iterator[None]:
-    """Keep the engine for all calls of ``map_tasks`` in the block. Without it, each of them starts a cluster of its own.
-
-    Raises:
-        StageError: Ray is not installed, or cannot be reached.
-    """
+    """Keep the engine for all calls of ``map_tasks`` in the block. Without it, each of them starts a cluster of its own."""
     if run.engine == "local":
         yield
         return

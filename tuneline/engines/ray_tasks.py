@@ -139,15 +139,10 @@ def versions() -> dict[str, str]:
 
 
 def run_task(task: bytes, expected: dict[str, str], attempt: int) -> tuple[str | None, bytes | None]:
-    """Run a task, unless this worker would give another result than the process that sent it.
+    """Run a pickled function and argument, unless this worker would give another result than the process that sent it.
 
-    Args:
-        task: Pickled function and argument.
-        expected: Versions of the process that sent it.
-        attempt: 1, or more if its worker was killed.
-
-    Returns:
-        The reason not to run it, or the pickled result, which is a ``Failure`` after an error.
+    Return the reason not to run it, or the pickled result, which is a ``Failure`` after an error. ``attempt`` is more than 1 if the worker
+    was killed.
     """
     here = versions()
     if other := [f"{name} is {here.get(name)} there and {value} here" for name, value in expected.items() if here.get(name) != value]:
@@ -179,12 +174,8 @@ def _portable(error: Exception) -> Exception:
 def ray_cluster(workers: int | None, tasks: int | None = None) -> Iterator[int]:
     """Connect to Ray while the block runs; within a block that is connected already, use that cluster.
 
-    Args:
-        workers: Tasks at a time on a cluster that is started here; ``None`` for one per core.
-        tasks: Number of tasks, if it is known: more workers are not started.
-
-    Yields:
-        Threads that a task may compute with: the cores of this machine divided by its workers, or one on a cluster of others.
+    A cluster that is started here has as many workers as there are cores or tasks, at most. Yield the threads that a task may compute
+    with: the cores of this machine divided by its workers, or one on a cluster of others.
 
     Raises:
         ParamsError: Ray is not installed.
@@ -230,11 +221,7 @@ def _authenticate(address: str | None) -> None:
 
 
 def import_ray() -> ModuleType:
-    """Import Ray without its notices.
-
-    Raises:
-        ParamsError: It is not installed.
-    """
+    """Import Ray without its notices; a ``ParamsError`` if it is not installed."""
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # without it, Ray prints a notice about GPUs
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")  # its pages about a killed worker; `_finished` says it in one line
     try:
@@ -278,9 +265,7 @@ def _temporary_folder() -> str:
 def watched(ray: ModuleType, tolerated: int) -> Iterator[None]:
     """Interrupt the block, as Ctrl-C does, when the head of the cluster or the node of this process has ended. For the main thread.
 
-    Args:
-        ray: The module, which is connected.
-        tolerated: How many times in succession they need not answer.
+    They may fail to answer as many times in succession as is ``tolerated``.
 
     Raises:
         StageError: One of them has ended.
@@ -326,11 +311,7 @@ def server_at(address: str) -> Server:
 
 
 def wait_for(server: Server) -> None:
-    """Return when a server accepts connections.
-
-    Raises:
-        ConnectionError: It does not within 20 seconds: a cluster may be starting.
-    """
+    """Return when a server accepts connections; a ``ConnectionError`` if it does not within 20 seconds: a cluster may be starting."""
     deadline = time.monotonic() + 20
     while not answers(server):
         if time.monotonic() > deadline:

@@ -36,10 +36,6 @@ def parse_params(values: Any, path: Path = PARAMS) -> Params:
     A key that is missing is an error, although it has a default in code: DVC sees only what the file says, so a later version with another
     default would change results without running a stage again.
 
-    Args:
-        values: Contents of the file: a mapping of sections.
-        path: The file, used in messages only.
-
     Raises:
         ParamsError: A key is missing or unknown, or a value is invalid.
     """
@@ -90,13 +86,7 @@ def suggestion(key: str) -> str:
 
 
 def known_keys(section: type[BaseModel] = Params, prefix: str = "", optional: bool = False) -> Iterator[str]:
-    """Yield all dotted keys, of sections and of their parameters, in the order of the file.
-
-    Args:
-        section: The section to start from.
-        prefix: What its keys begin with.
-        optional: Include the keys of sections that may be null.
-    """
+    """Yield all dotted keys, of sections and of their parameters, in the order of the file; ``optional``, of sections that may be null."""
     for key, field in _fields(section):
         yield f"{prefix}{key}"
         for inner in filter(_is_section, (field.annotation, *(get_args(field.annotation) if optional else ()))):

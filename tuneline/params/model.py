@@ -34,12 +34,7 @@ def is_folder(name: str) -> bool:
 
 
 def invalid_name(name: str, revision: str | None) -> str | None:
-    """Return what is wrong with the name of a pretrained model, or ``None``.
-
-    Args:
-        name: ``owner/name`` or ``name`` on the hub, or ``models/source/NAME``.
-        revision: Commit, tag or branch on the hub.
-    """
+    """Return what is wrong with a name on the hub (``owner/name`` or ``name``) or a folder ``models/source/NAME``, or ``None``."""
     path = PurePosixPath(name)
     if is_folder(name):
         if len(path.parts) != len(BASE_SOURCE.parts) + 1 or ".." in path.parts:

@@ -33,12 +33,7 @@ _NAME = re.compile(r"(?P<file>.+\.py):(?P<function>[^:]*)")
 
 @dataclass(frozen=True)
 class FunctionName:
-    """A function in a Python file of the folder ``project/``.
-
-    Attributes:
-        file: Path relative to the root of the repository.
-        function: Name of the function in the file.
-    """
+    """A function in a Python file of the folder ``project/``; the path is relative to the root of the repository."""
 
     file: Path
     function: str
@@ -53,11 +48,7 @@ class FunctionName:
 
     @classmethod
     def parse(cls, key: str, text: str) -> Self:
-        """Parse a name.
-
-        Args:
-            key: Parameter that holds the name, for the message.
-            text: ``project/FILE.py:FUNCTION``.
+        """Parse ``project/FILE.py:FUNCTION``, the value of the parameter ``key``.
 
         Raises:
             ValueError: The text is not of this form, or the file is not in ``project/``.
@@ -77,11 +68,6 @@ class FunctionName:
 
 def check_functions(functions: Iterable[tuple[str, FunctionName]], root: Path, pipeline: Any) -> None:
     """Check that functions exist, and that DVC runs their stage again when they change. Their code is parsed, not run.
-
-    Args:
-        functions: Parameter and name of each function, as ``Params.functions`` has them.
-        root: Root of the project.
-        pipeline: Content of its ``dvc.yaml``; ``None`` outside of a project.
 
     Raises:
         ParamsError: A file or function is missing, a file is not valid Python, or no dependency of its stage.
@@ -121,12 +107,9 @@ def _defined_names(tree: ast.Module) -> set[str]:
 
 
 def check_listed(parameter: str, files: Sequence[Path], pipeline: Any) -> None:
-    """Check that a stage depends on files of the user: DVC does not notice a change of any other file.
+    """Check that the stage of a parameter depends on files of the user, in the content of ``dvc.yaml``.
 
-    Args:
-        parameter: Parameter that names the function, in the section of its stage.
-        files: Files that the function needs, relative to the root.
-        pipeline: Content of ``dvc.yaml``.
+    DVC does not notice a change of any other file.
 
     Raises:
         ParamsError: A file is not listed. The message has the line to add.

@@ -249,14 +249,7 @@ def graph(root: Path) -> list[str]:
 
 
 def push(root: Path, commit: str) -> list[str]:
-    """Push the outs of a commit to the default remote.
-
-    Returns:
-        The paths that are neither in the cache nor in the remote.
-
-    Raises:
-        DvcException: There is no default remote, or the upload failed.
-    """
+    """Push the outs of a commit to the default remote; return the paths that are neither in the cache nor in the remote."""
     from dvc.repo import Repo
 
     with Repo(str(root)) as repo:
@@ -270,11 +263,7 @@ def push(root: Path, commit: str) -> list[str]:
 
 
 def has(root: Path, md5: str) -> bool:
-    """Return True if the default remote has an out: DVC uploads the list of a folder's files after the files.
-
-    Raises:
-        DvcException: There is no default remote.
-    """
+    """Return True if the default remote has an out: DVC uploads the list of a folder's files after the files."""
     from dvc.repo import Repo
 
     with Repo(str(root)) as repo:
@@ -294,7 +283,6 @@ class Used:
     """What versions and working trees use.
 
     Attributes:
-        objects: Hashes of objects.
         outs: Path and hash of each out, those that DVC does not cache as well.
         unknown: Folders whose list of files is in neither cache nor remote.
     """
@@ -304,11 +292,7 @@ class Used:
     unknown: set[str] = field(default_factory=set)
 
     def add(self, repo: Any, revs: Sequence[str] = ()) -> None:
-        """Add the outs of a working tree and of commits.
-
-        Raises:
-            UnknownContentError: The files of DVC cannot be read in one of them.
-        """
+        """Add the outs of a working tree and of commits."""
         root = repo.root_dir
         for rev in repo.brancher(revs=[*revs]):
             try:
@@ -335,14 +319,8 @@ def collect(root: Path, revs: Sequence[str], projects: Sequence[str], before: fl
     which then cannot store its outs. So this finds what is used as ``dvc gc`` does, and besides that keeps what an entry of the run
     cache names, if a version that is used has the outs of the entry; keeps what is young; and removes nothing while a program runs a
     stage in one of the working trees.
-
-    Args:
-        root: Root of the project.
-        revs: Commits whose outs are used.
-        projects: Working trees besides this one.
-        before: Unix time; younger objects are kept.
-        dry: Remove nothing.
-        remote: Collect the default remote as well.
+    ``revs`` are the commits whose outs are used, ``projects`` working trees besides this one; what is younger than the Unix time
+    ``before`` is kept.
 
     Raises:
         CacheInUseError: A program runs a stage in one of the working trees.
@@ -371,10 +349,9 @@ def collect(root: Path, revs: Sequence[str], projects: Sequence[str], before: fl
 
 
 def check_idle(root: Path) -> None:
-    """Check that no program runs a stage: DVC releases its lock meanwhile, and needs it within three seconds after the stage.
+    """Check that no program runs a stage, else raise ``CacheInUseError``.
 
-    Raises:
-        CacheInUseError: One does.
+    DVC releases its lock meanwhile, and needs it within three seconds after the stage.
     """
     import psutil
 

@@ -30,14 +30,7 @@ WARM_UP = 3
 
 @dataclass(frozen=True)
 class Latency:
-    """Latency of one model with batches of one size.
-
-    Attributes:
-        batch_size: Rows per call.
-        p50_ms: Median duration of a call in milliseconds.
-        p95_ms: 95th percentile of the duration of a call in milliseconds.
-        rows_per_second: Throughput over all calls.
-    """
+    """Latency of one model with batches of one size: median and 95th percentile of a call in milliseconds, and rows per second."""
 
     batch_size: int
     p50_ms: float
@@ -46,15 +39,7 @@ class Latency:
 
 
 def measure_latency(model: "OnnxClassifier", data: TokenizedSplit, batch_size: int, pad_token_id: int, seconds: float) -> Latency:
-    """Measure a model on rows of a split.
-
-    Args:
-        model: The model.
-        data: At least one row.
-        batch_size: Rows per call.
-        pad_token_id: Padding id of the tokenizer.
-        seconds: Duration of the measurement, at most ``MAX_CALLS`` calls.
-    """
+    """Measure a model on rows of a split, for some seconds and at most ``MAX_CALLS`` calls."""
     rows = np.linspace(0, len(data) - 1, min(MAX_ROWS, len(data))).astype(np.int64)
     batches = [data.pad(part, pad_token_id) for part in full_batches(rows, batch_size)]
     calls, durations = np.array(list(time_calls(model.logits, batches, seconds))).T

@@ -18,8 +18,6 @@ class McNemar:
     """McNemar's test: are two classifiers right on equally many of the rows that only one predicts correctly?
 
     Attributes:
-        first_only: Rows that only the first model predicts correctly.
-        second_only: Rows that only the second one does.
         p: Two-sided, exact.
     """
 
@@ -40,7 +38,6 @@ class PairedComparison:
     """Two models on the same rows.
 
     Attributes:
-        differences: By name of a metric, its values with the confidence interval of their difference.
         test: McNemar's test; ``None`` for a regression.
     """
 
@@ -60,17 +57,9 @@ class PairedComparison:
         resamples: int = RESAMPLES,
         level: float = LEVEL,
     ) -> Self:
-        """Compare predictions.
+        """Compare predictions, of shape ``(rows,)`` as the labels, by entries of the metric table with ``resampled``.
 
-        Args:
-            metrics: Entries of the metric table with ``resampled``.
-            labels: Class ids or numbers, shape ``(rows,)``.
-            first: Predictions of the first model, same shape.
-            second: Predictions of the second model, same shape.
-            average: How F1 is averaged; ``None`` for a regression.
-            seed: Seed of the bootstrap.
-            resamples: Number of bootstrap resamples.
-            level: Confidence level of the intervals.
+        ``average`` is that of F1, ``None`` for a regression; ``level`` the confidence level of the intervals.
         """
         options: dict[str, Any] = {"average": average or "macro", "seed": seed, "resamples": resamples, "level": level}
         differences = {metric.name: paired_difference(metric, labels, first, second, **options) for metric in metrics}

@@ -43,11 +43,7 @@ def _round_trip() -> YAML:
 
 
 def load_commented(path: Path, text: str | None = None) -> CommentedMap:
-    """Read a file, or the text that it had, with its comments.
-
-    Raises:
-        tuneline.core.errors.ParamsError: The file is missing or not YAML.
-    """
+    """Read a file, or the text that it had, with its comments."""
     if text is None:
         read_yaml(path)  # its errors are clearer than those of the library
     return _round_trip().load(path if text is None else text) or CommentedMap()
@@ -75,11 +71,7 @@ def differing(path: Path, required: Changes) -> dict[str, tuple[Any, Any]]:
 
 
 def changed(path: Path, required: Changes) -> str:
-    """Return the text of the file with the required values in it.
-
-    Raises:
-        tuneline.core.errors.ParamsError: The file is missing or not YAML, or the result is not valid.
-    """
+    """Return the text of the file with the required values in it; a ``ParamsError`` if the file or the result is not valid."""
     values = load_commented(path)
     for key, (_, value) in differing(path, required).items():
         section, _, last = key.rpartition(".")

@@ -22,12 +22,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True)
 class Version:
-    """A registered version of an artifact.
-
-    Attributes:
-        name: For example ``v0.1.0``.
-        commit: Commit of the run that made it.
-    """
+    """A registered version of an artifact: its name, for example ``v0.1.0``, and the commit of the run that made it."""
 
     name: str
     commit: str
@@ -38,15 +33,10 @@ class RegistryTag:
     """One tag of the registry.
 
     Attributes:
-        name: Name of the git tag.
         object: Hash of the tag object; of the commit if the tag is not annotated.
         commit: Hash of the commit that it names.
         date: Unix time in seconds by the clock of the machine that made it; 0 if unknown.
-        artifact: Name of the artifact.
-        version: Version that it registers; ``None`` for an assignment.
-        stage: Stage that it assigns; ``None`` for a version.
         number: Position of an assignment among all of the artifact; 0 if it has none.
-        cancels: True if it ends the registration or assignment.
     """
 
     name: str
@@ -75,12 +65,7 @@ class RegistryTag:
 
 @dataclass(frozen=True)
 class RegistryTags:
-    """The tags of one artifact.
-
-    Attributes:
-        artifact: Name of the artifact.
-        tags: Its tags, in no order.
-    """
+    """The tags of one artifact, in no order."""
 
     artifact: str
     tags: tuple[RegistryTag, ...]

@@ -70,8 +70,7 @@ def registries(root: Path) -> dict[str, RegistryTags]:
 def registered(root: Path, version: str, commit: Commit) -> list[str]:
     """Return the names of a model version in the registry (git tags of gto): its versions, and the stages it is in now.
 
-    Returns:
-        For example ``onnx@v0.2.0`` and ``onnx#production``. A commit has the model if its ``dvc.lock`` has the hash.
+    For example ``onnx@v0.2.0`` and ``onnx#production``. A commit has the model if its ``dvc.lock`` has the hash.
     """
     versions, stages = [], []
     descendants = set(git(root, "for-each-ref", f"--contains={commit.sha}", "--format=%(*objectname)", "refs/tags").split())
@@ -85,15 +84,7 @@ def registered(root: Path, version: str, commit: Commit) -> list[str]:
 
 @dataclass(frozen=True)
 class PreviousResult:
-    """The result of another commit.
-
-    Attributes:
-        commit: The commit.
-        metrics: Its ``metrics/evaluate.json``.
-        comparable: True if it was measured on the same rows: same raw data, same split.
-        lock: Its ``dvc.lock``.
-        root: Root of the project.
-    """
+    """The result of another commit: its metrics and ``dvc.lock``, and whether it was measured on the same raw data and split."""
 
     commit: Commit
     metrics: dict[str, float]

@@ -109,15 +109,8 @@ def find_texts(root: Path, outbox: Path, id_column: str, ids: pa.Array) -> pa.Ta
     """Find the texts that were scored under some ids. Of an id that was scored with several texts, those of the latest file count.
 
     Archived inputs without the id column are left out. The files are read one after the other, the latest first, until all ids are found.
-
-    Args:
-        root: The repository; its ``params.yaml`` names the text columns.
-        outbox: Folder of the files of predictions, relative to ``root`` or absolute.
-        id_column: Column of the ids.
-        ids: Ids of any type; ``7``, ``7.0`` and ``"7"`` are the same.
-
-    Returns:
-        The id column and the text columns: one row for each id that was found, in the order of ``ids`` and with their type.
+    ``7``, ``7.0`` and ``"7"`` are the same id. Return the id column and the text columns that ``params.yaml`` names: one row for each id
+    that was found, in the order of ``ids`` and with their type.
     """
     texts = tuple(load_params(root / PARAMS).data.text_columns)
     positions = {name: position for position, name in reversed(list(enumerate(map(plain_text, ids.to_pylist())))) if name is not None}
@@ -152,12 +145,6 @@ class JobOptions:
         model: Folder of the model.
         folder: Folder of the predictions.
         keep: Columns that are copied into the output.
-        bad_rows: What to do about a row that cannot be predicted.
-        max_bad_share: Largest fraction of such rows in a file.
-        max_cell_characters: Longest cell of an input.
-        max_row_group_mb: Largest row group of a Parquet file, decoded.
-        max_unpacked_mb: Largest input after unpacking and decoding.
-        engine: ``ray`` for the workers of a Ray cluster.
         workers: ray: files at a time; ``None`` for one for each CPU of the cluster.
     """
 

@@ -19,7 +19,6 @@ class Dialect:
     """How a CSV or TSV file is written.
 
     Attributes:
-        delimiter: One character.
         literal: A quote is a character like any other; otherwise it encloses fields.
         columns: Names for a file without a header line.
     """
@@ -30,32 +29,16 @@ class Dialect:
 
     @classmethod
     def default(cls, tabs: bool, delimiter: str | None = None, quoting: str | None = None, columns: Sequence[str] | None = None) -> Self:
-        """Return the dialect of CSV (commas, quotes enclose fields) or TSV (tabs, literal quotes), with what is given changed.
-
-        Args:
-            tabs: The file is TSV.
-            delimiter: One character.
-            quoting: ``standard`` or ``literal``.
-            columns: Names for a file without a header line.
-        """
+        """Return the dialect of CSV (commas, quotes enclose fields) or TSV (tabs, literal quotes), with what is given changed."""
         literal = tabs if quoting is None else quoting == "literal"
         return cls(delimiter or ("\t" if tabs else ","), literal, None if columns is None else tuple(columns))
 
 
 class DelimitedReader:
-    """Records of a CSV or TSV file. Iterate once.
-
-    Attributes:
-        names: Column names.
-        hint: What to do about a column that is missing.
-    """
+    """Records of a CSV or TSV file. Iterate once. ``hint`` says what to do about a column that is missing."""
 
     def __init__(self, lines: TextLines, dialect: Dialect) -> None:
-        """Read the header.
-
-        Raises:
-            DataError: There is no header, or it cannot be read or names a column twice.
-        """
+        """Read the header."""
         csv.field_size_limit(lines.limits.cell)  # else a quote that is never closed would swallow the rest of the file
         self._lines = lines
         self._dialect = dialect
@@ -73,11 +56,7 @@ class DelimitedReader:
             self.hint = self._describe_header()
 
     def __iter__(self) -> Iterator[tuple[int, list[str] | RowProblem]]:
-        """Yield each record's first line number and its fields, or its problem. Empty lines are skipped.
-
-        Raises:
-            DataError: The file cannot be read any further.
-        """
+        """Yield each record's first line number and its fields, or its problem. Empty lines are skipped."""
         lines, width = self._lines, len(self.names)
         lines.content = ""
         # A row with which another file begins is a problem of strict reading only. The first character tells most rows from it.
@@ -183,11 +162,7 @@ class DelimitedReader:
 
 
 def read_jsonl(lines: TextLines) -> Iterator[tuple[int, dict[str, Any] | RowProblem]]:
-    """Yield each line's number and its object, or its problem. Empty lines are skipped.
-
-    Raises:
-        DataError: The file cannot be read any further.
-    """
+    """Yield each line's number and its object, or its problem. Empty lines are skipped."""
     for line in lines:
         record: dict[str, Any] | RowProblem = {}
         if lines.problem is not None:

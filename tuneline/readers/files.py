@@ -81,10 +81,7 @@ def version_of(info: Mapping[str, Any]) -> str | None:
 class RemoteFile:
     """A file of a storage, which the readers take like a ``Path``.
 
-    Attributes:
-        url: Its address, which contains no password.
-        size: Bytes.
-        version: Its ETag, or another name of its version; ``None`` if the storage has none.
+    Its address contains no password; its version is the ETag, or another name of it, or ``None``.
     """
 
     url: str
@@ -109,20 +106,11 @@ class RemoteFile:
         return True
 
     def open_bytes(self, *, in_order: bool = True) -> io.BufferedReader:
-        """Open it for reading; ``in_order``, from its start to its end, so that each request may read ahead.
-
-        Raises:
-            DataError: It does not exist.
-            UnreadableError: The storage cannot be reached; also while reading.
-        """
+        """Open it for reading; ``in_order``, from its start to its end, so that each request may read ahead."""
         return io.BufferedReader(_RemoteBytes(self, in_order), 1 << 16)
 
     def fetch(self, copy: Path) -> None:
-        """Fetch it, in parts, to a file of this machine.
-
-        Raises:
-            UnreadableError: The storage cannot be reached, or changed the file meanwhile.
-        """
+        """Fetch it, in parts, to a file of this machine; an ``UnreadableError`` if the storage is away, or changed it meanwhile."""
         with reaching(str(self)):
             files, path = file_system(self.url)
             files.get_file(path, str(copy))
@@ -130,11 +118,7 @@ class RemoteFile:
             raise UnreadableError(f"{self} changed, or was cut off, while it was fetched.", "Run the same command again.")
 
     def replace(self, content: Path) -> None:
-        """Replace it by a file of this machine. Object stores show it when it is complete.
-
-        Raises:
-            UnreadableError: The storage cannot be reached or written.
-        """
+        """Replace it by a file of this machine. Object stores show it when it is complete."""
         with reaching(str(self)):
             files, path = file_system(self.url)
             files.put_file(str(content), path)
@@ -180,12 +164,7 @@ class _RemoteBytes(io.RawIOBase):
 
 
 def file_system(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL, and the path in it.
-
-    Raises:
-        DataError: The URL contains a password, or is of an unknown kind.
-        StageError: Its package is not installed.
-    """
+    """Return the file system of a URL, and the path in it; a ``DataError`` if it contains a password or is of an unknown kind."""
     from fsspec.core import url_to_fs
 
     if _PASSWORD.match(url):
@@ -202,12 +181,7 @@ def file_system(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def reaching(name: str) -> Iterator[None]:
-    """Replace the errors of a storage, which each have their own, by one for users that names what is read or written.
-
-    Raises:
-        DataError: It does not exist.
-        UnreadableError: The storage cannot be reached, or refuses.
-    """
+    """Replace the errors of a storage, which each have their own, by a ``DataError`` or ``UnreadableError`` that names what is read."""
     try:
         yield
     except StageError:
@@ -229,13 +203,7 @@ def file_size(path: DataFile) -> int:
 def list_files(url: str, depth: int = 1) -> list[RemoteFile]:
     """Return the files of a URL by name: of a folder, those in it; of a pattern with ``*``, those that match; else the one file.
 
-    Args:
-        url: The URL.
-        depth: 2 to list the files of the folders in a folder, too.
-
-    Raises:
-        DataError: There is none, or the URL contains a password.
-        StageError: The storage cannot be reached, or its package is not installed.
+    With ``depth`` 2, also the files of the folders in a folder. No file, or a password in the URL, is a ``DataError``.
     """
     with reaching(shown(url)):
         files, path = file_system(url)

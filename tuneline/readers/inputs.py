@@ -49,14 +49,10 @@ _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
 def kind_of(path: DataFile | None, option: str) -> Kind:
-    """Return the format by the suffix of a file, without ``.gz``.
-
-    Args:
-        path: The file; ``None`` for standard input or output, which is JSON Lines.
-        option: The option that sets the format, for messages.
+    """Return the format by the suffix of a file, without ``.gz``; of standard input or output, JSON Lines.
 
     Raises:
-        DataError: The suffix is unknown.
+        DataError: The suffix is unknown. The message names the option that sets the format.
     """
     if path is None:
         return "jsonl"
@@ -71,11 +67,6 @@ class Input:
     """A file with rows, and how it is written.
 
     Attributes:
-        path: A file; ``None`` for standard input.
-        kind: Its format.
-        dialect: Dialect of CSV and TSV.
-        encoding: Encoding of CSV, TSV and JSONL.
-        limits: Largest sizes that are read.
         part: Parquet: numbers of the rows to read, from 0; ``None`` for all.
         options: Names of the settings, for hints.
         strict: Refuse what training data must not contain (``open_text``).
@@ -106,12 +97,7 @@ class Input:
 
 @dataclass(frozen=True)
 class ValueBatch:
-    """Values of some columns of some rows.
-
-    Attributes:
-        positions: Line or row number of each row, from 1.
-        columns: Arrow arrays; of JSON Lines, lists of any values.
-    """
+    """Values of some columns of some rows: Arrow arrays, or lists of any values of JSON Lines; and the line or row of each, from 1."""
 
     positions: Sequence[int]
     columns: Mapping[str, pa.Array | list[Any]]
@@ -121,19 +107,12 @@ class InputTable:
     """An open file with rows. Read it once.
 
     Attributes:
-        source: The file.
-        name: Its name in messages.
-        lines: TextLines of a text file.
         keys: Keys of the JSON objects that were read, until each column was in one.
         hint: What to do about a column that is missing from the header.
     """
 
     def __init__(self, source: Input, stack: ExitStack) -> None:
-        """Read the header or footer.
-
-        Raises:
-            DataError: It cannot be read.
-        """
+        """Read the header or footer."""
         self.source, self.name = source, "standard input" if source.path is None else str(source.path)
         self.lines: TextLines | None = None
         self.keys: dict[str, None] = {}
@@ -192,12 +171,8 @@ class InputTable:
     ) -> Iterator[tuple[int, Sequence[Any] | RowProblem]]:
         """Yield the line or row number and the values of each row, or its problem.
 
-        Args:
-            columns: For each column to read, the option or parameter that names it.
-            everywhere: Keys without which a JSON object is a problem; of others, the value is ``None``. Default: all.
-
-        Raises:
-            DataError: The file cannot be read any further.
+        ``columns`` has the option or parameter that names each column. A JSON object without a key that must be ``everywhere`` (default:
+        all) is a problem; of other keys, the value is ``None``.
         """
         if self.source.kind == "parquet":
             for batch in self._parquet_batches(columns, PREDICTED_ROWS):
@@ -226,16 +201,7 @@ class InputTable:
                 yield line, RowProblem(line, message, f"It has {listed(value)}.")
 
     def batches(self, columns: Mapping[str, str], bad: BadRows, everywhere: Collection[str] | None = None) -> Iterator[ValueBatch]:
-        """Yield batches of at most ``ROW_GROUP`` rows.
-
-        Args:
-            columns: As in ``rows``.
-            bad: Gets the rows that cannot be read.
-            everywhere: As in ``rows``.
-
-        Raises:
-            DataError: The file cannot be read, or a row cannot and bad rows are an error; while reading.
-        """
+        """Yield batches of at most ``ROW_GROUP`` rows, with the arguments of ``rows``; what cannot be read is added to ``bad``."""
         if self.source.kind == "parquet":
             yield from self._parquet_batches(columns, ROW_GROUP)
             return
@@ -255,11 +221,7 @@ class InputTable:
 
 @contextmanager
 def open_table(source: Input) -> Iterator[InputTable]:
-    """Open a file with rows.
-
-    Raises:
-        DataError: It cannot be read.
-    """
+    """Open a file with rows; a ``DataError`` if its header or footer cannot be read."""
     with ExitStack() as stack:
         yield InputTable(source, stack)
 
@@ -284,13 +246,7 @@ def _first_rows(rows: Iterator[tuple[int, Sequence[Any]]]) -> Iterator[tuple[int
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row that can be predicted.
-
-    Attributes:
-        number: Row number in the input, from 1, without header and empty lines.
-        texts: One or two, as the model takes them.
-        kept: Values that go into the output unchanged.
-    """
+    """A row that can be predicted: its number in the input, from 1, without header and empty lines; one or two texts; values to copy."""
 
     number: int
     texts: tuple[str, ...]
@@ -304,12 +260,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be predicted.
-
-    Attributes:
-        number: As in ``Row``.
-        problem: What is wrong with it.
-    """
+    """A row that cannot be predicted, with its number as in ``Row``."""
 
     number: int
     problem: RowProblem
@@ -317,12 +268,7 @@ class BadRow:
 
 @dataclass(frozen=True)
 class InputColumns:
-    """The columns that are read; other columns may hold anything.
-
-    Attributes:
-        texts: The model's text columns, by their names in the input.
-        kept: Columns that go into the output.
-    """
+    """The columns that are read: the model's, by their names in the input, and those to copy. Others may hold anything."""
 
     texts: tuple[str, ...]
     kept: tuple[str, ...]
@@ -333,14 +279,7 @@ class InputColumns:
         return {name: "--text" if name in self.texts else "--keep" for name in (*self.texts, *self.kept)}
 
     def row(self, number: int, line: int, values: Sequence[Any], lines: TextLines | None = None) -> Row | BadRow:
-        """Return a row that can be predicted, or its problem.
-
-        Args:
-            number: Row number.
-            line: Line number, for messages.
-            values: The values of the columns, in the order of ``options``.
-            lines: The text file that the row was read from.
-        """
+        """Return a row that can be predicted, or its problem; the values are in the order of ``options``."""
         used = dict(zip(dict.fromkeys((*self.texts, *self.kept)), values, strict=True))
         if problem := self._text_problem(used, line) or self._encoding_problem(used, line, lines):
             return BadRow(number, problem)
@@ -371,14 +310,7 @@ class InputColumns:
 
 @dataclass(frozen=True)
 class InputRows:
-    """An input that is being read.
-
-    Attributes:
-        rows: Its rows.
-        unit: As in ``Input``.
-        total: As in ``InputTable``.
-        position: Returns how many bytes of a text file were read; ``None`` where rows are counted.
-    """
+    """An input that is being read; ``position`` returns how many bytes of a text file were read, ``None`` where rows are counted."""
 
     rows: Iterator[Row | BadRow]
     unit: Literal["line", "row"]

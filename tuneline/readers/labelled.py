@@ -32,11 +32,7 @@ JSON_LABELS = ("text", "true or false", "a number")
 
 
 class ValueProblemError(ValueError):
-    """A value that cannot be used.
-
-    Attributes:
-        hint: What to do about it.
-    """
+    """A value that cannot be used, with a hint."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -53,11 +49,7 @@ def plain_text(value: Any) -> str | None:
 
 
 def group_name(value: Any) -> str | None:
-    """Return a group, key or id as text.
-
-    Raises:
-        ValueProblemError: It is a list or an object.
-    """
+    """Return a group, key or id as text. A list or an object is a ``ValueProblemError``."""
     if isinstance(value, list | dict):
         raise ValueProblemError(f"{json_type(value)} cannot be a group, a key or an id", "Name a column of text or numbers.")
     return plain_text(value)
@@ -66,8 +58,7 @@ def group_name(value: Any) -> str | None:
 def class_name(value: Any) -> str | None:
     """Return a label as the name of a class, a whole number without decimals: a CSV file of floats writes ``1.0`` for ``1``.
 
-    Raises:
-        ValueProblemError: It is a fraction, a list or an object.
+    A fraction, a list or an object is a ``ValueProblemError``.
     """
     _refuse_nested(value)
     name = plain_text(value)
@@ -79,11 +70,7 @@ def class_name(value: Any) -> str | None:
 
 
 def number(value: Any) -> float | None:
-    """Return a label as a number; ``None`` if it is missing or NaN.
-
-    Raises:
-        ValueProblemError: It is not a number that fits 32 bits.
-    """
+    """Return a label as a number; ``None`` if it is missing or NaN. What does not fit 32 bits is a ``ValueProblemError``."""
     _refuse_nested(value)
     if (text := plain_text(value)) is None:
         return None
@@ -123,12 +110,10 @@ class LabelledColumns:
 
     Attributes:
         texts: One or two names; none for late labels, which have ids instead of texts.
-        label: Its name.
         regression: Labels are numbers; otherwise they are class names.
         others: Further columns, which are read as text: for each, the parameter that names it.
         optional: Columns that the file need not have.
         sparse: A key that a JSON object lacks is a missing value, as long as any object has it; otherwise that row is bad.
-        policy: What to do about bad rows.
     """
 
     texts: tuple[str, ...]
@@ -152,11 +137,6 @@ class LabelledColumns:
 
     def check(self, present: Sequence[str], where: str, hint: str | None = None) -> dict[str, str]:
         """Return the columns that are present, with the parameters that name them.
-
-        Args:
-            present: The columns of the file.
-            where: The file or data set, for messages.
-            hint: What to do about a missing column. Default: list the columns that are present.
 
         Raises:
             DataError: A column that is not optional is missing, or one occurs twice.
@@ -187,27 +167,14 @@ def _is_filled(text: pa.Array) -> pa.BooleanArray:
 
 
 class BadValues:
-    """The rows of one batch whose values cannot be used.
-
-    Args:
-        bad: The bad rows of the file.
-        positions: Line or row number of each row.
-        columns: What the rows contain, by the names of the source.
-
-    Attributes:
-        rows: The bad rows.
-    """
+    """The rows of one batch whose values cannot be used: they are reported to the bad rows of the file."""
 
     def __init__(self, bad: BadRows, positions: Sequence[int], columns: Mapping[str, pa.Array | list[Any]]) -> None:
         self._bad, self._positions, self._columns = bad, positions, columns
         self.rows: set[int] = set()
 
     def add(self, row: int, column: str, message: str, hint: str) -> None:
-        """Report a row, once.
-
-        Raises:
-            DataError: Bad rows are an error.
-        """
+        """Report a row, once; a ``DataError`` if bad rows are an error."""
         if row not in self.rows:
             self.rows.add(row)
             content = json.dumps({name: _plain(values[row]) for name, values in self._columns.items()}, ensure_ascii=False, default=str)
@@ -343,11 +310,7 @@ def labelled_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Convert batches of values to texts and labels, of ``LabelledColumns.schema``.
 
-    Args:
-        batches: The values; columns that are optional may be missing.
-        columns: The columns.
-        bad: Gets the rows whose values cannot be used; they are left out.
-        declared: Class names by id, where labels are stored as ids.
+    Optional columns may be missing; ``declared`` has class names, where labels are stored as ids.
 
     Raises:
         DataError: A column cannot be used as text or label, or a row is bad and that is an error; while reading.

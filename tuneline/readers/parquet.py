@@ -23,19 +23,10 @@ BATCH = 16 * MB
 
 
 class ParquetReader:
-    """Rows of an open Parquet file.
-
-    Attributes:
-        schema: Its Arrow schema.
-        rows: Number of rows.
-    """
+    """Rows of an open Parquet file."""
 
     def __init__(self, content: Path | io.BufferedIOBase, path: DataFile, options: OptionNames, limits: Limits, stack: ExitStack) -> None:
-        """Read the footer.
-
-        Raises:
-            DataError: It is not a Parquet file, or a damaged one.
-        """
+        """Read the footer; a ``DataError`` if it is not that of a Parquet file."""
         self._path, self._options, self._limits = path, options, limits
         with _explained(path):
             file = stack.enter_context(pq.ParquetFile(content, buffer_size=BUFFER, pre_buffer=False))
@@ -47,10 +38,7 @@ class ParquetReader:
     def batches(self, rows: int, columns: Sequence[str], part: range | None = None) -> Iterator[pa.RecordBatch]:
         """Yield batches of at most ``rows`` rows.
 
-        Args:
-            rows: Rows per batch.
-            columns: The columns to read. Those with dictionaries are decoded.
-            part: Numbers of the rows to read, from 0; ``None`` for all.
+        ``part`` has the numbers of the rows to read, from 0. Columns with dictionaries are decoded.
 
         Raises:
             DataError: The file is damaged or larger than a limit, or one of the columns holds lists or objects.
@@ -76,15 +64,7 @@ class ParquetReader:
             first = after
 
     def _decode(self, group: int, rows: int, columns: Sequence[str], first: int, before: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one row group.
-
-        Args:
-            group: Its number, from 0.
-            rows: As in ``batches``.
-            columns: As in ``batches``.
-            first: The number of its first row, for messages.
-            before: Bytes of the groups before it.
-        """
+        """Yield the rows of one row group, whose first row has the number ``first``; ``before`` are the bytes of the groups before it."""
         metadata = self._file.metadata.row_group(group)
         encoded = sum(metadata.column(self._leaves[name]).total_uncompressed_size for name in columns)
         self._check_group(group, encoded)
@@ -108,11 +88,7 @@ class ParquetReader:
             raise too_large(where, "its rows take more", f"{limit / MB:,.0f} MB", self._options.row_group)
 
     def _check_cells(self, batch: pa.RecordBatch, first: int) -> None:
-        """Check that texts are UTF-8 and not longer than the limit.
-
-        Raises:
-            DataError: One is not.
-        """
+        """Check that texts are UTF-8 and not longer than the limit."""
         limit = self._limits.cell
         for name, values in zip(batch.schema.names, batch.columns, strict=True):
             is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
@@ -136,11 +112,6 @@ class ParquetReader:
 @contextmanager
 def open_parquet(path: DataFile, options: OptionNames = PARAMETERS, limits: Limits = DEFAULT_LIMITS) -> Iterator[ParquetReader]:
     """Open a Parquet file.
-
-    Args:
-        path: The file, gzip where its name ends in ``.gz``.
-        options: Names of the settings, for hints.
-        limits: Largest sizes that are read.
 
     Raises:
         DataError: It is not a Parquet file, or a damaged one.

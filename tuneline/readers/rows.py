@@ -21,10 +21,8 @@ class RowProblem:
     Attributes:
         line: Line number in the file, from 1; row number where rows are not lines.
         message: What is wrong, without the place and without a full stop.
-        hint: What to do about it.
         column: The column or columns, as messages name them; empty for the whole row.
         content: The row as it is in the file, or the start of it.
-        lines: Number of lines.
     """
 
     line: int
@@ -67,16 +65,9 @@ PARAMETERS = OptionNames("data.files.delimiter", "data.files.quoting", "data.fil
 
 
 def check_columns(present: Sequence[str], required: Mapping[str, str], where: str, hint: str | None = None) -> None:
-    """Check that each required column is present exactly once.
+    """Check that each required column, given with the option that names it, is present exactly once; else, a ``DataError``.
 
-    Args:
-        present: The columns of the file or data set, which ``where`` names.
-        required: For each required column, the option or parameter that names it.
-        where: For messages.
-        hint: What to do about a missing column. Default: list the columns that are present.
-
-    Raises:
-        DataError: A column is missing or duplicated.
+    Without a hint, the columns that are present are listed.
     """
     for column, option in required.items():
         count = present.count(column)
@@ -122,14 +113,7 @@ EARLY = 100_000
 
 @dataclass(frozen=True)
 class BadRowPolicy:
-    """What to do about bad rows.
-
-    Attributes:
-        action: ``stop`` or ``skip``.
-        max_share: Largest fraction of the rows of a file that may be bad.
-        option: The parameter or option that sets ``action``, for messages.
-        share_option: The one that sets ``max_share``.
-    """
+    """What to do about bad rows, with the parameters or options that set it, for messages."""
 
     action: Action = "stop"
     max_share: float = MAX_SHARE
@@ -144,12 +128,9 @@ class BadRows:
     """The bad rows of one file.
 
     Attributes:
-        name: The file, for messages.
         unit: What ``RowProblem.line`` counts: ``line`` or ``row``.
-        policy: What to do about them.
         count: Number of rows that were left out. A broken record of a text file counts as many as it has lines.
         first: Places and reasons of the first ones.
-        on_skip: Called with each row that is left out.
     """
 
     def __init__(self, name: str, unit: str, policy: BadRowPolicy, on_skip: Callable[[RowProblem], None] | None = None) -> None:
@@ -178,11 +159,7 @@ class BadRows:
             self._check(max(self._last_line, self.count), "the first ")
 
     def check(self, usable: int) -> None:
-        """Check the share of bad rows, at the end of a file that has ``usable`` other rows.
-
-        Raises:
-            DataError: There are too many bad rows. The message has the first of them.
-        """
+        """Check the share of bad rows at the end of a file with ``usable`` other rows; a ``DataError`` if there are too many."""
         self._check(usable + self.count)
 
     def _check(self, rows: int, which: str = "") -> None:

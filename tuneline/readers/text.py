@@ -61,12 +61,8 @@ def open_bytes(
 ) -> "Iterator[tuple[io.BufferedReader[Any], BinaryIO]]":
     """Open a file, plain or gzip, for reading bytes; yield the unpacked content, and the file as it is on disk.
 
-    Args:
-        path: The file; ``None`` for standard input. Standard input and pipes have no name that could end in ``.gz``: they are
-            unpacked if they start like a gzip file.
-        options: Names of the settings, for hints.
-        limits: Reading more than ``limits.unpacked`` bytes from a gzip file raises a ``DataError``.
-        strict: Unpack exactly the files whose names end in ``.gz``; otherwise those that start like a gzip file.
+    ``strict`` unpacks exactly the files whose names end in ``.gz``. Otherwise, and of standard input and pipes, which have no such name,
+    those that start like a gzip file are unpacked. More than ``limits.unpacked`` bytes of one are a ``DataError``.
 
     Raises:
         DataError: The file cannot be opened, or is a gzip file by its content but not by its name.
@@ -120,12 +116,7 @@ class _Arriving:
 
 @contextmanager
 def explained(name: str) -> Iterator[None]:
-    """Replace errors of the operating system and of gzip by errors for users.
-
-    Raises:
-        UnreadableError: The operating system does not read the file called ``name``.
-        DataError: It is a damaged gzip file.
-    """
+    """Replace errors of the operating system and of gzip by an ``UnreadableError`` or ``DataError`` about the file called ``name``."""
     try:
         yield
     except EOFError:
@@ -172,11 +163,7 @@ class TextLines:
     """The lines of a text, with their line ends. Iterate once.
 
     Attributes:
-        name: The file, for messages.
-        options: Names of the settings, for hints.
-        limits: Largest sizes that are read.
         strict: As in ``open_text``.
-        number: How many lines were read so far.
         problem: The latest line that is too long or not text; the reader of rows takes it with ``take_problem``.
         content: Start of the lines that were read since the reader of rows last emptied it: the row that it is reading.
         size: Bytes of the file on disk; ``None`` where unknown.
@@ -211,11 +198,7 @@ class TextLines:
         self._longest = LONGEST_LINE * -(-limits.cell // Limits.cell)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield each line; of a line that is too long, its start.
-
-        Raises:
-            DataError: The file cannot be read any further.
-        """
+        """Yield each line; of a line that is too long, its start."""
         readline, strict, longest = self._text.readline, self.strict, self._longest
         empty = 0
         try:
@@ -296,15 +279,9 @@ def open_text(
 ) -> Iterator[TextLines]:
     """Open a text file for reading line by line. A byte order mark is dropped.
 
-    Args:
-        path: The file; ``None`` for standard input.
-        encoding: A name that Python knows.
-        options: Names of the settings, for hints.
-        limits: Largest sizes that are read.
-        strict: Refuse what training data must not contain: a gzip file whose name does not end in ``.gz`` or a plain file whose
-            name does, a binary file, a row with bytes outside the encoding in any column, a second header line. Otherwise gzip
-            is recognised by its content, bytes outside the encoding become lone surrogates (see ``TextLines.decoding_problem``),
-            and a line like the header is a row.
+    ``strict`` refuses what training data must not contain: a gzip file whose name does not end in ``.gz`` or a plain file whose name
+    does, a binary file, a row with bytes outside the encoding in any column, a second header line. Otherwise gzip is recognised by its
+    content, bytes outside the encoding become lone surrogates (see ``TextLines.decoding_problem``), and a line like the header is a row.
 
     Raises:
         DataError: The file cannot be read, is a damaged gzip file, too large, or in another encoding; with ``strict``, also a binary file.
