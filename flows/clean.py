@@ -32,9 +32,9 @@ from flows.runs.results import TRAILER
 from flows.scoring.inbox import Incoming, RefusedRecord
 from flows.server.worker import end_with_worker
 from flows.settings import Retention, Scoring, Settings, load_settings
+from tuneline.core.files import RESUMABLE
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKPOINTS
-from tuneline.core.resumable import SUFFIX
 from tuneline.project.dvc import BUSY, cache_folder
 from tuneline.project.scored import scored_record
 
@@ -227,7 +227,7 @@ def _discard_all(cleaning: Cleaning, what: str, folders: Sequence[Path]) -> Remo
 _RUN_NAME = re.compile(r"(?P<run>.+-[0-9a-f]{8})(\.lock|\.json|\.json\.damaged)?")
 """Names of what a run has in the folder of states."""
 OUTS = ("data", "models", "reports")
-"""Folders with outs of stages that a killed process can leave for the next one (``tuneline/core/resumable.py``)."""
+"""Folders with outs of stages that a killed process can leave for the next one (``tuneline/core/files.py``)."""
 RESUMABLE_DAYS = 7
 """Days without a new file after which what a killed stage left is not waited for any more."""
 
@@ -278,7 +278,7 @@ def clean_leftovers(cleaning: Cleaning, scoring: Scoring) -> Removed:
     folders = [state, state / MODELS, state / REFUSED_BATCHES, repository.root / scoring.outbox]
     left = [path for folder in folders for path in folder.glob(".*") if path.suffix in {".partial", ".former"} and _is_free(path)]
     week = cleaning.before(RESUMABLE_DAYS)
-    resumable = [path for folder in OUTS for path in (repository.root / folder).glob(f".*{SUFFIX}") if _newest(path) < week]
+    resumable = [path for folder in OUTS for path in (repository.root / folder).glob(f".*{RESUMABLE}") if _newest(path) < week]
     left += [path for path in resumable if _is_free(path)]
     with locked(state / "checkouts.lock", wait=CHECKOUTS_WAIT):
         runs: dict[str, list[Path]] = {}
@@ -287,7 +287,8 @@ def clean_leftovers(cleaning: Cleaning, scoring: Scoring) -> Removed:
                 runs.setdefault(match["run"], []).append(path)
         gone = {run: paths for run, paths in runs.items() if not (state / run / ".git").exists()}
         gone = {run: paths for run, paths in gone.items() if all(path.stat().st_mtime < before for path in paths)}
-        free = [path for run, paths in gone.items() if _is_over(state / f"{run}.lock") for path in paths]
+        locks = {run: state / f"{run}.lock" for run in gone}
+        free = [path for run, paths in gone.items() if not locks[run].exists() or _is_free(locks[run]) for path in paths]
         row = Removed("leftovers of killed programs", [path.name for path in (*left, *free)], size_of([*left, *free]))
         for path in () if cleaning.dry_run else [*left, *free]:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
@@ -299,17 +300,8 @@ def _newest(folder: Path) -> float:
 
 
 def _is_free(path: Path) -> bool:
-    """Return True if no program writes a partial file or folder: its writer holds a lock on it (``tuneline/files``)."""
+    """Return True if no process holds a lock: that of a run, or the one on what its writer has not completed (``core/files.py``)."""
     with suppress(OSError, BusyError), locked(path, wait=0, create=False):
-        return True
-    return False
-
-
-def _is_over(lock: Path) -> bool:
-    """Return True if no process holds the lock of a run."""
-    if not lock.exists():
-        return True
-    with suppress(BusyError), locked(lock, wait=0):
         return True
     return False
 

@@ -27,7 +27,7 @@ from flows.runs.checkout import Checkout, RunSpec
 from flows.runs.pipeline import UNCACHED, Pipeline, PipelineFiles, push_artifacts
 from flows.runs.processes import ProgramError
 from flows.runs.repository import GitError, Repository, UnreachableError
-from flows.runs.results import Run, RunResult, commit_run, earlier_result, remove_result, result_tree
+from flows.runs.results import Run, RunResult, commit_run, earlier_result
 from flows.settings import PromotionPolicy, Settings
 from tuneline.core.files import write_json
 from tuneline.project.registry import Version
@@ -81,8 +81,9 @@ class EndedRun:
 
     @property
     def tree(self) -> str:
-        """Git tree of the result."""
-        return result_tree(self.repository, self.checkout)
+        """Git tree of what the run's commit contains: the same for two runs with the same result."""
+        self.repository.git("add", "--all", cwd=self.checkout.path)
+        return self.repository.git("write-tree", cwd=self.checkout.path)
 
 
 def finish(ended: EndedRun) -> Outcome:
@@ -178,7 +179,9 @@ def nothing_new(ended: EndedRun, judged: "Judgement") -> Outcome:
     """Leave no trace of a result that was judged before, except that it is still current."""
     get_run_logger().info("Nothing new: this result was judged before, see %s.", judged.result.name)
     Judgements(ended.repository).renew(ended.tree)
-    remove_result(ended.repository, ended.run)
+    if (result := earlier_result(ended.repository, ended.run.id)) and result.branch:
+        with contextlib.suppress(GitError):  # a person has it checked out
+            ended.repository.git("branch", "--delete", "--force", result.branch)
     return RunResult(judged.result.commit, None), None
 
 

@@ -4,7 +4,6 @@ The registry decides what is in production, whatever happens here. What is taken
 ``params.yaml`` as composed, and the profile of the reference data.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 
@@ -12,8 +11,9 @@ from flows.promotion.registry import Registry
 from flows.runs.repository import GitError, Repository, UnreachableError
 from flows.runs.results import HEADLINE, NotFastForwardError, contains, fast_forward, fetch_branch
 from flows.settings import PromotionPolicy
-from tuneline.core.paths import METRICS, PARAMS
+from tuneline.core.paths import PARAMS
 from tuneline.project.registry import Version
+from tuneline.project.repo import metrics_at
 
 TRAILER = "Tuneline-Promotion"
 """Trailer of the commit: tells the commits of promotions from those of people."""
@@ -72,15 +72,8 @@ def _metrics_table(title: str, metrics: Mapping[str, tuple[float | None, float |
 
 def _compared(repository: Repository, stage: str, before: str | None, after: str) -> dict[str, tuple[float | None, float | None]]:
     """Return the metrics of a stage in two commits, by name."""
-    old, new = (_metrics(repository, stage, commit) if commit else {} for commit in (before, after))
+    old, new = (metrics_at(repository.root, commit, stage) if commit else {} for commit in (before, after))
     return {name: (old.get(name), new.get(name)) for name in {**new, **old}}
-
-
-def _metrics(repository: Repository, stage: str, commit: str) -> dict[str, float]:
-    try:
-        return dict(json.loads(repository.git("show", f"{commit}:{METRICS}/{stage}.json")))
-    except (GitError, ValueError):
-        return {}
 
 
 BRANCH = "tuneline/promotion"

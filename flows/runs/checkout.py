@@ -7,15 +7,14 @@ failed, was cancelled or was killed.
 """
 
 import contextlib
-import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
 
 import psutil
+from pydantic import TypeAdapter, ValidationError
 
 from flows.runs.processes import RUN_VARIABLE
 from flows.runs.repository import GitError, Repository
@@ -37,25 +36,13 @@ class RunSpec:
     commit: str
     overrides: tuple[str, ...] = ()
 
-    @classmethod
-    def read(cls, record: Path) -> Self:
-        """Read a spec that ``write`` wrote."""
-        return cls.of(json.loads(record.read_text(encoding="utf-8")))
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Self:
-        """Return the spec that a JSON object contains."""
-        return cls(values["ref"], values["commit"], tuple(values["overrides"]))
-
-    def write(self, record: Path) -> None:
-        """Write the spec as JSON."""
-        write_json(record, asdict(self))
-
     def trains_same_model(self, other: "RunSpec") -> bool:
         """Return True if both train the same model, as far as the specs tell; the training compares its inputs itself."""
         return self.overrides == other.overrides and (self.ref == other.ref or self.commit == other.commit)
 
 
+SPEC = TypeAdapter(RunSpec)
+"""Reads a spec from the JSON of its fields."""
 ATTEMPT_WAIT = 60.0
 """Seconds to wait for an earlier attempt of the same run: one that was interrupted takes half a minute to end its processes."""
 CHECKOUTS_WAIT = 3600.0
@@ -100,7 +87,9 @@ def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, 
             damaged = _set_damaged_records_aside(repository)
             checkout = _resume(repository, name, lock)
             checkout = checkout or _create(repository, name, RunSpec(ref, repository.resolve(ref), overrides), lock, trains=trains)
-            _prune(repository)
+            for old in superfluous(repository, load_settings(repository.root).retention.checkouts):
+                remove(repository, old)
+            repository.git("worktree", "prune")
         try:
             yield replace(checkout, damaged=damaged)
         except BaseException:
@@ -116,10 +105,10 @@ def _set_damaged_records_aside(repository: Repository) -> tuple[Path, ...]:
     damaged = []
     for record in (_record(repository, name) for name in _checkouts(repository)):
         try:
-            RunSpec.read(record)
+            SPEC.validate_json(record.read_bytes())
         except FileNotFoundError:
             continue
-        except (ValueError, KeyError, TypeError):
+        except ValidationError:
             record.replace(record.with_name(f"{record.name}.damaged"))
             damaged.append(record)
     return tuple(damaged)
@@ -132,7 +121,7 @@ def _resume(repository: Repository, name: str, lock: int) -> Checkout | None:
         remove(repository, name, unlock=False)
         return None
     _repair_dvc_lock(repository, path)
-    return Checkout(path, name, RunSpec.read(record), lock, resumed=True)
+    return Checkout(path, name, SPEC.validate_json(record.read_bytes()), lock, resumed=True)
 
 
 def _repair_dvc_lock(repository: Repository, path: Path) -> None:
@@ -150,7 +139,7 @@ def _create(repository: Repository, name: str, spec: RunSpec, lock: int, *, trai
         with explain_disk_errors(path):
             repository.git("worktree", "add", "--quiet", "--force", "--detach", str(path), spec.commit)
             share_settings(repository.root, path)
-            spec.write(_record(repository, name))  # only a complete checkout has a record
+            write_json(_record(repository, name), asdict(spec))  # only a complete checkout has a record
             # last: what is removed below has none that another run left
             adopted = _adopt_checkpoints(repository, path, spec) if trains else None
     except BaseException:
@@ -161,20 +150,14 @@ def _create(repository: Repository, name: str, spec: RunSpec, lock: int, *, trai
 
 def _adopt_checkpoints(repository: Repository, path: Path, spec: RunSpec) -> str | None:
     """Move the checkpoints of the latest abandoned run of the same spec into a new checkout, and return that run's name."""
-    specs = {name: RunSpec.read(_record(repository, name)) for name in abandoned(repository) if _record(repository, name).exists()}
+    records = {name: _record(repository, name) for name in abandoned(repository)}
+    specs = {name: SPEC.validate_json(record.read_bytes()) for name, record in records.items() if record.exists()}
     with_checkpoints = [name for name in specs if (repository.state / name / CHECKPOINTS).is_dir()]
     for name in [name for name in with_checkpoints if spec.trains_same_model(specs[name])][-1:]:
         shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
         (repository.state / name / CHECKPOINTS).rename(path / CHECKPOINTS)
         return name
     return None
-
-
-def _prune(repository: Repository) -> None:
-    """Remove the checkouts of all abandoned runs but the latest ``retention.checkouts``."""
-    for name in superfluous(repository, load_settings(repository.root).retention.checkouts):
-        remove(repository, name)
-    repository.git("worktree", "prune")
 
 
 def superfluous(repository: Repository, kept: int | None) -> list[str]:

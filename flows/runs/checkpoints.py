@@ -9,7 +9,6 @@ import contextlib
 import contextvars
 import json
 import re
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,8 +19,9 @@ from typing import Any, Self
 
 import fsspec
 
-from flows.runs.checkout import Checkout, RunSpec
+from flows.runs.checkout import SPEC, Checkout, RunSpec
 from flows.runs.repository import Repository
+from tuneline.core.files import replace_directory
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.project.dvc import dvc_config
 from tuneline.readers.files import redacted
@@ -133,7 +133,7 @@ class SharedCheckpoints:
             with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # removed meanwhile, or damaged
                 record = json.loads(self.files.cat_file(f"{self.root}/{run}/{_RECORD}"))
                 age = datetime.now(UTC) - datetime.fromisoformat(record["copied"])
-                if run == self.name or (age < KEPT and self.spec.trains_same_model(RunSpec.of(record))):
+                if run == self.name or (age < KEPT and self.spec.trains_same_model(SPEC.validate_python(record))):
                     candidates.append((run != self.name, age, run))
                 elif age > KEPT:
                     self._remove(run)
@@ -174,12 +174,10 @@ class SharedCheckpoints:
     def _fetch(self, run: str, step: str, names: list[str], target: Path) -> None:
         if target.exists():
             return
-        partial = target.with_name(f".{target.name}.partial")  # the training removes leftovers
-        shutil.rmtree(partial, ignore_errors=True)
-        for name in names:
-            (partial / name).parent.mkdir(parents=True, exist_ok=True)
-            self.files.get_file(f"{self.root}/{run}/{step}/{name}", str(partial / name))
-        partial.rename(target)
+        with replace_directory(target) as partial:
+            for name in names:
+                (partial / name).parent.mkdir(parents=True, exist_ok=True)
+                self.files.get_file(f"{self.root}/{run}/{step}/{name}", str(partial / name))
 
     def _remove(self, run: str) -> None:
         if self.files.exists(f"{self.root}/{run}"):

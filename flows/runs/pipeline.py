@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from prefect import Task, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
@@ -56,12 +56,13 @@ class PipelineFiles:
     def of_checkout(cls, root: Path) -> Self:
         """Read the files of a working tree."""
         path = root / "dvc.yaml"
-        return cls(str(root), _parse(path.read_text(encoding="utf-8") if path.exists() else ""), read_lock(root))
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        return cls(str(root), load_yaml(text) or {}, read_lock(root))
 
     @classmethod
     def of_commit(cls, repository: Repository, commit: str) -> Self:
         """Read the files of a commit."""
-        return cls(commit[:12], _parse(git(repository.root, "show", f"{commit}:dvc.yaml")), lock_at(repository.root, commit))
+        return cls(commit[:12], load_yaml(git(repository.root, "show", f"{commit}:dvc.yaml")) or {}, lock_at(repository.root, commit))
 
     def artifact(self, name: str) -> str:
         """Return the path of an artifact.
@@ -79,12 +80,7 @@ class PipelineFiles:
         return self.lock.out(self.artifact(name))
 
 
-def _parse(text: str) -> dict[str, Any]:
-    return dict(load_yaml(text) or {})
-
-
-@dataclass(frozen=True)
-class Graph:
+class Graph(NamedTuple):
     """Names of the stages, each after those it depends on, and ``.dvc`` files: data that no stage makes."""
 
     stages: tuple[str, ...]

@@ -6,7 +6,9 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from flows.settings import load_settings
 from tuneline.core.terminal import say, visible
@@ -31,9 +33,7 @@ def is_outage(message: str) -> bool:
 
 REPOSITORY_VARIABLE = "TUNELINE_REPOSITORY"
 """Environment variable with the path of the repository, if it is not the one that holds the flows."""
-AUTHOR = {"name": "Tuneline", "email": "tuneline@localhost"}
-"""Author of commits and tags if git has none configured."""
-
+_say_error = partial(say, error=True)
 _STALLED = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60")
 """Settings with which git gives up a connection over HTTP that transfers nothing for a minute, instead of waiting for ever."""
 _LONGEST = 300.0
@@ -51,17 +51,12 @@ class UnreachableError(GitError):
     """A git remote could not be reached, in any of several attempts."""
 
 
-@dataclass(frozen=True)
-class Worktree:
+class Worktree(NamedTuple):
     """A working tree: its folder, the commit that it is at, and its branch, which is empty if none is checked out."""
 
     path: Path
     head: str
     branch: str
-
-
-def _say_error(line: str) -> None:
-    say(line, error=True)
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ class Repository:
     def git(self, *arguments: str, cwd: Path | None = None, text: str | None = None) -> str:
         """Run git and return its output; a ``GitError`` with its message if it fails."""
         # Nobody is there to type a password, and a person's hooks are not for these checkouts.
-        env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **({} if self.has_author else _author())}
+        env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **self._author()}
         command = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
         done = subprocess.run(command, cwd=cwd or self.root, env=env, input=text, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -116,11 +111,13 @@ class Repository:
             time.sleep(delays[attempt])
             attempt += 1
 
-    @property
-    def has_author(self) -> bool:
-        """True if git has an author configured for this repository."""
+    def _author(self) -> dict[str, str]:
+        """Return variables with an author of commits and tags, unless git has one configured for this repository."""
         probe = subprocess.run(["git", "config", "user.email"], cwd=self.root, capture_output=True, check=False)
-        return probe.returncode == 0 or "GIT_AUTHOR_EMAIL" in os.environ
+        if probe.returncode == 0 or "GIT_AUTHOR_EMAIL" in os.environ:
+            return {}
+        author = {"NAME": "Tuneline", "EMAIL": "tuneline@localhost"}
+        return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in author.items()}
 
     def resolve(self, ref: str) -> str:
         """Return the commit that ``ref`` names. A ref of a remote (``origin/main``) is fetched first.
@@ -136,7 +133,7 @@ class Repository:
         except GitError:
             raise GitError(f"{ref!r} names no commit in {self.root}. Give a branch, a tag or a commit (`git branch -a`).") from None
 
-    def worktrees(self) -> list["Worktree"]:
+    def worktrees(self) -> list[Worktree]:
         """List the working trees."""
         found = []
         for entry in self.git("worktree", "list", "--porcelain").split("\n\n"):
@@ -166,7 +163,3 @@ def safe_name(text: str) -> str:
     """Return a name that git takes in a branch and the file system in a path: letters, digits, ``-`` and ``_``, at most 100 bytes."""
     name = re.sub(r"[^\w-]+", "-", text).encode()[:100].decode(errors="ignore")
     return name.strip("-_") or "run"
-
-
-def _author() -> dict[str, str]:
-    return {f"GIT_{role}_{key.upper()}": value for role in ("AUTHOR", "COMMITTER") for key, value in AUTHOR.items()}

@@ -4,7 +4,6 @@ The commit has ``dvc.lock``, metrics and parameters. A branch moves forward in `
 whoever has the branch checked out.
 """
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -68,19 +67,22 @@ def commit_run(repository: Repository, checkout: Checkout, run: Run, message: st
 
     A second call (by another attempt, or with another promotion decision) replaces the run's commit.
     """
-    if not has_changes(repository, checkout):
-        return RunResult(checkout.spec.commit, None)
-    text = f"Run {run.name}: {metrics_summary(checkout)}\n\n{_origin(checkout)}\n\n{message}\n\n{TRAILER}: {run.id}"
-    repository.git("add", "--all", cwd=checkout.path)
-    if repository.git("rev-parse", "HEAD", cwd=checkout.path) == checkout.spec.commit:
-        _commit(repository, checkout, text)
-    elif (
-        repository.git("status", "--porcelain", cwd=checkout.path) or repository.git("log", "-1", "--format=%B", cwd=checkout.path) != text
-    ):
-        _commit(repository, checkout, text, "--amend")
-    commit = repository.git("rev-parse", "HEAD", cwd=checkout.path)
-    earlier = earlier_result(repository, run.id)
-    branch = (earlier and earlier.branch) or _free_branch(repository, f"runs/{date.today().isoformat()}-{run.name}", run.id)
+    path, spec = checkout.path, checkout.spec
+    head, changed = repository.git("rev-parse", "HEAD", cwd=path), repository.git("status", "--porcelain", cwd=path)
+    if head == spec.commit and not changed:
+        return RunResult(spec.commit, None)
+    origin = f"The pipeline of {spec.commit[:12]} ({spec.ref})" + (f", with {' '.join(spec.overrides)}" if spec.overrides else "")
+    text = f"Run {run.name}: {metrics_summary(checkout)}\n\n{origin}.\n\n{message}\n\n{TRAILER}: {run.id}"
+    if changed or repository.git("log", "-1", "--format=%B", cwd=path) != text:
+        repository.git("add", "--all", cwd=path)
+        amend = ("--amend",) if head != spec.commit else ()
+        repository.git("-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-", *amend, cwd=path, text=text)
+    earlier, branch = earlier_result(repository, run.id), f"runs/{date.today().isoformat()}-{run.name}"
+    if earlier and earlier.branch:
+        branch = earlier.branch
+    elif repository.git("branch", "--list", branch):  # of another run
+        branch = f"{branch}-{run.id[:8]}"
+    commit = repository.git("rev-parse", "HEAD", cwd=path)
     repository.git("branch", "--force", branch, commit)
     return RunResult(commit, branch)
 
@@ -93,40 +95,6 @@ def earlier_result(repository: Repository, run_id: str) -> RunResult | None:
         if runs == [run_id]:
             return RunResult(commit, branch)
     return None
-
-
-def remove_result(repository: Repository, run: Run) -> None:
-    """Remove the branch of a result that turned out to be nothing new, unless a person has it checked out."""
-    if (result := earlier_result(repository, run.id)) and result.branch:
-        with contextlib.suppress(GitError):
-            repository.git("branch", "--delete", "--force", result.branch)
-
-
-def result_tree(repository: Repository, checkout: Checkout) -> str:
-    """Return the git tree of what a run's commit contains: the same for two runs with the same result."""
-    repository.git("add", "--all", cwd=checkout.path)
-    return repository.git("write-tree", cwd=checkout.path)
-
-
-def has_changes(repository: Repository, checkout: Checkout) -> bool:
-    """Return True if the run has results that are not in the commit that was run."""
-    head = repository.git("rev-parse", "HEAD", cwd=checkout.path)
-    return head != checkout.spec.commit or bool(repository.git("status", "--porcelain", cwd=checkout.path))
-
-
-def _origin(checkout: Checkout) -> str:
-    spec = checkout.spec
-    with_parameters = f", with {' '.join(spec.overrides)}" if spec.overrides else ""
-    return f"The pipeline of {spec.commit[:12]} ({spec.ref}){with_parameters}."
-
-
-def _commit(repository: Repository, checkout: Checkout, text: str, *more: str) -> None:
-    repository.git("-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-", *more, cwd=checkout.path, text=text)
-
-
-def _free_branch(repository: Repository, branch: str, run_id: str) -> str:
-    """Return the branch name, with the run id appended if another run has that branch."""
-    return f"{branch}-{run_id[:8]}" if repository.git("branch", "--list", branch) else branch
 
 
 def metrics_summary(checkout: Checkout) -> str:

@@ -13,7 +13,6 @@ Environment variables:
 
 import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from flows.server.deploy import POOL, ROOT
 from flows.settings import load_settings
 from tuneline import NO_TELEMETRY
 from tuneline.core import processes
+from tuneline.core.files import working_directory
 from tuneline.core.locks import locked
 from tuneline.core.terminal import say, visible
 from tuneline.readers.files import redacted
@@ -146,12 +146,11 @@ def _clone(repository: Repository, origin: str) -> None:
     """Clone into a temporary folder and rename it, so that an interrupted clone is not taken for a complete one."""
     if any(repository.root.iterdir()):
         raise GitError(f"{repository.root} is neither a clone nor empty. Empty it, or set {REPOSITORY_VARIABLE} to another folder.")
-    partial = repository.root.with_name(f".{repository.root.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
     say(f"Cloning {repository.root} from {ORIGIN}")
-    repository.git("clone", "--quiet", "--", origin, str(partial), cwd=repository.root.parent)
-    repository.root.rmdir()
-    partial.rename(repository.root)
+    with working_directory(repository.root) as partial:
+        repository.git("clone", "--quiet", "--", origin, str(partial), cwd=repository.root.parent)
+        repository.root.rmdir()
+        partial.rename(repository.root)
 
 
 def _update(repository: Repository) -> None:

@@ -4,6 +4,11 @@ It has reached the disk before it is renamed, and the rename has when the block 
 
 Each writer has a file or folder of its own, ``.NAME.TOKEN.partial``, and holds a lock on it (flock), which the system releases when the
 process ends, in whichever container it runs. What has no lock was left by a killed process: the next writer of the target removes it.
+
+A resumable folder, ``.NAME.resumable`` beside the target and outside the outs of DVC, is left for the next process instead. It has a folder
+named after the key of its content, a hash of everything that the content depends on: with another key nothing of the old folder is of use,
+and it is removed. So a target has at most one leftover, which lasts until its next writer ends, or until the flow ``clean`` finds it a week
+old.
 """
 
 import errno
@@ -14,8 +19,8 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -166,10 +171,10 @@ def replace_directory(target: Path) -> Iterator[Path]:
     """
     with _partial(target, Path.mkdir) as partial:
         yield partial
-        publish_directory(partial, target)
+        _publish(partial, target)
 
 
-def publish_directory(folder: Path, target: Path) -> None:
+def _publish(folder: Path, target: Path) -> None:
     """Let a complete folder replace another one of the same file system, once all of it has reached the disk."""
     _apply_umask(folder)
     for path in (*folder.rglob("*"), folder):
@@ -192,6 +197,70 @@ def temporary_directory() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp())
     with _removed(folder, folder):
         yield folder
+
+
+RESUMABLE = ".resumable"
+
+
+@contextmanager
+def resumable_directory(target: Path, key: str) -> Iterator[Path]:
+    """Yield a folder that replaces ``target`` when the block ends without an error, and stays for the next process otherwise.
+
+    The folder has what a process with the same key has left, else it is empty. Each file in it must be written with ``replace_file``:
+    then what is there is whole. What is no part of the target must be removed before the block ends.
+
+    Raises:
+        StageError: Another process is writing the target.
+        DiskError: The folder cannot be created or written.
+    """
+    with ExitStack() as held:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(target)
+            outer = held.enter_context(_locked_folder(target))
+        except OSError as error:
+            raise cannot_write(target, error) from error
+        for path in outer.iterdir():
+            if path.name != key:
+                shutil.rmtree(path)
+        folder = outer / key
+        folder.mkdir(exist_ok=True)
+        _remove_parts(folder)
+        with explain_disk_errors(target):
+            yield folder
+        _remove_parts(folder)  # of a worker that was killed meanwhile
+        _publish(folder, target)
+        shutil.rmtree(outer)
+
+
+def content_key(*values: Any, files: Iterable[Path] = ()) -> str:
+    """Return a hash of values of JSON (parameters, versions, a hash of the code) and of the names and bytes of the input files."""
+    lines = [json.dumps(values, sort_keys=True)]
+    lines += [f"{file_hash(path)}  {path.as_posix()}" for path in files]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+
+
+@contextmanager
+def _locked_folder(target: Path) -> Iterator[Path]:
+    """Hold the lock of the folder beside the target."""
+    outer = target.with_name(f".{target.name}{RESUMABLE}")
+    with ExitStack() as held:
+        while True:
+            outer.mkdir(exist_ok=True)
+            try:
+                held.enter_context(locked(outer, wait=0, required=False))
+                break
+            except FileNotFoundError:  # its writer has just ended, and removed it
+                continue
+            except BusyError:
+                raise StageError(f"{target} is being written by another process.", "Wait until it has ended, or stop it.") from None
+        yield outer
+
+
+def _remove_parts(folder: Path) -> None:
+    """Remove the files and folders that killed processes were writing."""
+    for path in list(folder.rglob(".*.partial")):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -1,7 +1,7 @@
 """Launch configurations, ``conf/accelerate/NAME.yaml``: read, checked against the machine, and chosen by ``train.launch: auto``."""
 
 import multiprocessing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,8 +101,8 @@ def read_launch(name: str) -> Mapping[str, Any]:
     """
     path = launch_file(name)
     if not path.is_file():
-        available = ", ".join(launch_names())
-        raise ParamsError(f"train.launch: {path} does not exist.", f"Choose one of {available}.")
+        available = sorted(file.stem for file in LAUNCH.glob("*.yaml"))
+        raise ParamsError(f"train.launch: {path} does not exist.", f"Choose one of {', '.join(available)}.")
     values = read_yaml(path)
     if not isinstance(values, dict):
         raise ParamsError(f"{path}: expected the keys of an accelerate configuration.", f"accelerate config --config_file {path}")
@@ -112,11 +112,6 @@ def read_launch(name: str) -> Mapping[str, Any]:
 def launch_file(name: str) -> Path:
     """Return the path of a launch configuration."""
     return LAUNCH / f"{name}.yaml"
-
-
-def launch_names() -> Sequence[str]:
-    """Return the names of the launch configurations, sorted."""
-    return sorted(file.stem for file in LAUNCH.glob("*.yaml"))
 
 
 def needs_gpu(name: str) -> bool:

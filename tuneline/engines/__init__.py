@@ -8,30 +8,24 @@ a task is run.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
+
+from tuneline.params.train import RunParams
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class EngineChoice(Protocol):
-    """Engine and number of workers, as section ``run`` of the parameters has them."""
-
-    @property
-    def engine(self) -> Literal["local", "ray"]:
-        """Where tasks are run."""
-
-    @property
-    def workers(self) -> int | None:
-        """ray: tasks at a time; ``None`` for one for each CPU of the cluster."""
-
-
 @dataclass(frozen=True)
 class EngineOptions:
-    """The choice that a command makes by its options."""
+    """The choice that a command makes by its options; ray: tasks at a time, ``None`` for one for each CPU of the cluster."""
 
     engine: Literal["local", "ray"]
     workers: int | None
+
+
+EngineChoice = RunParams | EngineOptions
+"""Engine and number of workers."""
 
 
 @contextmanager

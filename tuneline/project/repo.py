@@ -47,10 +47,10 @@ def lock_at(root: Path, revision: str) -> Lock:
     return Lock(git(root, "show", f"{revision}:dvc.lock"))
 
 
-def metrics_at(root: Path, revision: str) -> dict[str, float]:
-    """Return the metrics of a commit; empty if it has none."""
+def metrics_at(root: Path, revision: str, stage: str = "evaluate") -> dict[str, float]:
+    """Return the metrics of a stage in a commit; empty if it has none."""
     try:
-        return dict(json.loads(git(root, "show", f"{revision}:{EVALUATED}")))
+        return dict(json.loads(git(root, "show", f"{revision}:metrics/{stage}.json")))
     except ValueError:
         return {}
 

@@ -14,6 +14,7 @@ from tuneline.core.errors import DataError
 from tuneline.core.files import file_hash
 from tuneline.core.paths import PARAMS
 from tuneline.core.records import OMITTED, Record
+from tuneline.engines import EngineOptions
 from tuneline.params.loading import load_params
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.inputs import Input, InputColumns, Row, kind_of, open_rows
@@ -137,16 +138,9 @@ BEGINS = "file {number} begins"
 ENDS = "file {number} ends with status {status}"
 
 
-@dataclass(frozen=True)
-class JobOptions:
-    """What the files have in common.
-
-    Attributes:
-        model: Folder of the model.
-        folder: Folder of the predictions.
-        keep: Columns that are copied into the output.
-        workers: ray: files at a time; ``None`` for one for each CPU of the cluster.
-    """
+@dataclass(frozen=True, kw_only=True)
+class JobOptions(EngineOptions):
+    """What the files have in common: the folders of the model and of the predictions, the columns to copy, and the limits."""
 
     model: str
     folder: str
@@ -156,5 +150,3 @@ class JobOptions:
     max_cell_characters: int
     max_row_group_mb: int
     max_unpacked_mb: int
-    engine: Literal["local", "ray"] = "local"
-    workers: int | None = None

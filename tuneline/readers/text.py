@@ -9,6 +9,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, BinaryIO, TextIO, cast
 
@@ -70,16 +71,13 @@ def open_bytes(
     name = "standard input" if path is None else str(path)
     with ExitStack() as stack:
         with explained(name):
-            raw = sys.stdin.buffer if path is None else stack.enter_context(_opened(path))
+            opened = None if path is None else path.open_bytes() if isinstance(path, RemoteFile) else path.open("rb", buffering=CHUNK)
+            raw: Any = sys.stdin.buffer if opened is None else stack.enter_context(opened)
             buffered = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast("io.RawIOBase", raw))
             named = path if strict and path is not None and path.is_file() else None
             packed = _is_packed(buffered, named)
         content = io.BufferedReader(Unpacked(buffered, name, options, limits), CHUNK) if packed else buffered
         yield content, raw
-
-
-def _opened(path: DataFile) -> "BinaryIO | io.BufferedReader[Any]":
-    return path.open_bytes() if isinstance(path, RemoteFile) else path.open("rb", buffering=CHUNK)
 
 
 class Unpacked(io.RawIOBase):
@@ -159,8 +157,9 @@ EMPTY_LINES = 1_000_000
 """Empty lines in a row that are skipped. A small gzip file can have billions of them, which would take hours."""
 
 
+@dataclass(eq=False)
 class TextLines:
-    """The lines of a text, with their line ends. Iterate once.
+    """The lines of a text that was opened with ``newline=""`` and ``errors="surrogateescape"``, with their line ends. Iterate once.
 
     Attributes:
         strict: As in ``open_text``.
@@ -170,36 +169,26 @@ class TextLines:
         position: Returns how many of these bytes were read.
     """
 
-    def __init__(
-        self,
-        text: TextIO,
-        name: str,
-        *,
-        encoding: str = "utf-8",
-        options: OptionNames = PARAMETERS,
-        limits: Limits = DEFAULT_LIMITS,
-        strict: bool = True,
-        size: int | None = None,
-        position: Callable[[], int] | None = None,
-    ) -> None:
-        """Wrap a text that was opened with ``newline=""`` and ``errors="surrogateescape"``."""
-        self.name = name
-        self.options = options
-        self.limits = limits
-        self.strict = strict
-        self.number = 0
-        self.problem: RowProblem | None = None
-        self.content = ""
-        self.size = size
-        self.position = position
-        self._text = text
-        self._has_utf8 = False  # a line read so far has characters beyond ASCII
-        self._encoding = encoding
-        self._longest = LONGEST_LINE * -(-limits.cell // Limits.cell)
+    text: TextIO
+    name: str
+    encoding: str = "utf-8"
+    options: OptionNames = PARAMETERS
+    limits: Limits = DEFAULT_LIMITS
+    strict: bool = True
+    size: int | None = None
+    position: Callable[[], int] | None = None
+    number: int = 0
+    problem: RowProblem | None = None
+    content: str = ""
+    _has_utf8: bool = False  # a line read so far has characters beyond ASCII
+
+    def __post_init__(self) -> None:
+        """Set the length from which a line is too long."""
+        self._longest = LONGEST_LINE * -(-self.limits.cell // Limits.cell)
 
     def __iter__(self) -> Iterator[str]:
         """Yield each line; of a line that is too long, its start."""
-        readline, strict, longest = self._text.readline, self.strict, self._longest
+        readline, strict, longest = self.text.readline, self.strict, self._longest
         empty = 0
         try:
             with explained(self.name):
@@ -217,7 +206,7 @@ class TextLines:
                         self._skip_rest()
                     yield line
         except UnicodeError as error:  # from encodings such as utf-16, whose decoders cannot skip bad bytes
-            problem = f"{self.name}, after line {self.number:,}: not {self._encoding}: {error}."
+            problem = f"{self.name}, after line {self.number:,}: not {self.encoding}: {error}."
             raise DataError(problem, self._encoding_hint()) from None
 
     def _check(self, line: str) -> None:
@@ -245,8 +234,8 @@ class TextLines:
         except UnicodeEncodeError as error:
             byte = ord(text[error.start]) - 0xDC00
             if 0x80 <= byte <= 0xFF:
-                hint = self._line_hint(text, error.start) if self._encoding == "utf-8" else self._encoding_hint()
-                return RowProblem(line, f"not {self._encoding}: byte 0x{byte:02x}", hint)
+                hint = self._line_hint(text, error.start) if self.encoding == "utf-8" else self._encoding_hint()
+                return RowProblem(line, f"not {self.encoding}: byte 0x{byte:02x}", hint)
         return None
 
     def _encoding_hint(self) -> str:
@@ -269,7 +258,7 @@ class TextLines:
         """Read to the end of a line that is too long, in pieces."""
         hint = "Write one row per line; an array of JSON objects is not a JSON Lines file."
         self.problem = RowProblem(self.number, f"longer than {self._longest:,} characters", hint)
-        while (piece := self._text.readline(self._longest)) and not piece.endswith(LINE_ENDS):
+        while (piece := self.text.readline(self._longest)) and not piece.endswith(LINE_ENDS):
             pass
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from tests.faults.kills import kills
 from tuneline.core.errors import StageError
-from tuneline.core.files import replace_file
-from tuneline.core.resumable import content_key, resumable_directory
+from tuneline.core.files import content_key, replace_file, resumable_directory
 
 NAMES = ["first", "second", "third"]
 

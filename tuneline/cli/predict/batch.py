@@ -20,10 +20,9 @@ from urllib.parse import unquote, urlsplit
 from tuneline.cli.predict.streaming import ModelChoice, Report, StreamOptions, TaskResult, ended_by_reader, predict_file, say_summary
 from tuneline.cli.predict.writing import Output, OutputColumns, check_target, descriptor, open_writer
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.files import cannot_write, file_hash, temporary_directory
+from tuneline.core.files import cannot_write, content_key, file_hash, temporary_directory
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.records import Record
-from tuneline.core.resumable import content_key
 from tuneline.core.terminal import progress, say
 from tuneline.engines import EngineOptions, map_tasks
 from tuneline.readers.files import DataFile, RemoteFile, file_system, is_url, list_files, not_a_file, reaching, shown
