@@ -21,6 +21,7 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas import State
 
 from flows.alerts import ended
+from flows.inbox import Incoming, RefusedRecord
 from flows.ingestion.ledger import REFUSED_BATCHES
 from flows.promotion.decide import Judgements, unpushed_results
 from flows.promotion.production import MODELS
@@ -29,7 +30,6 @@ from flows.runs.checkout import CHECKOUTS_WAIT, abandoned, active, remove, super
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.runs.results import TRAILER
-from flows.scoring.inbox import Incoming, RefusedRecord
 from flows.server.worker import end_with_worker
 from flows.settings import Retention, Scoring, Settings, load_settings
 from tuneline.core.files import RESUMABLE
@@ -127,11 +127,7 @@ class RunBranch(NamedTuple):
 
 
 def clean_branches(cleaning: Cleaning) -> Removed:
-    """Remove the branches of old results: with ``push``, from ``origin`` first, so that a failure leaves them for the next time.
-
-    Raises:
-        GitError: ``origin`` cannot be reached, or refused; no branch of this clone was removed.
-    """
+    """Remove the branches of old results: with ``push``, from ``origin`` first, so that a failure leaves them for the next time."""
     repository, what = cleaning.repository, "branches runs/*"
     if cleaning.retention.branch_days is None:
         return Removed(what)

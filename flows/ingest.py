@@ -16,6 +16,7 @@ from prefect.client.schemas import State
 
 from flows import alerts
 from flows.alerts import ended
+from flows.inbox import Incoming
 from flows.ingestion.harvest import Harvester, NewRows
 from flows.ingestion.known import RowHashes
 from flows.ingestion.ledger import LEDGER, REFUSED_BATCHES, Ingested, Ledger
@@ -26,7 +27,6 @@ from flows.runs.pipeline import UNCACHED, Pipeline, log_line, stage_task
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.runs.results import TRAILER, NotFastForwardError, fast_forward, require_remote
-from flows.scoring.inbox import Incoming
 from flows.server.worker import end_with_worker
 from flows.settings import IngestSource, Name, Settings, load_settings
 from tuneline.analysis.text import Keys
@@ -102,11 +102,7 @@ class HubRevision:
         return Ingested(date=datetime.now(UTC).isoformat(timespec="seconds"), source=self.source.name, revision=self.commit)
 
     def entry(self) -> Ingested:
-        """Return the entry of the ledger, after the stages have run.
-
-        Raises:
-            RefusedDataError: Rows of validation or test are now in train.
-        """
+        """Return the entry of the ledger, after the stages have run; a ``RefusedDataError`` if held-out rows are now in train."""
         after = raw_texts(self.root, self.texts)
         nothing = np.zeros(0, np.uint64)
         held = np.concatenate([nothing, *(self.before.get(split, nothing) for split in SPLITS if split != "train")])

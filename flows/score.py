@@ -27,12 +27,7 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas import State
 
 from flows.alerts import ended, send_if_due
-from flows.promotion.production import FetchedModel, fetch_model
-from flows.promotion.registry import Registry
-from flows.runs.pipeline import UNCACHED, OnLine, Pipeline
-from flows.runs.processes import ProgramError, Programs
-from flows.runs.repository import Repository
-from flows.scoring.inbox import (
+from flows.inbox import (
     Archive,
     Archived,
     ChangedError,
@@ -44,6 +39,11 @@ from flows.scoring.inbox import (
     not_archived,
     not_files,
 )
+from flows.promotion.production import FetchedModel, fetch_model
+from flows.promotion.registry import Registry
+from flows.runs.pipeline import UNCACHED, OnLine, Pipeline
+from flows.runs.processes import ProgramError, Programs
+from flows.runs.repository import Repository
 from flows.server.worker import end_with_worker
 from flows.settings import DriftLimits, Scoring, load_settings
 from tuneline.analysis.drift import Counts, bin_counts, kolmogorov_smirnov, population_stability

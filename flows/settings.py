@@ -272,11 +272,7 @@ class Settings(SettingsSection):
 
 
 def load_settings(root: Path) -> Settings:
-    """Read the settings of a repository; defaults if it has none.
-
-    Raises:
-        ParamsError: A value or key is invalid; the message lists each with its dotted key.
-    """
+    """Read the settings of a repository; defaults if it has none. A ``ParamsError`` lists invalid values and keys."""
     path = root / SETTINGS
     if not path.exists():
         return Settings()

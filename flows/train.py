@@ -15,7 +15,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -57,24 +57,24 @@ class MachineLockError(Exception):
         super().__init__(f"The locks of this machine in {_folder()} cannot be used ({error.strerror}). {remedy}")
 
 
+@dataclass(frozen=True)
 class TrainingLock:
     """The right to train on this machine, or on some of its GPUs: open lock files, in the order in which every run locks them.
 
     ``files`` has True for one that runs share.
     """
 
-    def __init__(self, files: Mapping[int, bool]) -> None:
-        self._files = files
+    files: Mapping[int, bool]
 
     @property
     def descriptors(self) -> tuple[int, ...]:
         """File descriptors of the locks, for processes that must end before the next training starts."""
-        return tuple(self._files)
+        return tuple(self.files)
 
     def acquire(self, run: str, on_line: Callable[[str], None]) -> None:
         """Wait until no other run trains here, and say when that begins and ends. A signal whose handler raises ends the wait."""
         waited_since = None
-        for file, shared in self._files.items():
+        for file, shared in self.files.items():
             while not _try_lock(file, shared=shared):
                 if waited_since is None:
                     waited_since = time.monotonic()
@@ -88,17 +88,13 @@ class TrainingLock:
 
     def release(self) -> None:
         """Let the next run train. Without it, that happens when all processes of this run have ended."""
-        for file in self._files:
+        for file in self.files:
             unlock(file)
 
 
 @contextlib.contextmanager
 def training_lock(one_per: str | None) -> Iterator[TrainingLock]:
-    """Open the locks of this machine, without locking them; ``one_per`` as in ``conf/flows.yaml``.
-
-    Raises:
-        MachineLockError: They cannot be opened.
-    """
+    """Open the locks of this machine, without locking them, else a ``MachineLockError``; ``one_per`` as in ``conf/flows.yaml``."""
     gpus = sorted({re.sub(r"[^\w-]", "-", name.strip()) for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")} - {"", "-1"})
     if one_per is None:
         names = {}

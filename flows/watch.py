@@ -18,9 +18,9 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.states import Completed
 
 from flows.alerts import send_if_due, send_if_over
+from flows.inbox import Incoming, Outbox, new_files
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
-from flows.scoring.inbox import Incoming, Outbox, new_files
 from flows.settings import Alerts, Scoring, load_settings
 from tuneline.core.terminal import visible
 

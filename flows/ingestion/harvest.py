@@ -22,9 +22,9 @@ from sqlalchemy import Connection, Engine, NullPool, bindparam, create_engine, t
 from sqlalchemy.engine import make_url
 from sqlalchemy.types import NullType
 
+from flows.inbox import Incoming
 from flows.ingestion.known import BatchColumns, ClassNames, DataLayout, KnownData, NewRowSelection, RowHashes, RowStatus, ending_of
 from flows.ingestion.ledger import PLACES, Ingested, Ledger, Read
-from flows.scoring.inbox import Incoming
 from flows.settings import IngestSource
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import file_hash, replace_file
@@ -155,11 +155,7 @@ def _deliveries(source: IngestSource, root: Path, scratch: Path, ledger: Ledger,
 
 
 def folder_files(source: IngestSource, folder: Path, scratch: Path, log: Log) -> Iterator[Delivery]:
-    """Copy the files of a drop folder, by name. One that still changes is left for the next run, a hidden one is not looked at.
-
-    Raises:
-        DataError: There is no such folder.
-    """
+    """Copy the files of a drop folder, by name. One that still changes is left for the next run, a hidden one is not looked at."""
     if not folder.is_dir():
         raise DataError(f"{source.folder} is not a folder.", f"`mkdir -p {source.folder}`, or correct ingest.sources in conf/flows.yaml.")
     for path in sorted(folder.iterdir()):
@@ -245,11 +241,7 @@ class LabelledFile:
         self.bad.check(rows - bad)
 
     def _complete(self, batch: pa.RecordBatch, read: LabelledColumns, late: str | None) -> pa.BooleanArray:
-        """Return which rows have all they need; count the others.
-
-        Raises:
-            DataError: A labelled row has no text or id, and bad rows are an error.
-        """
+        """Return which rows have all they need; count the others."""
         labelled = pc.is_valid(batch[LABEL])
         filled = has_text(batch.columns[: len(read.texts)]) if late is None else pc.is_valid(self._columns.named(batch, read)[late])
         self.incomplete += batch.num_rows - labelled.true_count

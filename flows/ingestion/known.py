@@ -198,11 +198,7 @@ class DataLayout:
 
     @classmethod
     def of(cls, data: DataParams) -> "DataLayout":
-        """Return the layout for the parameters of the pipeline.
-
-        Raises:
-            ParamsError: New rows could change the split of other rows.
-        """
+        """Return the layout for the parameters; a ``ParamsError`` if new rows could change the split of other rows."""
         if data.source != "files":
             hint = "Set up your own data with `tuneline init FILE`; a source with hub: true follows a data set of the hub."
             raise ParamsError(f"data.source is {data.source!r}: new rows are added to files under {SOURCE}/.", hint)
@@ -312,11 +308,7 @@ class ClassNames:
         return cls(ids | names)
 
     def translate(self, labels: pa.Array, place: Callable[[int], str]) -> pa.Array:
-        """Return labels as they are written in the data.
-
-        Raises:
-            DataError: A label is not a class; ``place`` returns where the label of a row is.
-        """
+        """Return labels as they are written in the data; a ``DataError`` names the ``place`` of one that is no class."""
         if self.written is None:
             return labels
         given: Sequence[str] = labels.to_pylist()

@@ -114,7 +114,10 @@ def _decide_once(ended: EndedRun) -> Outcome:
     """Decide about the model of a run, unless an attempt of it was promoted, or the same result was judged before."""
     away = None
     try:
-        refresh(ended)
+        for change in ended.registry.refresh(push=ended.push):
+            get_run_logger().warning(change)
+        if ended.push:
+            push_versions(ended.pipeline, ended.registry.unpublished())
     except UnreachableError as error:
         away = error
     judged = judged_before(ended)
@@ -126,14 +129,6 @@ def _decide_once(ended: EndedRun) -> Outcome:
     if version and (message := take_over(ended.registry, ended.settings.promotion, version, push=ended.push)):
         get_run_logger().info(message)
     return result, version
-
-
-def refresh(ended: EndedRun) -> None:
-    """Bring the registry of this clone up to date with ``origin``, and ``origin`` with the versions of this clone."""
-    for message in ended.registry.refresh(push=ended.push):
-        get_run_logger().warning(message)
-    if ended.push:
-        push_versions(ended.pipeline, ended.registry.unpublished())
 
 
 def commit_undecided(ended: EndedRun) -> str:
@@ -178,7 +173,8 @@ def judged_before(ended: EndedRun) -> "Judgement | None":
 def nothing_new(ended: EndedRun, judged: "Judgement") -> Outcome:
     """Leave no trace of a result that was judged before, except that it is still current."""
     get_run_logger().info("Nothing new: this result was judged before, see %s.", judged.result.name)
-    Judgements(ended.repository).renew(ended.tree)
+    # Flow `clean` keeps the branch of a result that another run has come to.
+    Judgements(ended.repository).add(ended.tree, replace(judged, seen=time.time()))
     if (result := earlier_result(ended.repository, ended.run.id)) and result.branch:
         with contextlib.suppress(GitError):  # a person has it checked out
             ended.repository.git("branch", "--delete", "--force", result.branch)
@@ -358,11 +354,6 @@ class Judgements:
         known.pop(tree, None)  # the latest are kept
         known[tree] = judgement
         write_json(self._file, {key: asdict(known[key]) for key in list(known)[-REMEMBERED:]})
-
-    def renew(self, tree: str) -> None:
-        """Note that another run has come to a result that was judged: flow ``clean`` keeps its branch."""
-        if judgement := self.find(tree):
-            self.add(tree, replace(judgement, seen=time.time()))
 
     def commits_since(self, since: float) -> set[str]:
         """Return the commits of results that a later run came to at or after a Unix time."""

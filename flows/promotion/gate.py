@@ -147,8 +147,7 @@ def decide(
 def promotion_metric(name: str | None, task: Task) -> str:
     """Return the metric that decides a promotion: the one that the policy names, else accuracy or Pearson's r.
 
-    Raises:
-        ValueError: The named metric is not one of the task, or a difference of it has no interval.
+    A ``ValueError`` if it is not one of the task, or a difference of it has no interval.
     """
     known = [metric.name for metric in metrics_for(task) if metric.resampled and metric.greater_is_better]
     if name is not None and name not in known:

@@ -67,11 +67,7 @@ def fetch_model(registry: Registry, version: Version, pipeline: Pipeline) -> Fet
 
 
 def _load(version: Version, folder: Path, md5: str | None) -> FetchedModel:
-    """Load a fetched version.
-
-    Raises:
-        DataError: The model is missing, or does not have the hash that ``dvc.lock`` of its commit names; or its profile is damaged.
-    """
+    """Load a fetched version; a ``DataError`` if it is missing or damaged: not what ``dvc.lock`` of its commit names."""
     model = folder / "model"
     if not model.is_dir():
         raise DataError(f"{model} is missing.")
@@ -95,11 +91,7 @@ def fetch_reference(pipeline: Pipeline, registry: Registry, stage: str) -> Versi
 
 
 def fetch_profile(pipeline: Pipeline, repository: Repository, version: Version, target: Path) -> bool:
-    """Fetch the profile of a version's data; return False if the version has none.
-
-    Raises:
-        ProgramError: The version has a profile, but it is neither in the cache nor in the DVC remote.
-    """
+    """Fetch the profile of a version's data; return False if it has none, a ``ProgramError`` if neither cache nor remote has it."""
     if PipelineFiles.of_commit(repository, version.commit).lock.out(str(PROFILE.parent)) is None:
         pipeline.on_line(f"{version.name} ({version.commit[:12]}) has no {PROFILE}.")
         return False
@@ -108,11 +100,7 @@ def fetch_profile(pipeline: Pipeline, repository: Repository, version: Version, 
 
 
 def push_versions(pipeline: Pipeline, versions: Sequence[Version]) -> None:
-    """Push the outs of versions to the DVC remote, if there is one. Outs that are lost are reported, and do not stop the others.
-
-    Raises:
-        ProgramError: The upload failed.
-    """
+    """Push the outs of versions to the DVC remote, if there is one. Outs that are lost are reported, and do not stop the others."""
     names = ", ".join(version.name for version in versions)
     if versions and not default_remote(pipeline.programs.cwd):
         pipeline.on_line(f"ERROR: DVC has no default remote: the data of {names} exist on this machine only.")

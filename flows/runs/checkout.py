@@ -120,17 +120,11 @@ def _resume(repository: Repository, name: str, lock: int) -> Checkout | None:
     if not record.exists() or not path.is_dir():
         remove(repository, name, unlock=False)
         return None
-    _repair_dvc_lock(repository, path)
+    if (path / "dvc.lock").exists() and not is_lock(path / "dvc.lock"):  # DVC writes it in place; its run cache has what was computed
+        (path / "dvc.lock").unlink()
+        with contextlib.suppress(GitError):  # it may not be committed yet
+            repository.git("checkout", "--", "dvc.lock", cwd=path)
     return Checkout(path, name, SPEC.validate_json(record.read_bytes()), lock, resumed=True)
-
-
-def _repair_dvc_lock(repository: Repository, path: Path) -> None:
-    """Replace a truncated ``dvc.lock`` by the committed one: DVC writes it in place, and its run cache has what was computed."""
-    if not (path / "dvc.lock").exists() or is_lock(path / "dvc.lock"):
-        return
-    (path / "dvc.lock").unlink()
-    with contextlib.suppress(GitError):  # it may not be committed yet
-        repository.git("checkout", "--", "dvc.lock", cwd=path)
 
 
 def _create(repository: Repository, name: str, spec: RunSpec, lock: int, *, trains: bool) -> Checkout:

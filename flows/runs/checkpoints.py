@@ -129,7 +129,11 @@ class SharedCheckpoints:
     def _candidates(self) -> list[str]:
         """List the runs that train the same model: this one first, then the latest. Runs that ended long ago are removed."""
         candidates = []
-        for run in self._runs():
+        self.files.invalidate_cache()
+        runs: list[str] = []
+        with contextlib.suppress(FileNotFoundError):  # there is no folder yet
+            runs = [path.rstrip("/").rpartition("/")[2] for path in self.files.ls(self.root, detail=False)]
+        for run in runs:
             with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # removed meanwhile, or damaged
                 record = json.loads(self.files.cat_file(f"{self.root}/{run}/{_RECORD}"))
                 age = datetime.now(UTC) - datetime.fromisoformat(record["copied"])
@@ -138,13 +142,6 @@ class SharedCheckpoints:
                 elif age > KEPT:
                     self._remove(run)
         return [run for *_, run in sorted(candidates)]
-
-    def _runs(self) -> list[str]:
-        """List the runs that have copies."""
-        self.files.invalidate_cache()
-        with contextlib.suppress(FileNotFoundError):
-            return [path.rstrip("/").rpartition("/")[2] for path in self.files.ls(self.root, detail=False)]
-        return []
 
     def _stored(self, run: str) -> dict[str, list[str]]:
         """Return the files of each checkpoint in the storage, whole or not: ``{"KEY/step-N": ["model.safetensors", ...]}``."""
@@ -204,8 +201,7 @@ def _complete(checkpoints: Path) -> list[Path]:
 def open_storage(root: Path, where: str) -> tuple[fsspec.AbstractFileSystem, str]:
     """Return file system and folder of ``dvc``, of a path relative to the repository, or of an address that fsspec knows.
 
-    Raises:
-        StorageError: It is no address of storage that lists its files, or a package is missing.
+    A ``StorageError`` if it is no storage that lists its files, or a package is missing.
     """
     setting = "training.checkpoints in conf/flows.yaml"
     try:

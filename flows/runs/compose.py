@@ -58,11 +58,7 @@ def compose(root: Path, overrides: Sequence[str]) -> None:
 
 
 def check_overrides(overrides: Sequence[str], folder: Path) -> None:
-    """Refuse overrides that read something else than the parameters of the ref: the environment, or other YAML files.
-
-    Raises:
-        RefusedOverrideError: An override does.
-    """
+    """Refuse overrides that read something else than the parameters of the ref: the environment, or other YAML files."""
     from dvc.utils.hydra import to_hydra_overrides
 
     for override in overrides:
@@ -78,11 +74,7 @@ def check_overrides(overrides: Sequence[str], folder: Path) -> None:
 
 
 def check_templates(root: Path) -> None:
-    """Refuse values that are not one harmless word, where ``dvc.yaml`` has a parameter in a command or path: a shell runs the command.
-
-    Raises:
-        RefusedOverrideError: There is such a value.
-    """
+    """Refuse values that are not one harmless word, where ``dvc.yaml`` has a parameter in a command or path: a shell runs the command."""
     from dvc.parsing.interpolate import get_matches, normalize_key
     from ruamel.yaml import YAML
 

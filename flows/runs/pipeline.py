@@ -65,11 +65,7 @@ class PipelineFiles:
         return cls(commit[:12], load_yaml(git(repository.root, "show", f"{commit}:dvc.yaml")) or {}, lock_at(repository.root, commit))
 
     def artifact(self, name: str) -> str:
-        """Return the path of an artifact.
-
-        Raises:
-            ArtifactError: ``dvc.yaml`` lists no artifact of that name.
-        """
+        """Return the path of an artifact; an ``ArtifactError`` if ``dvc.yaml`` lists none of that name."""
         artifacts = self.definition.get("artifacts", {})
         if name not in artifacts:
             raise ArtifactError(f"dvc.yaml of {self.source} has no artifact {name!r}; promotion.artifact in conf/flows.yaml names it.")
@@ -176,8 +172,7 @@ class Pipeline:
 
     def _has_outs(self, source: str) -> bool:
         path = self.programs.cwd / source
-        outs = read_yaml(path).get("outs", [])
-        return all((path.parent / out["path"]).exists() for out in outs)
+        return all((path.parent / out["path"]).exists() for out in read_yaml(path).get("outs", []))
 
     def reproduce(self, stage: str) -> StageOutcome:
         """Run one stage, unless DVC finds its inputs unchanged.

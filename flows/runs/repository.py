@@ -120,11 +120,7 @@ class Repository:
         return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in author.items()}
 
     def resolve(self, ref: str) -> str:
-        """Return the commit that ``ref`` names. A ref of a remote (``origin/main``) is fetched first.
-
-        Raises:
-            GitError: It names no commit, or the remote cannot be reached.
-        """
+        """Return the commit that ``ref`` names, else a ``GitError``. A ref of a remote (``origin/main``) is fetched first."""
         remote = ref.partition("/")[0]
         if remote in self.git("remote").split():
             self.transfer("fetch", remote)  # without --tags: a tag that both have and that differs would stop it

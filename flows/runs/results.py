@@ -53,11 +53,7 @@ class RunResult:
 
 
 def require_remote(repository: Repository) -> None:
-    """Check that DVC has a remote to push to, before hours of training.
-
-    Raises:
-        NoRemoteError: DVC has no default remote.
-    """
+    """Check that DVC has a remote to push to, before hours of training; else, a ``NoRemoteError``."""
     if not default_remote(repository.root):
         raise NoRemoteError("push: DVC has no default remote. Set one (`dvc remote add --default NAME URL`), or run with push=false.")
 

@@ -14,15 +14,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient, SyncPrefectClient, get_client
-from prefect.client.schemas.filters import (
-    FlowFilter,
-    FlowFilterName,
-    FlowRunFilter,
-    FlowRunFilterDeploymentId,
-    FlowRunFilterEndTime,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-)
+from prefect.client.schemas import filters
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.states import AwaitingRetry, Crashed, Failed
 
@@ -55,7 +47,7 @@ class Watch:
 
     async def look(self) -> None:
         """Look once: count for how many looks each run has been unchanged, and act where that is too long."""
-        seen, recently = {}, FlowRunFilterEndTime(after_=datetime.now(UTC) - FORGOTTEN)
+        seen, recently = {}, filters.FlowRunFilterEndTime(after_=datetime.now(UTC) - FORGOTTEN)
         for run, state in [*await self._runs(StateType.RUNNING, StateType.PENDING), *await self._runs(StateType.CRASHED, ended=recently)]:
             sign = await self._sign_of_life(run, state)
             before, looks = self._seen.get(run.id, (None, 0))
@@ -64,13 +56,15 @@ class Watch:
                 await self._act(run, state)
         self._seen = seen
 
-    async def _runs(self, *states: StateType, ended: FlowRunFilterEndTime | None = None) -> list[tuple[FlowRun, State]]:
-        wanted = FlowRunFilter(
-            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[*states])),
-            deployment_id=FlowRunFilterDeploymentId(is_null_=False),
+    async def _runs(self, *states: StateType, ended: filters.FlowRunFilterEndTime | None = None) -> list[tuple[FlowRun, State]]:
+        wanted = filters.FlowRunFilter(
+            state=filters.FlowRunFilterState(type=filters.FlowRunFilterStateType(any_=[*states])),
+            deployment_id=filters.FlowRunFilterDeploymentId(is_null_=False),
             end_time=ended,
         )
-        found = await self._client.read_flow_runs(flow_filter=FlowFilter(name=FlowFilterName(any_=FLOWS)), flow_run_filter=wanted)
+        found = await self._client.read_flow_runs(
+            flow_filter=filters.FlowFilter(name=filters.FlowFilterName(any_=FLOWS)), flow_run_filter=wanted
+        )
         return [(run, run.state) for run in found if run.state]
 
     async def _sign_of_life(self, run: FlowRun, state: State) -> UUID:

@@ -123,11 +123,7 @@ def worker_settings(env: os._Environ[str] | dict[str, str]) -> dict[str, str]:
 
 
 def prepare() -> Repository:
-    """Return the repository of this worker: cloned if it is missing, else updated from its origin.
-
-    Raises:
-        GitError: There is no repository, and none can be cloned.
-    """
+    """Return the repository of this worker, cloned if it is missing, else updated from its origin; a ``GitError`` if there is none."""
     repository, origin = Repository.here(), os.environ.get(ORIGIN)
     if origin:
         if not os.environ.get(REPOSITORY_VARIABLE):

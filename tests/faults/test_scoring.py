@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flows.inbox import Archive, Incoming, Outbox, new_files
 from flows.promotion.production import FetchedModel
 from flows.promotion.registry import Version
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from flows.score import Results, score_files
-from flows.scoring.inbox import Archive, Incoming, Outbox, new_files
 from flows.settings import Scoring
 from tests.conftest import ROOT
 from tests.faults.disks import on_small_disk

@@ -377,11 +377,7 @@ def _apply_umask(folder: Path) -> None:
 
 
 def read_yaml(path: Path) -> Any:
-    """Read YAML 1.2, as DVC does (``2e-5`` is a number).
-
-    Raises:
-        ParamsError: The file is missing or is not valid YAML.
-    """
+    """Read YAML 1.2, as DVC does (``2e-5`` is a number); a ``ParamsError`` if the file is missing or is not valid YAML."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 

@@ -94,11 +94,7 @@ def lowest_capability() -> tuple[int, int]:
 
 
 def read_launch(name: str) -> Mapping[str, Any]:
-    """Read a launch configuration.
-
-    Raises:
-        ParamsError: It does not exist, or is no YAML or JSON mapping.
-    """
+    """Read a launch configuration; a ``ParamsError`` if it does not exist, or is no YAML or JSON mapping."""
     path = launch_file(name)
     if not path.is_file():
         available = sorted(file.stem for file in LAUNCH.glob("*.yaml"))

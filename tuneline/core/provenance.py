@@ -251,11 +251,7 @@ def parameters_hash(stages: Mapping[str, StageProvenance]) -> str:
 
 
 def code_hash(root: Path, paths: Sequence[str]) -> str:
-    """Return one SHA-256 over the names and bytes of Python and JSON files, also those inside folders, in the order of their names.
-
-    Raises:
-        StageError: A path does not exist.
-    """
+    """Return one SHA-256 over the names and bytes of Python and JSON files, also those inside folders, in the order of their names."""
     if missing := [path for path in paths if not (root / path).exists()]:
         raise StageError(f"dvc.yaml lists {missing[0]} in deps, but it does not exist.", "Correct the path, or remove it.")
     inside = {file for path in paths for file in (root / path).rglob("*") if file.suffix in (".py", ".json")}

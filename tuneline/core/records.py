@@ -4,14 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    ValidationError,
-    WrapValidator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, WrapValidator
 from pydantic_core import ErrorDetails
 
 from tuneline.core.errors import DataError
@@ -109,11 +102,7 @@ class Metrics(Record):
 
     @classmethod
     def of(cls, values: Mapping[str, float]) -> Self:
-        """Return the metrics of a stage, rounded.
-
-        Raises:
-            ValueError: A metric is NaN or infinite. The message names it.
-        """
+        """Return the metrics of a stage, rounded; a ``ValueError`` names one that is NaN or infinite."""
         return cls.model_validate({name: value if isinstance(value, int) else float(value) for name, value in values.items()})
 
     @classmethod

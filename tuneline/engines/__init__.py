@@ -20,8 +20,8 @@ R = TypeVar("R")
 class EngineOptions:
     """The choice that a command makes by its options; ray: tasks at a time, ``None`` for one for each CPU of the cluster."""
 
-    engine: Literal["local", "ray"]
-    workers: int | None
+    engine: Literal["local", "ray"] = "local"
+    workers: int | None = None
 
 
 EngineChoice = RunParams | EngineOptions

@@ -319,11 +319,7 @@ def labelled_batches(
 
 
 def labelled_rows(table: InputTable, columns: LabelledColumns, bad: BadRows) -> Iterator[pa.RecordBatch]:
-    """Yield the labelled rows of an open file in batches of ``LabelledColumns.schema``.
-
-    Raises:
-        DataError: A column is missing; else as ``labelled_batches``.
-    """
+    """Yield the labelled rows of an open file in batches of ``LabelledColumns.schema``; a missing column is a ``DataError``."""
     is_json = table.source.kind == "jsonl"
     present = columns.options if is_json else columns.check(table.names(), table.name, table.hint)
     batches = table.batches(present, bad, everywhere=columns.everywhere)

@@ -140,11 +140,7 @@ class BadRows:
         self._last_line = 0
 
     def add(self, problem: RowProblem, place: str | None = None) -> None:
-        """Leave a row out; ``place`` says where it is, if not simply its line or row.
-
-        Raises:
-            DataError: Bad rows are an error, or there are too many of them so far.
-        """
+        """Leave a row out; ``place`` says where it is, if not its line or row. A ``DataError`` if that is an error, or too many are."""
         policy, place = self.policy, place or problem.place(self.unit)
         if policy.action == "stop":
             hint = f"{problem.hint} To leave out such rows: {policy.option}."

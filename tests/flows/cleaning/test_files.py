@@ -5,8 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.clean import clean_leftovers, clean_scored
+from flows.inbox import RefusedRecord
 from flows.runs.checkout import isolated
-from flows.scoring.inbox import RefusedRecord
 from flows.settings import Scoring
 from tuneline.core.locks import locked
 from tuneline.project.scored import METADATA, ScoredRecord

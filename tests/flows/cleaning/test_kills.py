@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from flows.clean import clean_all
+from flows.inbox import RefusedRecord
 from flows.runs.checkout import isolated
 from flows.runs.repository import Repository
-from flows.scoring.inbox import RefusedRecord
 from flows.settings import Settings
 from tests.faults.clones import git
 from tests.faults.kills import kills

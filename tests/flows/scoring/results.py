@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows.scoring.inbox import Incoming, Outbox
+from flows.inbox import Incoming, Outbox
 from tuneline.core.files import replace_file
 from tuneline.project.scored import METADATA, ScoredRecord
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.scoring.inbox import Archive, ChangedError, Incoming, Outbox, RescoreSelection, archived_files
+from flows.inbox import Archive, ChangedError, Incoming, Outbox, RescoreSelection, archived_files
 from tests.faults.kills import kills
 from tests.flows.scoring.results import NEW, OLD, mark_scored
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.scoring.inbox import Incoming, Outbox, is_data, new_files, not_files
+from flows.inbox import Incoming, Outbox, is_data, new_files, not_files
 from tests.flows.scoring.results import mark_scored
 
 LONG = ["ä" * 120 + ending for ending in ("1.csv", "2.csv", "2.csv.gz")]
