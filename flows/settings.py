@@ -177,10 +177,7 @@ class DriftLimits(SettingsSection):
 
 
 class SizeLimits(SettingsSection):
-    """Largest sizes of a file that is scored: a small one can unpack to more than memory and disk hold.
-
-    Characters of a cell; MB of a row group of a Parquet file, decoded; MB of the whole file, unpacked and decoded.
-    """
+    """Largest sizes of a file that is scored, decoded: a small one can unpack to more than memory and disk hold."""
 
     max_cell_characters: Annotated[int, Field(ge=1)] = DEFAULT_LIMITS.cell
     max_row_group_mb: Annotated[int, Field(ge=1)] = DEFAULT_LIMITS.row_group // MB

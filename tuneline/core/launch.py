@@ -1,7 +1,7 @@
 """Launch configurations, ``conf/accelerate/NAME.yaml``: read, checked against the machine, and chosen by ``train.launch: auto``."""
 
 import multiprocessing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,15 +75,12 @@ def find_devices() -> Devices:
 
     if torch.cuda.is_available():
         count, rocm = torch.cuda.device_count(), torch.version.hip is not None
-        capability = (0, 0) if rocm else lowest_capability() if count == 1 else _in_another_process(lowest_capability)
+        capability = (0, 0) if rocm else lowest_capability() if count == 1 else None
+        if capability is None:
+            with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+                capability = executor.submit(lowest_capability).result()
         return Devices("cuda", count, capability, rocm)
     return Devices("mps") if torch.backends.mps.is_available() else Devices(why_cpu="torch finds no GPU")
-
-
-def _in_another_process(function: Callable[[], tuple[int, int]]) -> tuple[int, int]:
-    """Return the result of a function that a new interpreter calls."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
-        return executor.submit(function).result()
 
 
 def lowest_capability() -> tuple[int, int]:

@@ -98,12 +98,11 @@ class DelimitedReader:
             names = next((fields for fields in self._records if fields), None)
         except csv.Error as error:
             raise self._bad_header(self._unreadable(lines.number, str(error))) from None
-        if names is None and lines.number == 0:
-            raise DataError(f"{lines.name} is empty.", "It needs a header line that names its columns, and rows.")
         if names is None:
-            raise DataError(f"{lines.name} has no rows, only empty lines.", "It needs a header line that names its columns, and rows.")
-        if problem := lines.take_problem() or lines.decoding_problem("".join(names), lines.number):
-            raise self._bad_header(RowProblem(problem.line, problem.message, f"{problem.hint} Save a spreadsheet as CSV."))
+            problem = "has no rows, only empty lines" if lines.number else "is empty"
+            raise DataError(f"{lines.name} {problem}.", "It needs a header line that names its columns, and rows.")
+        if unreadable := lines.take_problem() or lines.decoding_problem("".join(names), lines.number):
+            raise self._bad_header(replace(unreadable, hint=f"{unreadable.hint} Save a spreadsheet as CSV."))
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise DataError(f"{lines.name}, line {lines.number:,}: the header has column {twice!r} twice.", "Rename one of them.")

@@ -174,13 +174,7 @@ MB = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """Largest sizes that are read.
-
-    Attributes:
-        cell: Characters of a cell.
-        row_group: Bytes of rows that belong together, decoded: a row group of a Parquet file, or the rows that are staged together.
-        unpacked: Bytes of a whole file, unpacked and decoded.
-    """
+    """Largest sizes that are read: characters of a cell; bytes, decoded, of a row group or of rows staged together, and of a file."""
 
     cell: int = MB
     row_group: int = 1024 * MB
