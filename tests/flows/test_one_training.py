@@ -18,8 +18,16 @@ from pathlib import Path
 from flows.train import training_lock
 from flows.runs.processes import Programs
 
-SAVES = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: None); " \\
-    "open('started', 'w').close(); time.sleep(1.5); open('saved', 'w').close()"
+SAVES = '''
+import signal, time
+from pathlib import Path
+signal.signal(signal.SIGTERM, lambda *_: None)
+Path("started").touch()
+while not Path("save").exists():
+    time.sleep(0.05)
+time.sleep(1.5)
+Path("saved").touch()
+'''
 name = sys.argv[1]
 with training_lock("machine") as lock:
     lock.acquire(name, lambda line: print(line, flush=True))
@@ -89,6 +97,7 @@ def test_waiting_run_names_the_one_that_trains_and_trains_after_it(tmp_path):
             assert second.stdout.readline() == "Waits for run nightly, which trains on this machine.\n"
             first.send_signal(signal.SIGKILL)
             first.wait()
+            (tmp_path / "save").touch()
             assert not (tmp_path / "saved").exists(), "the first one still saves its checkpoint"
             assert second.stdout.readline().startswith("Trains now, after 0 minutes")
             assert (tmp_path / "saved").exists()
