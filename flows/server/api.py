@@ -7,6 +7,7 @@ deployment, which a worker executes. This application is the same, except that i
 - allows browsers to read answers only for pages of its own addresses (CORS);
 - refuses requests for other host names: a page whose name is made to resolve to this machine (DNS rebinding) asks for its own name;
 - removes old runs (``retention.prefect_days`` in ``conf/flows.yaml``), unless Prefect's own settings say otherwise.
+- has no page of its API (``/docs``), which would answer without the password and load scripts from elsewhere;
 - looks after runs that died (flows/server/crashes.py);
 - writes to SQLite without losing what it cannot write at once (flows/server/api.py).
 
@@ -27,6 +28,7 @@ import httpx
 from fastapi import FastAPI
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
+from starlette.routing import Mount
 
 from flows.settings import load_settings
 
@@ -54,9 +56,17 @@ def create_app() -> TrustedHostMiddleware:
 
     lock_at_begin()
     application = server.create_app(final=True)
+    _remove_docs(application)
     _watch_runs(application, password.get_secret_value())
     # Around the application and not one of its middlewares: its automations send it requests themselves, for a host name of their own.
     return TrustedHostMiddleware(application, allowed_hosts=hosts, www_redirect=False)
+
+
+def _remove_docs(application: FastAPI) -> None:
+    """Remove the pages that FastAPI generates, and the schema that they read, from the application and those mounted in it."""
+    off = {application.openapi_url, application.docs_url, application.redoc_url, application.swagger_ui_oauth2_redirect_url}
+    for router in (application.router, *(route.app.router for route in application.routes if isinstance(route, Mount))):
+        router.routes[:] = [route for route in router.routes if getattr(route, "path", None) not in off]
 
 
 def _watch_runs(application: FastAPI, password: str) -> None:

@@ -43,14 +43,14 @@ class Watch:
 
     def __init__(self, client: PrefectClient) -> None:
         self._client = client
-        self._seen: dict[UUID, tuple[UUID, int]] = {}
+        self._seen: dict[UUID, tuple[tuple[UUID, ...], int]] = {}
 
     async def look(self) -> None:
         """Look once: count for how many looks each run has been unchanged, and act where that is too long."""
         seen, recently = {}, filters.FlowRunFilterEndTime(after_=datetime.now(UTC) - FORGOTTEN)
         for run, state in [*await self._runs(StateType.RUNNING, StateType.PENDING), *await self._runs(StateType.CRASHED, ended=recently)]:
             sign = await self._sign_of_life(run, state)
-            before, looks = self._seen.get(run.id, (None, 0))
+            before, looks = self._seen.get(run.id, ((), 0))
             seen[run.id] = sign, looks + 1 if sign == before else 0
             if seen[run.id][1] >= _PATIENCE[state.type]:
                 await self._act(run, state)
@@ -67,10 +67,10 @@ class Watch:
         )
         return [(run, run.state) for run in found if run.state]
 
-    async def _sign_of_life(self, run: FlowRun, state: State) -> UUID:
-        """Return what changes while a run is alive: the id of its last heartbeat, or of its state."""
+    async def _sign_of_life(self, run: FlowRun, state: State) -> tuple[UUID, ...]:
+        """Return what changes while a run is alive: the id of its state, and of its last heartbeat, which may be an earlier attempt's."""
         if not state.is_running():
-            return state.id
+            return (state.id,)
         now = datetime.now(UTC)
         wanted = {
             "event": {"name": ["prefect.flow-run.heartbeat"]},
@@ -80,7 +80,7 @@ class Watch:
         }
         answer = await self._client.request("POST", "/events/filter", json={"filter": wanted, "limit": 1})
         found = answer.raise_for_status().json()["events"]
-        return UUID(found[0]["id"]) if found else state.id
+        return (state.id, *(UUID(one["id"]) for one in found))
 
     async def _act(self, run: FlowRun, state: State) -> None:
         if not state.is_crashed():

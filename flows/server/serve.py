@@ -57,7 +57,7 @@ def main() -> None:
             with ending(start("flows.server.worker", "--name", "local", env=env)) as worker:
                 while worker.poll() is None and serving.poll() is None:
                     time.sleep(0.5)
-        ended = "worker" if worker.poll() is not None else "server"
+                ended = "server" if serving.poll() is not None else "worker"  # before this process ends the other one
         sys.exit(f"The {ended} ended; its output is above. Start it again: the same run, requested again, resumes.")
 
 

@@ -44,6 +44,12 @@ def test_request_without_the_password_is_refused(ask):
         assert ask(login=login, Content_Type="text/plain").status_code == 401  # what a form of any page can send without asking
 
 
+def test_pages_about_the_api_are_off(ask, served):
+    for path in ("/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect"):
+        assert httpx.get(served.api.removesuffix("/api") + path).status_code == 404
+        assert ask("GET", path).status_code == 404
+
+
 def test_socket_without_the_password_is_refused(ask):
     for path in ("/events/in", "/events/out", "/logs/out"):
         assert ask("GET", path, login=None, **UPGRADE).status_code == 403

@@ -90,6 +90,19 @@ def test_silent_run_crashes_and_is_started_again_once(served, runs):
     served.client.set_flow_run_state(by_hand, Completed(), force=True)
 
 
+def test_restarted_run_is_not_taken_for_its_dead_attempt(served, runs):
+    """It runs again before the next look, and has sent no heartbeat yet: the last one is that of the attempt that died."""
+    run = runs(Pending(), Running())
+    beat(served, run)
+
+    def start_again(number: int) -> None:
+        if number == SILENT:
+            served.client.set_flow_run_state(run, Running(), force=True)
+
+    seen = look(served, run, times=2 * SILENT + 1, between=start_again)
+    assert [name for (name,) in seen] == ["Running"] * SILENT + ["AwaitingRetry"] + ["Running"] * SILENT
+
+
 def test_heartbeat_keeps_a_run_alive(served, runs):
     run = runs(Pending(), Running())
     seen = look(served, run, times=SILENT + 2, between=lambda number: beat(served, run) if number == SILENT - 2 else None)

@@ -87,7 +87,7 @@ def terminal(command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow  # a server, a worker and a run
 @pytest.mark.timeout(600)
-def test_other_terminal_logs_in_and_runs_a_deployment(made_served, tmp_path):
+def test_other_terminal_logs_in_and_runs_a_deployment_until_the_server_ends(made_served, tmp_path):
     log_in, file = login(made_served()), tmp_path / "home" / FILE
     assert file.stat().st_mode & 0o777 == 0o600
     done = terminal(f"{log_in}; prefect deployment run train/train-on-demand --param promote=false --watch")
@@ -97,6 +97,11 @@ def test_other_terminal_logs_in_and_runs_a_deployment(made_served, tmp_path):
     password = file.read_text().strip()
     assert password not in made_served() + done.stdout + refused.stdout
     assert not [line for line in command_lines() if password in line]
+
+    (server,) = [one for one in started_with("PREFECT_HOME", str(tmp_path / "home")) if serve.APPLICATION in one.cmdline()]
+    server.kill()
+    until(lambda: " ended; its output is above." in made_served(), 100, "serve to end")
+    assert "The server ended" in made_served(), "the worker is ended by serve itself"
 
 
 def command_lines() -> list[str]:
@@ -134,7 +139,6 @@ def read_until(terminal: int, text: bytes) -> None:
 SERVING = """
 import contextlib, os, time
 from flows.server import serve
-from tuneline.core.processes import ending
 serve.end_on_signals()
 env = dict(os.environ)
 with contextlib.suppress(KeyboardInterrupt), ending(serve.start("http.server", "--bind", "127.0.0.1", "0", env=env)) as server:
