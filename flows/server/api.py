@@ -65,8 +65,10 @@ def create_app() -> TrustedHostMiddleware:
 def _remove_docs(application: FastAPI) -> None:
     """Remove the pages that FastAPI generates, and the schema that they read, from the application and those mounted in it."""
     off = {application.openapi_url, application.docs_url, application.redoc_url, application.swagger_ui_oauth2_redirect_url}
-    for router in (application.router, *(route.app.router for route in application.routes if isinstance(route, Mount))):
-        router.routes[:] = [route for route in router.routes if getattr(route, "path", None) not in off]
+    mounted = [route.app for route in application.routes if isinstance(route, Mount)]
+    for one in (application, *mounted):
+        if isinstance(one, FastAPI):
+            one.router.routes[:] = [route for route in one.routes if getattr(route, "path", None) not in off]
 
 
 def _watch_runs(application: FastAPI, password: str) -> None:
