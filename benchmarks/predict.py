@@ -26,10 +26,12 @@ from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
 from tests.records import export_record
 from tuneline.cli.predict.streaming import StreamOptions, TextClassifier, predict_rows, windows
 from tuneline.cli.predict.writing import Output, OutputColumns, open_writer
+from tuneline.core.files import file_hash
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
 from tuneline.readers.rows import STOP, BadRows
+from tuneline.reports.export import EXPORT_RECORD
 
 WORDS = [f"{stem}{ending}" for stem in ("parcel", "invoice", "refund", "order", "carrier", "login") for ending in ("", "s", "ed", "ing")]
 BATCH, WINDOW = 32, 4096
@@ -44,9 +46,11 @@ def write_model(folder: Path, layers: int, hidden: int) -> None:
     model.set_attn_implementation("eager")
     fp32 = to_onnx(model, ("input_ids", "attention_mask", "token_type_ids"), 20)
     record = export_record(labels=["no", "yes"], text_columns=["first", "second"], tokenizer=tokenizer_record(folder))
+    models = {}
     for name, one in {"fp32": fp32, "int8": to_dynamic_int8(fp32, reduce_range=True)}.items():
         embed(one, record)
-        save_model(one, folder / f"{name}.onnx")
+        models[name] = {"file": f"{name}.onnx", "sha256": {file.name: file_hash(file) for file in save_model(one, folder / f"{name}.onnx")}}
+    record.model_copy(update={"models": export_record(models).models}).write(folder / EXPORT_RECORD)
 
 
 def write_rows(path: Path, rows: int) -> None:
@@ -57,6 +61,13 @@ def write_rows(path: Path, rows: int) -> None:
         for length in lengths:
             words = generator.choice(WORDS, length)
             file.write(json.dumps({"first": " ".join(words[: length // 2]), "second": " ".join(words[length // 2 :])}) + "\n")
+
+
+def verification(model: Path) -> float:
+    """Return the seconds in which the command compares the files of a model with their hashes before it loads them."""
+    code = "import sys, time; from tuneline.reports.export import exported_file; started = time.perf_counter(); "
+    code += "exported_file(__import__('pathlib').Path(sys.argv[1])); print(time.perf_counter() - started)"
+    return float(subprocess.run([sys.executable, "-c", code, str(model)], capture_output=True, text=True, check=True).stdout)
 
 
 def same_batches(model: TextClassifier, path: Path) -> Iterator[Batch]:
@@ -113,7 +124,7 @@ def main() -> None:
     table = Table(
         title=f"{options.rows:,} rows, BERT {options.layers} x {options.hidden}, medians of {options.rounds}", title_justify="left"
     )
-    for head in ("model", "bare loop rows/s", "tuneline predict rows/s", "relative speed", "first prediction s"):
+    for head in ("model", "bare loop rows/s", "tuneline predict rows/s", "relative speed", "first prediction s", "of it hashes s"):
         table.add_column(head, justify="left" if head == "model" else "right")
     with tempfile.TemporaryDirectory() as temporary:
         folder, path = Path(temporary), Path(temporary, "rows.jsonl")
@@ -124,8 +135,12 @@ def main() -> None:
             batches = list(same_batches(model, path))
             pairs = [(bare_loop(model, batches, clock), command(model, path, clock)) for _ in range(options.rounds)]
             bare, whole = (statistics.median(column) for column in zip(*pairs, strict=True))
-            first = statistics.median(start(folder / f"{precision}.onnx", path) for _ in range(options.rounds))
-            table.add_row(precision, f"{options.rows / bare:,.0f}", f"{options.rows / whole:,.0f}", f"{bare / whole:.3f}", f"{first:.2f}")
+            first, hashes = (
+                statistics.median(seconds(folder / f"{precision}.onnx") for _ in range(options.rounds))
+                for seconds in (lambda model: start(model, path), verification)
+            )
+            speeds = f"{options.rows / bare:,.0f}", f"{options.rows / whole:,.0f}", f"{bare / whole:.3f}"
+            table.add_row(precision, *speeds, f"{first:.2f}", f"{hashes:.3f}")
     Console(width=120).print(table)
 
 

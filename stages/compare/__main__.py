@@ -370,9 +370,10 @@ def main() -> dict[str, float]:
     record = ExportRecord.read(require(CANDIDATES / EXPORT_RECORD, "export"))
     split = TokenizedSplit.read(SplitReader.open(TOKENIZED, params.evaluate.split, "tokenize"))
     reference = TrainedLogits(split.labels, split.label_schema, read_logits(require(PREDICTIONS, "evaluate"), len(split)))
+    size = params.compare.batch_size
     exported = {
-        precision: logits_of(OnnxClassifier(CANDIDATES / model.file), split, record.pad_token_id, params.compare.batch_size, precision)
-        for precision, model in record.models.items()
+        precision: logits_of(OnnxClassifier.exported(CANDIDATES, precision), split, record.pad_token_id, size, precision)
+        for precision in record.models
     }
     comparisons, violations = compare(params.compare, exported, saturation_of(record, split), reference, params.seed)
     published, stopping = select_published(violations, params.compare)

@@ -125,7 +125,7 @@ def test_damaged_model_is_no_fault_of_the_files(toy_model, outbox, put):
     for damage in damages(toy_model / "models/onnx/model.onnx"):
         (problem,) = score(outbox, toy_model, *waiting).problems
         assert problem.startswith("2 files not scored, the next run tries again: tuneline predict: "), damage
-        assert "cannot be loaded" in problem
+        assert "model.onnx is damaged" in problem
         assert files(outbox) == [], damage
 
 

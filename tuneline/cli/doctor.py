@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 from rich.filesize import decimal
@@ -60,10 +60,10 @@ ok = partial(DoctorResult, "ok")
 warning, error = partial(DoctorResult, "warning"), partial(DoctorResult, "error")
 
 
-def command() -> None:
+def command(data: Annotated[bool, typer.Option("--data", help="Read DVC's cache of what dvc.lock names, to find damage")] = False) -> None:
     """Check this machine and this checkout, and say how to fix what is wrong. Exit code 1 if there is an error."""
     console, errors = Console(), 0
-    for check in (check_environment, check_machine, check_checkout, check_registry):
+    for check in (check_environment, check_machine, check_checkout, check_registry, *[check_cache] * data):
         for result in check(Path()):
             errors += result.level == "error"
             console.print(Text(f"{result.level:>8}", COLOURS[result.level]), Text(result.message), soft_wrap=True)
@@ -382,6 +382,20 @@ def check_partial_copies(root: Path) -> DoctorResult:
         f"{len(copies)} partial copies in DVC's cache take {decimal(size)}: it was ended, or the disk was full",
         "When no dvc is running: find .dvc/cache/files -name '.*.tmp' -delete",
     )
+
+
+def check_cache(root: Path) -> Iterator[DoctorResult]:
+    """Compare the objects of DVC's cache that ``dvc.lock`` names with their hashes: DVC itself takes them for what they were."""
+    from tuneline.project.dvc import cached_objects, is_intact, read_lock
+
+    objects = {stored: path for path, stored in cached_objects(root, read_lock(root))}
+    damaged = [stored for stored in objects if not is_intact(stored)]
+    for stored in damaged:
+        hint = f"rm -f {stored}; then dvc pull, or without a DVC remote, dvc repro -f STAGE for the stage that writes it"
+        yield error(f"DVC's cache is damaged: {stored} is not {objects[stored]} as it was stored", hint)
+    if not damaged:
+        size = decimal(sum(stored.stat().st_size for stored in objects))
+        yield ok(f"DVC's cache has what dvc.lock names undamaged: {len(objects)} files, {size}")
 
 
 def check_site_cache(root: Path) -> DoctorResult:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import onnxruntime
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tuneline.core.errors import StageError
 from tuneline.core.machine import threads
 from tuneline.model.batches import TokenizedRows, length_sorted_batches
+from tuneline.reports.export import exported_file
 
 if TYPE_CHECKING:
     import onnx
@@ -55,6 +56,11 @@ class OnnxClassifier:
         except Exception as error:  # ONNX Runtime's errors have no common base class
             raise StageError(f"{path} cannot be loaded by ONNX Runtime: {error}", "Export it again: `dvc repro -f export`.") from None
         self.inputs = tuple(value.name for value in self._session.get_inputs())
+
+    @classmethod
+    def exported(cls, path: Path, precision: str | None = None, threads: int | None = None) -> Self:
+        """Load a model that ``export`` wrote, from its folder or file; see ``exported_file``, which refuses a damaged one."""
+        return cls(exported_file(path, precision), threads)
 
     def logits(self, batch: Mapping[str, NDArray[np.int64]]) -> NDArray[np.float32]:
         """Compute the logits ``(rows, outputs)`` of one padded batch; inputs that the model does not have are ignored."""

@@ -199,7 +199,19 @@ def _in_cache(cache: Path, md5: str) -> Path | None:
 
 def is_intact(cached: Path) -> bool:
     """Return True if a file of the cache has the content that its name, the MD5 of the content, says."""
-    return _md5(cached) == f"{cached.parent.name}{cached.name}"
+    return _md5(cached) == f"{cached.parent.name}{cached.name}".removesuffix(".dir")
+
+
+def cached_objects(root: Path, lock: Lock) -> Iterator[tuple[str, Path]]:
+    """Yield the objects of the cache that ``dvc.lock`` names, listings before their files, each with the path of what it holds."""
+    cache = cache_folder(root)
+    for path, md5 in lock.outs().items():
+        if (stored := _in_cache(cache, md5)) is None:
+            continue
+        yield path, stored
+        if stored.suffix == ".dir" and is_intact(stored):
+            files = json.loads(stored.read_bytes())
+            yield from ((f"{path}/{file['relpath']}", one) for file in files if (one := _in_cache(cache, file["md5"])))
 
 
 def folder_hash(folder: Path) -> str:

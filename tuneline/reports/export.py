@@ -4,10 +4,13 @@ It contains no time, no path of the machine and no commit: it is a function of t
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import model_validator
 
+from tuneline.core.errors import StageError
+from tuneline.core.files import file_hash
 from tuneline.core.provenance import BaseSource, RawSource, StageProvenance, parameters_hash
 from tuneline.core.records import OMITTED, Number, Record
 
@@ -15,6 +18,8 @@ EXPORT_RECORD = "export.json"
 """Name of the file in a folder of models."""
 FORMAT = 2
 """Version of the file. It increases when a key is removed or changes its meaning."""
+NO_MODEL = "`dvc repro` exports one; --model names another folder or file."
+DAMAGED = "`dvc checkout --force` restores it, unless DVC's cache is damaged as well: `tuneline doctor --data`. Or copy the folder again."
 
 
 class TokenizerRecord(Record):
@@ -61,6 +66,33 @@ class UsageRecord(Record):
     opset: int
     inputs: Sequence[str]
     models: Mapping[str, ModelRecord]
+
+
+def exported_file(path: Path, precision: str | None = None) -> Path:
+    """Return an ONNX file of a folder of models, once all files that belong to it have the hashes of ``export.json``.
+
+    Args:
+        path: The folder, or the ONNX file in it.
+        precision: Which model of the folder; ``None``: fp32.
+
+    Raises:
+        StageError: The model or its record is missing, or a file was changed since the export: its predictions would be other ones.
+    """
+    folder = path.parent if path.is_file() else path
+    if not (folder / EXPORT_RECORD).exists():
+        raise StageError(f"{folder} has no exported model: {EXPORT_RECORD} is missing.", NO_MODEL)
+    record = UsageRecord.read(folder / EXPORT_RECORD)
+    models = {one.file: one for one in record.models.values()} if path.is_file() else record.models
+    name = path.name if path.is_file() else precision or "fp32"
+    if name not in models:
+        raise StageError(f"{folder} has no model {name}; it has {', '.join(models)}.", "Add it to export.precisions and run `dvc repro`.")
+    own = models[name]
+    for file, sha256 in {own.file: "", **own.sha256, record.tokenizer.file: record.tokenizer.sha256}.items():
+        if not (folder / file).is_file():
+            raise StageError(f"{folder / file} is missing.", DAMAGED)
+        if file_hash(folder / file) != sha256:
+            raise StageError(f"{folder / file} is damaged, or of another model: {EXPORT_RECORD} has another hash for it.", DAMAGED)
+    return folder / own.file
 
 
 class DataRecord(Record):

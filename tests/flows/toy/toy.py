@@ -188,6 +188,7 @@ def save_bag_of_words(table: object, labels: list[str], max_length: int) -> None
     from onnx import TensorProto, helper, numpy_helper, save_model
 
     from stages.export.__main__ import embed, tokenizer_record
+    from tuneline.core.files import file_hash
     from tuneline.reports.export import FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord
 
     ids = [helper.make_tensor_value_info(name, TensorProto.INT64, ["rows", "tokens"]) for name in ("input_ids", "attention_mask")]
@@ -216,12 +217,13 @@ def save_bag_of_words(table: object, labels: list[str], max_length: int) -> None
         architecture="toy",
         opset=20,
         inputs=["input_ids"],
-        models={"fp32": ModelRecord(file="model.onnx", bytes=0, sha256={})},
+        models={},
         provenance=ModelProvenance(data=DataRecord(source=None, sha256={}), stages={}),
     )
     embed(model, record)  # by the real stage, because `tuneline predict` must read it
     save_model(model, folder / "model.onnx")
-    record.write(folder / "export.json")
+    saved = ModelRecord(file="model.onnx", bytes=0, sha256={"model.onnx": file_hash(folder / "model.onnx")})
+    record.model_copy(update={"models": {"fp32": saved}}).write(folder / "export.json")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from stages.compare.__main__ import main
 from tests.conftest import ROOT
 from tests.exported_pipeline import exported_pipeline
 from tests.params import change_params
-from tuneline.core.errors import DataError, GateError
+from tuneline.core.errors import DataError, GateError, StageError
+from tuneline.core.files import file_hash
 from tuneline.reports.export import ExportRecord
 
 
@@ -61,6 +62,17 @@ def spoil(path):
             values = numpy_helper.to_array(tensor).astype(np.int32)
             tensor.CopyFrom(numpy_helper.from_array((-values).clip(-127, 127).astype(np.int8), tensor.name))
     onnx.save(model, path)
+    record = json.loads((path.parent / "export.json").read_text())  # else it would be a damaged file
+    for one in record["models"].values():
+        one["sha256"] = {name: file_hash(path.parent / name) for name in one["sha256"]}
+    (path.parent / "export.json").write_text(json.dumps(record))
+
+
+def test_damaged_candidate_is_not_compared(project):
+    path = project / "models/candidates/model.int8.onnx"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(StageError, match=r"candidates/model.int8.onnx is damaged"):
+        main()
 
 
 def test_models_that_agree_with_the_trained_model_are_published_unchanged(project, metric):

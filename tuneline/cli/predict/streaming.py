@@ -18,22 +18,19 @@ from tokenizers import Tokenizer
 
 from tuneline.analysis.curves import probabilities
 from tuneline.cli.predict.writing import Output, OutputColumns, Writer, open_writer
-from tuneline.core.errors import StageError
-from tuneline.core.files import file_hash
 from tuneline.core.terminal import progress, say
 from tuneline.model.batches import TokenizedRows
 from tuneline.model.encoding import flat
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.readers.inputs import Input, InputColumns, InputRows, Row, open_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows
-from tuneline.reports.export import EXPORT_RECORD, UsageRecord
+from tuneline.reports.export import exported_file
 
 SATURATION_WARNING = (
     "warning: this model has 8-bit weights, and this processor clips their products (it has no VNNI instructions). They are multiplied "
     "in a slower way that does not clip; other programs need session.x64quantprecision=1 for that. "
     "export.int8.reduce_range: true makes a model for every processor."
 )
-NO_MODEL = "`dvc repro` exports one; --model names another folder or file."
 
 
 @dataclass(frozen=True)
@@ -49,10 +46,8 @@ class TextClassifier:
     @classmethod
     def load(cls, path: Path, threads: int | None) -> Self:
         """Load one ONNX file that this project exported, with the tokenizer beside it."""
-        classifier = OnnxClassifier(path, threads)
+        classifier = OnnxClassifier.exported(path, threads=threads)
         metadata = classifier.metadata
-        if "text_columns" not in metadata:
-            raise StageError(f"{path} was not exported by this project: its metadata has no text columns.", NO_MODEL)
         columns, labels, tokenizer = (json.loads(metadata[name]) for name in ("text_columns", "labels", "tokenizer"))
         tokenizer = _tokenizer(path.parent, tokenizer, int(metadata["max_length"]))
         return cls(tuple(columns), None if labels is None else tuple(labels), int(metadata["pad_token_id"]), classifier, tokenizer)
@@ -82,12 +77,7 @@ class TextClassifier:
 
 
 def _tokenizer(folder: Path, metadata: dict[str, str], max_length: int) -> Tokenizer:
-    path = folder / metadata["file"]
-    if not path.is_file():
-        raise StageError(f"{path} is missing: a model needs its tokenizer beside it.", "Copy it from the folder of the model.")
-    if file_hash(path) != metadata["sha256"]:
-        raise StageError(f"{path} is not the tokenizer that this model was trained with.", "Copy the one from the folder of the model.")
-    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer = Tokenizer.from_file(str(folder / metadata["file"]))
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_length, strategy="longest_first", direction=metadata["truncation_side"])
     return tokenizer
@@ -120,19 +110,8 @@ class ModelChoice:
         return model
 
     def file(self) -> Path:
-        """Return the ONNX file."""
-        if self.path.is_file():
-            return self.path
-        if not (self.path / EXPORT_RECORD).exists():
-            raise StageError(f"{self.path} has no exported model.", NO_MODEL)
-        models, precision = UsageRecord.read(self.path / EXPORT_RECORD).models, self.precision or "fp32"
-        if precision not in models:
-            problem = f"{self.path} has no model in {precision}; it has {', '.join(models)}."
-            raise StageError(problem, "Add it to export.precisions and run `dvc repro`.")
-        path = self.path / models[precision].file
-        if not path.is_file():
-            raise StageError(f"{path} is missing.", "`dvc checkout` restores it.")
-        return path
+        """Return the ONNX file; a ``StageError`` if it or another file of the model is missing or damaged."""
+        return exported_file(self.path, self.precision)
 
 
 WINDOW_CHARACTERS = 1 << 22

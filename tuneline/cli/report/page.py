@@ -159,8 +159,8 @@ def measure_latency(root: Path, split: str) -> Latencies | None:
         return None
     data = TokenizedSplit.read(SplitReader.open(root / TOKENIZED, split, made_by="tokenize"))
     measured = []
-    for precision, model in record.models.items():
-        classifier = OnnxClassifier(root / ONNX / model.file)
+    for precision in record.models:
+        classifier = OnnxClassifier.exported(root / ONNX, precision)
         for size in BATCH_SIZES:
             one = latency.measure_latency(classifier, data, size, record.pad_token_id, SECONDS)
             measured.append(ModelLatency(**asdict(one), precision=precision))

@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
+from typer.testing import CliRunner
 
 from tests.params import change_params
+from tests.tuneline.finished_project import FinishedProject
+from tuneline.cli import app
 from tuneline.cli import doctor as checks
 from tuneline.core.launch import launch_file
 from tuneline.core.provenance import BaseSource, PretrainedSource
 from tuneline.params.loading import load_params
+from tuneline.project.dvc import cached_objects, read_lock
 
 
 def set_data(folder, **values):
@@ -259,3 +263,17 @@ def test_default_site_cache_is_a_warning(checkout, monkeypatch):
     result = checks.check_site_cache(checkout)
     assert result.level == "warning"
     assert str(checkout / ".dvc/tmp/site") in result.hint
+
+
+@pytest.mark.parametrize("damaged", ["reports/predictions.parquet", "data/raw", "data/raw/test.parquet"])
+def test_changed_object_of_the_cache_is_found_and_named(tmp_path, monkeypatch, damaged):
+    """DVC trusts its cache: it says that everything is up to date, and a checkout brings the damage into the project."""
+    project = FinishedProject(tmp_path).run_pipeline()
+    project.commit()
+    monkeypatch.chdir(tmp_path)
+    assert [result.level for result in checks.check_cache(tmp_path)] == ["ok"]
+    stored = dict(cached_objects(tmp_path, read_lock(tmp_path)))[damaged]
+    stored.write_bytes(stored.read_bytes()[:-1] + b"?")
+    (result,) = checks.check_cache(tmp_path)
+    assert (result.level, damaged in result.message, str(stored) in result.hint) == ("error", True, True)
+    assert "DVC's cache is damaged" in CliRunner().invoke(app, ["doctor", "--data"]).stdout

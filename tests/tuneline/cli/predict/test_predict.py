@@ -10,6 +10,7 @@ import pytest
 
 from tests.small_pipeline import QUEUES
 from tests.tuneline.cli.predict.conftest import PAIR, lines_of
+from tuneline.core.files import file_hash
 from tuneline.params.data import FilesParams
 from tuneline.readers.rows import DEFAULT_LIMITS, Limits
 
@@ -138,6 +139,9 @@ def test_model_of_one_text_takes_one_text(predict, classification, tmp_path):
     model = onnx.load(folder / "model.onnx")
     next(entry for entry in model.metadata_props if entry.key == "text_columns").value = '["text"]'
     onnx.save(model, folder / "model.onnx")
+    record = json.loads((folder / "export.json").read_text())
+    record["models"]["fp32"]["sha256"]["model.onnx"] = file_hash(folder / "model.onnx")
+    (folder / "export.json").write_text(json.dumps(record))
     (line,) = lines_of(predict(given=b'{"text": "the parcel is missing"}\n', model=folder / "model.onnx").stdout)
     assert line["label"] in QUEUES
 

@@ -151,7 +151,7 @@ INVALID_OPTIONS = {
     "encoding": (("in.csv", "--encoding", "klingon"), "not an encoding that Python knows"),
     "too few texts": (("in.csv", "--text", "subject"), "the model takes two texts"),
     "parquet to standard output": (("in.csv", "--output-format", "parquet"), "cannot be written to standard output"),
-    "precision": (("in.csv", "--precision", "fp16"), "no model in fp16; it has fp32, int8"),
+    "precision": (("in.csv", "--precision", "fp16"), "no model fp16; it has fp32, int8"),
     "unknown output": (("in.csv", "-o", "out.xml"), "--output-format"),
     "input as output": (("in.csv", "-o", "../{here}/in.csv"), "is also the input"),
     "no right to write": (("in.csv", "-o", "/proc/out.csv"), "cannot be written"),
@@ -174,12 +174,25 @@ def test_tokenizer_of_another_model_is_refused(predict, classification, tmp_path
     shutil.copytree(classification / "models/onnx", folder)
     content = (folder / "tokenizer.json").read_text()
     (folder / "tokenizer.json").write_text(content.replace("parcel", "lecrap"))
-    assert "is not the tokenizer that this model was trained with" in predict(given=PAIR.encode(), model=folder).stderr
+    assert "tokenizer.json is damaged, or of another model" in predict(given=PAIR.encode(), model=folder).stderr
+
+
+@pytest.mark.parametrize("named", ["", "model.onnx"])
+def test_model_with_two_changed_bytes_is_refused_before_it_predicts(predict, classification, tmp_path, named):
+    """ONNX Runtime loads it: with a changed exponent in the bias, it predicts the same class for every row."""
+    shutil.copytree(classification / "models/onnx", tmp_path / "model")
+    content = (tmp_path / "model/model.onnx").read_bytes()
+    (bias,) = [one.raw_data for one in onnx.load_from_string(content).graph.initializer if one.name == "classifier.bias"]
+    (tmp_path / "model/model.onnx").write_bytes(content.replace(bias, bias[:2] + b"\x7f\x7f" + bias[4:]))
+    result = predict(given=PAIR.encode(), model=tmp_path / "model" / named)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "model.onnx is damaged" in result.stderr
+    assert predict("--precision", "int8", given=PAIR.encode(), model=tmp_path / "model").exit_code == 0, "its files are undamaged"
 
 
 @pytest.mark.parametrize(
     ("file", "message"),
-    [("tokenizer.json", "tokenizer beside it"), ("model.onnx", "dvc checkout"), ("export.json", "has no exported model")],
+    [("tokenizer.json", "tokenizer.json is missing"), ("model.onnx", "dvc checkout"), ("export.json", "has no exported model")],
 )
 def test_incomplete_model_folder_is_refused_with_the_missing_file(predict, classification, tmp_path, file, message):
     shutil.copytree(classification / "models/onnx", tmp_path / "model")
@@ -202,7 +215,7 @@ def test_exit_status_does_not_blame_the_file_for_a_read_error(predict, tmp_path)
 
 
 def test_model_of_another_project_is_refused(predict, classification, tmp_path):
-    model = onnx.load(classification / "models/onnx/model.onnx")
-    del model.metadata_props[:]
-    onnx.save(model, tmp_path / "foreign.onnx")
-    assert "was not exported by this project" in predict(given=PAIR.encode(), model=tmp_path / "foreign.onnx").stderr
+    shutil.copyfile(classification / "models/onnx/model.onnx", tmp_path / "foreign.onnx")
+    assert "has no exported model" in predict(given=PAIR.encode(), model=tmp_path / "foreign.onnx").stderr
+    shutil.copyfile(classification / "models/onnx/export.json", tmp_path / "export.json")
+    assert "has no model foreign.onnx" in predict(given=PAIR.encode(), model=tmp_path / "foreign.onnx").stderr

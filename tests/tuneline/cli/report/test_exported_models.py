@@ -5,7 +5,9 @@ from onnx import TensorProto, helper
 
 from tests.records import export_record
 from tuneline.cli.report import page
+from tuneline.core.files import file_hash
 from tuneline.core.tables import LabelSchema, tokenized_schema, write_table
+from tuneline.reports.export import TokenizerRecord
 
 
 @pytest.fixture
@@ -21,7 +23,10 @@ def exported(tmp_path, monkeypatch):
     graph = helper.make_graph(nodes, "g", [ids], [logits], [helper.make_tensor("axes", TensorProto.INT64, [1], [1])])
     (tmp_path / "models/onnx").mkdir(parents=True)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), tmp_path / "models/onnx/model.onnx")
-    export_record().write(tmp_path / "models/onnx/export.json")
+    (tmp_path / "models/onnx/tokenizer.json").write_text("{}")
+    hashes = {name: file_hash(tmp_path / "models/onnx" / name) for name in ("model.onnx", "tokenizer.json")}
+    tokenizer = TokenizerRecord(file="tokenizer.json", sha256=hashes.pop("tokenizer.json"), truncation_side="right")
+    export_record({"fp32": {"sha256": hashes}}, tokenizer=tokenizer).write(tmp_path / "models/onnx/export.json")
     rows = [[1] * (3 + row % 5) for row in range(50)]
     columns = {"input_ids": rows, "attention_mask": rows, "labels": [0] * 50}
     (tmp_path / "data/tokenized").mkdir(parents=True)
