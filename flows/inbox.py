@@ -1,11 +1,18 @@
-"""The files to score, and the folder of the scored ones: which files are new, and which were scored or refused before."""
+"""The files to score, and the folder of the scored ones: which files are new, and which were scored or refused before.
+
+The drop folders of flow ``ingest`` have the same rules: what is a file, when it is complete, and that one that was taken too early is
+read again.
+"""
 
 import errno
+import fcntl
 import hashlib
 import os
 import re
 import shutil
+import signal
 import stat
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +21,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
+
 from tuneline.core.files import file_hash, replace_file
-from tuneline.project.scored import FileRecord, ScoredRecord, scored_record
+from tuneline.project.scored import FileRecord, ScoredRecord, TakenRecord, scored_record
 from tuneline.readers.files import not_a_file
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
@@ -67,7 +76,11 @@ class Incoming:
     @property
     def unchanged(self) -> bool:
         """True if it is still as it was found."""
-        found = Incoming.find(self.path)
+        return self.is_like(self.path)
+
+    def is_like(self, path: Path) -> bool:
+        """Return True if there is a file of its size and time at a path."""
+        found = Incoming.find(path)
         return found is not None and (found.size, found.mtime_ns) == (self.size, self.mtime_ns)
 
     @property
@@ -160,10 +173,14 @@ class Outbox:
 
 
 def new_files(inbox: Path, outbox: Outbox, settle_seconds: float) -> list[Incoming]:
-    """List the files that were not scored yet, the oldest first. Files that changed recently are left for the next run."""
+    """List the files that can be scored, the oldest first. Those that are still being written are left for the next run."""
+    return sorted(settled(unscored(inbox, outbox), settle_seconds), key=lambda one: (one.mtime_ns, one.path))
+
+
+def unscored(inbox: Path, outbox: Outbox) -> list[Incoming]:
+    """List the files that were neither scored nor refused, in no order."""
     numbers = outbox.numbers()
-    waiting = _settled([one for one in data_files(inbox) if not outbox.has(one, numbers)], settle_seconds)
-    return sorted(waiting, key=lambda one: (one.mtime_ns, one.path))
+    return [one for one in data_files(inbox) if not outbox.has(one, numbers)]
 
 
 def data_files(inbox: Path) -> list[Incoming]:
@@ -178,8 +195,8 @@ def not_files(inbox: Path) -> list[str]:
     return [f"{path.name} {problem}" for path in paths if is_data(path.name) and (problem := not_a_file(path))]
 
 
-def _settled(files: Sequence[Incoming], seconds: float) -> list[Incoming]:
-    """Return the files that did not change in the last ``seconds``.
+def settled(files: Sequence[Incoming], seconds: float) -> list[Incoming]:
+    """Return the files that did not change in the last ``seconds``, and that nobody writes, as far as the system tells.
 
     A time in the future, from another machine's clock, does not tell when the file changed: such files are watched for ``seconds``.
     """
@@ -188,7 +205,48 @@ def _settled(files: Sequence[Incoming], seconds: float) -> list[Incoming]:
     if future:
         time.sleep(seconds)
     unchanged = [one for one in future if Incoming.find(one.path) == one]
-    return [*unchanged, *(one for one in files if now - one.mtime_ns >= seconds * 1e9)]
+    return [one for one in (*unchanged, *(one for one in files if now - one.mtime_ns >= seconds * 1e9)) if not is_open(one.path)]
+
+
+NO_LEASES = ("nfs", "cifs", "smb")
+"""Starts of the types of file systems that refuse leases for reasons of their own."""
+
+
+def is_open(path: Path) -> bool:
+    """Return True if a process has a file open for writing; False also where that cannot be known, as of another user's file.
+
+    Linux refuses a lease for reading while it is. A lease that is held for an instant delays a writer by as much.
+    """
+    if sys.platform != "linux":
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)  # a writer that opens it now sends SIGIO otherwise, which ends this process
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN and not _file_system(path).startswith(NO_LEASES)
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _file_system(path: Path) -> str:
+    types = {Path(one.mountpoint): one.fstype for one in psutil.disk_partitions(all=True)}
+    return next((types[folder] for folder in path.resolve().parents if folder in types), "")
+
+
+def was_written_on(path: Path, taken: TakenRecord) -> bool:
+    """Return True if a file has another content than when it was read: a writer that paused has gone on, in the file that was moved."""
+    found = Incoming.find(path)
+    return found is not None and (found.size, found.mtime_ns) != (taken.size, taken.mtime_ns) and found.sha256 != taken.sha256
+
+
+def unused(target: Path, digest: str) -> Path:
+    """Return a path for a file that is moved: ``target``, with the start of a hash before its name if there is another file."""
+    return target.with_name(f"{digest[:8]}-{target.name}") if os.path.lexists(target) else target
 
 
 def is_data(name: str) -> bool:
@@ -225,6 +283,8 @@ class Archive:
 
     def move(self, incoming: Incoming, place: str) -> None:
         """Move a file into the archive, as it was when it was scored. A kill leaves it in one of the two folders, or whole in both."""
+        if is_open(incoming.path):
+            raise ChangedError("It is being written again.")
         target = self.root / place
         target.parent.mkdir(parents=True, exist_ok=True)
         if incoming.path.is_symlink() or not _renamed(incoming.path, target):
@@ -233,7 +293,7 @@ class Archive:
                 if not incoming.unchanged:
                     raise ChangedError("It changed after it was scored.")
             incoming.path.unlink()
-        elif (moved := Incoming.find(target)) is None or (moved.size, moved.mtime_ns) != (incoming.size, incoming.mtime_ns):
+        elif not incoming.is_like(target):
             os.link(target, incoming.path)  # fails if yet another file has come
             target.unlink()
             raise ChangedError("It changed after it was scored.")
@@ -248,6 +308,18 @@ class Archive:
                 except Exception as error:
                     problems.append(not_archived(incoming, error))
         return problems
+
+    def take_back(self, inbox: Path, outbox: Outbox) -> list[str]:
+        """Move the files that were written on after they were scored back to the inbox, to be scored again; return what was done."""
+        done = []
+        for record in (scored_record(outbox.scored(stem, number)) for stem, numbers in outbox.numbers().items() for number in numbers):
+            if record and record.archived and was_written_on(archived := self.root / record.archived, record):
+                try:
+                    archived.rename(unused(inbox / record.path, record.sha256))
+                    done.append(f"{record.path} was written on after it was scored: it is scored again.")
+                except OSError as error:
+                    done.append(f"{record.archived} was written on after it was scored, and cannot be scored again: {error}")
+        return done
 
     def _complete(self, incoming: Incoming, record: ScoredRecord, place: str) -> None:
         if incoming.sha256 != record.sha256:

@@ -2,12 +2,13 @@
 
 import hashlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +17,8 @@ from prefect.client.schemas import State
 
 from flows import alerts
 from flows.alerts import ended
-from flows.inbox import Incoming
-from flows.ingestion.harvest import Harvester, NewRows
+from flows.inbox import unused, was_written_on
+from flows.ingestion.harvest import Delivery, Harvester, NewRows
 from flows.ingestion.known import RowHashes
 from flows.ingestion.ledger import LEDGER, REFUSED_BATCHES, Ingested, Ledger
 from flows.promotion.production import fetch_profile, fetch_reference
@@ -35,12 +36,13 @@ from tuneline.core.errors import ParamsError
 from tuneline.core.files import replace_directory
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKS, PARAMS, RAW, REFERENCE_PROFILE, SPLITS
+from tuneline.core.records import Record
 from tuneline.core.tables import SplitReader
 from tuneline.params.data import DataParams
 from tuneline.params.loading import load_params
 from tuneline.project import params_file
 from tuneline.project.registry import Version
-from tuneline.project.scored import find_texts
+from tuneline.project.scored import TakenRecord, find_texts
 from tuneline.reports.checks import Checks
 
 ATTEMPTS = 5
@@ -49,6 +51,8 @@ STAGES = ("base", "download", "tokenize", "validate")
 """The stages up to the data checks, in their order."""
 DONE, REFUSED = "done", "refused"
 """Folders in a drop folder: for files that were ingested, and for those that the data checks refused."""
+TAKEN = "taken.json"
+"""Record in ``.dvc/tmp/flows/`` of the files in ``DONE``."""
 ROWS = "Ingested-Rows"
 """Trailer of the commit."""
 NAMED = 5
@@ -247,17 +251,45 @@ def committed_by(repository: Repository, ref: str, run_id: str) -> tuple[str, in
     return (commit, int(trailers[0])) if len(trailers) == 2 and trailers[1] == run_id else None
 
 
-def put_away(files: list[Incoming], folder: str) -> None:
+class Taken(Record):
+    """``.dvc/tmp/flows/taken.json``: the files in the folders ``done``, as they were read, by their paths, which are quoted as in URLs."""
+
+    files: Mapping[str, TakenRecord] = {}
+
+
+def put_away(repository: Repository, deliveries: Sequence[Delivery], folder: str) -> None:
     """Move files of drop folders to a folder beside them. A file that changed since it was read stays; none is overwritten."""
-    for file in files:
-        if Incoming.find(file.path) != file:
+    record, taken, moves = repository.state / TAKEN, {}, {}
+    for file, sha256 in ((one.incoming, one.read.sha256) for one in deliveries):
+        if file is None or not file.unchanged:
             continue
         target = file.path.parent / folder / file.path.name
+        if not file.is_like(target):  # else a kill has left it in both
+            target = unused(target, hashlib.sha256(f"{sha256}{file.mtime_ns}".encode()).hexdigest())
+        moves[file.path] = target
+        taken[_quoted(repository, target)] = TakenRecord(**file.as_record(), sha256=sha256)
+    if folder == DONE and taken:  # first: what is moved must be known
+        before = Taken.read_if_valid(record) or Taken()
+        kept = {name: one for name, one in before.files.items() if (repository.root / unquote(name, errors="surrogateescape")).exists()}
+        Taken(files={**kept, **taken}).write(record)
+    for path, target in moves.items():
         target.parent.mkdir(exist_ok=True)
-        if target.exists() and Incoming.find(target) != Incoming(target, file.size, file.mtime_ns):
-            digest = hashlib.sha256(f"{file.sha256}{file.mtime_ns}".encode()).hexdigest()[:8]
-            target = target.with_name(f"{digest}-{target.name}")
-        file.path.rename(target)
+        path.rename(target)
+
+
+def _quoted(repository: Repository, path: Path) -> str:
+    return quote(str(path.relative_to(repository.root)), errors="surrogateescape")
+
+
+def take_back(repository: Repository, sources: Sequence[IngestSource]) -> None:
+    """Move files that were written on after they were read back to their drop folders, to be read again."""
+    taken = Taken.read_if_valid(repository.state / TAKEN) or Taken()
+    for folder in (repository.root / source.folder for source in sources if source.folder):
+        for path in sorted((folder / DONE).glob("*")):
+            record = taken.files.get(_quoted(repository, path))
+            if record and was_written_on(path, record):
+                path.rename(unused(folder / path.name, record.sha256))
+                get_run_logger().warning("%s was written on after it was read: it is read again.", record.path)
 
 
 @task(name="collect", task_run_name="collect", **UNCACHED)
@@ -303,6 +335,8 @@ def _chosen(settings: Settings, name: str | None) -> list[IngestSource]:
 def _ingest(repository: Repository, settings: Settings, sources: list[IngestSource], *, push: bool, dry_run: bool) -> State[Any]:
     """Try until the branch has not moved in between. What a killed attempt left is discarded: its rows are on the branch, or read again."""
     branch = settings.ingest.branch
+    if not dry_run:
+        take_back(repository, sources)
     ref = f"origin/{branch}" if push and repository.has_remote() else branch
     for _ in range(ATTEMPTS):
         with isolated(repository, f"ingest-{runtime.flow_run.id[:8]}", ref, trains=False) as checkout:
@@ -333,7 +367,7 @@ def _attempt(attempt: IngestAttempt, sources: list[IngestSource], *, push: bool,
     except NotFastForwardError as error:
         get_run_logger().warning("%s The run starts again from there.", error)
         return None
-    put_away(new.done, DONE)
+    put_away(repository, new.done, DONE)
     return _ingested(new, f"{new.rows:,} rows to {branch}, commit {commit[:12]}: {new.summary}", branch, commit, new.rows)
 
 
@@ -343,7 +377,7 @@ def _nothing_new(attempt: IngestAttempt, new: NewRows, run_id: str, *, dry_run: 
         message = f"{new.rows:,} new rows wait until there are {required:,} (ingest.min_rows): {new.summary}"
         return ended(message, new.problems, "NothingNew")
     if not dry_run:
-        put_away(new.done, DONE)
+        put_away(attempt.repository, new.done, DONE)
         if committed := committed_by(attempt.repository, attempt.checkout.spec.commit, run_id):
             commit, rows = committed  # by an attempt that was killed afterwards, maybe before its event
             message = f"{rows:,} rows to {branch}, commit {commit[:12]}, by an earlier attempt of this run"
@@ -355,7 +389,7 @@ def _refused(attempt: IngestAttempt, new: NewRows, error: RefusedDataError, *, d
     if dry_run:
         return ended(f"The data checks would refuse {new.summary}:", [str(error)])
     folder = attempt.set_aside(new.batches)
-    put_away(new.files, REFUSED)
+    put_away(attempt.repository, new.files, REFUSED)
     message = f"The data checks refused {new.summary}; nothing was committed. Kept in {folder}."
     _send(REFUSED_EVENT, new, f"{message}\n{error}", rows=new.rows, checks=str(error).splitlines(), folder=str(folder))
     return ended(message, [str(error)])

@@ -432,6 +432,8 @@ def _score(registry: Registry, stage: str, scoring: Scoring, lock: int, again: R
     inbox, outbox = repository.root / scoring.inbox, Outbox(repository.root / scoring.outbox, repository.state / "scoring")
     archive = Archive(repository.root, scoring.archive)
     problems = archive.complete(inbox, outbox)
+    for message in archive.take_back(inbox, outbox):
+        get_run_logger().warning("%s", visible(message))
     waiting = new_files(inbox, outbox, scoring.settle_seconds)
     for problem in not_files(inbox):
         get_run_logger().warning("Not scored: %s.", visible(problem))

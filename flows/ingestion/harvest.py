@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -22,7 +21,7 @@ from sqlalchemy import Connection, Engine, NullPool, bindparam, create_engine, t
 from sqlalchemy.engine import make_url
 from sqlalchemy.types import NullType
 
-from flows.inbox import Incoming
+from flows.inbox import Incoming, settled
 from flows.ingestion.known import BatchColumns, ClassNames, DataLayout, KnownData, NewRowSelection, RowHashes, RowStatus, ending_of
 from flows.ingestion.ledger import PLACES, Ingested, Ledger, Read
 from flows.settings import IngestSource
@@ -158,17 +157,16 @@ def folder_files(source: IngestSource, folder: Path, scratch: Path, log: Log) ->
     """Copy the files of a drop folder, by name. One that still changes is left for the next run, a hidden one is not looked at."""
     if not folder.is_dir():
         raise DataError(f"{source.folder} is not a folder.", f"`mkdir -p {source.folder}`, or correct ingest.sources in conf/flows.yaml.")
-    for path in sorted(folder.iterdir()):
-        incoming = Incoming.find(path)
-        if incoming is None or path.name.startswith((".", "_")):
-            continue
-        if ending_of(path.name) is None:
-            log(f"{source.name}: {incoming.name} is not read: its name ends with none of {', '.join(ENDINGS)}.")
-            continue
-        settling, copy = 0 <= time.time_ns() - incoming.mtime_ns < source.settle_seconds * 1e9, scratch / path.name
-        if not settling:
-            shutil.copyfile(path, copy)  # so that what is read is what is hashed
-        if settling or Incoming.find(path) != incoming:
+    found = [one for path in sorted(folder.iterdir()) if not path.name.startswith((".", "_")) and (one := Incoming.find(path))]
+    for incoming in (one for one in found if ending_of(one.path.name) is None):
+        log(f"{source.name}: {incoming.name} is not read: its name ends with none of {', '.join(ENDINGS)}.")
+    files = [one for one in found if ending_of(one.path.name)]
+    complete = frozenset(settled(files, source.settle_seconds))
+    for incoming in files:
+        copy = scratch / incoming.path.name
+        if incoming in complete:
+            shutil.copyfile(incoming.path, copy)  # so that what is read is what is hashed
+        if incoming not in complete or not incoming.unchanged:
             log(f"{source.name}: {incoming.name} is still being written; the next run reads it.")
             continue
         yield Delivery(Read(name=incoming.name, sha256=file_hash(copy)), copy, incoming)
@@ -282,8 +280,8 @@ class NewRows:
 
     entries: list[Ingested] = field(default_factory=list)
     batches: list[Path] = field(default_factory=list)
-    files: list[Incoming] = field(default_factory=list)
-    done: list[Incoming] = field(default_factory=list)
+    files: list[Delivery] = field(default_factory=list)
+    done: list[Delivery] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     tracked: Path | None = None
 
@@ -333,8 +331,8 @@ class Harvester:
             if staged:
                 entry = self._entry(source, staged)
                 result.entries.append(entry)
-                result.files += [one.delivery.incoming for one in staged if one.delivery.incoming]
-                result.done += [one.delivery.incoming for one in staged if one.delivery.incoming and not one.unmatched]
+                result.files += [one.delivery for one in staged if one.delivery.incoming]
+                result.done += [one.delivery for one in staged if one.delivery.incoming and not one.unmatched]
                 if entry.batch:
                     result.batches.append(Path(entry.batch))
                 self._log(f"{source.name}: {entry.counts}")

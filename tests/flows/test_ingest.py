@@ -135,6 +135,25 @@ def test_new_rows_are_committed_once_with_where_they_came_from(served, desk):
     assert "'label' is not in ingest.sources of conf/flows.yaml.\n  There is labels." in ingest(source="label", return_state=True).message
 
 
+def test_rows_that_a_slow_writer_adds_to_a_file_in_done_are_ingested(served, desk):
+    """The writer had paused for longer than ``settle_seconds``; it has the file open, wherever that is moved."""
+    desk.put("monday.csv", "my invoice is wrong")
+    desk.put("tuesday.csv", "a parcel of train", label="delivery")
+    assert ingest(return_state=True).is_completed()
+    done = desk.root / "data/labelled/done"
+    for name in ("monday.csv", "tuesday.csv"):  # a file without a new row is in no commit
+        with (done / name).open("a") as file:
+            file.write(f"added on {name},billing\n")
+    assert ingest(dry_run=True, return_state=True).name == "NothingNew"
+    assert len(list(done.iterdir())) == 2, "a dry run changes nothing"
+    desk.put("monday.csv", "of another file")
+    state = ingest(return_state=True)
+    assert state.message.startswith("3 rows to main"), state.message
+    assert sorted(desk.texts()) == ["added on monday.csv", "added on tuesday.csv", "my invoice is wrong", "of another file"]
+    assert ingest(return_state=True).message == "Nothing new."
+    assert (desk.waiting(), len(list(done.iterdir()))) == ([], 3)
+
+
 def test_rows_that_the_checks_refuse_are_set_aside_and_nothing_is_committed(served, desk):
     desk.put("monday.csv", "a poison pill")
     before = desk.commits()

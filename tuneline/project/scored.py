@@ -36,11 +36,16 @@ class FileRecord(Record):
     """Time of its last change in nanoseconds."""
 
 
-class ScoredRecord(FileRecord):
-    """Metadata of a scored file: its source, the model, counts of its rows."""
+class TakenRecord(FileRecord):
+    """A file that was read and moved."""
 
     sha256: str
-    """Hash of the input."""
+    """Hash of what was read."""
+
+
+class ScoredRecord(TakenRecord):
+    """Metadata of a scored file: its source, the model, counts of its rows."""
+
     version: str
     """Version of the model."""
     commit: str

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -123,6 +124,14 @@ def test_file_that_changed_a_moment_ago_waits(desk):
     (desk.root / "data/labelled/a.csv").write_text("text,label\nhalf a ro")
     assert not desk.harvest().entries
     assert desk.log[-1] == "labels: a.csv is still being written; the next run reads it."
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells")
+def test_file_whose_writer_pauses_waits(desk):
+    desk.put("data/labelled/a.csv", "text,label\ngood row,billing\n")
+    with (desk.root / "data/labelled/a.csv").open("a"):
+        assert not desk.harvest().entries
+    assert desk.harvest().rows == 1
 
 
 def test_labels_are_written_as_the_data_has_them(desk):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.inbox import Archive, ChangedError, Incoming, Outbox, RescoreSelection, archived_files
+from flows.inbox import Archive, ChangedError, Incoming, Outbox, RescoreSelection, archived_files, new_files
 from tests.faults.kills import kills
 from tests.flows.scoring.results import NEW, OLD, mark_scored
 
@@ -89,6 +89,37 @@ def test_file_that_changed_after_it_was_scored_stays_in_the_inbox(archive, put):
         archive.move(scored, archive.place(scored, 1))
     assert newer.unchanged
     assert archived(archive) == {}
+
+
+def test_archived_file_that_its_writer_writes_on_is_scored_again(tmp_path, outbox, archive, put):
+    """The writer had paused for longer than ``settle_seconds``; it has the file open, wherever that is moved."""
+    scored = put("a.csv")
+    mark_scored(outbox, scored, archived=archive.place(scored, 1))
+    with scored.path.open("a"), pytest.raises(ChangedError, match="being written"):
+        archive.move(scored, archive.place(scored, 1))
+    archive.move(scored, archive.place(scored, 1))
+    assert archive.take_back(tmp_path / "in", outbox) == []
+    moved = archive.root / archive.place(scored, 1)
+    os.utime(moved)
+    assert archive.take_back(tmp_path / "in", outbox) == [], "its content is what was scored"
+
+    with moved.open("a") as file:
+        file.write("of a slow writer\n")
+    (message,) = archive.take_back(tmp_path / "in", outbox)
+    if moved.exists():
+        assert "cannot be scored again: " in message, "no rename from one file system to another: it is said in every run"
+        return
+    assert message == "a.csv was written on after it was scored: it is scored again."
+    assert [one.path.read_text() for one in new_files(tmp_path / "in", outbox, 0)] == ["text\nhello\nof a slow writer\n"]
+
+    later = Incoming.find(tmp_path / "in" / "a.csv")
+    mark_scored(outbox, later, 2, archived=archive.place(later, 2))
+    archive.move(later, archive.place(later, 2))
+    put("a.csv")
+    with (archive.root / archive.place(later, 2)).open("a") as file:
+        file.write("again\n")
+    archive.take_back(tmp_path / "in", outbox)
+    assert sorted(path.read_text() for path in (tmp_path / "in").iterdir())[1].endswith("again\n"), "another file has its name meanwhile"
 
 
 def test_file_behind_a_link_is_copied_and_the_link_removed(tmp_path, archive, put):

@@ -1,5 +1,6 @@
 import json
 import os
+import sys
 import threading
 import time
 
@@ -7,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.inbox import Incoming, Outbox, is_data, new_files, not_files
+from flows.inbox import Incoming, Outbox, is_data, new_files, not_files, unscored
 from tests.flows.scoring.results import mark_scored
 
 LONG = ["ä" * 120 + ending for ending in ("1.csv", "2.csv", "2.csv.gz")]
@@ -47,6 +48,17 @@ def test_new_files_are_sorted_by_age(tmp_path, outbox, put):
 def test_recently_changed_file_waits(tmp_path, outbox, put):
     put("a.csv", age=1)
     assert names(tmp_path, outbox) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells")
+def test_file_that_is_open_for_writing_waits(tmp_path, outbox, put):
+    """Its writer pauses: it has not changed for a minute."""
+    path = put("a.csv").path
+    with path.open("a"):
+        assert names(tmp_path, outbox) == []
+        assert unscored(tmp_path / "in", outbox), "flow watch counts it"
+    with path.open():
+        assert names(tmp_path, outbox) == ["a.csv"], "a reader is no writer"
 
 
 def test_scored_file_is_scored_again_only_after_a_change(tmp_path, outbox, put):
