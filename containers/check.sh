@@ -88,8 +88,12 @@ build() {
 make_origin() {
   say "A git repository of this machine, in place of a git host"
   rm -rf "$folder/origin"
-  git clone --quiet --bare "$source" "$folder/origin"
-  git -C "$folder/origin" branch --force main "$(git rev-parse HEAD)"
+  rm -rf "$folder/clone"
+  git clone --quiet "$source" "$folder/clone"
+  sed -i '/^training:/,/^[a-z]/{s|ref: main|ref: origin/main|;s|push: false|push: true|}' "$folder/clone/conf/flows.yaml"
+  git -C "$folder/clone" -c user.name=check -c user.email=check@localhost commit --quiet --all --message "Push results"
+  git clone --quiet --bare "$folder/clone" "$folder/origin"
+  git -C "$folder/origin" branch --force main "$(git -C "$folder/clone" rev-parse HEAD)"
   git -C "$folder/origin" symbolic-ref HEAD refs/heads/main
   chown --recursive 1000:1000 "$folder/origin"
 }

@@ -371,12 +371,11 @@ def used_commits(repository: Repository, without: Collection[str], heads: Collec
 
 
 @flow(name="clean", persist_result=False)
-def clean(dry_run: bool = False, push: bool = False) -> State[Any]:
-    """Remove what is older than the settings allow.
+def clean(dry_run: bool = False) -> State[Any]:
+    """Remove what is older than the settings allow: with `training.push`, the old branches of runs in the git remote `origin`, too.
 
     Args:
         dry_run: Only report what would be removed.
-        push: Remove the old branches of runs from the git remote `origin`, too.
     """
     repository = Repository.here(get_run_logger().warning)
     settings = load_settings(repository.root)
@@ -385,7 +384,7 @@ def clean(dry_run: bool = False, push: bool = False) -> State[Any]:
     registry = Registry(repository, settings.promotion.artifact)
     try:
         with locked(repository.state / "clean.lock", wait=0):
-            cleaning = Cleaning(registry, settings.retention, time.time(), get_run_logger().info, dry_run, push)
+            cleaning = Cleaning(registry, settings.retention, time.time(), get_run_logger().info, dry_run, settings.training.push)
             rows, problems = clean_all(cleaning, settings)
     except BusyError:
         return ended("Another run is cleaning.", name="Skipped")

@@ -45,6 +45,7 @@ class GitHost(SettingsSection):
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Ref = Annotated[str, Field(pattern=r"^[^-\s][^\s]*$")]
 KINDS = ("folder", "url", "query", "hub")
 
 
@@ -99,7 +100,7 @@ class IngestSource(SettingsSection):
 class Ingest(SettingsSection):
     """Settings of flow ``ingest``."""
 
-    branch: Annotated[str, Field(pattern=r"^[^-\s][^\s]*$")] = "main"
+    branch: Ref = "main"
     push: bool = False
     min_rows: Count = 1
     key: str | None = None
@@ -227,8 +228,10 @@ LAUNCHER = "TUNELINE_LAUNCHER"
 
 
 class Training(SettingsSection):
-    """What a training shares with others: the machine, and its checkpoints."""
+    """What is trained, where its results go, and what a training shares with others: the machine, and its checkpoints."""
 
+    ref: Ref = "main"
+    push: bool = False
     one_per: Literal["machine", "gpu"] | None = "machine"
     command: list[str] = []
     checkpoints: str | None = None

@@ -38,7 +38,7 @@ from flows.runs.repository import Repository, UnreachableError, safe_name
 from flows.runs.results import Run, metrics_summary, require_remote
 from flows.server.crashes import restarts
 from flows.server.worker import end_with_worker
-from flows.settings import Settings, load_settings
+from flows.settings import Ref, Settings, load_settings
 from tuneline.core.locks import BusyError, lock, unlock
 
 STAGE = "train"
@@ -146,7 +146,6 @@ def training(
         yield
 
 
-Ref = Annotated[str, Field(min_length=1, pattern=r"^[^-\s][^\s]*$")]
 TaskName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w-]*$")]
 Days = Annotated[int, Field(ge=1)]
 Override = Annotated[str, Field(pattern=r"^(\+{1,2}|~)?[A-Za-z_][\w./@]*(=.*)?$")]
@@ -162,23 +161,23 @@ class CrashedTooOftenError(Exception):
 
 @flow(name="train", persist_result=False)
 def train(  # noqa: PLR0917 - Prefect calls it by name
-    ref: Ref = "main",
+    ref: Ref | None = None,
     task: TaskName | None = None,
     overrides: list[Override] | None = None,
     as_of: datetime.date | None = None,
     last_days: Days | None = None,
-    push: bool = False,
+    push: bool | None = None,
     promote: bool = True,
 ) -> State[Any]:
     """Run the pipeline and commit the result.
 
     Args:
-        ref: Branch, tag or commit to run. One of a remote (`origin/main`) is fetched first.
+        ref: Branch, tag or commit to run; default: `training.ref`. One of a remote (`origin/main`) is fetched first.
         task: A task of `conf/task/`, as in `dvc exp run -S task=NAME`.
         overrides: Parameters, as after `-S`: `train.learning_rate=1e-3`. Interpolations (`${...}`) are refused.
         as_of: Train on the batches up to this date, as in `data.as_of`: a training of that day is repeated.
         last_days: Train on the batches of the last days, as in `data.last_days`.
-        push: Push artifacts to the DVC remote, and the commit and tags to the git remote `origin`.
+        push: Push artifacts to the DVC remote, and the commit and tags to the git remote `origin`; default: `training.push`.
         promote: Put the model into production if it is better than the one there.
     """
     repository = Repository.here(log=lambda message: _warn([message]))
@@ -186,6 +185,7 @@ def train(  # noqa: PLR0917 - Prefect calls it by name
     _stop_crashing(settings.max_attempts)
     end_with_worker()
     log_cancellation()
+    ref, push = ref or settings.training.ref, settings.training.push if push is None else push
     if push:
         require_remote(repository)
     period = {"data.as_of": as_of, "data.last_days": last_days}

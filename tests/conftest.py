@@ -30,7 +30,8 @@ SHARED = ROOT.parent / "shared"
 
 
 SERVER = {
-    f"tests/flows/{name}.py" for name in ("promotion/test_production", "server/test_api", "server/test_crashes", "test_score", "test_train")
+    f"tests/flows/{name}.py"
+    for name in ("promotion/test_production", "server/test_api", "server/test_crashes", "server/test_deploy", "test_score", "test_train")
 }
 """Modules whose tests of the default suite use the one Prefect server of a session."""
 FIRST = {*SERVER, "tests/pipeline/test_pipeline.py"}

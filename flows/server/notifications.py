@@ -185,10 +185,11 @@ def remove(client: SyncPrefectClient) -> list[str]:
 def apply(client: SyncPrefectClient, wanted: Sequence[AutomationCore]) -> list[str]:
     """Create the automations, replace those whose content differs, and return their names.
 
-    An automation that is up to date is left alone: it knows for which runs it waits.
+    An automation that is up to date is left alone: it knows for which runs it waits. One that a person disabled stays so.
     """
     for automation in wanted:
         existing = client.read_automations_by_name(automation.name)
+        automation.enabled = all(one.enabled for one in existing) if existing else automation.enabled
         same = [one for one in existing if _content(one) == _content(automation)]
         for outdated in existing:
             if outdated not in same[:1]:

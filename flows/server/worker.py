@@ -50,9 +50,14 @@ def main() -> None:
     """Clone the repository if it is missing, and run the worker."""
     try:
         repository = prepare()
-        load_settings(repository.root)  # report invalid settings now, not at the first scheduled run
+        training = load_settings(repository.root).training  # report invalid settings now, not at the first scheduled run
     except Exception as error:
         sys.exit(visible(redacted(f"{type(error).__name__}: {error}")))
+    if os.environ.get(ORIGIN) and not training.push:
+        say(
+            f"Results stay in {repository.root}. To push them, set training.ref and training.push in conf/flows.yaml of {ORIGIN}.",
+            error=True,
+        )
     os.environ.update(worker_settings(os.environ))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # runs use the same flows
     fixed = ["--pool", POOL, "--type", "process", "--install-policy", "never"]

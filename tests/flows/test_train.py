@@ -172,6 +172,13 @@ def test_push_without_a_dvc_remote_fails_before_any_stage(run, served):
     assert served.tasks(flow_run.id) == {}
 
 
+def test_settings_say_what_is_run_and_pushed_unless_the_run_does(run, toy):
+    (toy.root / "conf/flows.yaml").write_text("training: {ref: not-there, push: true}\n")
+    assert "DVC has no default remote" in run().state.message
+    assert "not-there" in run(push=False).state.message
+    assert "nor-there" in run(push=False, ref="nor-there").state.message
+
+
 @pytest.fixture(params=["a folder", pytest.param("HTTP with a password", marks=pytest.mark.slow)])
 def shelf(request, toy, tmp_path):
     """A DVC remote of the repository; calling it makes it known to a clone as well."""

@@ -29,7 +29,6 @@ from ruamel.yaml import YAML
 from flows.clean import DAY
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
-from flows.server import serve
 from flows.server.deploy import POOL
 from tests.conftest import ROOT
 from tests.dvc_files import add_remote, init_dvc
@@ -59,6 +58,7 @@ SETTINGS = {
     "stages": {"default": {"timeout_minutes": 5}},
     "git": {"retry_delay_seconds": [1, 2, 4, 8]},
     "promotion": {"take_over": "fast_forward"},
+    "training": {"ref": "origin/main", "push": True},
     "ingest": {"push": True, "sources": [{"name": "people", "folder": "data/labelled", "settle_seconds": 0}]},
     "scoring": {"settle_seconds": 0, "drift": {"min_rows": 100, "window_rows": 100}},
 }
@@ -183,7 +183,6 @@ def year(tmp_path, homes) -> Iterator[Year]:
     sh("git", "remote", "add", "origin", f"git://127.0.0.1:{host.port}/origin", cwd=root)
     until(lambda: subprocess.run(["git", "ls-remote", "origin"], cwd=root, check=False).returncode == 0, 30, "the git host")
     with prefect_server(tmp_path / "prefect" / "home") as served:
-        serve.deploy(served.env, {"ref": "origin/main", "push": True})
         for deployment in served.client.read_deployments():
             job = {"env": {**deployment.job_variables.get("env", {}), "TUNELINE_REPOSITORY": str(root)}}
             served.client.update_deployment(deployment.id, DeploymentUpdate(job_variables=job, paused=True))
@@ -243,7 +242,7 @@ def live_through(year: Year) -> None:
     if night % WEEK == WEEK - 1:
         now = time.time()
         write_settings(root, {name: (now - year.began[max(0, night - nights)]) / DAY for name, nights in KEPT.items()})
-        year.run("clean/clean-weekly", push=True)
+        year.run("clean/clean-weekly")
 
 
 @contextlib.contextmanager

@@ -7,26 +7,58 @@ from pathlib import Path
 
 import psutil
 import pytest
+from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolUpdate
 from prefect.states import Crashed
 from ruamel.yaml import YAML
 
 from flows.server import worker
-from flows.server.deploy import DEPLOYMENTS, _deployments, deploy
+from flows.server.deploy import DEPLOYMENTS, POOL, deploy
 from tests.conftest import ROOT
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import prefect_server, until
 from tuneline.core.processes import ending
 
 
-def queues(file: Path) -> dict[str, str]:
-    content = YAML(typ="safe", pure=True).load(file)
-    return {one["name"]: one["work_pool"]["work_queue_name"] for one in content["deployments"]}
+@pytest.fixture
+def deployed(served):
+    """The deployments of the server, which are made anew after the test."""
+    found = {one.name: one for one in served.client.read_deployments()}
+    yield found
+    for one in found.values():
+        served.client.delete_deployment(one.id)
+    served.client.update_work_pool(POOL, WorkPoolUpdate(is_paused=False))
+    deploy(served.env)
 
 
-def test_train_queue_is_that_of_the_trainings_only():
-    with _deployments({}, "gpu") as file:
-        named = queues(file)
-    assert named == {name: "gpu" if name.startswith("train-") else "cpu" for name in queues(DEPLOYMENTS)}
+def test_what_is_paused_stays_paused_and_is_printed_and_only_trainings_have_the_train_queue(served, deployed, capsys):
+    nightly, scoring, watching = (deployed[name] for name in ("train-nightly", "score-hourly", "watch-hourly"))
+    served.client.update_deployment_schedule(nightly.id, nightly.schedules[0].id, active=False)
+    served.client.update_deployment(scoring.id, DeploymentUpdate(paused=True))
+    served.client.update_work_pool(POOL, WorkPoolUpdate(is_paused=True))
+    off, on = "tuneline: train when new rows were committed", "tuneline: score again when a model was promoted"
+    for name, enabled in ((off, False), (on, True)):
+        (automation,) = served.client.read_automations_by_name(name)
+        served.client.request("PATCH", f"/automations/{automation.id}", json={"enabled": enabled}).raise_for_status()
+
+    deploy(served.env, "gpu")
+
+    after = {one.name: one for one in served.client.read_deployments()}
+    assert [after[name].schedules[0].active for name in ("train-nightly", "score-hourly", "watch-hourly")] == [False, True, True]
+    assert [after[one.name].paused for one in (nightly, scoring, watching)] == [False, True, False]
+    assert [served.client.read_automations_by_name(name)[0].enabled for name in (off, on)] == [False, True]
+    assert served.client.read_work_pool(POOL).is_paused
+    printed = capsys.readouterr().out.partition("resumed on the server's page:")[2].splitlines()
+    paused = ["work pool tuneline", "schedule 0 2 * * * of train/train-nightly", f"automation {off}", "deployment score/score-hourly"]
+    assert [line.strip() for line in printed if line] == paused
+    assert {name: one.work_queue_name for name, one in after.items()} == {
+        name: "gpu" if name.startswith("train-") else "cpu" for name in deployed
+    }
+
+
+def test_deployments_have_no_copy_of_the_settings():
+    deployments = YAML(typ="safe", pure=True).load(DEPLOYMENTS)["deployments"]
+    entries = [entry for one in deployments for entry in (one, *one.get("triggers", []))]
+    assert not {"ref", "push"} & {name for entry in entries for name in entry["parameters"]}
 
 
 def test_flows_are_those_of_the_worker_wherever_they_are(tmp_path, monkeypatch):

@@ -170,8 +170,12 @@ def test_everything_that_people_are_told_of_arrives(served, people, notify, tmp_
     assert "Stage 'validate' ended with exit code 1." in arrived("Tuneline: train failed")
 
     file = tmp_path / notifications.NOTIFICATIONS
+    (drifted,) = served.client.read_automations_by_name("tuneline: tell of silence")
+    served.client.pause_automation(drifted.id)
     file.write_text(file.read_text().replace("within: 10800", "within: 10").replace("tell of drift", "tell of drift again"))
+    file.write_text(file.read_text().replace("Sent by flow watch", "Now sent by flow watch"))
     assert notify("update").returncode == 0
     names = [one.name for one in served.client.read_automations()]
     assert ("tuneline: tell of drift again" in names, "tuneline: tell of drift" in names) == (True, False)
+    assert not served.client.read_automations_by_name("tuneline: tell of silence")[0].enabled, "a person disabled it"
     assert "No worker runs" in arrived("Tuneline: no run of flow watch completed for hours")
