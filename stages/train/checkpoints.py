@@ -72,11 +72,16 @@ _PROGRESS = "progress.json"
 _LIBRARIES = ("torch", "transformers", "accelerate", "peft", "numpy", "safetensors")
 
 
-def run_identity(params: Params, accelerator: Accelerator, data: Iterable[Path], functions: Iterable[Path]) -> dict[str, Any]:
-    """Return everything that determines the model, except rounding: a run can resume with another layout.
+def library_versions() -> dict[str, str]:
+    """Return the versions of the libraries that compute a model."""
+    return {name: version(name) for name in _LIBRARIES}
 
-    The layout is the machines, the number of processes and threads, and the size of micro-batches: batches stay the same, but their
-    sums are rounded differently.
+
+def run_identity(params: Params, accelerator: Accelerator, data: Iterable[Path], functions: Iterable[Path]) -> dict[str, Any]:
+    """Return everything that determines the model, except rounding: a run can resume with another layout, as a ``TrainingSegment``.
+
+    The layout is the machines and their kind, the number of processes and threads, and the size of micro-batches: batches stay the same,
+    but their sums are rounded differently.
     """
     return {
         "seed": params.seed,
@@ -85,7 +90,7 @@ def run_identity(params: Params, accelerator: Accelerator, data: Iterable[Path],
         "data": {str(path): file_hash(path) for path in data},
         "code": stage_code("train"),
         "functions": {str(path): file_hash(path) for path in functions},
-        "libraries": {name: version(name) for name in _LIBRARIES},
+        "libraries": library_versions(),
         "device": accelerator.device.type,
         "precision": accelerator.mixed_precision,
         "sharding": sharding(accelerator),

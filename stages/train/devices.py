@@ -136,6 +136,18 @@ def launch_settings() -> dict[str, str]:
     return {**settings, **{name: file_hash(path) for name, path in files.items() if path.is_file()}}
 
 
+INSTRUCTIONS = ("ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS")
+"""Environment variables that limit the instructions of torch, oneDNN and MKL, each of which rounds sums in its own way."""
+
+
+def processor_kind(device: torch.device) -> str:
+    """Return the name of a GPU, or the instructions of the CPU that torch uses and the variables that limit those of its libraries."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    limits = [f"{name}={os.environ[name]}" for name in INSTRUCTIONS if os.environ.get(name)]
+    return ", ".join([torch.backends.cpu.get_cpu_capability(), *limits])
+
+
 def devices_used(segments: Sequence[TrainingSegment]) -> DevicesUsed:
     """Return the devices that this process has trained on, and the segments of the run if there are several."""
     state = AcceleratorState()

@@ -61,7 +61,7 @@ class TrainingProgress:
         baseline: Evaluation before the first step; ``None`` until then. It is in the curve, and no candidate for the best.
         best_step: Step of the best evaluation; 0 before the first.
         evaluations_without_improvement: Evaluations since the last gain, for early stopping.
-        segments: Parts of the run, each with one layout: processes, micro-batches, threads. Others round differently.
+        segments: Parts of the run, each with one layout (processes, micro-batches, threads) and kind of machine. Others round differently.
         requested_micro_batch_size: The parameter. The last segment has less if memory ran out.
     """
 

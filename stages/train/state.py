@@ -1,6 +1,7 @@
 """Training state: set up from the parameters, resumed from a checkpoint, and turned into the trained model."""
 
 import math
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +15,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
-from stages.train.checkpoints import Checkpoints, check_shared, common_identity, run_key
+from stages.train.checkpoints import Checkpoints, check_shared, common_identity, library_versions, run_key
 from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, check_fit, shard_batch
-from stages.train.devices import compile_in_place, configure_plugins, describe_devices
+from stages.train.devices import compile_in_place, configure_plugins, describe_devices, processor_kind
 from stages.train.interruption import Coordinator, Interruption
 from stages.train.model import TargetScale, adapt, build_model, compute_first_token_only
 from stages.train.optimization import Loss, ValidationMetric, build_loss, build_optimizer, build_schedule, total_steps
@@ -156,6 +157,8 @@ def resume(state: TrainState) -> None:
         processes=accelerator.num_processes,
         micro_batch_size=state.micro_batch_size,
         threads=torch.get_num_threads() if device == "cpu" else None,
+        processor=processor_kind(accelerator.device),
+        libraries={"python": platform.python_version(), **library_versions()},
     )
     before = progress.begin_segment(segment)
     if before is not None:

@@ -17,7 +17,7 @@ from tuneline.analysis.leaks import BaselineComparison, LeakEffect
 from tuneline.cli.console import Console
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.paths import BASE_RECORD, PREDICTIONS, RAW
-from tuneline.core.provenance import BaseSource
+from tuneline.core.provenance import BaseSource, StageProvenance, provenance_file
 from tuneline.core.records import Metrics
 from tuneline.metrics.table import METRIC_TABLE, custom_metrics, metrics_for, title_of
 from tuneline.project.dvc import Lock, cached_folder, cached_out, changed_by_machine, read_lock
@@ -136,9 +136,11 @@ def provenance(root: Path, lock: Lock) -> dict[str, str]:
     if version is None:
         return {"version": "not in dvc.lock: the pipeline has not finished yet"}
     commit = commit_of(root, version)
+    trained = StageProvenance.read_if_valid(root / provenance_file("train"))
     facts = {
         "version": version,
         "commit": str(commit) if commit else "not committed yet: git add params.yaml dvc.lock metrics && git commit",
+        **({"trained on": str(trained.devices)} if trained and trained.devices else {}),
     }
     tags = registered(root, version, commit) if commit else []
     return facts | base_facts(BaseSource.read_if_valid(root / BASE_RECORD)) | ({"registry": ", ".join(tags)} if tags else {})

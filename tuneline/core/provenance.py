@@ -154,7 +154,7 @@ CODE = ("project", *PIPELINE_CODE)
 
 
 class TrainingSegment(Record):
-    """A part of a training with one layout. Sums are rounded alike in it: the bytes of a model repeat only if there is no other."""
+    """A part of a training with one layout on one kind of machine. The bytes of a model repeat only if there is no other part."""
 
     step: int
     """Optimizer steps that were done before it."""
@@ -164,10 +164,16 @@ class TrainingSegment(Record):
     micro_batch_size: int
     threads: int | None = OMITTED
     """Threads of each process, on a CPU."""
+    processor: str | None = OMITTED
+    """The GPU's name, or the instructions of the CPU that torch uses, with the variables that limit them."""
+    libraries: Mapping[str, str] | None = OMITTED
+    """Versions of Python and of the libraries."""
 
     def __str__(self) -> str:
         threads = f" with {self.threads} thread{'s' * (self.threads != 1)}" if self.threads else ""
-        return f"{self.processes} process{'es' * (self.processes != 1)}{threads} ({self.device}, micro_batch_size {self.micro_batch_size})"
+        python = f"Python {self.libraries['python']}" if self.libraries else None
+        kind = ", ".join(filter(None, (self.device, self.processor, python, f"micro_batch_size {self.micro_batch_size}")))
+        return f"{self.processes} process{'es' * (self.processes != 1)}{threads} ({kind})"
 
     def has_layout_of(self, other: "TrainingSegment") -> bool:
         """Return True if the two differ in nothing but the step."""
@@ -185,13 +191,13 @@ class DevicesUsed(Record):
     distribution: str
     """How accelerate distributes the training: ``NO``, ``MULTI_GPU``, ``FSDP``, ..."""
     segments: Sequence[TrainingSegment] | None = OMITTED
-    """Parts of a training that was resumed with another layout. Its bytes are not promised to repeat."""
+    """Parts of a training that was resumed with another layout or on another kind of machine. Its bytes are not promised to repeat."""
 
     def __str__(self) -> str:
         precision = "float32" if self.precision == "no" else self.precision
         several = f", {self.processes} processes ({self.distribution})" if self.processes > 1 else ""
         parts = "; ".join(f"from step {segment.step} {segment}" for segment in self.segments or ())
-        return f"{self.type}, {precision}{several}" + (f"; layout changed, so bytes need not repeat: {parts}" if parts else "")
+        return f"{self.type}, {precision}{several}" + (f"; the bytes are not those of one kind of machine: {parts}" if parts else "")
 
 
 class StageProvenance(Record):

@@ -122,7 +122,7 @@ def test_devices_used_are_those_of_the_training(project_alone):
     assert devices_used(segments[:1]) == devices
     assert "segments" not in devices.model_dump()
     assert str(devices_used(segments)) == (
-        "cpu, bf16; layout changed, so bytes need not repeat: from step 0 2 processes with 1 thread (cpu, micro_batch_size 4); "
+        "cpu, bf16; the bytes are not those of one kind of machine: from step 0 2 processes with 1 thread (cpu, micro_batch_size 4); "
         "from step 9 1 process with 1 thread (cpu, micro_batch_size 4)"
     )
 

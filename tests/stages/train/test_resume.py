@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from stages.train.progress import TrainingProgress
 from tests.project import copy_code
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
@@ -216,9 +217,19 @@ def test_changed_checkpoint_interval_resumes_the_run(folder, reference):
 def test_resume_with_another_number_of_threads_says_so(folder):
     launcher.run(folder, before=partial(kill_with_threads, 2))
     assert launcher.run(folder, before=partial(torch.set_num_threads, 1)) == [0]
-    layouts = [f"1 process with {threads} (cpu, micro_batch_size 4)" for threads in ("2 threads", "1 thread")]
-    assert f"WARNING: the checkpoint was computed by {layouts[0]}, and this run goes on with {layouts[1]}." in launcher.output(folder)
+    first, second = (rf"1 process with {threads} \(cpu, .*, micro_batch_size 4\)" for threads in ("2 threads", "1 thread"))
+    assert re.search(f"WARNING: the checkpoint was computed by {first}, and this run goes on with {second}.", launcher.output(folder))
     assert "OMP_NUM_THREADS=2 gives the same" in launcher.output(folder)
+
+
+def test_resume_on_another_kind_of_processor_is_a_segment_of_its_own(folder):
+    launcher.run(folder, env={"ONEDNN_MAX_CPU_ISA": "AVX2"}, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
+    launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 9))
+    assert re.search(r"WARNING: the checkpoint was computed by .*, ONEDNN_MAX_CPU_ISA=AVX2, .* this run goes on", launcher.output(folder))
+    first, second = TrainingProgress.read(max(checkpoints(folder)) / "progress.json").segments
+    assert first.processor == f"{second.processor}, ONEDNN_MAX_CPU_ISA=AVX2"
+    assert first.libraries == second.libraries
+    assert {"python", "torch"} <= first.libraries.keys()
 
 
 def kill_with_threads(threads):

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from tests.records import export_record
 from tuneline.cli import app
-from tuneline.core.provenance import BaseSource, PretrainedSource
+from tuneline.core.provenance import BaseSource, DevicesUsed, PretrainedSource, StageProvenance, TrainingSegment
 
 runner = CliRunner(env={"COLUMNS": "200"})
 
@@ -61,6 +61,17 @@ def test_show_of_exported_models_names_the_base_model(tmp_path):
     base = BaseSource(checkpoint=source, tokenizer=source)
     record.model_copy(update={"provenance": record.provenance.model_copy(update={"base": base})}).write(tmp_path / "export.json")
     assert f"base  someone/bert at {'c' * 40}, licence mit" in shown(str(tmp_path))
+
+
+def test_show_says_when_the_bytes_are_not_those_of_one_kind_of_machine(project):
+    segments = [
+        TrainingSegment(step=step, device="cpu", processes=1, micro_batch_size=4, processor=kind, libraries={"python": "3.12.1"})
+        for step, kind in ((0, "AVX512"), (9, "AVX2"))
+    ]
+    devices = DevicesUsed(type="cpu", precision="no", processes=1, distribution="NO", segments=segments)
+    StageProvenance(parameters={}, code="", libraries={}, devices=devices).write(project.root / "reports/provenance/train.json")
+    expected = "not those of one kind of machine: from step 0 1 process (cpu, AVX512, Python 3.12.1, micro_batch_size 4); from step 9"
+    assert expected in shown()
 
 
 def test_show_of_an_uncommitted_result_says_how_to_commit_it(project):
