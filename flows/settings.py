@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from ruamel.yaml import YAML
 
 from tuneline.core.errors import ParamsError
+from tuneline.readers.files import ADDRESSES
 from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB
 
 Count = Annotated[int, Field(ge=0)]
@@ -235,11 +236,13 @@ class Training(SettingsSection):
     one_per: Literal["machine", "gpu"] | None = "machine"
     command: list[str] = []
     checkpoints: str | None = None
+    addresses: list[Annotated[str, Field(pattern=r"^[a-z0-9+.-]+:/\S*/$")]] | None = None
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variable with which the training stage starts through ``command``."""
-        return {LAUNCHER: shlex.join(self.command)} if self.command else {}
+        """Environment variables of the stages: ``command`` starts the training, and ``data.path`` may name ``addresses``."""
+        launcher = {LAUNCHER: shlex.join(self.command)} if self.command else {}
+        return launcher | ({} if self.addresses is None else {ADDRESSES: " ".join(self.addresses)})
 
 
 SETTINGS = Path("conf/flows.yaml")

@@ -1,6 +1,6 @@
 """A Hugging Face hub on the loopback interface for tests: the real client connects to it, without a network.
 
-It serves models and data sets from folders, each with one commit and any number of branches that point to it::
+It serves models (spaces as well) and data sets from folders, each with one commit and any number of branches that point to it::
 
     with LoopbackHub(tmp_path / "hub") as hub:
         hub.add("datasets", "someone/reviews", {"data/train.parquet": parquet_bytes})
@@ -134,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
         for pattern, answer in (
             (r"/api/(models|datasets)/([^/]+/[^/]+)(?:/revision/([^/]+))?", self._about),
             (r"/api/(models|datasets)/([^/]+/[^/]+)/tree/([^/]+)(?:/(.*))?", self._list),
-            (r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", self._file),
+            (r"/(datasets/|spaces/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", self._file),
         ):
             if match := re.fullmatch(pattern, path):
                 kind, name, revision, *rest = (None if part is None else unquote(part) for part in match.groups())

@@ -23,7 +23,7 @@ from tuneline.core.provenance import RemoteSource
 from tuneline.core.tables import split_files
 from tuneline.core.terminal import progress
 from tuneline.params.data import DataParams
-from tuneline.readers.files import RemoteFile, file_system, is_url, list_files, not_a_file, reaching, shown
+from tuneline.readers.files import RemoteFile, file_system, is_url, list_files, not_a_file, reaching, refuse_address, shown
 from tuneline.readers.inputs import Input, open_table
 from tuneline.readers.labelled import LabelledColumns, labelled_rows
 from tuneline.readers.rows import ENDINGS, BadRows, listed
@@ -198,7 +198,10 @@ class Files:
         """Find the files of the splits that ``data.splits`` names, of the days that ``data.as_of`` and ``data.last_days`` leave."""
         self.params = params.files
         names = dict.fromkeys(name for split, spec in params.source_specs.items() for name in source_splits(split, spec))
-        self.remote = RemoteFolder.fetch(params.path, names) if params.path and is_url(params.path) else None
+        self.remote = None
+        if params.path and is_url(params.path):
+            refuse_address("data.path", params.path)
+            self.remote = RemoteFolder.fetch(params.path, names)
         self.folder = self.remote.folder if self.remote else _folder(params.path)
         self.splits = {name: find_files(self.folder, name) for name in names}
         self.chosen = choose_files(self.splits, params.as_of, params.last_days)

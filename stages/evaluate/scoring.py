@@ -4,14 +4,10 @@ import inspect
 import itertools
 import os
 import re
-import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -19,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.analysis.stats import LEVEL, Estimate, leak_difference, metric_interval, paired_difference
-from tuneline.core.errors import DataError, ParamsError, StageError
+from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import full_disk
 from tuneline.core.tables import ROW_GROUP, LabelSchema
 from tuneline.metrics.scores import compute_metric, prediction_metrics, task_of
@@ -28,27 +24,8 @@ from tuneline.reports.evaluation import SliceMetrics, Slices
 
 os.environ.setdefault("HF_UPDATE_DOWNLOAD_COUNTS", "0")  # read when evaluate is imported: no telemetry when a metric is loaded
 
-_NAME = re.compile(r"(?P<path>[^:@]+)(:(?P<config>[^@]+))?(@(?P<revision>.+))?")
-
-
-@dataclass(frozen=True)
-class MetricName:
-    """One entry of ``evaluate.metrics``: ``NAME``, ``NAME:CONFIG``, ``NAME@REVISION``, or the path of a folder with such a module.
-
-    A metric of the Hub is code of its author, which runs here: name only what you trust, and pin it.
-    """
-
-    path: str
-    config: str | None
-    revision: str | None
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Parse an entry."""
-        if (match := _NAME.fullmatch(text)) is None:
-            hint = "Write NAME, NAME:CONFIG, NAME@REVISION, or the path of a folder."
-            raise ParamsError(f"evaluate.metrics: {text!r} is not a metric.", hint)
-        return cls(match["path"], match["config"], match["revision"])
+LIBRARY = "evaluate-metric"
+"""Where the evaluate library keeps its own metrics on the Hub. Its loader takes a bare name for a local folder first."""
 
 
 @dataclass(frozen=True)
@@ -70,78 +47,39 @@ class SplitPredictions:
 def score(references: NDArray[Any], predictions: NDArray[Any], average: Averaging, others: Sequence[str] = ()) -> dict[str, float]:
     """Compute the metrics of the pipeline, then those of ``others``; of metrics with the same name, the last one counts.
 
-    References, int64 classes or float32 numbers, and predictions have the shape ``(rows,)``. ``others`` are entries of
-    ``evaluate.metrics``, loaded by the evaluate library, which takes seconds to import. Each must give finite numbers.
+    References, int64 classes or float32 numbers, and predictions have the shape ``(rows,)``. ``others`` are ``NAME`` or ``NAME:CONFIG`` of
+    the evaluate library's own metrics; it takes seconds to import. Each must give finite numbers.
     """
     task: Task = "regression" if np.issubdtype(references.dtype, np.floating) else "classification"
     scores = prediction_metrics(task, references, predictions, average)
-    names = [MetricName.parse(text) for text in others]
-    if names:
-        with modules_folder(all(Path(name.path).exists() for name in names)) as folder:
-            for name in names:
-                scores.update(_score_one(name, references, predictions, average, folder))
+    for text in others:
+        scores.update(_score_one(text, references, predictions, average))
     return scores
 
 
-@cache
-def _own_folder() -> "tempfile.TemporaryDirectory[str]":
-    """Return the folder of this process, removed when it ends: Python imports the copied modules from there, once."""
-    return tempfile.TemporaryDirectory(prefix="tuneline-metrics-")
-
-
-@contextmanager
-def modules_folder(local: bool) -> Iterator[str | None]:
-    """Set the folder to which the library copies modules before it imports them.
-
-    Local modules do not belong in the user's cache, and two simultaneous runs must not share a folder. A metric of the Hub
-    stays in the user's cache, so that it works offline the next time.
-    """
-    if not local:
-        yield None
-        return
-    from evaluate import config
-
-    folder = _own_folder().name
-    before = config.HF_MODULES_CACHE
-    config.HF_MODULES_CACHE = folder
-    sys.path.insert(0, folder)
-    _forget_modules()
-    try:
-        yield folder
-    finally:
-        config.HF_MODULES_CACHE = before
-        sys.path.remove(folder)
-        _forget_modules()
-
-
-def _forget_modules() -> None:
-    """Forget the library's package of copied modules: Python would search it in the folder that it was first imported from."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "evaluate_modules"]:
-        del sys.modules[name]
-
-
-def _score_one(name: MetricName, references: NDArray[Any], predictions: NDArray[Any], average: str, folder: str | None) -> dict[str, float]:
+def _score_one(text: str, references: NDArray[Any], predictions: NDArray[Any], average: str) -> dict[str, float]:
     import evaluate
 
+    name, _, config = text.partition(":")
     try:
-        metric = evaluate.load(name.path, name.config, revision=name.revision, keep_in_memory=True, cache_dir=folder)
+        metric = evaluate.load(f"{LIBRARY}/{name}", config or None, keep_in_memory=True)
     except (OSError, ValueError, ImportError) as error:  # FileNotFoundError and ConnectionError among them
         if full_disk(error):
             raise
         raise StageError(
-            f"evaluate.metrics: {name.path!r} cannot be loaded: {str(error).strip().splitlines()[0]}",
-            "A name is looked up on the Hub, which must be reachable; a path is a folder with a module of the same name.",
+            f"evaluate.metrics: {name!r} cannot be loaded: {str(error).strip().splitlines()[0]}",
+            "A name is looked up on the Hub, which must be reachable.",
         ) from None
     options = {"average": average} if "average" in inspect.signature(metric._compute).parameters else {}
     try:
         result = metric.compute(references=references, predictions=predictions, **options)
     except (ValueError, TypeError) as error:
         raise StageError(
-            f"evaluate.metrics: {name.path!r} cannot score this: {error}", "It must score predictions against references."
+            f"evaluate.metrics: {name!r} cannot score this: {error}", "It must score predictions against references."
         ) from None
     numbers = {key: float(value) for key, value in result.items() if np.ndim(value) == 0 and not isinstance(value, str)}
     if not numbers or not all(map(np.isfinite, numbers.values())):
-        raise StageError(f"evaluate.metrics: {name.path!r} gives no finite numbers: {dict(result)}", "Leave it out.")
+        raise StageError(f"evaluate.metrics: {name!r} gives no finite numbers: {dict(result)}", "Leave it out.")
     return numbers
 
 

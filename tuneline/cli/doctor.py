@@ -32,7 +32,7 @@ from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
 from tuneline.project.registry import Version
 from tuneline.project.repo import git, lock_at, registries
-from tuneline.readers.files import is_url, not_a_file, shown
+from tuneline.readers.files import is_url, not_a_file, refuse_address, shown
 from tuneline.reports.export import EXPORT_RECORD, UsageRecord
 
 if TYPE_CHECKING:
@@ -312,6 +312,10 @@ def check_source(root: Path, params: Params) -> DoctorResult:
     if params.data.source != "files":
         return ok(f"data.source: {params.data.source}")
     if is_url(params.data.path or ""):
+        try:
+            refuse_address("data.path", str(params.data.path))
+        except DataError as refused:
+            return error(refused.problem, refused.hint)
         return ok(f"data.source: files in {shown(str(params.data.path))}")
     folder = root / SOURCE / (params.data.path or "")
     specs = params.data.source_specs.values()

@@ -1,11 +1,14 @@
 """Sections ``evaluate``, ``export`` and ``compare``: the metrics, the ONNX models, and their tolerances."""
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from tuneline.core.paths import PROJECT
 from tuneline.params.section import FunctionName, Positive, PositiveFloat, Rate, Section
 
+_LIBRARY_METRIC = re.compile(r"[a-z0-9_]+(:[\w-]+)?", re.ASCII)
 Split = Literal["train", "validation", "test"]
 Precision = Literal["fp32", "fp16", "int8"]
 
@@ -16,8 +19,8 @@ class EvaluateParams(Section):
     split: Split = "test"
     """The reported split."""
     metrics: list[str] | None = None
-    """More metrics: ``project/FILE.py:FUNCTION`` (docs/custom-loss.md), and names or paths for ``evaluate.load``. ``null``: those of
-    ``tuneline/metrics/table.py``, which need no network."""
+    """More metrics: ``project/FILE.py:FUNCTION`` (docs/custom-loss.md), and names of the evaluate library, such as
+    ``spearmanr`` or ``glue:mrpc``. ``null``: those of ``tuneline/metrics/table.py``, which need no network."""
     f1: Literal["binary", "macro"] | None = None
     """Averaging of F1 over the classes. ``null``: binary with two classes, macro with more."""
     batch_size: Positive = 64
@@ -32,11 +35,17 @@ class EvaluateParams(Section):
 
     @property
     def library_metrics(self) -> list[str]:
-        """The other entries of ``metrics``, for ``evaluate.load``."""
+        """The other entries of ``metrics``: NAME or NAME:CONFIG of the evaluate library."""
         return [text for text in self.metrics or [] if not FunctionName.matches(text)]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        for text in self.library_metrics:
+            if not _LIBRARY_METRIC.fullmatch(text):
+                raise ValueError(
+                    f"metrics: {text!r} is neither a function of {PROJECT}/ nor a name of the evaluate library, such as 'spearmanr'; a path or "
+                    f"another's metric would be code that no commit has: load it in a function, {PROJECT}/FILE.py:FUNCTION"
+                )
         names = [name.function for name in self.functions]
         if duplicate := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"metrics: two functions are named {duplicate!r}, which is their key in metrics/evaluate.json; rename one")

@@ -5,6 +5,7 @@ Credentials come only from the environment.
 
 import errno
 import io
+import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +14,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
+from urllib.parse import unquote
 
 from tuneline.core.errors import DataError, StageError, UnreadableError
+from tuneline.core.paths import SOURCE
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -59,6 +62,23 @@ _PARAMETERS = re.compile(r"\?[^\s'\"]+")
 def is_url(text: str) -> bool:
     """Return True if a text is an address such as ``s3://bucket/folder``, not a path."""
     return _URL.match(text) is not None
+
+
+STORES = ("abfs://", "az://", "gcs://", "gs://", "s3://", "s3a://")
+ADDRESSES = "TUNELINE_DATA_ADDRESSES"
+"""Environment variable with the prefixes of addresses that parameters may name, instead of ``STORES``. Each ends in ``/``."""
+
+
+def refuse_address(parameter: str, url: str) -> None:
+    """Refuse an address that is not in an object store, or in what ``ADDRESSES`` allows: who sets a parameter reads nothing else.
+
+    ``file://``, ``http://`` and chains of file systems would read files of the machine and ask servers of its network.
+    """
+    allowed = tuple(os.environ[ADDRESSES].split()) if ADDRESSES in os.environ else STORES
+    if not url.startswith(allowed) or "::" in url or ".." in unquote(url).split("/"):
+        problem = f"{parameter}: {shown(url)} is not an address that it may name: {', '.join(allowed) or 'none'}, and no '..' in it."
+        hint = f"Files of this machine are in {SOURCE}/. Others are allowed by training.addresses in conf/flows.yaml, or by {ADDRESSES}."
+        raise DataError(problem, hint)
 
 
 def redacted(text: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from flows.settings import Training
 from stages.download.__main__ import main
 from stages.download.files import RemoteFolder
 from tests.stages.download.made import TEST, TRAIN, VALIDATION, write_params
@@ -65,6 +66,48 @@ def test_wrong_address_is_explained(path, message):
     files.pipe({"/tickets/train.csv": TRAIN.encode()})
     with pytest.raises(DataError, match=message):
         RemoteFolder.fetch(f"memory://{path}", ["nothing"])
+
+
+OUTSIDE = [
+    "file:///etc",
+    "local:///etc",
+    "http://127.0.0.1:9/x",
+    "memory://x",
+    "s3://b/x::file:///etc",
+    "zip://a::file:///b.zip",
+    "s3://b/../x",
+]
+
+
+@pytest.mark.parametrize("address", [*OUTSIDE, "S3://bucket/x"])
+def test_address_outside_of_object_stores_is_refused_unless_it_is_allowed(address, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_params({"path": address})
+    with pytest.raises(DataError, match=r"data\.path: .* is not an address that it may name: abfs://, "):
+        main()
+    monkeypatch.setenv("TUNELINE_DATA_ADDRESSES", "s3://other/ file:///mnt/tickets/")
+    with pytest.raises(DataError, match=r"data\.path: .* is not an address that it may name: s3://other/, file:///mnt/tickets/, "):
+        main()
+
+
+def test_allowed_address_is_read(tmp_path, monkeypatch):
+    for split, content in {"train": TRAIN, "validation": VALIDATION, "test": TEST}.items():
+        (tmp_path / "mounted/tickets").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"mounted/tickets/{split}.csv").write_text(content)
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    allowed = Training(addresses=[f"file://{tmp_path}/mounted/"])
+    for name, value in allowed.environment.items():
+        monkeypatch.setenv(name, value)
+    write_params({"path": f"file://{tmp_path}/mounted/tickets"})
+    main()
+    assert raw().keys() == {"train.parquet", "validation.parquet", "test.parquet"}
+
+
+@pytest.mark.parametrize("address", ["s3://bucket", "/mnt/tickets/", "s3://a/ file:///"])
+def test_setting_that_allows_more_than_a_folder_is_refused(address):
+    with pytest.raises(ValueError, match="addresses"):
+        Training(addresses=[address])
 
 
 def test_copy_that_another_process_is_writing_stays(tmp_path, monkeypatch):

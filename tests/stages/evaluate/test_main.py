@@ -195,8 +195,8 @@ def test_missing_input_names_the_stage_that_writes_it(project, missing, stage):
 def test_failure_leaves_earlier_outs(project):
     evaluate.main()
     before = outs(project)
-    change_params(project, {"evaluate.metrics": ["no-such-metric"]})
-    with pytest.raises(StageError, match="no-such-metric"):
+    change_params(project, {"evaluate.metrics": ["no_such_metric"]})
+    with pytest.raises(StageError, match="no_such_metric"):
         evaluate.main()
     assert outs(project) == before
 

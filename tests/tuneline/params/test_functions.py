@@ -39,9 +39,17 @@ def test_name_that_is_no_function_in_the_folder_project_is_refused(load, text):
         load(train={"loss": text})
 
 
-@pytest.mark.parametrize("text", ["accuracy", "glue:mrpc", "somebody/metric@v1.0", "metrics/odd_one", "metrics/odd_one.py"])
+@pytest.mark.parametrize("text", ["accuracy", "glue:mrpc"])
 def test_metric_of_the_evaluate_library_is_not_taken_for_a_function(text):
     assert not FunctionName.matches(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["/any/path.py", "metrics/odd_one", "odd_one.py", "../x", "somebody/metric", "accuracy@refs/pr/3", "", "a:../b"]
+)
+def test_metric_that_would_run_a_program_of_no_commit_is_refused(load, text):
+    with pytest.raises(ParamsError, match=r"evaluate\.metrics: '.*' is neither a function of project/ nor a name of the evaluate library"):
+        load(evaluate={"metrics": [text]})
 
 
 @pytest.mark.parametrize(
