@@ -43,8 +43,8 @@ class EvaluateParams(Section):
         for text in self.library_metrics:
             if not _LIBRARY_METRIC.fullmatch(text):
                 raise ValueError(
-                    f"metrics: {text!r} is neither a function of {PROJECT}/ nor a name of the evaluate library, such as 'spearmanr'; a path or "
-                    f"another's metric would be code that no commit has: load it in a function, {PROJECT}/FILE.py:FUNCTION"
+                    f"metrics: {text!r} is neither a function of {PROJECT}/ nor a name of the evaluate library, such as 'spearmanr'; a "
+                    f"path or another's metric would be code that no commit has: load it in a function, {PROJECT}/FILE.py:FUNCTION"
                 )
         names = [name.function for name in self.functions]
         if duplicate := next((name for name in names if names.count(name) > 1), None):
