@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -224,9 +225,9 @@ def _write_columns(path: Path, columns: Columns | dict[str, NDArray[Any]]) -> No
 
 
 def write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a CSV with a header."""
+    """Write a CSV with a header. DVC puts names into a script of its page as they are, so ``<``, which could end that, is a code."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+        writer = csv.writer(SimpleNamespace(write=lambda line: file.write(line.replace("<", r"\u003c"))), lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)
 

@@ -1,10 +1,12 @@
 import csv
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
-from stages.evaluate.__main__ import SCATTERED, read_origin, write_plots
+from stages.evaluate.__main__ import SCATTERED, read_origin, write_plots, write_rows
 from tests.stages.tokenize.raw_splits import write_raw
 from tuneline.core.tables import LabelSchema, SplitReader
 
@@ -31,13 +33,26 @@ def rows(path):
 
 
 def test_confusion_plot_has_class_names(tmp_path):
-    names = ('a "quoted", one', "<b>ü</b>")
+    names = ('a "quoted", one', "ü > o")
     write_plots(tmp_path, np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32), np.array([0, 0, 1]), LabelSchema(names))
     assert rows(tmp_path / "confusion.csv") == [
         {"actual": names[0], "predicted": names[0]},
         {"actual": names[0], "predicted": names[1]},
         {"actual": names[1], "predicted": names[0]},
     ]
+
+
+def test_class_name_is_no_markup_in_the_page_of_dvc_plots(tmp_path):
+    name = "</script><script>alert(1)</script><!--"
+    write_plots(tmp_path, np.eye(2, dtype=np.float32), np.array([1, 0]), LabelSchema((name, "b")))
+    write_rows(tmp_path / "slices.csv", ("slice", "score", "rows"), [(f"label: {name}", "0.5", 2)])
+    command = [sys.executable, "-m", "dvc", "plots", "show", "confusion.csv", "slices.csv"]
+    for words in (["git", "init", "-q"], [sys.executable, "-m", "dvc", "init", "-q"], command):
+        subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
+    page = (tmp_path / "dvc_plots/index.html").read_text(encoding="utf-8")
+    assert r"\u003c/script>" in page, "the names are in it"
+    assert "<script>alert" not in page
+    assert "<!--" not in page.partition("<body>")[2]
 
 
 def test_plots_of_the_other_task_are_empty(tmp_path):
