@@ -23,7 +23,7 @@ from flows.runs.compose import REFUSED
 from flows.runs.processes import ProgramError, Programs, for_composition, for_stages
 from flows.runs.repository import Repository
 from flows.settings import StagePolicy
-from tuneline.core.errors import DataError
+from tuneline.core.errors import PERMANENT, DataError
 from tuneline.core.files import read_yaml, replace_directory, replace_file
 from tuneline.project.dvc import Lock, cached_folder, cached_out, default_remote, is_intact, load_yaml, read_lock
 from tuneline.project.repo import git, lock_at
@@ -180,6 +180,7 @@ class Pipeline:
         Raises:
             ProgramError: The stage failed; the message ends with the last lines it printed.
             KilledError: The system killed it.
+            PermanentError: It would fail again.
         """
         outcome: StageOutcome = "ran"
         kills = out_of_memory_kills()
@@ -198,6 +199,8 @@ class Pipeline:
         except ProgramError as error:
             if number := killed_by(error):
                 raise KilledError(number, error, kills) from None
+            if exit_code(error) == PERMANENT:
+                raise PermanentError(error.what, error.code, error.last) from None
             raise
         return outcome
 
@@ -217,14 +220,23 @@ class KilledError(ProgramError):
         self.signal = number
 
 
+class PermanentError(ProgramError):
+    """A stage failed because its parameters or its data are wrong: another attempt would fail, too."""
+
+
+def exit_code(error: ProgramError) -> int:
+    """Return the exit code of a stage, which DVC prints, and ends with one of its own; else that of DVC."""
+    codes = [int(match[1]) for match in map(_EXITED.search, error.last) if match]
+    return codes[-1] if codes else error.code
+
+
 def killed_by(error: ProgramError) -> signal.Signals | None:
     """Return the signal by which the system killed a stage, or the DVC that ran it; ``None`` if the stage failed by itself.
 
-    DVC ends with an exit code of its own. It prints that of the stage: -N for signal N, 128 + N where a shell or
-    ``stages.train.launch`` waited for the killed process, 256 - N where a program passed -N on.
+    The exit code is -N for signal N, 128 + N where a shell or ``stages.train.launch`` waited for the killed process, 256 - N where a
+    program passed -N on.
     """
-    codes = [int(match[1]) for match in map(_EXITED.search, error.last) if match]
-    code = codes[-1] if codes else error.code
+    code = exit_code(error)
     return next((fault for fault in FAULTS if code in (-fault, 128 + fault, 256 - fault)), None)
 
 
@@ -263,10 +275,15 @@ _UNCHANGED = {
 }
 
 
+def _may_succeed(_task: object, _run: object, state: State[Any]) -> bool:
+    return not isinstance(state.result(raise_on_failure=False), PermanentError)
+
+
 def stage_task(stage: str, policy: StagePolicy) -> Task[[Pipeline], State[Any] | None]:
     """Return the task of one stage: named after it, with its retries and timeout. A stage that DVC skips ends as Skipped.
 
-    A stage that a signal killed is started again within its timeout; one that failed by itself is not, unless the policy has retries.
+    A stage that a signal killed is started again within its timeout; one that failed by itself is not, unless the policy has retries
+    and neither parameters nor data are at fault.
 
     The task has no tags: Prefect requests the concurrency limit of each tag from the server, and after every long stage loses two
     seconds because the server has closed the idle connection (measured with 3.8.8).
@@ -277,6 +294,7 @@ def stage_task(stage: str, policy: StagePolicy) -> Task[[Pipeline], State[Any] |
         task_run_name=stage,
         retries=policy.retries,
         retry_delay_seconds=policy.delays,
+        retry_condition_fn=_may_succeed,
         timeout_seconds=policy.timeout_minutes * 60,
         **UNCACHED,
     )

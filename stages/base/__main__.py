@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tuneline.checkpoints.pretrained import COMMIT, CONFIG, INDEX, Pretrained, check_model_type, find
-from tuneline.core.errors import StageError
+from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.files import file_hash, replace_directory
 from tuneline.core.launch import check_launch
 from tuneline.core.paths import BASE, BASE_MODEL, BASE_RECORD, BASE_TOKENIZER
@@ -46,7 +46,7 @@ def check_vocabulary(tokenizer: Pretrained, folder: Path, checkpoint: Pretrained
     embeddings = checkpoint.config().get("vocab_size")
     if isinstance(embeddings, int) and max(tokens) >= embeddings:
         excess = min(number for number in tokens if number >= embeddings)
-        raise StageError(
+        raise ParamsError(
             f"{tokenizer.key}: {tokenizer.label} has another vocabulary than {checkpoint.label}, whose weights have {embeddings:,} "
             f"embeddings: there is none for token {excess}, {tokens[excess]!r}.",
             _hint(checkpoint),
@@ -56,7 +56,7 @@ def check_vocabulary(tokenizer: Pretrained, folder: Path, checkpoint: Pretrained
     own = _tokens_by_id(checkpoint.fetch(checkpoint.tokenizer_files()), checkpoint)
     for number in sorted(tokens.keys() & own.keys()):
         if tokens[number] != own[number]:
-            raise StageError(
+            raise ParamsError(
                 f"{tokenizer.key}: {tokenizer.label} has another vocabulary than {checkpoint.label}: "
                 f"token {number} is {tokens[number]!r}, not {own[number]!r}.",
                 _hint(checkpoint),
@@ -106,7 +106,7 @@ def find_tokenizer(params: Params, checkpoint: Pretrained | None) -> Pretrained 
     if name is not None and (checkpoint is None or name != checkpoint.name):
         checkpoint = announce(find(name, revision, "tokenize.tokenizer"), revision)
     if checkpoint is not None and not checkpoint.tokenizer_files():
-        raise StageError(
+        raise ParamsError(
             f"{checkpoint.key}: {checkpoint.label} has no tokenizer.", "Name the one that the model was trained with: tokenize.tokenizer."
         )
     return checkpoint

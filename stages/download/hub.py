@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from stages.download.source import SourceFile, SourceSplit
-from tuneline.core.errors import DataError
+from tuneline.core.errors import DataError, UnreadableError
 from tuneline.core.tables import ROW_GROUP
 from tuneline.readers.inputs import ValueBatch
 from tuneline.readers.labelled import LabelledColumns, labelled_batches
@@ -36,7 +36,8 @@ class Hub:
         # Without network the library takes the latest version that it finds in its cache, whatever was asked for.
         files = [Path(file["filename"]) for split in self.data.values() for file in split.cache_files]
         if not all(self.commit in file.parts for file in files):
-            raise DataError(f"data.revision: commit {self.commit} of {self.label} is not in the cache, and the hub is out of reach.", _PIN)
+            problem = f"data.revision: commit {self.commit} of {self.label} is not in the cache, and the hub is out of reach."
+            raise UnreadableError(problem, _PIN)
 
     def read(self, split: str, columns: LabelledColumns) -> SourceSplit:
         """Open one split."""
@@ -63,7 +64,7 @@ class Hub:
         try:
             yield
         except ConnectionError as error:
-            raise DataError(f"data.path: {self.label} cannot be fetched: {error}", _PIN) from None
+            raise UnreadableError(f"data.path: {self.label} cannot be fetched: {error}", _PIN) from None
         except pa.ArrowException as error:
             raise DataError(f"data.path: {self.label} cannot be read: {error}") from None
         except ValueError as error:  # an unknown or missing configuration
@@ -71,7 +72,7 @@ class Hub:
         except RuntimeError as error:  # a loading script
             raise DataError(f"data.path: {self.label}: {error}.", "Use a copy of the data set in Parquet.") from None
         except (DatasetsError, OSError) as error:
-            raise DataError(f"data.path: {self.label} cannot be read: {error}") from None
+            raise UnreadableError(f"data.path: {self.label} cannot be read: {error}") from None
 
 
 def _batches(tables: Iterator[pa.Table]) -> Iterator[ValueBatch]:
@@ -103,4 +104,4 @@ def resolve_commit(path: str, revision: str | None) -> str:
     except errors.HFValidationError as error:
         raise DataError(f"data.path: {path!r} is not the id of a data set: {error}", "It looks like 'nyu-mll/glue'.") from None
     except (OSError, httpx.HTTPError) as error:
-        raise DataError(f"data.path: the hub cannot be asked for {path}: {str(error).splitlines()[0]}", _PIN) from None
+        raise UnreadableError(f"data.path: the hub cannot be asked for {path}: {str(error).splitlines()[0]}", _PIN) from None

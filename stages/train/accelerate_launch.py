@@ -48,7 +48,7 @@ def main() -> NoReturn:
             code = launch(load_params().train, sys.argv[1:])
     except StageError as error:
         say(f"train: {error}", error=True)
-        code = 1
+        code = error.stage_status
     except Exception:
         say(traceback.format_exc(), error=True)
         code = CRASHED
@@ -221,7 +221,7 @@ def exit_code(error: "ChildFailedError") -> int:
     for failure in failures:
         if failure.error_file_data.get("stage"):  # see tuneline.core.stage.report_error
             say(failure.message, error=True)
-            return 1
+            return int(failure.exitcode)
     code = int(failures[0].exitcode)
     return 128 - code if code < 0 else CRASHED
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
+from tuneline.core.errors import PERMANENT
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.processes import PARENT, end_with_parent
 from tuneline.core.terminal import say
@@ -31,7 +32,7 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 def main() -> int:
-    """Run the training and return the exit code: 0, 1 after an error, 75 after an interruption, 128 + N after signal N."""
+    """Run the training and return the exit code: 0, 1 or 78 after an error, 75 after an interruption, 128 + N after signal N."""
     started = time.time()
     child: subprocess.Popen[bytes] | None = None
     stopped = False
@@ -74,7 +75,7 @@ def describe_end(code: int, hint: str) -> tuple[str | None, int]:
 
     The line is ``None`` where the training has printed its own: after its end, an error or an interruption.
     """
-    if code in (0, 1, INTERRUPTED):
+    if code in (0, 1, PERMANENT, INTERRUPTED):
         return None, code
     if code == CRASHED:
         return f"ended by an unexpected error; the traceback is above. {hint}", 1

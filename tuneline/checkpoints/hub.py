@@ -4,7 +4,7 @@ import contextlib
 import errno
 from collections.abc import Iterator
 
-from tuneline.core.errors import StageError
+from tuneline.core.errors import ParamsError, StageError
 
 _OFFLINE = (
     "Without network, set the revision to a commit that was fetched before, or copy the model to models/source/ and name that folder; "
@@ -36,15 +36,16 @@ def explained(key: str, name: str, revision: str | None) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, RuntimeError, errors.XetDownloadError, httpx.HTTPError) as error:
-        problem, hint = _explain(error, name, revision)
-        raise StageError(f"{key}: {problem}", hint) from None
+        kind, problem, hint = _explain(error, name, revision)
+        raise kind(f"{key}: {problem}", hint) from None
 
 
-def _explain(error: Exception, name: str, revision: str | None) -> tuple[str, str]:
+def _explain(error: Exception, name: str, revision: str | None) -> tuple[type[StageError], str, str]:
     from huggingface_hub import constants, errors
 
     if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "no space left" in str(error).lower():
-        return f"{name} does not fit on the disk.", f"Free some, or set HF_HOME to a larger disk; now it is {constants.HF_HOME}."
+        hint = f"Free some, or set HF_HOME to a larger disk; now it is {constants.HF_HOME}."
+        return StageError, f"{name} does not fit on the disk.", hint
     explanations = {
         errors.RevisionNotFoundError: (
             f"{name} has no branch, tag or commit {revision!r}.",
@@ -63,6 +64,7 @@ def _explain(error: Exception, name: str, revision: str | None) -> tuple[str, st
     }
     for kind, explanation in explanations.items():
         if isinstance(error, kind):
-            return explanation
+            return ParamsError, *explanation
     first = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-    return f"{name} cannot be fetched from {constants.ENDPOINT}: {first}", f"What was downloaded is kept: try again. {_OFFLINE}"
+    problem = f"{name} cannot be fetched from {constants.ENDPOINT}: {first}"
+    return StageError, problem, f"What was downloaded is kept: try again. {_OFFLINE}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneline.checkpoints.hub import explained, without_progress_bar
-from tuneline.core.errors import StageError
+from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.paths import BASE_SOURCE
 from tuneline.params.model import ENCODERS, UNSUPPORTED, is_folder
 
@@ -70,10 +70,10 @@ class Pretrained:
             return Path(snapshot_download(self.name, revision=self.commit, allow_patterns=list(names)))
 
     def config(self) -> dict[str, Any]:
-        """Return the contents of ``config.json``; raise a StageError if there is no such file."""
+        """Return the contents of ``config.json``; raise a ParamsError if there is no such file."""
         if CONFIG not in self.files:
             hint = "A folder that save_pretrained wrote has one. An adapter (LoRA) must be merged into its model first."
-            raise StageError(f"{self.key}: {self.label} has no {CONFIG}, so it is not a model of transformers.", hint)
+            raise ParamsError(f"{self.key}: {self.label} has no {CONFIG}, so it is not a model of transformers.", hint)
         return self.read_json(CONFIG)
 
     def read_json(self, name: str) -> dict[str, Any]:
@@ -81,9 +81,9 @@ class Pretrained:
         try:
             values = json.loads((self.fetch([name]) / name).read_text(encoding="utf-8"))
         except ValueError as error:
-            raise StageError(f"{self.key}: {name} of {self.label} is not valid JSON: {error}", self._fetch_again()) from None
+            raise ParamsError(f"{self.key}: {name} of {self.label} is not valid JSON: {error}", self._fetch_again()) from None
         if not isinstance(values, dict):
-            raise StageError(f"{self.key}: {name} of {self.label} is not a JSON object.", self._fetch_again())
+            raise ParamsError(f"{self.key}: {name} of {self.label} is not a JSON object.", self._fetch_again())
         return values
 
     def license(self) -> str | None:
@@ -106,17 +106,17 @@ class Pretrained:
         if WEIGHTS in self.files:
             return [WEIGHTS]
         if INDEX not in self.files and any(PICKLES.fullmatch(name) for name in self.files):
-            raise StageError(
+            raise ParamsError(
                 f"{self.key}: {self.label} has its weights only as a pickle (pytorch_model.bin), which can run code when it is loaded.",
                 "Choose a revision with model.safetensors: many repositories have one on the branch refs/pr/1. Or convert it on a machine "
                 "where that does no harm: AutoModel.from_pretrained(NAME).save_pretrained('models/source/NAME'), with the tokenizer.",
             )
         if INDEX not in self.files:
             problem = f"{self.key}: {self.label} has no weights for torch: neither {WEIGHTS} nor {INDEX}."
-            raise StageError(problem, "Choose another checkpoint or revision.")
+            raise ParamsError(problem, "Choose another checkpoint or revision.")
         shards = sorted({str(name) for name in (self.read_json(INDEX).get("weight_map") or {}).values()})
         if missing := [name for name in shards if name not in self.files]:
-            raise StageError(f"{self.key}: {self.label} lacks {missing[0]}, which {INDEX} lists.", self._fetch_again())
+            raise ParamsError(f"{self.key}: {self.label} lacks {missing[0]}, which {INDEX} lists.", self._fetch_again())
         return [INDEX, *shards]
 
     def weight_bytes(self) -> int:
@@ -135,7 +135,7 @@ class Pretrained:
                 else:
                     metadata = HfApi().get_safetensors_metadata(self.name, revision=self.commit)
         except errors.SafetensorsParsingError as error:
-            raise StageError(f"{self.key}: the weights of {self.label} are damaged: {error}", self._fetch_again()) from None
+            raise ParamsError(f"{self.key}: the weights of {self.label} are damaged: {error}", self._fetch_again()) from None
         return sum(metadata.parameter_count.values())
 
     def tokenizer_files(self) -> list[str]:
@@ -143,9 +143,9 @@ class Pretrained:
         names = [name for name in TOKENIZER_FILES if name in self.files]
         return names if any(not name.endswith(("_config.json", "_map.json", "added_tokens.json")) for name in names) else []
 
-    def damaged(self, name: str, problem: str) -> StageError:
+    def damaged(self, name: str, problem: str) -> ParamsError:
         """Return the error for a damaged file."""
-        return StageError(f"{self.key}: {name} of {self.label}: {problem}.", self._fetch_again())
+        return ParamsError(f"{self.key}: {name} of {self.label}: {problem}.", self._fetch_again())
 
     def _fetch_again(self) -> str:
         if self.commit is None:
@@ -159,13 +159,14 @@ def find(name: str, revision: str | None = None, key: str = "model.checkpoint") 
     """Find a pretrained model and list its files. A branch or tag, or the main branch, is resolved to the commit that it points to now.
 
     Raises:
-        StageError: The model or revision does not exist, is not accessible, or the hub cannot be reached.
+        ParamsError: The model or revision does not exist, or is not accessible.
+        StageError: The hub cannot be reached.
     """
     if is_folder(name):
         return _find_folder(name, key)
     if Path(name).is_dir():
         hint = f"Copy it to {BASE_SOURCE}/{Path(name).name} and name that: DVC detects changes only there."
-        raise StageError(f"{key}: {name!r} is a folder outside {BASE_SOURCE}/.", hint)
+        raise ParamsError(f"{key}: {name!r} is a folder outside {BASE_SOURCE}/.", hint)
     from huggingface_hub import HfApi
 
     if revision is not None and COMMIT.fullmatch(revision):
@@ -183,7 +184,7 @@ def _find_folder(name: str, key: str) -> Pretrained:
         present = sorted(f"{BASE_SOURCE}/{entry.name}" for entry in BASE_SOURCE.glob("*") if entry.is_dir())
         tracked = folder.with_name(f"{folder.name}.dvc").exists()
         hint = f"`dvc pull {name}` fetches it." if tracked else f"There is: {', '.join(present) or 'no folder'}."
-        raise StageError(f"{key}: {name} is not a folder.", hint)
+        raise ParamsError(f"{key}: {name} is not a folder.", hint)
     return Pretrained(folder.as_posix(), None, {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}, key=key)
 
 
@@ -214,19 +215,19 @@ def check_model_type(checkpoint: Pretrained) -> None:
     model_type = config.get("model_type")
     name, library = f"{checkpoint.key}: {checkpoint.label}", f"transformers {version('transformers')}"
     if reason := UNSUPPORTED.get(model_type or ""):
-        raise StageError(f"{name} is of type {model_type!r}, which cannot be trained: {reason}.", f"Choose {ENCODERS}.")
+        raise ParamsError(f"{name} is of type {model_type!r}, which cannot be trained: {reason}.", f"Choose {ENCODERS}.")
     if model_type in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES:
         return
     if model_type in CONFIG_MAPPING:
-        raise StageError(
+        raise ParamsError(
             f"{name} is of type {model_type!r}, for which {library} has no text classifier.",
             f"Choose {ENCODERS}.",
         )
     if "auto_map" in config:
-        raise StageError(
+        raise ParamsError(
             f"{name} needs Python code from its repository (model_type {model_type!r}, auto_map), which is never run.",
             "Choose a checkpoint of a type that transformers has; some repositories have a revision or a successor for it.",
         )
     if model_type is None:
-        raise StageError(f"{name}: config.json has no model_type.", "Copy it to models/source/ and add model_type, such as 'bert'.")
-    raise StageError(f"{name} is of type {model_type!r}, which {library} does not have.", "A newer transformers may have it: make lock.")
+        raise ParamsError(f"{name}: config.json has no model_type.", "Copy it to models/source/ and add model_type, such as 'bert'.")
+    raise ParamsError(f"{name} is of type {model_type!r}, which {library} does not have.", "A newer transformers may have it: make lock.")

@@ -1,6 +1,10 @@
 """Errors for the person who runs the pipeline: what is wrong, where, and what to do. They end a stage without a traceback."""
 
+import os
 from typing import Self
+
+PERMANENT = os.EX_CONFIG
+"""Exit status of a stage that ends the same way until its user changes a parameter or the data: 78. The flows do not repeat it."""
 
 
 class StageError(Exception):
@@ -12,6 +16,9 @@ class StageError(Exception):
     """
 
     status = 1
+    """Exit status of a command."""
+    stage_status = 1
+    """Exit status of a stage: ``PERMANENT`` if parameters or data are wrong, and no network, disk or other program is at fault."""
 
     def __init__(self, problem: str, hint: str | None = None) -> None:
         super().__init__(problem if hint is None else f"{problem}\n  {hint}")
@@ -23,15 +30,21 @@ class StageError(Exception):
 
 
 class ParamsError(StageError):
-    """A parameter file (``params.yaml`` or another) is invalid."""
+    """A parameter file (``params.yaml`` or another) is invalid, or a parameter names something that cannot be used."""
+
+    stage_status = PERMANENT
 
 
 class DataError(StageError):
     """Input data is invalid."""
 
+    stage_status = PERMANENT
+
 
 class UnreadableError(DataError):
     """The operating system does not read a file: permissions, a damaged disk, a network that is away. The data may be valid."""
+
+    stage_status = 1
 
 
 class InputError(DataError):
@@ -43,6 +56,8 @@ class InputError(DataError):
 
 class GateError(StageError):
     """A check that guards the pipeline failed. Its report is written before this is raised."""
+
+    stage_status = PERMANENT
 
 
 class DiskError(StageError):

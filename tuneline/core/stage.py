@@ -30,7 +30,7 @@ def run_stage(
     devices: Callable[[], DevicesUsed] | None = None,
     corrections: Callable[[], AppliedCorrections | None] | None = None,
 ) -> NoReturn:
-    """Run a stage and exit the process: status 0 after success, 1 after a ``StageError``, 130 after an interrupt.
+    """Run a stage and exit the process: status 0 after success, that of a ``StageError``, 130 after an interrupt.
 
     Args:
         name: Name of the stage. Its timing is written to ``reports/timing/NAME.json``.
@@ -52,7 +52,7 @@ def run_stage(
                 write_timing(name, time.perf_counter() - started, measurements or {})
     except StageError as error:
         report_error(name, error)
-        sys.exit(1)
+        sys.exit(error.stage_status)
     except KeyboardInterrupt:
         say(f"{name}: interrupted; no partial outputs are left. `dvc repro` resumes from here.", error=True)
         sys.exit(130)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuneline.core.errors import StageError
+from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.paths import BASE, BASE_RECORD
 from tuneline.core.provenance import BaseSource
 from tuneline.params import Params
@@ -108,14 +108,14 @@ def load_tokenizer(folder: Path, label: str) -> "PreTrainedTokenizerFast":
     except Exception as error:  # a broken file raises errors of many types
         first = str(error).strip().split("\n", 1)[0]
         hint = "A tokenizer that save_pretrained wrote has tokenizer.json and tokenizer_config.json."
-        raise StageError(f"{label}: the tokenizer cannot be loaded: {first}", hint) from None
+        raise ParamsError(f"{label}: the tokenizer cannot be loaded: {first}", hint) from None
     if not isinstance(tokenizer, transformers.PreTrainedTokenizerFast):
-        raise StageError(
+        raise ParamsError(
             f"{label} has only a slow tokenizer ({type(tokenizer).__name__}).",
             "The pipeline needs a fast tokenizer (a tokenizer.json). Choose another checkpoint, or convert this one.",
         )
     if tokenizer.pad_token_id is None:
-        raise StageError(
+        raise ParamsError(
             f"{label}: the tokenizer has no padding token, which batches need.",
             "Save a copy with one (tokenizer.pad_token = ...; tokenizer.save_pretrained('models/source/NAME')) and name that folder.",
         )

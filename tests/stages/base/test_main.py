@@ -12,7 +12,7 @@ from tests.checkpoints import WORDS, checkpoint_files, write_checkpoint
 from tests.conftest import ROOT
 from tests.faults.disks import on_small_disk
 from tests.stages.base.conftest import NAME, use_checkpoint
-from tuneline.core.errors import StageError
+from tuneline.core.errors import ParamsError, StageError
 
 COMMIT = "0" * 40
 
@@ -136,7 +136,7 @@ SWAPPED = [*WORDS[:7], "letter", *WORDS[8:]]
 def test_tokenizer_of_another_vocabulary_is_refused_before_the_weights_are_fetched(project, hub, words, message):
     hub.add("models", "someone/words", other_tokenizer(words))
     use_checkpoint(project, NAME, tokenize={"tokenizer": "someone/words"})
-    with pytest.raises(StageError, match=rf"tokenize\.tokenizer: .*{message}"):
+    with pytest.raises(ParamsError, match=rf"tokenize\.tokenizer: .*{message}"):
         base.main()
     assert not [request for request in hub.requests if request.startswith("GET") and "model.safetensors" in request]
 
@@ -214,7 +214,7 @@ def test_failed_run_keeps_the_previous_model(project, hub):
     base.main()
     before = contents(project / "models/base")
     use_checkpoint(project, "someone/unknown")
-    with pytest.raises(StageError, match="the hub has no model 'someone/unknown'"):
+    with pytest.raises(ParamsError, match="the hub has no model 'someone/unknown'"):
         base.main()
     assert contents(project / "models/base") == before
 

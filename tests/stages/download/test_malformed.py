@@ -363,7 +363,7 @@ def test_the_command_ends_with_the_error_and_no_traceback(case: str, project: Pa
     set_up(TABLE[case])
     command = [sys.executable, "-m", "stages.download"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(ROOT)})
-    assert ended.returncode == 1
+    assert ended.returncode == 78
     assert "download: " in ended.stderr
     assert TABLE[case].says in ended.stderr
     assert "Traceback" not in ended.stderr

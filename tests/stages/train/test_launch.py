@@ -66,7 +66,7 @@ def launch(tmp_path, data):
 def test_launch_for_a_gpu_without_one_ends_at_once_with_our_message(launch):
     """accelerate would train on the CPU and exit with 0."""
     code, lines = launch(launch="gpu").end()
-    assert code == 1
+    assert code == 78
     assert lines[0].startswith("train: train.launch: conf/accelerate/gpu.yaml needs a GPU, and there is none: ")
     assert lines[1:] == ["  Set train.launch to auto, for the best devices of each machine, or to cpu."]
 
@@ -126,7 +126,7 @@ def test_signal_before_the_training_starts_ends_it_without_a_traceback(launch):
 @pytest.mark.parametrize("name", ["auto", "cpus"])
 def test_error_of_the_training_is_printed_once_and_last(launch, name):
     code, lines = launch(launch=name, class_weights={"purple": 2.0}).end()
-    assert code == 1
+    assert code == 78
     assert [line for line in lines if line.startswith("train: train.class_weights: 'purple' is not a class.")] == [lines[-2]]
     assert not [line for line in lines if "Traceback" in line or "FAILED" in line]
 

@@ -65,10 +65,10 @@ def test_second_run_writes_identical_bytes(valid_project):
     assert written() == first
 
 
-def test_bad_data_exits_with_1_after_writing_the_report(leaking_project, capsys):
+def test_bad_data_exits_with_78_after_writing_the_report(leaking_project, capsys):
     with pytest.raises(SystemExit) as exit_info:
         run_stage("validate", main)
-    assert exit_info.value.code == 1
+    assert exit_info.value.code == 78
     assert not json.loads((leaking_project / "reports/checks/checks.json").read_text())["passed"]
     assert "leakage, validation" in (leaking_project / "reports/checks/index.html").read_text(encoding="utf-8")
     assert pq.read_metadata("reports/checks/rows/leakage.parquet").num_rows == 60

@@ -143,6 +143,7 @@ def test_hub_that_is_away_is_named(tmp_path, monkeypatch):
     with pytest.raises(StageError, match=rf"model\.checkpoint: {NAME} cannot be fetched from {hub.url}: .*refused") as refused:
         find(NAME)
     assert "try again" in refused.value.hint
+    assert refused.value.stage_status == 1, "another attempt may succeed"
 
 
 def test_download_that_breaks_off_is_one_clear_error(hub):

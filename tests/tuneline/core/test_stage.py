@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tuneline.core.errors import StageError
+from tuneline.core.errors import PERMANENT, DataError, DiskError, GateError, ParamsError, StageError, UnreadableError
 from tuneline.core.stage import require, run_stage
 
 
@@ -35,6 +35,16 @@ def test_stage_error_is_printed_without_traceback(project, capsys):
     assert exit_status(main) == 1
     assert capsys.readouterr().err == "tokenize: train.csv, row 7: no label.\n  Fill it in.\n"
     assert not (project / "reports").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(ParamsError, PERMANENT), (DataError, PERMANENT), (GateError, PERMANENT), (UnreadableError, 1), (DiskError, 1)]
+)
+def test_stage_that_cannot_succeed_in_another_attempt_says_so_by_its_status(error, status):
+    def main():
+        raise error("It is wrong.")
+
+    assert exit_status(main) == status
 
 
 def test_interrupted_stage_prints_how_to_resume(capsys):
