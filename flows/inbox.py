@@ -15,7 +15,7 @@ import stat
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -42,27 +42,38 @@ class RefusedRecord(FileRecord):
     error: str
 
 
+def _shown(path: Path) -> str:
+    return os.fsencode(path.name).decode(errors="backslashreplace")
+
+
 @dataclass(frozen=True)
 class Incoming:
-    """A file to score, with size in bytes and time of its last change as it was when it was found."""
+    """A file to score, with size in bytes and time of its last change as it was when it was found.
+
+    The time of the inode's last change, which nobody can set, tells that another file had its name meanwhile.
+    """
 
     path: Path
     size: int
     mtime_ns: int
+    ctime_ns: int
 
     @classmethod
     def find(cls, path: Path) -> Self | None:
-        """Read size and time of a file; ``None`` if it is gone, out of reach or not a regular file."""
+        """Read size and times of a file; ``None`` if it is gone, out of reach or not a regular file.
+
+        Links are not followed: who may write in an inbox may not read all that the flows may.
+        """
         try:
-            found = path.stat()
+            found = path.lstat()
         except OSError:
             return None
-        return cls(path, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+        return cls(path, found.st_size, found.st_mtime_ns, found.st_ctime_ns) if stat.S_ISREG(found.st_mode) else None
 
     @property
     def name(self) -> str:
         """Its name; bytes that are not UTF-8 are escaped, because neither JSON nor Prefect's API takes them."""
-        return os.fsencode(self.path.name).decode(errors="backslashreplace")
+        return _shown(self.path)
 
     @property
     def stem(self) -> str:
@@ -76,7 +87,8 @@ class Incoming:
     @property
     def unchanged(self) -> bool:
         """True if it is still as it was found."""
-        return self.is_like(self.path)
+        found = Incoming.find(self.path)
+        return found is not None and found.ctime_ns == self.ctime_ns and self.is_like(self.path)
 
     def is_like(self, path: Path) -> bool:
         """Return True if there is a file of its size and time at a path."""
@@ -189,10 +201,18 @@ def data_files(inbox: Path) -> list[Incoming]:
     return [found for path in paths if is_data(path.name) and (found := Incoming.find(path))]
 
 
-def not_files(inbox: Path) -> list[str]:
-    """Describe what has the name of a data file in an inbox, but is none: a folder, a pipe, a link to nowhere."""
-    paths = sorted(inbox.iterdir()) if inbox.is_dir() else ()
-    return [f"{path.name} {problem}" for path in paths if is_data(path.name) and (problem := not_a_file(path))]
+def unread(folder: Path, reads: Callable[[str], object]) -> dict[Path, str]:
+    """Describe what is in an inbox whose files are read by their names, but is never read; hidden names and other folders are left out."""
+    visible = [path for path in sorted(folder.iterdir()) if not path.name.startswith((".", "_"))] if folder.is_dir() else []
+    return {path: f"{_shown(path)} {reason}" for path in visible if (reason := _why_unread(path, reads))}
+
+
+def _why_unread(path: Path, reads: Callable[[str], object]) -> str | None:
+    if path.is_symlink():
+        return "is a link, which is not followed"
+    if reads(path.name):
+        return not_a_file(path)
+    return None if path.is_dir() else "has an ending that is not read"
 
 
 def settled(files: Sequence[Incoming], seconds: float) -> list[Incoming]:
@@ -287,7 +307,7 @@ class Archive:
             raise ChangedError("It is being written again.")
         target = self.root / place
         target.parent.mkdir(parents=True, exist_ok=True)
-        if incoming.path.is_symlink() or not _renamed(incoming.path, target):
+        if not _renamed(incoming.path, target):
             with replace_file(target) as partial:
                 shutil.copy2(incoming.path, partial)
                 if not incoming.unchanged:
@@ -368,7 +388,7 @@ def archived_files(root: Path, outbox: Outbox, commit: str, selection: RescoreSe
                 last[record.archived] = stem, record
     since = 0.0 if selection.days is None else time.time() - selection.days * 86400
     return [
-        Archived(found.path, found.size, found.mtime_ns, record, stem)
+        Archived(found.path, found.size, found.mtime_ns, found.ctime_ns, record, stem)
         for place, (stem, record) in sorted(last.items(), key=lambda one: first[one[0]])
         if record.commit != commit and first[place] >= since and any(fnmatch(record.path, name) for name in selection.names)
         if (found := Incoming.find(root / place))

@@ -35,9 +35,10 @@ from flows.inbox import (
     Outbox,
     RescoreSelection,
     archived_files,
+    is_data,
     new_files,
     not_archived,
-    not_files,
+    unread,
 )
 from flows.promotion.production import FetchedModel, fetch_model
 from flows.promotion.registry import Registry
@@ -435,7 +436,7 @@ def _score(registry: Registry, stage: str, scoring: Scoring, lock: int, again: R
     for message in archive.take_back(inbox, outbox):
         get_run_logger().warning("%s", visible(message))
     waiting = new_files(inbox, outbox, scoring.settle_seconds)
-    for problem in not_files(inbox):
+    for problem in unread(inbox, is_data).values():
         get_run_logger().warning("Not scored: %s.", visible(problem))
     for message in registry.fetch_if_possible():
         get_run_logger().warning(message)

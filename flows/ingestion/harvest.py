@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Engine, NullPool, bindparam, create_engine, t
 from sqlalchemy.engine import make_url
 from sqlalchemy.types import NullType
 
-from flows.inbox import Incoming, settled
+from flows.inbox import Incoming, settled, unread
 from flows.ingestion.known import BatchColumns, ClassNames, DataLayout, KnownData, NewRowSelection, RowHashes, RowStatus, ending_of
 from flows.ingestion.ledger import PLACES, Ingested, Ledger, Read
 from flows.settings import IngestSource
@@ -157,10 +157,10 @@ def folder_files(source: IngestSource, folder: Path, scratch: Path, log: Log) ->
     """Copy the files of a drop folder, by name. One that still changes is left for the next run, a hidden one is not looked at."""
     if not folder.is_dir():
         raise DataError(f"{source.folder} is not a folder.", f"`mkdir -p {source.folder}`, or correct ingest.sources in conf/flows.yaml.")
-    found = [one for path in sorted(folder.iterdir()) if not path.name.startswith((".", "_")) and (one := Incoming.find(path))]
-    for incoming in (one for one in found if ending_of(one.path.name) is None):
-        log(f"{source.name}: {incoming.name} is not read: its name ends with none of {', '.join(ENDINGS)}.")
-    files = [one for one in found if ending_of(one.path.name)]
+    for problem in unread(folder, ending_of).values():
+        log(f"{source.name}: not read: {problem} ({', '.join(ENDINGS)} are).")
+    paths = (path for path in sorted(folder.iterdir()) if ending_of(path.name) and not path.name.startswith((".", "_")))
+    files = [found for path in paths if (found := Incoming.find(path))]
     complete = frozenset(settled(files, source.settle_seconds))
     for incoming in files:
         copy = scratch / incoming.path.name

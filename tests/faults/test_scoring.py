@@ -139,6 +139,28 @@ def test_bad_file_is_refused_and_its_correction_leaves_one_result(toy_model, out
     assert files(outbox) == ["a.csv.parquet"]
 
 
+def test_reason_of_a_refusal_quotes_nothing_of_the_file(toy_model, outbox, tmp_path):
+    """Who may read the outbox, or Prefect, may not read all that people send."""
+    contents = {
+        "header.csv": b"secret,textsecret\na,b\n",
+        "twice.csv": b"text,secret,secret\na,b,c\n",
+        "separated.csv": b"text;secret\na;b\n",
+        "encoding.csv": b"text\nsecret \xe9\n",
+        "fields.csv": b"text\na,secret\n",
+        "list.jsonl": b'{"text": ["secret"]}\n',
+        "key.jsonl": b'{"textsecret": "a"}\n',
+        "broken.jsonl": b'{"text": secret}\n',
+    }
+    (tmp_path / "inbox").mkdir()
+    for name, content in contents.items():
+        (tmp_path / "inbox" / name).write_bytes(content)
+    problems = score(outbox, toy_model, *(Incoming.find(tmp_path / "inbox" / name) for name in contents)).problems
+    reasons = [path.read_text() for path in outbox.folder.glob("*.error.json")]
+    assert len(problems) == len(reasons) == len(contents)
+    assert not [reason for reason in (*problems, *reasons) if "secret" in reason]
+    assert "header.csv: no column 'text' (--text)." in problems[0]
+
+
 def test_file_beyond_a_limit_of_size_is_refused_until_the_limit_is_raised(toy_model, outbox, put):
     incoming = put("a.csv", [*tickets(5), "word " * 1000])
     (problem,) = score(outbox, toy_model, incoming, limits={"max_cell_characters": 4000}).problems

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from tuneline.core.errors import DataError
-from tuneline.readers.rows import RowProblem, listed
+from tuneline.readers.rows import RowProblem, json_type, listed
 from tuneline.readers.text import TextLines
 
 BOM = "\ufeff"
@@ -105,7 +105,7 @@ class DelimitedReader:
             raise self._bad_header(replace(unreadable, hint=f"{unreadable.hint} Save a spreadsheet as CSV."))
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise DataError(f"{lines.name}, line {lines.number:,}: the header has column {twice!r} twice.", "Rename one of them.")
+            raise DataError(f"{lines.name}, line {lines.number:,}: the header has a column twice.", f"Rename one of the two: {twice!r}.")
         return names
 
     def _bad_header(self, problem: RowProblem) -> DataError:
@@ -200,11 +200,3 @@ def _parse(line: str, number: int) -> dict[str, Any] | RowProblem:
     if not isinstance(value, dict):
         return RowProblem(number, f"{json_type(value)} instead of a JSON object", 'Write each row as {"text": "...", "label": "..."}.')
     return value
-
-
-def json_type(value: Any) -> str:
-    """Name the type of a JSON value, with its article."""
-    if value is None:
-        return "null"
-    names = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list"}
-    return names.get(type(value), "an object")

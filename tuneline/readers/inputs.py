@@ -30,8 +30,7 @@ from tuneline.readers.rows import (
     OptionNames,
     RowProblem,
     check_columns,
-    listed,
-    nearest,
+    missing_column,
     text_problem,
 )
 from tuneline.readers.text import TextLines, open_text
@@ -197,8 +196,7 @@ class InputTable:
             if (missing := next((name for name in everywhere if name not in value), None)) is None:
                 yield line, [value.get(name) for name in columns]
             else:
-                message = f"no column {missing!r} ({columns[missing]}){nearest(missing, value)}"
-                yield line, RowProblem(line, message, f"It has {listed(value)}.")
+                yield line, RowProblem(line, *missing_column(missing, columns[missing], value))
 
     def batches(self, columns: Mapping[str, str], bad: BadRows, everywhere: Collection[str] | None = None) -> Iterator[ValueBatch]:
         """Yield batches of at most ``ROW_GROUP`` rows, with the arguments of ``rows``; what cannot be read is added to ``bad``."""

@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 
 from tuneline.core.errors import DataError
 from tuneline.core.tables import UNLABELLED
-from tuneline.readers.delimited import json_type
 from tuneline.readers.inputs import InputTable, ValueBatch
-from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, RowProblem, check_columns, text_problem
+from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, RowProblem, check_columns, json_type, text_problem
 
 LABEL = "label"
 POSITION = "position"

@@ -1,7 +1,6 @@
 """Parts that all readers share: problems of rows, the names of the reading options, and checks of column names."""
 
 import difflib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -20,7 +19,7 @@ class RowProblem:
 
     Attributes:
         line: Line number in the file, from 1; row number where rows are not lines.
-        message: What is wrong, without the place and without a full stop.
+        message: What is wrong, without the place and without a full stop. About texts, it quotes nothing of the file; the hint may.
         column: The column or columns, as messages name them; empty for the whole row.
         content: The row as it is in the file, or the start of it.
     """
@@ -74,7 +73,14 @@ def check_columns(present: Sequence[str], required: Mapping[str, str], where: st
         if count > 1:
             raise DataError(f"{where}: column {column!r} occurs {count} times.", "Rename all but one of them.")
         if count == 0:
-            raise DataError(f"{where}: no column {column!r} ({option}){nearest(column, present)}.", hint or f"It has {listed(present)}.")
+            problem, advice = missing_column(column, option, present, hint)
+            raise DataError(f"{where}: {problem}.", advice)
+
+
+def missing_column(column: str, option: str, present: Iterable[str], hint: str | None = None) -> tuple[str, str]:
+    """Return the message about a column that is missing, and the hint, which alone names what is there instead."""
+    near = nearest(column, present)
+    return f"no column {column!r} ({option})", (f"The{near[5:]}. " if near else "") + (hint or f"It has {listed(present)}.")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -89,10 +95,18 @@ def listed(names: Iterable[str], most: int = 12) -> str:
     return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")
 
 
+def json_type(value: Any) -> str:
+    """Name the type of a JSON value, with its article."""
+    if value is None:
+        return "null"
+    names = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list"}
+    return names.get(type(value), "an object")
+
+
 def text_problem(value: Any, column: str) -> str | None:
     """Return why a JSON or Arrow value of a column cannot be used as text, or ``None`` if it can."""
     if not isinstance(value, str):
-        return f"column {column!r} is {json.dumps(value, default=str)[:40]}, not text"
+        return f"column {column!r} is {json_type(value)}, not text"
     if not value.isascii():
         try:
             value.encode()

@@ -70,7 +70,7 @@ def test_new_rows_of_every_format_become_one_batch_and_others_are_counted(desk):
     assert desk.rows(harvest) == [("my parcel is lost", "delivery"), ("pay the invoice", "billing")]
     assert [read.name for read in entry.files] == ["a.csv", "b.jsonl", "c.tsv.gz"]
     assert not harvest.problems
-    assert any("notes.xlsx is not read" in line for line in desk.log)
+    assert any("not read: notes.xlsx has an ending" in line for line in desk.log)
 
     name = Path(entry.batch).name
     assert name.startswith(f"{entry.date[:10]}-labels-")
@@ -93,9 +93,17 @@ def test_file_that_cannot_be_read_gives_no_row_and_stops_no_other(desk):
     reasons = "\n".join(harvest.problems)
     assert "labels: a.csv, line 3: no text." in reasons
     assert "labels: c.csv, line 2, column 'label': label 'biling' is not one of 'billing', 'delivery'." in reasons
-    assert "labels: d.jsonl, line 1: column 'text' is 5, not text." in reasons
+    assert "labels: d.jsonl, line 1: column 'text' is a number, not text." in reasons
     assert "labels: e.csv: no column 'text' (data.text_columns)" in reasons
     assert len(harvest.problems) == 4
+
+
+def test_link_in_a_drop_folder_is_not_followed(desk):
+    desk.put("secret.csv", "text,label\npassword,billing\n")
+    (desk.root / "data/labelled").mkdir()
+    (desk.root / "data/labelled/a.csv").symlink_to(desk.root / "secret.csv")
+    assert not desk.harvest().entries
+    assert any("not read: a.csv is a link, which is not followed" in line for line in desk.log)
 
 
 def test_rows_that_nobody_has_labelled_yet_are_left_out(desk):
@@ -113,8 +121,8 @@ def test_bad_rows_are_left_out_up_to_the_share_that_the_parameters_allow(desk):
     harvest = desk.harvest(bad_rows="skip", max_bad_share=0.5)
     assert harvest.entries[0].counts == "1 new, 1 incomplete, 2 bad"
     assert harvest.problems == [
-        "labels: b.jsonl: 2 of 3 rows are bad (66.67%), more than 0.5 (data.max_bad_share).\n  line 2: column 'text' is 5, not text\n"
-        "  line 3, column 'label': a label is text or a number, not a list\n"
+        "labels: b.jsonl: 2 of 3 rows are bad (66.67%), more than 0.5 (data.max_bad_share).\n"
+        "  line 2: column 'text' is a number, not text\n  line 3, column 'label': a label is text or a number, not a list\n"
         "  Correct them; if they may be left out, raise data.max_bad_share."
     ]
 

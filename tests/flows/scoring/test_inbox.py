@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.inbox import Incoming, Outbox, is_data, new_files, not_files, unscored
+from flows.inbox import Incoming, Outbox, is_data, new_files, unread, unscored
 from tests.flows.scoring.results import mark_scored
 
 LONG = ["ä" * 120 + ending for ending in ("1.csv", "2.csv", "2.csv.gz")]
@@ -138,13 +138,31 @@ def test_what_is_no_file_or_out_of_reach_is_not_scored(tmp_path, outbox):
     (tmp_path / "in" / "gone.csv").symlink_to("nowhere.csv")
     (tmp_path / "in" / "itself.csv").symlink_to("itself.csv")
     os.mkfifo(tmp_path / "in" / "pipe.csv")
-    assert names(tmp_path, outbox) == []
-    assert not_files(tmp_path / "in") == [
+    (tmp_path / "secret.csv").write_text("text\npassword\n")
+    (tmp_path / "in" / "secret.csv").symlink_to("../secret.csv")
+    (tmp_path / "in" / "notes.xlsx").touch()
+    (tmp_path / "in" / ".hidden.xlsx").touch()
+    (tmp_path / "in" / "done").mkdir()
+    assert names(tmp_path, outbox, settle_seconds=0) == []
+    assert [*unread(tmp_path / "in", is_data).values()] == [
         "folder.csv is a folder, not a file",
-        "gone.csv is a link to nowhere.csv, which does not exist",
-        "itself.csv is a link that leads to itself",
+        "gone.csv is a link, which is not followed",
+        "itself.csv is a link, which is not followed",
+        "notes.xlsx has an ending that is not read",
         "pipe.csv is a named pipe, not a file",
+        "secret.csv is a link, which is not followed",
     ]
+
+
+def test_file_that_a_link_replaced_for_a_moment_has_changed(tmp_path, outbox, put):
+    """What was read meanwhile may have been any file that the worker can read."""
+    found = put("a.csv")
+    (tmp_path / "in" / "a.csv").rename(tmp_path / "in" / ".a.csv")
+    (tmp_path / "in" / "a.csv").symlink_to("/etc/passwd")
+    assert not found.unchanged
+    (tmp_path / "in" / ".a.csv").rename(tmp_path / "in" / "a.csv")
+    assert not found.unchanged
+    assert Incoming.find(found.path).unchanged
 
 
 def test_preparing_removes_what_a_killed_run_left(outbox):

@@ -76,7 +76,7 @@ def test_every_kind_of_bad_row_is_left_out_with_its_reason(download):
     assert {name: table.num_rows for name, table in tables.items()} == {"train": 11, "validation": 2, "test": 1}
     reasons = {row["line"]: row["reason"] for row in skipped() if row["split"] == "train"}
     assert reasons == {
-        2: "column 'text' is 7, not text",
+        2: "column 'text' is a number, not text",
         3: "column 'label': a label is text or a number, not a list",
         4: "column 'label': label 3 is a number, but the label in line 1 is text",
         5: "column 'text': no text (null)",

@@ -115,7 +115,7 @@ SAYS = {
     "no configuration named": "data.name: someone/two: Config name is missing.",
     "no such split": "data.splits: someone/lines has no split 'validation'.\n  It has 'train'. Divide one with data.split,",
     "no such group": "someone/lines, split train: no column 'customer' (data.split.by).",
-    "no such column": "someone/reviews, split train: no column 'texts' (data.text_columns); the nearest is 'text'.",
+    "no such column": "someone/reviews, split train: no column 'texts' (data.text_columns).\n  The nearest is 'text'.",
     "numbers for texts": "someone/images, split train: column 'text' holds int64, not text.",
     "an unlabelled split to report on": "someone/reviews, split test has no labels (all are -1 or missing), but the test ",
     "an unlabelled split to learn from": "someone/reviews, split test has no labels (all are -1 or missing), but the train ",

@@ -77,14 +77,14 @@ TABLE: dict[str, Bad] = {
     "only empty lines": train("\n\n\n", "data/source/train.csv has no rows, only empty lines."),
     "a missing text column": train("body,label\nx,ham\n", "data/source/train.csv: no column 'text' (data.text_columns)."),
     "a missing label column": train(
-        "text,labels\nx,ham\n", "data/source/train.csv: no column 'label' (data.label_column); the nearest is 'labels'."
+        "text,labels\nx,ham\n", "data/source/train.csv: no column 'label' (data.label_column).\n  The nearest is 'labels'."
     ),
     "another delimiter": train(
         "text;label\nx;ham\n",
         "no column 'text' (data.text_columns).\n  Line 1 is one column when cut at ',': data.files.delimiter may be ';'.",
     ),
     "a header that names a column twice": train(
-        "text,label,text\nx,ham,y\n", "data/source/train.csv, line 1: the header has column 'text' twice"
+        "text,label,text\nx,ham,y\n", "data/source/train.csv, line 1: the header has a column twice.\n  Rename one of the two: 'text'"
     ),
     "no header": train(
         "free money,spam\nsee you,ham\n",
@@ -196,7 +196,7 @@ TABLE: dict[str, Bad] = {
     "a list in a line": train('["a", "ham"]\n', "data/source/train.jsonl, line 1: a list instead of a JSON object.", "train.jsonl"),
     "one array for all": train('[\n{"text": "a", "label": "ham"}\n]\n', "data/source/train.jsonl, line 1: not JSON: ", "train.jsonl"),
     "a key that is missing": train(JSONL + '{"text": "a"}\n', "data/source/train.jsonl, line 3: no column 'label'", "train.jsonl"),
-    "a number for a text": train('{"text": 7, "label": "ham"}\n', "line 1: column 'text' is 7, not text.", "train.jsonl"),
+    "a number for a text": train('{"text": 7, "label": "ham"}\n', "line 1: column 'text' is a number, not text.", "train.jsonl"),
     "labels of two kinds": train(
         JSONL + '{"text": "a", "label": 1}\n',
         "data/source/train.jsonl, line 3, column 'label': label 1 is a number, but the label in line 1 is text.",

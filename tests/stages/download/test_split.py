@@ -120,14 +120,14 @@ def test_json_row_without_the_key_of_its_label_is_left_out_on_demand(download):
 
 
 def test_key_that_no_json_row_has_is_refused_where_rows_may_be_incomplete(download):
-    with pytest.raises(StageError, match=r"no column 'labl' \(data.label_column\); the nearest is 'label'"):
+    with pytest.raises(StageError, match=r"no column 'labl' \(data.label_column\)\.\n  The nearest is 'label'\. "):
         download({"all.jsonl": JSONL}, {**ALL, "bad_rows": "skip", "max_bad_share": 1.0, "label_column": "labl"})
 
 
 @pytest.mark.parametrize("name", ["all.csv", "all.jsonl", "all.parquet"])
 def test_group_column_that_is_missing_is_named(name, download):
     content = {"all.csv": CSV, "all.jsonl": JSONL, "all.parquet": parquet(ROWS)}[name]
-    with pytest.raises(StageError, match=r"no column 'custmer' \(data.split.by\); the nearest is 'customer'"):
+    with pytest.raises(StageError, match=r"no column 'custmer' \(data.split.by\)\.\n  The nearest is 'customer'\. "):
         download({name: content}, {**ALL, "split": {**SPLIT, "by": "custmer"}})
 
 

@@ -13,9 +13,9 @@ def test_check_columns_accepts_columns_in_any_order_and_others():
 
 
 def test_missing_column_is_refused_with_its_option_and_the_nearest_name():
-    with pytest.raises(DataError, match=r"a\.csv: no column 'label' \(data\.label_column\); the nearest is 'labels'") as error:
+    with pytest.raises(DataError, match=r"a\.csv: no column 'label' \(data\.label_column\)\.") as error:
         check_columns(["text", "labels"], REQUIRED, "a.csv")
-    assert error.value.hint == "It has 'text', 'labels'."
+    assert error.value.hint == "The nearest is 'labels'. It has 'text', 'labels'."
 
 
 def test_hint_of_a_missing_column_can_be_set():
@@ -45,10 +45,10 @@ def test_long_list_of_names_is_cut_and_counted():
         ("text", None),
         ("", None),
         ("né 東京 🙂", None),
-        (7, "column 'body' is 7, not text"),
+        (7, "column 'body' is a number, not text"),
         (None, "column 'body' is null, not text"),
-        (math.nan, "column 'body' is NaN, not text"),
-        (["a"], "column 'body' is [\"a\"], not text"),
+        (math.nan, "column 'body' is a number, not text"),
+        (["a"], "column 'body' is a list, not text"),
         ("half an emoji \ud83d", "column 'body' has an unpaired surrogate, \\ud83d"),
     ],
     ids=["ascii", "empty", "unicode", "number", "null", "nan", "list", "surrogate"],

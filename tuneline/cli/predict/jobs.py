@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
-from tuneline.core.errors import StageError
+from tuneline.core.errors import InputError, StageError
 from tuneline.core.files import explain_disk_errors
 from tuneline.core.terminal import say, say_exception
 from tuneline.engines import engine, map_tasks
@@ -77,6 +77,9 @@ def predict(job: Job) -> int:
             source = Input(path, kind, Dialect.default(kind == "tsv", None, None, None), limits=limits)
             policy = BadRowPolicy(options.bad_rows, options.max_bad_share, "scoring.bad_rows: skip", "scoring.max_bad_share")
             predict_and_say(model, source, columns, Output(Path(job.output), "parquet"), StreamOptions(BATCH_SIZE, WINDOW, policy))
+    except InputError as error:  # without its hint, which may quote the file: others read the reason than those who may read the file
+        say(f"tuneline predict: {error.problem}", error=True)
+        return error.status
     except StageError as error:
         say(f"tuneline predict: {error}", error=True)
         return error.status

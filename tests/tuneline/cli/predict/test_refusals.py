@@ -35,7 +35,7 @@ BAD_ROWS = {
     "a number": (
         "jsonl",
         PAIR.encode() + b'{"subject": 5, "body": "b"}\n' + PAIR.encode(),
-        r"row 2 \(line 2\): column 'subject' is 5, not text",
+        r"row 2 \(line 2\): column 'subject' is a number, not text",
     ),
     "an unpaired surrogate": (
         "jsonl",
@@ -126,7 +126,7 @@ UNREADABLE_FILES = {
     "no column": ("in.csv", b"title,body\na,b\n", "no column 'subject'"),
     "other delimiter": ("in.csv", b"subject;body\na;b\n", "--delimiter"),
     "empty": ("in.csv", b"", "in.csv is empty"),
-    "column twice": ("in.csv", b"subject,body,body\n", "column 'body' twice"),
+    "column twice": ("in.csv", b"subject,body,body\n", "line 1: the header has a column twice.\n  Rename one of the two: 'body'"),
     "unknown ending": ("in.xlsx", b"x", "--input-format"),
     "UTF-16": ("in.csv", "subject,body\na,b\n".encode("utf-16"), "--encoding"),
     "a spreadsheet": ("in.csv", b"PK\x03\x04\x14\x00\x06\x00\x08\x00!\xbe\xd0\xff", "Save a spreadsheet as CSV"),
