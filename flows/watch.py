@@ -1,9 +1,10 @@
 """Flow ``watch``: sends an alert when nothing happens where something should.
 
-No run trained successfully, the model in production is old, or files wait to be scored: none of that is a run that failed, so nothing
-else tells of it. That this flow itself does not run is noticed by the server (``conf/notifications.yaml``).
+No run trained successfully, the model in production is old, or files wait to be scored or are never read: none of that is a run that
+failed, so nothing else tells of it. That this flow itself does not run is noticed by the server (``conf/notifications.yaml``).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,10 +19,11 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.states import Completed
 
 from flows.alerts import send_if_due, send_if_over
-from flows.inbox import Incoming, Outbox, new_files
+from flows.inbox import Outbox, is_data, unread, unscored
+from flows.ingestion.known import ending_of
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
-from flows.settings import Alerts, Scoring, load_settings
+from flows.settings import Alerts, Scoring, Settings, load_settings
 from tuneline.core.terminal import visible
 
 TRAIN = "train"
@@ -89,8 +91,8 @@ def scoring_behind(repository: Repository, scoring: Scoring, limit: float | None
     """Return how long the oldest file of the inbox has waited to be scored; a refused file does not wait."""
     event, resource = "tuneline.scoring.behind", "tuneline.scoring.inbox"
     outbox = Outbox(repository.root / scoring.outbox, repository.state / "scoring")
-    waiting = new_files(repository.root / scoring.inbox, outbox, scoring.settle_seconds)
-    arrived = {one.name: since for one in waiting if (since := _arrival(one))}
+    waiting = unscored(repository.root / scoring.inbox, outbox)
+    arrived = {one.name: since for one in waiting if (since := _arrival(one.path))}
     if not arrived:
         return Condition(event, resource, "inbox", "no file waits to be scored", None, limit)
     oldest = min(arrived, key=lambda name: arrived[name])
@@ -99,13 +101,31 @@ def scoring_behind(repository: Repository, scoring: Scoring, limit: float | None
     return Condition(event, resource, "inbox", f"{oldest} has waited to be scored for {spell(age)}{more}", age, limit)
 
 
-def _arrival(incoming: Incoming) -> datetime | None:
+def files_unread(repository: Repository, settings: Settings, now: datetime) -> Condition:
+    """Return how long files, links and others that are never read have been in the inbox and the drop folders."""
+    event, resource = "tuneline.inbox.unread", "tuneline.scoring.inbox"
+    sources = {source.folder: ending_of for source in settings.ingest.sources if source.folder}
+    folders: dict[Path, Callable[[str], object]] = {settings.scoring.inbox: is_data, **sources}
+    found = {
+        f"{folder}: {problem}": since
+        for folder, reads in folders.items()
+        for path, problem in unread(repository.root / folder, reads).items()
+        if (since := _arrival(path))
+    }
+    age, limit = max((_hours(since, now) for since in found.values()), default=None), settings.alerts.scoring_behind_hours
+    if not found:
+        return Condition(event, resource, "inbox", "the inboxes have only files that are read", None, limit)
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return Condition(event, resource, "inbox", f"{min(found, key=lambda one: found[one])}, so it is never read{more}", age, limit)
+
+
+def _arrival(path: Path) -> datetime | None:
     """Return when a file came into its folder; ``None`` if it is gone.
 
     Its modification time may be that of a copied original, so the later change of its inode counts.
     """
     try:
-        return datetime.fromtimestamp(incoming.path.stat().st_ctime, UTC)
+        return datetime.fromtimestamp(path.lstat().st_ctime, UTC)
     except OSError:
         return None
 
@@ -140,7 +160,8 @@ def watch() -> State[Any]:
     days = limits.production_old_days
     old = production_old(registry, settings.promotion.stage, days and days * 24, now)
     behind = scoring_behind(repository, settings.scoring, limits.scoring_behind_hours, now)
-    return _report([silent, old, behind], repository.state / "alerts", limits)
+    unread_files = files_unread(repository, settings, now)
+    return _report([silent, old, behind, unread_files], repository.state / "alerts", limits)
 
 
 def _report(conditions: list[Condition], records: Path, limits: Alerts) -> State[Any]:

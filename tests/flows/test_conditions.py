@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from flows.runs.repository import Repository
-from flows.settings import Scoring
-from flows.watch import Condition, scoring_behind, spell
+from flows.settings import Scoring, Settings
+from flows.watch import Condition, files_unread, scoring_behind, spell
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,21 @@ def test_file_waits_since_it_came_into_the_inbox_and_not_since_it_was_written(tm
     behind = scoring_behind(repository, scoring, 3, now + timedelta(hours=4.5))
     assert behind.alert
     assert behind.message == "a.csv has waited to be scored for 4 hours, and 1 more"
+
+
+def test_file_that_nothing_ever_reads_is_counted_in_inbox_and_drop_folders(tmp_path):
+    repository, now = Repository(tmp_path), datetime.now(UTC)
+    settings = Settings.model_validate({"ingest": {"sources": [{"name": "labels", "folder": "data/labelled"}]}})
+    for folder, name in (("data/inbox", "a.csv"), ("data/labelled", "b.csv"), ("data/labelled/done", "c.xlsx")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / name).touch()
+    assert not files_unread(repository, settings, now + timedelta(hours=4.5)).alert
+    (tmp_path / "data/labelled/labels.xlsx").touch()
+    (tmp_path / "data/inbox/link.csv").symlink_to("nowhere.csv")
+    assert not files_unread(repository, settings, now + timedelta(hours=2)).alert
+    unread = files_unread(repository, settings, now + timedelta(hours=4.5))
+    assert unread.alert
+    assert unread.message.endswith(", so it is never read, and 1 more")
+    (tmp_path / "data/inbox/link.csv").unlink()
+    unread = files_unread(repository, settings, now)
+    assert unread.message == "data/labelled: labels.xlsx has an ending that is not read, so it is never read"
