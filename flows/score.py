@@ -399,14 +399,10 @@ def score_files(pipeline: Pipeline, waiting: Sequence[Incoming], results: Result
 
 
 @flow(name="score", persist_result=False)
-def score(
-    inbox: Path | None = None, outbox: Path | None = None, rescore: list[str] | None = None, rescore_days: float | None = None
-) -> State[Any]:
+def score(rescore: list[str] | None = None, rescore_days: float | None = None) -> State[Any]:
     """Score the new files, and report drift.
 
     Args:
-        inbox: Folder of the new files; default: that of `conf/flows.yaml`.
-        outbox: Folder of the scored files; default: that of `conf/flows.yaml`.
         rescore: Names, or patterns of names, of archived files that are scored again if their last result is by another model than the
             one in production: `["*"]`, `["tickets-*.csv"]`.
         rescore_days: Score only those again that were first scored in the last so many days; without `rescore`, all of these.
@@ -414,14 +410,12 @@ def score(
     repository = Repository.here()
     settings = load_settings(repository.root)
     end_with_worker()
-    folders = {name: folder for name, folder in (("inbox", inbox), ("outbox", outbox)) if folder is not None}
-    scoring = Scoring.model_validate(settings.scoring.model_dump() | folders)
     registry = Registry(repository, settings.promotion.artifact)
     again = RescoreSelection(tuple(rescore or ["*"]), rescore_days) if rescore or rescore_days is not None else None
     repository.state.mkdir(parents=True, exist_ok=True)
     try:
         with locked(repository.state / "scoring.lock", wait=RESCORE_WAIT if again else 0) as lock:
-            return _score(registry, settings.promotion.stage, scoring, lock, again)
+            return _score(registry, settings.promotion.stage, settings.scoring, lock, again)
     except BusyError:
         if again:  # no later run would do it
             raise
