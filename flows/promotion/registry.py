@@ -8,13 +8,16 @@ between. If it is still there, an earlier promotion was interrupted, and fetchin
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flows.runs.repository import GitError, Repository, UnreachableError
 from tuneline.core.files import write_json
 from tuneline.core.locks import BusyError, locked
 from tuneline.project.registry import TAG_FORMAT, RegistryTag, RegistryTags, Version, bump, version_key
+
+PATIENCE = 30.0
+"""Seconds to wait for ``origin`` where what this clone knows will do: the next run asks again."""
 
 
 @dataclass(frozen=True)
@@ -142,12 +145,12 @@ class Registry:
         return [*messages]
 
     def fetch_if_possible(self) -> list[str]:
-        """Fetch promotions and rollbacks of other machines; if ``origin`` cannot be reached, say so and keep what is known."""
+        """Fetch promotions and rollbacks of other machines; if ``origin`` does not answer, say so at once and keep what is known."""
         try:
             if not self.repository.has_remote():
                 return []
             with self.locked(wait=0):
-                return self.fetch()
+                return Registry(replace(self.repository, patience=PATIENCE), self.artifact).fetch()
         except (BusyError, GitError) as error:
             return [f"Promotions and rollbacks of other machines are unknown: {error}"]
 

@@ -61,10 +61,16 @@ class Worktree(NamedTuple):
 
 @dataclass(frozen=True)
 class Repository:
-    """A clone, which a person may be working in: no method changes its working tree. ``log`` is told of remotes that are away."""
+    """A clone, which a person may be working in: no method changes its working tree.
+
+    Attributes:
+        log: Is told of remotes that are away.
+        patience: Seconds after which a remote counts as away, without another attempt; ``None``: the delays in ``conf/flows.yaml``.
+    """
 
     root: Path
     log: Callable[[str], None] = field(default=_say_error, compare=False)
+    patience: float | None = None
 
     @classmethod
     def here(cls, log: Callable[[str], None] = _say_error) -> "Repository":
@@ -76,15 +82,20 @@ class Repository:
         """Folder of checkouts, locks and records: ignored by git, and on the file system of DVC's cache."""
         return self.root / ".dvc" / "tmp" / "flows"
 
-    def git(self, *arguments: str, cwd: Path | None = None, text: str | None = None) -> str:
-        """Run git and return its output; a ``GitError`` with its message if it fails."""
+    def git(self, *arguments: str, cwd: Path | None = None, text: str | None = None, timeout: float | None = None) -> str:
+        """Run git and return its output; a ``GitError`` with its message if it fails, or takes more seconds than ``timeout``."""
         # Nobody is there to type a password, and a person's hooks are not for these checkouts.
         env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **self._author()}
         command = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
-        done = subprocess.run(command, cwd=cwd or self.root, env=env, input=text, capture_output=True, text=True, check=False)
+        shown = " ".join(argument for argument in arguments if argument not in _STALLED)
+        try:
+            done = subprocess.run(
+                command, cwd=cwd or self.root, env=env, input=text, capture_output=True, text=True, check=False, timeout=timeout
+            )
+        except subprocess.TimeoutExpired:
+            raise GitError(visible(f"git {shown}: no answer in {timeout:g} s")) from None
         if done.returncode:
-            shown = [argument for argument in arguments if argument not in _STALLED]
-            raise GitError(visible(f"git {' '.join(shown)}: {(done.stderr or done.stdout).strip()}"))
+            raise GitError(visible(f"git {shown}: {(done.stderr or done.stdout).strip()}"))
         return done.stdout.strip()
 
     def transfer(self, *arguments: str) -> str:
@@ -99,11 +110,11 @@ class Repository:
         attempt, started = 0, time.monotonic()
         while True:
             try:
-                return self.git(*_STALLED, *arguments)
+                return self.git(*_STALLED, *arguments, timeout=self.patience)
             except GitError as error:
                 if not is_outage(str(error)):
                     raise
-                delays = load_settings(self.root).git.retry_delay_seconds
+                delays = load_settings(self.root).git.retry_delay_seconds if self.patience is None else []
                 if attempt == len(delays) or time.monotonic() - started > _LONGEST:
                     times = f"{attempt + 1} times in {time.monotonic() - started:.0f} s"
                     raise UnreachableError(f"{error}\nTried {times}.") from None

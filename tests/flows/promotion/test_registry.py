@@ -1,8 +1,12 @@
+import socket
+import time
+from dataclasses import replace
+
 import pytest
 
 from flows.promotion.__main__ import rollback
 from flows.promotion.registry import Registry, RegistryError
-from flows.runs.repository import Repository
+from flows.runs.repository import Repository, UnreachableError
 from tests.flows.conftest import sh
 from tuneline.project.registry import Version
 
@@ -61,6 +65,20 @@ def test_rollback_error_lists_the_versions(registry):
         rollback(registry, "production", "v9.9.9", "A typo.")
     with pytest.raises(RegistryError, match="No version was in production before"):
         rollback(registry, "production", None, "There is no other.")
+
+
+def test_origin_that_is_away_is_not_waited_for(registry):
+    """The flows ``score`` and ``watch`` go on with what this clone knows. A push is tried again for two minutes."""
+    root = registry.repository.root
+    sh("git", "remote", "add", "origin", "git://127.0.0.1:9/gone.git", cwd=root)
+    started = time.monotonic()
+    (message,) = registry.fetch_if_possible()
+    assert message.startswith("Promotions and rollbacks of other machines are unknown: ")
+    assert time.monotonic() - started < 20
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        sh("git", "remote", "set-url", "origin", f"git://127.0.0.1:{silent.getsockname()[1]}/silent.git", cwd=root)
+        with pytest.raises(UnreachableError, match="no answer in"):
+            replace(registry.repository, patience=0.5).transfer("ls-remote", "origin")
 
 
 def test_rollback_command(registry, root):
