@@ -370,11 +370,12 @@ class Harvester:
                 unmatched, before, rows = unmatched + missing, rows, rows + table.num_rows
                 if rows // PROGRESS > before // PROGRESS:
                     self._log(f"{source.name}: {rows:,} rows of {delivery.read.name} read")
-        statuses = self._selection.classify(RowHashes.joined(hashes))
-        conflicts = np.concatenate([np.zeros(0, np.int64), *positions])[statuses == RowStatus.CONFLICT][:PLACES]
-        conflicting = tuple(map(file.place, conflicts.tolist()))
-        for place in conflicting:
-            self._log(f"{source.name}: {place} is left out: the data has this row with another label.")
+        statuses = self._selection.classify(RowHashes.joined(hashes), delivery.read.name)
+        conflicts = np.flatnonzero(statuses == RowStatus.CONFLICT)[:PLACES]
+        conflicting = tuple(map(file.place, np.concatenate([np.zeros(0, np.int64), *positions])[conflicts].tolist()))
+        for row, place in zip(conflicts.tolist(), conflicting, strict=True):
+            other = self._selection.disagreeing.get(row, "the data")
+            self._log(f"{source.name}: {place} is left out: {other} has this row with another label.")
         return Staged(delivery, target, statuses, unmatched, file.incomplete, file.bad.count, conflicting)
 
     def _with_texts(self, file: LabelledFile, source: IngestSource) -> Iterator[tuple[pa.Table, int]]:

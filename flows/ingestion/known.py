@@ -97,19 +97,26 @@ def _isin(values: Keys, known: Keys) -> NDArray[np.bool_]:
 
 @dataclass
 class NewRowSelection:
-    """Judges the rows of a run, after those that the data has, file after file: the first of several equal rows is new."""
+    """Judges the rows of a run, after those that the data has, file after file: the first of several equal rows is new.
+
+    Attributes:
+        disagreeing: Row of the last file that was judged: the file of this run that has it with another label.
+    """
 
     known: RowHashes
-    _texts: dict[int, int] = field(default_factory=dict)
-    _keys: dict[int, int] = field(default_factory=dict)
+    disagreeing: dict[int, str] = field(default_factory=dict)
+    _texts: dict[int, tuple[int, str]] = field(default_factory=dict)
+    _keys: dict[int, tuple[int, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         known = self.known
         self._by_text, self._by_key = _Index(known.texts, known.labels), _Index(known.keys, known.labels)
         self._held = np.unique(known.texts[known.held])
 
-    def classify(self, rows: RowHashes) -> NDArray[np.int8]:
-        """Return the ``RowStatus`` of each row, and remember the new ones."""
+    def classify(self, rows: RowHashes, name: str = "") -> NDArray[np.int8]:
+        """Return the ``RowStatus`` of each row of a file, and remember the new ones."""
+        self.disagreeing.clear()
+        origins: dict[int, tuple[int, str]] = {}  # one object for all rows of a label
         statuses = np.full(len(rows.texts), RowStatus.NEW, np.int8)
         text_found, text_conflicts = self._by_text.find(rows.texts, rows.labels)
         key_found, key_conflicts = self._by_key.find(rows.keys, rows.labels)
@@ -118,18 +125,17 @@ class NewRowSelection:
         statuses[text_conflicts | key_conflicts] = RowStatus.CONFLICT
         columns = (rows.texts.tolist(), rows.keys.tolist(), rows.labels.tolist())
         for row in np.flatnonzero(statuses == RowStatus.NEW).tolist():
-            statuses[row] = self._compare(*(column[row] for column in columns))
+            text, key, label = (column[row] for column in columns)
+            earlier = [found for found in (self._texts.get(text), self._keys.get(key) if key else None) if found is not None]
+            if (other := next((file for known, file in earlier if known != label), None)) is not None:
+                statuses[row], self.disagreeing[row] = RowStatus.CONFLICT, other
+            elif earlier:
+                statuses[row] = RowStatus.DUPLICATE
+            else:
+                self._texts[text] = origins.setdefault(label, (label, name))
+                if key:
+                    self._keys[key] = self._texts[text]
         return statuses
-
-    def _compare(self, text: int, key: int, label: int) -> RowStatus:
-        """Compare a row with the new rows before it."""
-        earlier = {found for found in (self._texts.get(text), self._keys.get(key) if key else None) if found is not None}
-        if earlier:
-            return RowStatus.DUPLICATE if earlier == {label} else RowStatus.CONFLICT
-        self._texts[text] = label
-        if key:
-            self._keys[key] = label
-        return RowStatus.NEW
 
 
 def ending_of(name: str) -> str | None:

@@ -67,6 +67,7 @@ def test_new_rows_of_every_format_become_one_batch_and_others_are_counted(desk):
     (entry,) = harvest.entries
     assert entry.counts == "2 new, 2 duplicate, 1 conflicting, 1 held out"
     assert entry.conflicting == ["c.tsv.gz, line 2"]
+    assert "labels: c.tsv.gz, line 2 is left out: the data has this row with another label." in desk.log
     assert desk.rows(harvest) == [("my parcel is lost", "delivery"), ("pay the invoice", "billing")]
     assert [read.name for read in entry.files] == ["a.csv", "b.jsonl", "c.tsv.gz"]
     assert not harvest.problems
@@ -104,6 +105,13 @@ def test_link_in_a_drop_folder_is_not_followed(desk):
     (desk.root / "data/labelled/a.csv").symlink_to(desk.root / "secret.csv")
     assert not desk.harvest().entries
     assert any("not read: a.csv is a link, which is not followed" in line for line in desk.log)
+
+
+def test_new_files_that_disagree_are_both_named(desk):
+    desk.put("data/labelled/a.csv", "text,label\nmy parcel is lost,delivery\n")
+    desk.put("data/labelled/b.csv", "text,label\nanother row,billing\nmy parcel is lost,billing\n")
+    assert desk.harvest().entries[0].counts == "2 new, 1 conflicting"
+    assert "labels: b.csv, line 3 is left out: a.csv has this row with another label." in desk.log
 
 
 def test_rows_that_nobody_has_labelled_yet_are_left_out(desk):
