@@ -23,10 +23,23 @@ SENT_WITHIN = 30.0
 
 def ended(message: str, problems: Sequence[str] = (), name: str = "Completed") -> State[Any]:
     """Return the state of a run: Failed if there are problems, else completed under a name."""
-    if not problems:
-        return Completed(name=name, message=visible(message))
+    text = _listed(message, problems)
+    return Failed(message=text) if problems else Completed(name=name, message=text)
+
+
+def ended_again(record: Path, repeat_hours: float, message: str, problems: Sequence[str], name: str = "Completed") -> State[Any]:
+    """As ``ended``, but problems of which each made a run fail in the last ``repeat_hours`` are only listed; ``record`` tells."""
+    if problems and all(0 <= hours_since_event(record, one) < repeat_hours for one in problems):
+        return Completed(name=name, message=_listed(message, problems))
+    record.unlink(missing_ok=True)
+    if problems:
+        write_json(record, dict.fromkeys(problems, time.time()))
+    return ended(message, problems, name)
+
+
+def _listed(message: str, problems: Sequence[str]) -> str:
     more = [f"and {len(problems) - REPORTED} more, see the log"] if len(problems) > REPORTED else []
-    return Failed(message=visible("\n".join([message, *problems[:REPORTED], *more])))
+    return visible("\n".join([message, *problems[:REPORTED], *more]))
 
 
 def send(event: str, resource: Mapping[str, str], payload: Mapping[str, Any]) -> None:

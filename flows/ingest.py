@@ -16,7 +16,7 @@ from prefect import flow, get_run_logger, runtime, task
 from prefect.client.schemas import State
 
 from flows import alerts
-from flows.alerts import ended
+from flows.alerts import ended, ended_again
 from flows.inbox import unused, was_written_on
 from flows.ingestion.harvest import Delivery, Harvester, NewRows
 from flows.ingestion.known import RowHashes
@@ -27,7 +27,7 @@ from flows.runs.checkout import Checkout, isolated
 from flows.runs.pipeline import UNCACHED, Pipeline, log_line, stage_task
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from flows.runs.results import TRAILER, NotFastForwardError, fast_forward, require_remote
+from flows.runs.results import TRAILER, NotFastForwardError, fast_forward, follow_origin, require_remote
 from flows.server.worker import end_with_worker
 from flows.settings import IngestSource, Name, Settings, load_settings
 from tuneline.analysis.text import Keys
@@ -53,6 +53,8 @@ DONE, REFUSED = "done", "refused"
 """Folders in a drop folder: for files that were ingested, and for those that the data checks refused."""
 TAKEN = "taken.json"
 """Record in ``.dvc/tmp/flows/`` of the files in ``DONE``."""
+PROBLEMS = "ingest-problems.json"
+"""Record in ``.dvc/tmp/flows/`` of the files that made a run fail."""
 ROWS = "Ingested-Rows"
 """Trailer of the commit."""
 NAMED = 5
@@ -351,6 +353,8 @@ def _ingest(repository: Repository, settings: Settings, sources: list[IngestSour
 def _attempt(attempt: IngestAttempt, sources: list[IngestSource], *, push: bool, dry_run: bool) -> State[Any] | None:
     """Collect, check and commit; ``None`` if the branch has moved."""
     repository, branch, run_id = attempt.repository, attempt.settings.ingest.branch, str(runtime.flow_run.id)
+    if attempt.checkout.spec.ref != branch and not dry_run:  # an attempt that was killed after its push has left this clone behind
+        follow_origin(repository, branch, attempt.checkout.spec.commit)
     attempt.pipeline.restore(attempt.pipeline.graph().sources)
     new = _collect(attempt, sources)
     if not attempt.is_enough(new):
@@ -360,7 +364,7 @@ def _attempt(attempt: IngestAttempt, sources: list[IngestSource], *, push: bool,
     except RefusedDataError as error:
         return _refused(attempt, new, error, dry_run=dry_run)
     if dry_run:
-        return ended(f"Would commit to {branch}: {new.summary}", new.problems, "DryRun")
+        return _ended(attempt, new, f"Would commit to {branch}: {new.summary}", "DryRun", dry_run=True)
     commit = attempt.commit(new, run_id, push=push)
     try:
         fast_forward(repository, branch, commit, push=push)
@@ -368,21 +372,27 @@ def _attempt(attempt: IngestAttempt, sources: list[IngestSource], *, push: bool,
         get_run_logger().warning("%s The run starts again from there.", error)
         return None
     put_away(repository, new.done, DONE)
-    return _ingested(new, f"{new.rows:,} rows to {branch}, commit {commit[:12]}: {new.summary}", branch, commit, new.rows)
+    return _ingested(attempt, new, f"{new.rows:,} rows to {branch}, commit {commit[:12]}: {new.summary}", commit, new.rows)
+
+
+def _ended(attempt: IngestAttempt, new: NewRows, message: str, name: str = "Completed", *, dry_run: bool = False) -> State[Any]:
+    if dry_run:
+        return ended(message, new.problems, name)
+    return ended_again(attempt.repository.state / PROBLEMS, attempt.settings.alerts.repeat_hours, message, new.problems, name)
 
 
 def _nothing_new(attempt: IngestAttempt, new: NewRows, run_id: str, *, dry_run: bool) -> State[Any]:
     branch, required = attempt.settings.ingest.branch, attempt.required
     if 0 < new.rows < required:
         message = f"{new.rows:,} new rows wait until there are {required:,} (ingest.min_rows): {new.summary}"
-        return ended(message, new.problems, "NothingNew")
+        return _ended(attempt, new, message, "NothingNew", dry_run=dry_run)
     if not dry_run:
         put_away(attempt.repository, new.done, DONE)
         if committed := committed_by(attempt.repository, attempt.checkout.spec.commit, run_id):
             commit, rows = committed  # by an attempt that was killed afterwards, maybe before its event
             message = f"{rows:,} rows to {branch}, commit {commit[:12]}, by an earlier attempt of this run"
-            return _ingested(new, message, branch, commit, rows)
-    return ended(new.summary or "Nothing new.", new.problems, "NothingNew")
+            return _ingested(attempt, new, message, commit, rows)
+    return _ended(attempt, new, new.summary or "Nothing new.", "NothingNew", dry_run=dry_run)
 
 
 def _refused(attempt: IngestAttempt, new: NewRows, error: RefusedDataError, *, dry_run: bool) -> State[Any]:
@@ -395,9 +405,9 @@ def _refused(attempt: IngestAttempt, new: NewRows, error: RefusedDataError, *, d
     return ended(message, [str(error)])
 
 
-def _ingested(new: NewRows, message: str, branch: str, commit: str, rows: int) -> State[Any]:
-    _send(INGESTED, new, message, branch=branch, commit=commit, rows=rows)
-    return ended(message, new.problems)
+def _ingested(attempt: IngestAttempt, new: NewRows, message: str, commit: str, rows: int) -> State[Any]:
+    _send(INGESTED, new, message, branch=attempt.settings.ingest.branch, commit=commit, rows=rows)
+    return _ended(attempt, new, message)
 
 
 def _send(event: str, new: NewRows, message: str, **payload: Any) -> None:

@@ -127,10 +127,15 @@ def fast_forward(repository: Repository, branch: str, commit: str, *, push: bool
         _move_here(repository, branch, commit)
         return
     _move_in_origin(repository, branch, commit)
+    follow_origin(repository, branch, commit)
+
+
+def follow_origin(repository: Repository, branch: str, commit: str) -> None:
+    """Move a branch of this clone forward to the commit that origin's has; where that cannot be done, say so."""
     try:
         _move_here(repository, branch, commit)
     except (GitError, NotFastForwardError) as error:
-        repository.log(f"{branch} of origin is moved, that of this clone is not: {error}")
+        repository.log(f"{branch} of origin is at {commit[:12]}, that of this clone is not: {error}")
 
 
 def contains(repository: Repository, ref: str, commit: str) -> bool:

@@ -110,6 +110,9 @@ def test_new_rows_are_committed_once_with_where_they_came_from(served, desk):
     assert "bad.csv, line 2, column 'label': label 'biling' is not one of" in state.message
     assert desk.commits() == before + 1, "but stops no other"
     assert desk.waiting() == ["bad.csv"]
+    later = ingest(return_state=True)
+    assert (later.name, later.message.splitlines()[0]) == ("NothingNew", "Nothing new."), "one forgotten file is one alarm"
+    assert "bad.csv, line 2" in later.message
     assert (desk.root / "data/labelled/done/monday.csv").exists()
     assert desk.texts() == ["my invoice is wrong"], "the working tree of main follows"
     assert desk.git("status", "--porcelain") == ""
@@ -188,6 +191,13 @@ def test_branch_that_moved_meanwhile_and_origin_get_the_rows(served, desk, tmp_p
     sh("git", "clone", "--quiet", str(tmp_path / "origin.git"), "clone", cwd=tmp_path)
     sh("dvc", "pull", "--quiet", "data/source/train.dvc", cwd=tmp_path / "clone")
     assert len(list((tmp_path / "clone/data/source/train").iterdir())) == 2
+
+    desk.git("reset", "--quiet", "--hard", "main~1")  # as an ingest leaves it that is killed just after its push
+    (desk.root / "data/labelled/done/tuesday.csv").rename(desk.root / "data/labelled/tuesday.csv")
+    assert ingest(push=True, dry_run=True, return_state=True).name == "NothingNew"
+    assert desk.git("rev-parse", "main") != desk.git("rev-parse", "origin/main"), "a dry run changes nothing"
+    assert ingest(push=True, return_state=True).name == "NothingNew"
+    assert desk.git("rev-parse", "main") == desk.git("rev-parse", "origin/main")
 
 
 KILLED = """
