@@ -150,7 +150,7 @@ def clean_branches(cleaning: Cleaning) -> Removed:
 def _needed(cleaning: Cleaning) -> set[str]:
     """Return the commits whose branches stay: those in a stage, results that a run came to again not long ago, and those not pushed yet."""
     tags = cleaning.registry.tags()
-    in_stages = {version.commit for stage in tags.stages if (version := tags.in_stage(stage))}
+    in_stages = {version.commit for version in tags.staged}
     unpushed = {result.commit for one in unpushed_results(cleaning.repository) if (result := one.committed(cleaning.repository))}
     return in_stages | unpushed | Judgements(cleaning.repository).commits_since(cleaning.before(cleaning.retention.branch_days))
 

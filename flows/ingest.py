@@ -27,7 +27,7 @@ from flows.runs.checkout import Checkout, isolated
 from flows.runs.pipeline import UNCACHED, Pipeline, log_line, stage_task
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from flows.runs.results import TRAILER, NotFastForwardError, fast_forward, follow_origin, require_remote
+from flows.runs.results import TRAILER, NotFastForwardError, fast_forward, follow_origin
 from flows.server.worker import end_with_worker
 from flows.settings import IngestSource, Name, Settings, load_settings
 from tuneline.analysis.text import Keys
@@ -41,6 +41,7 @@ from tuneline.core.tables import SplitReader
 from tuneline.params.data import DataParams
 from tuneline.params.loading import load_params
 from tuneline.project import params_file
+from tuneline.project.dvc import require_remote
 from tuneline.project.registry import Version
 from tuneline.project.scored import TakenRecord, find_texts
 from tuneline.reports.checks import Checks
@@ -231,6 +232,7 @@ class IngestAttempt:
         file, ignored = f"{tracked}.dvc", tracked.parent / ".gitignore"  # dvc add lists the folder there, if git does not ignore it already
         self.pipeline.dvc("add", "--quiet", str(tracked), what="Versioning the new rows")
         if push:
+            require_remote(self.checkout.path)
             self.pipeline.dvc("push", file, what="Pushing the new rows to the DVC remote")
         return [file, *([str(ignored)] if (self.checkout.path / ignored).exists() else [])]
 
@@ -317,7 +319,7 @@ def ingest(source: Name | None = None, push: bool | None = None, dry_run: bool =
         return ended("There are no sources: ingest.sources in conf/flows.yaml is empty.", name="NothingNew")
     push = settings.ingest.push if push is None else push
     if push:
-        require_remote(repository)
+        require_remote(repository.root)
     repository.state.mkdir(parents=True, exist_ok=True)
     try:
         with locked(repository.state / "ingest.lock", wait=0):

@@ -28,18 +28,19 @@ from prefect.states import Completed
 from pydantic import Field
 
 from flows.promotion.decide import PROMOTION_WAIT, EndedRun, UnpushedResult, finish, forget_unpushed, unpushed_results
-from flows.promotion.production import fetch_reference
+from flows.promotion.production import fetch_reference, push_versions
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout, isolated
 from flows.runs.checkpoints import SharedCheckpoints
 from flows.runs.pipeline import UNCACHED, Graph, Pipeline, log_line, stage_task
-from flows.runs.processes import Programs
+from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository, UnreachableError, safe_name
-from flows.runs.results import Run, metrics_summary, require_remote
+from flows.runs.results import Run, metrics_summary
 from flows.server.crashes import restarts
 from flows.server.worker import end_with_worker
 from flows.settings import Ref, Settings, load_settings
 from tuneline.core.locks import BusyError, lock, unlock
+from tuneline.project.dvc import require_remote
 
 STAGE = "train"
 """The stage that trains. From it on a run has the machine to itself: later stages measure speed."""
@@ -187,7 +188,7 @@ def train(  # noqa: PLR0917 - Prefect calls it by name
     log_cancellation()
     ref, push = ref or settings.training.ref, settings.training.push if push is None else push
     if push:
-        require_remote(repository)
+        require_remote(repository.root)
     period = {"data.as_of": as_of, "data.last_days": last_days}
     given = [f"{key}={value}" for key, value in period.items() if value is not None]
     parameters = (*([f"task={task}"] if task else []), *(overrides or []), *given)
@@ -235,14 +236,23 @@ def prepare(pipeline: Pipeline, checkout: Checkout, registry: Registry, stage: s
 
 
 def _refresh(registry: Registry, settings: Settings, checkout: Checkout, *, push: bool) -> list[str]:
-    """Fetch the registry, and complete what earlier runs could not push. If ``origin`` is away, the run needs it only at its end."""
+    """Fetch the registry, and complete what earlier runs could not push, and what the DVC remote lacks of the versions in stages.
+
+    If ``origin`` is away, the run needs it only at its end.
+    """
     try:
         with registry.locked(PROMOTION_WAIT):
             _warn(registry.refresh(push=push))
     except UnreachableError as error:
         _warn([f"Promotions of other machines are unknown: {error}"])
         return []
-    return complete_unpushed(registry, settings, besides=checkout.name) if push else []
+    if not push:
+        return []
+    try:
+        push_versions(Pipeline(Programs(checkout.path, checkout.name, locks=[checkout.lock]), log_line), registry.tags().staged)
+    except ProgramError as error:
+        _warn([f"What is in production may have no second copy: {error}"])
+    return complete_unpushed(registry, settings, besides=checkout.name)
 
 
 def complete_unpushed(registry: Registry, settings: Settings, *, besides: str) -> list[str]:

@@ -25,7 +25,9 @@ def configure_dvc(root: Path, section: str, *, local: bool = False, **values: st
 
 
 def add_remote(root: Path, url: Path | str, name: str = "shelf", *, default: bool = True, local: bool = False, **values: str) -> None:
-    """Add a DVC remote."""
+    """Add a DVC remote; its folder is there, as that of a mounted disk."""
+    if isinstance(url, Path):
+        url.mkdir(parents=True, exist_ok=True)
     configure_dvc(root, f"'remote \"{name}\"'", local=local, url=str(url), **values)
     if default:
         configure_dvc(root, "core", local=local, remote=name)

@@ -8,11 +8,11 @@ from flows.promotion.registry import ConflictError, Registry, RegistryError
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import GitError, Repository
-from flows.runs.results import NoRemoteError, require_remote
 from flows.settings import load_settings
 from tuneline.core.locks import BusyError
 from tuneline.core.paths import REFERENCE_PROFILE
 from tuneline.core.terminal import say, visible
+from tuneline.project.dvc import NoRemoteError, require_remote
 from tuneline.project.registry import Version
 
 LOCK_WAIT = 60.0
@@ -80,7 +80,7 @@ def publish(registry: Registry) -> None:
     """
     if not registry.repository.has_remote():
         sys.exit("publish: the repository has no git remote named origin. Add one: git remote add origin URL")
-    require_remote(registry.repository)
+    require_remote(registry.repository.root)
     programs = Programs(registry.repository.root, "publish")
     with registry.locked(LOCK_WAIT):
         for message in registry.fetch():

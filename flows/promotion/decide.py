@@ -2,9 +2,9 @@
 
 A result that is to be pushed is committed in this clone before ``origin`` is asked anything. If a git host or the DVC remote is away, or
 the process is killed, it stays on its branch, recorded in ``CHECKOUT.unpushed`` in the repository's folder of states; the next run pushes
-it and decides about its model.
+it and decides about its model. The DVC remote gets the weights of a model that is promoted only: others can be made again.
 
-A result that was judged before, under the same conditions, is nothing new: it has no branch, and is not judged again. Judgements are in
+A result that was judged before, under the same conditions, is nothing new: nothing is pushed, and no branch is left. Judgements are in
 ``judgements.json``, by the git tree of the result. A file of this clone and not of the commits: a run that changes nothing makes no
 commit, and a branch may be deleted. Without the file, a result is judged once more.
 """
@@ -95,12 +95,16 @@ def finish(ended: EndedRun) -> Outcome:
     """
     locked, branch = partial(ended.registry.locked, PROMOTION_WAIT), ""
     try:
-        if ended.push:
-            with locked():
-                branch = commit_undecided(ended)
-            push_artifacts(ended.pipeline)  # takes long, so without the lock
         with locked():
-            result, version = _decide_once(ended)
+            known = known_outcome(ended)  # as far as this clone knows, which asked origin when the run began
+            if ended.push and not known:
+                branch = commit_undecided(ended)
+        if ended.push and not known:
+            push_artifacts(ended.pipeline, weights=False)  # takes long, so without the lock
+        with locked():
+            result, version = known or _decide(ended)
+            if version and (message := take_over(ended.registry, ended.settings.promotion, version, push=ended.push)):
+                get_run_logger().info(message)
     except (GitError, ProgramError) as error:
         if not ended.push:
             raise
@@ -110,25 +114,20 @@ def finish(ended: EndedRun) -> Outcome:
     return result, version
 
 
-def _decide_once(ended: EndedRun) -> Outcome:
-    """Decide about the model of a run, unless an attempt of it was promoted, or the same result was judged before."""
-    away = None
-    try:
-        for change in ended.registry.refresh(push=ended.push):
-            get_run_logger().warning(change)
-        if ended.push:
-            push_versions(ended.pipeline, ended.registry.unpublished())
-    except UnreachableError as error:
-        away = error
+def known_outcome(ended: EndedRun) -> Outcome | None:
+    """Return the outcome if an attempt of the run was promoted, or the same result was judged before; else ``None``."""
+    if promoted := promoted_before(ended):
+        return promoted
     judged = judged_before(ended)
-    if away and not judged:
-        raise away
-    if away:
-        get_run_logger().warning("Nothing new, as far as this clone knows. %s", away)
-    result, version = promoted_before(ended) or (nothing_new(ended, judged) if judged else judge_and_promote(ended))
-    if version and (message := take_over(ended.registry, ended.settings.promotion, version, push=ended.push)):
-        get_run_logger().info(message)
-    return result, version
+    return nothing_new(ended, judged) if judged else None
+
+
+def _decide(ended: EndedRun) -> Outcome:
+    for change in ended.registry.refresh(push=ended.push):
+        get_run_logger().warning(change)
+    if ended.push:
+        push_versions(ended.pipeline, ended.registry.unpublished())
+    return known_outcome(ended) or judge_and_promote(ended)
 
 
 def commit_undecided(ended: EndedRun) -> str:
@@ -204,6 +203,8 @@ def _attempt(ended: EndedRun) -> Outcome:
         get_run_logger().info(decision)
     elif policy:
         decision = gate(ended.pipeline, registry, policy)
+        if decision.promoted and ended.push:
+            push_artifacts(ended.pipeline, weights=True)  # before the tags: they name what everybody can fetch
     result = commit_run(ended.repository, ended.checkout, ended.run, str(decision))
     version = None
     try:

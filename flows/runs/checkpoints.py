@@ -23,7 +23,7 @@ from flows.runs.checkout import SPEC, Checkout, RunSpec
 from flows.runs.repository import Repository
 from tuneline.core.files import replace_directory
 from tuneline.core.paths import CHECKPOINTS
-from tuneline.project.dvc import dvc_config
+from tuneline.project.dvc import dvc_config, require_remote
 from tuneline.readers.files import redacted
 
 DVC = "dvc"
@@ -220,8 +220,7 @@ def _dvc_remote(root: Path) -> tuple[Any, str]:
     from dvc.fs import LocalFileSystem, get_cloud_fs
 
     config = dvc_config(root)
-    if not (name := config["core"].get("remote")):
-        raise ValueError("DVC has no default remote: `dvc remote add --default NAME URL`.")
-    kind, settings, path = get_cloud_fs(config, name=name)
+    require_remote(root)
+    kind, settings, path = get_cloud_fs(config, name=config["core"]["remote"])
     folder = f"{path.rstrip('/')}/checkpoints"
     return (fsspec.filesystem("file"), folder) if kind is LocalFileSystem else (kind(**settings).fs, folder)

@@ -318,6 +318,8 @@ def stage_task(stage: str, policy: StagePolicy) -> Task[[Pipeline], State[Any] |
 
 
 @task(name="push", task_run_name="push", retries=2, retry_delay_seconds=[10, 60], **UNCACHED)
-def push_artifacts(pipeline: Pipeline) -> None:
-    """Push the outs of the run to the DVC remote. Done before its commit is pushed: what a commit names must be available."""
-    pipeline.dvc("push", what="Pushing artifacts to the DVC remote")
+def push_artifacts(pipeline: Pipeline, *, weights: bool) -> None:
+    """Push the outs of the run to the DVC remote, before its commit is pushed; the weights only of a model that is promoted."""
+    command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "push" if weights else "push-result"]
+    what = "Pushing the weights to the DVC remote" if weights else "Pushing the result to the DVC remote"
+    pipeline.programs.run(command, what, pipeline.on_line)

@@ -16,14 +16,9 @@ from flows.runs.repository import GitError, Repository
 from tuneline.core.paths import METRICS
 from tuneline.core.records import Metrics
 from tuneline.metrics.table import METRIC_TABLE
-from tuneline.project.dvc import default_remote
 
 TRAILER = "Prefect-Run"
 HEADLINE = tuple(metric.name for metric in METRIC_TABLE.values() if metric.resampled)
-
-
-class NoRemoteError(Exception):
-    """No DVC remote is configured to push to."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +45,6 @@ class RunResult:
     def refs(self) -> list[str]:
         """Refs to push. Forced, because an earlier attempt of the same run may have pushed the branch."""
         return [f"+refs/heads/{self.branch}"] if self.branch else []
-
-
-def require_remote(repository: Repository) -> None:
-    """Check that DVC has a remote to push to, before hours of training; else, a ``NoRemoteError``."""
-    if not default_remote(repository.root):
-        raise NoRemoteError("push: DVC has no default remote. Set one (`dvc remote add --default NAME URL`), or run with push=false.")
 
 
 def commit_run(repository: Repository, checkout: Checkout, run: Run, message: str) -> RunResult:

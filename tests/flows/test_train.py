@@ -3,10 +3,12 @@
 import contextlib
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+from prefect.client.schemas.objects import StateType
 
 from flows.promotion.__main__ import rollback
 from flows.promotion.decide import Judgements
@@ -214,6 +216,50 @@ def test_pushed_run_can_be_fetched_elsewhere(run, toy, shelf, tmp_path):
     sh("git", "checkout", "--quiet", branch, cwd=elsewhere)
     sh("dvc", "pull", "--quiet", cwd=elsewhere)
     assert sh("dvc", "status", cwd=elsewhere).strip() == "Data and pipelines are up to date.", "all of the run is there"
+
+
+@pytest.fixture
+def stored(toy, tmp_path) -> Callable[[str, str], bool]:
+    """Tells whether the DVC remote of the repository, ``shelf``, has an out of a commit; there is an origin as well."""
+    sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
+    sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
+    add_remote(toy.root, tmp_path / "shelf", local=True)
+
+    def stored(commit: str, path: str) -> bool:
+        md5 = lock_at(toy.root, commit).out(path)
+        return (tmp_path / "shelf" / "files" / "md5" / md5[:2] / md5[2:]).exists()
+
+    return stored
+
+
+@pytest.mark.slow
+def test_rejected_result_keeps_all_but_its_weights_which_its_commit_makes_again(run, toy, stored, tmp_path):
+    assert "v0.1.0 in production" in run(push=True).state.message
+    assert stored("onnx@v0.1.0", "models/onnx")
+    rejected = run(task="weak", push=True)
+    (branch,) = [name for name in branches(toy) if name.endswith(rejected.name)]
+    assert [path for path in ("data/raw", "reports/predictions.parquet", "models/onnx") if not stored(branch, path)] == ["models/onnx"]
+    sh("git", "clone", "--quiet", "--branch", branch, "origin.git", "elsewhere", cwd=tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    add_remote(elsewhere, tmp_path / "shelf", local=True)
+    sh("dvc", "pull", "--quiet", "--allow-missing", cwd=elsewhere)
+    assert not list(elsewhere.glob("models/*/*"))
+    sh("dvc", "repro", "--quiet", cwd=elsewhere)
+    assert (elsewhere / "models" / "onnx" / "model.onnx").exists()
+    assert sh("git", "status", "--porcelain", cwd=elsewhere) == "", "dvc.lock has the hashes of the same bytes"
+
+
+def test_remote_that_is_gone_is_refused_and_filled_again_when_it_is_back(run, served, toy, stored, tmp_path):
+    assert "v0.1.0 in production" in run(push=True).state.message
+    shelf = tmp_path / "shelf"
+    shelf.rename(tmp_path / "unmounted")
+    refused = run(push=True)
+    assert f"{shelf}, the folder of the DVC remote, does not exist" in refused.state.message
+    assert (refused.state.type, served.tasks(refused.id)) == (StateType.FAILED, {})
+    assert not shelf.exists(), "DVC would create it on another disk"
+    shelf.mkdir()
+    assert not run(push=True).state.is_failed()
+    assert stored("onnx@v0.1.0", "models/onnx"), "although origin has the version"
 
 
 def test_failed_push_promotes_nothing_and_loses_no_result(run, toy, tmp_path):

@@ -13,7 +13,7 @@ from tests.dvc_files import add_remote
 from tests.faults.clones import clone
 from tests.faults.networks import GitHost, git_host
 from tests.flows.conftest import sh
-from tests.flows.prefect_server import events
+from tests.flows.prefect_server import events, free_port
 from tuneline.project.repo import lock_at
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -62,7 +62,12 @@ def test_next_night_completes_what_could_not_be_pushed(run, served, toy, host: G
     assert "Promote onnx v0.2.0" in sh("git", "log", "-1", "--format=%s", "tuneline/promotion", cwd=origin)
 
     host.stop()
-    assert run(task="strong", push=True).state.name == "NothingNew", "nothing is to be pushed, so nobody is missed"
+    add_remote(toy.root, f"http://127.0.0.1:{free_port()}", local=True)
+    before, here = branches(toy.root), set(toy.state.iterdir())
+    quiet = run(task="strong", push=True)
+    assert quiet.state.name == "NothingNew", "nothing is to be pushed, so nobody is missed"
+    assert not {"push", "gate", "promote"} & set(served.tasks(quiet.id))
+    assert (branches(toy.root), set(toy.state.iterdir())) == (before, here)
 
 
 def test_night_that_was_killed_at_its_push_is_completed_by_the_next(run, served, toy, root, host: GitHost):

@@ -4,7 +4,8 @@ Importing DVC takes a second, so a function imports what it needs of it, and wha
 and ``tuneline doctor`` start in the root of a project:
 
 - ``python -m tuneline.project.dvc graph`` prints the stages and sources of ``dvc.yaml``, each after those it depends on;
-- ``push COMMIT...`` pushes the outs of commits to the default remote, and ``has MD5`` ends with exit code 1 if that lacks an out;
+- ``push COMMIT...`` pushes the outs of commits to the default remote, ``push`` those of the working tree, and ``push-result`` those but
+  the weights; ``has MD5`` ends with exit code 1 if the remote lacks an out;
 - ``collect OPTIONS`` removes what nothing names from the cache. ``OPTIONS`` are the arguments of ``collect`` as a JSON object, the
   last line of the output is its result. Exit code ``BUSY``: the last lines say what uses the cache.
 """
@@ -24,7 +25,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from tuneline.core.paths import RAW
+from tuneline.core.paths import BASE, RAW
 from tuneline.core.terminal import say, visible
 
 CODE = ("project/", "stages/", "tuneline/")
@@ -144,6 +145,36 @@ def default_remote(root: Path) -> str | None:
     return name
 
 
+class NoRemoteError(Exception):
+    """There is no DVC remote to push to."""
+
+
+def require_remote(root: Path) -> None:
+    """Check that there is a default remote to push to, else raise ``NoRemoteError``.
+
+    DVC creates the folder of a disk that is not mounted, and what it stores there is not in the remote afterwards.
+    """
+    if not default_remote(root):
+        raise NoRemoteError("DVC has no default remote. Set one (`dvc remote add --default NAME URL`), or run with push=false.")
+    if (folder := remote_folder(root)) and not folder.is_dir():
+        raise NoRemoteError(f"{folder}, the folder of the DVC remote, does not exist. Mount its disk, or create it: mkdir {folder}")
+
+
+def remote_folder(root: Path) -> Path | None:
+    """Return the folder of the default remote; ``None`` if there is no remote, or it is not a folder."""
+    from dvc.fs import LocalFileSystem, get_cloud_fs
+
+    if not (name := default_remote(root)):
+        return None
+    kind, _, path = get_cloud_fs(dvc_config(root), name=name)
+    return Path(path) if kind is LocalFileSystem else None
+
+
+def is_weights(path: str) -> bool:
+    """Return True for an out that a training made, and can make again from its commit: not for the base model."""
+    return Path(path).is_relative_to(BASE.parent) and not Path(path).is_relative_to(BASE)
+
+
 def cache_folder(root: Path) -> Path:
     """Return the folder of the cache, which may be that of another clone."""
     return Path(dvc_config(root).get("cache", {}).get("dir") or root / ".dvc" / "cache")
@@ -237,17 +268,17 @@ def main() -> None:
             say("\n".join(graph(Path())))
         elif action == "has":
             sys.exit(not has(Path(), *arguments))
-        elif action == "push":
-            for commit in arguments:
-                if lost := push(Path(), commit):
+        elif action in {"push", "push-result"}:
+            for commit in arguments or [""]:
+                if lost := push(Path(), commit, weights=action == "push"):
                     shown = ", ".join(lost[:5]) + " ..." * (len(lost) > 5)
-                    say(f"ERROR: of {commit[:12]}, neither the cache nor the DVC remote has {shown}")
+                    say(f"ERROR: of {commit[:12] or 'this result'}, neither the cache nor the DVC remote has {shown}")
         else:
             say(json.dumps(collect(Path.cwd(), **json.loads(*arguments))))
     except (CacheInUseError, LockError) as error:
         say(visible(str(error)))
         sys.exit(BUSY)
-    except (DvcException, UnknownContentError) as error:
+    except (DvcException, NoRemoteError, UnknownContentError) as error:
         sys.exit(visible(f"ERROR: {error}"))
 
 
@@ -260,26 +291,48 @@ def graph(root: Path) -> list[str]:
         return [f"{'source' if stage.is_data_source else 'stage'} {stage.addressing}" for stage in TopologicalSorter(edges).static_order()]
 
 
-def push(root: Path, commit: str) -> list[str]:
-    """Push the outs of a commit to the default remote; return the paths that are neither in the cache nor in the remote."""
-    from dvc.repo import Repo
+def push(root: Path, commit: str = "", *, weights: bool = True) -> list[str]:
+    """Push the outs of a commit, else of the working tree, to the default remote; return the paths that are neither there nor in the cache.
 
+    Raises:
+        NoRemoteError: There is no remote.
+        UploadError: Some could not be uploaded.
+    """
+    from dvc.exceptions import UploadError
+    from dvc.repo import Repo
+    from dvc_data.hashfile.transfer import transfer
+
+    require_remote(root)
+    seen: list[Any] = []
     with Repo(str(root)) as repo:
-        outs: dict[Any, str] = {}
-        for _ in repo.brancher(revs=[commit], workspace=False):
-            cached = (out for out in repo.index.outs if out.use_cache and out.can_push and not out.stage.is_repo_import)
-            outs.update({out.hash_info: str(out) for out in cached if out.hash_info})
-        repo.cloud.push(outs)
-        status = repo.cloud.status(outs)
-    return sorted({outs.get(lost) or str(lost.obj_name or lost.value) for lost in status.missing | status.new})
+        objects: dict[Any, str] = {}
+        for _ in repo.brancher(revs=[commit] if commit else None, workspace=not commit):
+            cached = (out for out in repo.index.outs if out.use_cache and out.can_push and not out.stage.is_repo_import and out.hash_info)
+            for out in (out for out in cached if weights or not is_weights(out.def_path)):
+                objects.update(dict.fromkeys({out.hash_info}.union(*out.get_used_objs(force=True).values()), str(out)))
+        # Not `repo.cloud.push`: DVC takes the files of a folder for stored where the list of them is.
+        remote = repo.cloud.get_remote_odb(command="push")
+        failed = transfer(repo.cache.local, remote, objects, validate_status=seen.append).failed
+    missing = seen[0].missing
+    if any(not (missing and one.isdir) for one in failed):  # the list of a folder is not uploaded without its files
+        raise UploadError(len(failed))
+    return sorted({objects[lost] for lost in missing})
 
 
 def has(root: Path, md5: str) -> bool:
-    """Return True if the default remote has an out: DVC uploads the list of a folder's files after the files."""
+    """Return True if the default remote has an out, with all files of a folder."""
     from dvc.repo import Repo
+    from dvc_data.hashfile.hash_info import HashInfo
+    from dvc_data.hashfile.tree import Tree
 
+    require_remote(root)
     with Repo(str(root)) as repo:
-        return bool(repo.cloud.get_remote_odb().exists(md5))
+        remote, objects = repo.cloud.get_remote_odb(), {md5}
+        if not remote.exists(md5):
+            return False
+        if md5.endswith(".dir"):
+            objects.update(entry.value for _, _, entry in Tree.load(remote, HashInfo("md5", md5)))
+        return objects <= {*remote.oids_exist(objects)}
 
 
 class CacheInUseError(Exception):
@@ -296,12 +349,12 @@ class Used:
 
     Attributes:
         outs: Path and hash of each out, those that DVC does not cache as well.
-        unknown: Folders whose list of files is in neither cache nor remote.
+        unknown: Folders whose list of files cannot be had from cache or remote.
     """
 
     objects: set[str] = field(default_factory=set)
     outs: set[tuple[str, str]] = field(default_factory=set)
-    unknown: set[str] = field(default_factory=set)
+    unknown: dict[str, Any] = field(default_factory=dict)
 
     def add(self, repo: Any, revs: Sequence[str] = ()) -> None:
         """Add the outs of a working tree and of commits."""
@@ -313,7 +366,7 @@ class Used:
                     if out.hash_info:
                         self.outs.add((out.def_path, out.hash_info.value))
                     if out.use_cache and out.is_dir_checksum and not out.stage.is_repo_import and out.obj is None:
-                        self.unknown.add(f"{out.def_path} of {rev or repo.root_dir}")
+                        self.unknown[f"{out.def_path} of {rev or root}"] = out
             except Exception as error:  # whatever is wrong with a commit: what it uses must not be lost
                 where = root if rev in {"", "workspace"} else f"commit {rev}"
                 raise UnknownContentError(f"What {where} uses is unknown: {error}") from error
@@ -350,14 +403,20 @@ def collect(root: Path, revs: Sequence[str], projects: Sequence[str], before: fl
         used.add(repos[0], revs)
         for repo in repos[1:]:
             used.add(repo)
-        if remote and used.unknown:
-            raise UnknownContentError(f"The remote is not collected, because the files of {', '.join(sorted(used.unknown))} are unknown.")
+        if remote and (unknown := unknown_in_remote(repos[0], used)):
+            raise UnknownContentError(f"The remote is not collected, because the files of {', '.join(unknown)} are unknown.")
         entries = outdated_entries(repos[0], used, before)
         garbage = [*entries, *unused_objects(repos[0], used, before)]
         size = sum(path.stat().st_size for path in garbage)
         for path in () if dry else garbage:
             path.unlink(missing_ok=True)
         return {"objects": len(garbage), "bytes": size, "remote": collect_remote(repos[0], used, dry=dry) if remote else 0}
+
+
+def unknown_in_remote(repo: Any, used: Used) -> list[str]:
+    """List the folders that may have unknown files in the default remote: not weights that were never pushed, so without their list."""
+    remote = repo.cloud.get_remote_odb()
+    return sorted(name for name, out in used.unknown.items() if not is_weights(out.def_path) or remote.exists(out.hash_info.value))
 
 
 def check_idle(root: Path) -> None:

@@ -92,6 +92,11 @@ class RegistryTags:
         """The stages that something was assigned to."""
         return sorted({tag.stage for tag in self._annotated() if tag.stage})
 
+    @property
+    def staged(self) -> list[Version]:
+        """The versions that are in a stage now."""
+        return list(dict.fromkeys(version for stage in self.stages if (version := self.in_stage(stage))))
+
     def version_of(self, commit: str) -> Version | None:
         """Return the version that a commit is registered as; ``None`` if it is not registered."""
         return next((version for version in self.versions if version.commit == commit), None)

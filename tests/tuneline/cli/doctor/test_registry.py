@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.dvc_files import add_remote, init_dvc
+from tests.faults.disks import on_full_disk
 from tuneline.cli import doctor as checks
 from tuneline.cli.doctor import FREE_DISK_HINT
 from tuneline.project import dvc
@@ -67,8 +68,7 @@ def test_recommended_garbage_collection_keeps_every_registered_version(project):
 def test_production_without_a_second_copy_is_a_warning_that_says_what_is_missing(project, tmp_path):
     ((level, message),) = results(project)
     assert level == "warning"
-    assert message.startswith("onnx v0.1.0, which is in production, has no second copy: the DVC remote cannot be asked (config file")
-    assert "no remote specified" in message
+    assert message.startswith("onnx v0.1.0, which is in production, has no second copy: the DVC remote cannot be asked (DVC has no")
     assert message.endswith("there is no git remote origin")
 
     add_remote(project, tmp_path / "shelf")
@@ -99,3 +99,32 @@ def test_outs_that_are_nowhere_are_named(project, tmp_path):
     assert not dvc.has(project, md5)
     run(project, "dvc", "gc", "--workspace", "--force", "--quiet")
     assert dvc.push(project, "onnx@v0.1.0") == ["model"]
+
+
+def test_folder_of_a_remote_that_is_gone_is_not_created(project, tmp_path):
+    add_remote(project, tmp_path / "shelf")
+    (tmp_path / "shelf").rmdir()
+    assert "shelf, the folder of the DVC remote, does not exist" in results(project)[0][1]
+    with pytest.raises(dvc.NoRemoteError):
+        dvc.push(project)
+    assert not (tmp_path / "shelf").exists()
+
+
+def test_upload_that_fails_is_an_error(project, tmp_path):
+    add_remote(project, tmp_path / "shelf")
+    command = on_full_disk(tmp_path / "shelf", 4, sys.executable, "-P", "-m", "tuneline.project.dvc", "push")
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.splitlines()[-1:]) == (1, ["ERROR: 1 files failed to upload"])
+
+
+def test_file_that_the_remote_lost_is_missed_and_pushed_again(project, tmp_path):
+    """DVC itself looks for the list of a folder's files only."""
+    add_remote(project, tmp_path / "shelf")
+    md5 = lock_at(project, "onnx@v0.1.0").out("model")
+    assert dvc.push(project, "onnx@v0.1.0") == []
+    stored = [path for path in (tmp_path / "shelf").rglob("*") if path.is_file()]
+    assert len(stored) == 2, "the list and the file"
+    next(path for path in stored if path.suffix != ".dir").unlink()
+    assert not dvc.has(project, md5)
+    assert dvc.push(project, "onnx@v0.1.0") == []
+    assert dvc.has(project, md5)
