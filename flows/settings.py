@@ -35,6 +35,8 @@ class Alerts(SettingsSection):
     runs_silent_hours: Limit = 36
     production_old_days: Limit = 60
     scoring_behind_hours: Limit = 3
+    one_copy_hours: Limit = 1
+    disk_full_days: Limit = 14
     repeat_hours: Annotated[float, Field(ge=0)] = 24
 
 

@@ -178,7 +178,7 @@ def train(  # noqa: PLR0917 - Prefect calls it by name
         overrides: Parameters, as after `-S`: `train.learning_rate=1e-3`. Interpolations (`${...}`) are refused.
         as_of: Train on the batches up to this date, as in `data.as_of`: a training of that day is repeated.
         last_days: Train on the batches of the last days, as in `data.last_days`.
-        push: Push artifacts to the DVC remote, and the commit and tags to the git remote `origin`; default: `training.push`.
+        push: Push the result (weights: if promoted) to the DVC remote, commit and tags to git remote `origin`; default: `training.push`.
         promote: Put the model into production if it is better than the one there.
     """
     repository = Repository.here(log=lambda message: _warn([message]))

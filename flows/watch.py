@@ -1,10 +1,13 @@
-"""Flow ``watch``: sends an alert when nothing happens where something should.
+"""Flow ``watch``: sends an alert when nothing happens where something should, or when something is about to be lost.
 
-No run trained successfully, the model in production is old, or files wait to be scored or are never read: none of that is a run that
-failed, so nothing else tells of it. That this flow itself does not run is noticed by the server (``conf/notifications.yaml``).
+No run trained successfully, the model in production is old or has no second copy, files wait to be scored or are never read, or a disk
+fills up: none of that is a run that failed, so nothing else tells of it. That this flow itself does not run is noticed by the server
+(``conf/notifications.yaml``).
 """
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +19,11 @@ from prefect.client.schemas import State
 from prefect.client.schemas.filters import FlowFilter, FlowFilterName, FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
 from prefect.client.schemas.objects import StateType
 from prefect.client.schemas.sorting import FlowRunSort
+from prefect.settings import get_current_settings
 from prefect.states import Completed
+from pydantic import TypeAdapter, ValidationError
+from rich.filesize import decimal
+from sqlalchemy import make_url
 
 from flows.alerts import send_if_due, send_if_over
 from flows.inbox import Outbox, is_data, unread, unscored
@@ -24,7 +31,10 @@ from flows.ingestion.known import ending_of
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from flows.settings import Alerts, Scoring, Settings, load_settings
+from tuneline.cli.doctor import why_not_in_dvc_remote
+from tuneline.core.files import write_json
 from tuneline.core.terminal import visible
+from tuneline.project.dvc import cache_folder, default_remote, remote_folder
 
 TRAIN = "train"
 """Name of the flow whose silence is an alert."""
@@ -40,6 +50,7 @@ class Condition:
         message: The state in words, for people.
         age: Hours to compare with the limit; ``None`` if nothing can be too old.
         limit: Hours beyond which it is an alert; ``None`` for no alert.
+        ahead: The hours are those until something happens: an alert below the limit.
     """
 
     event: str
@@ -48,11 +59,14 @@ class Condition:
     message: str
     age: float | None
     limit: float | None
+    ahead: bool = False
 
     @property
     def alert(self) -> bool:
         """True if the limit is exceeded."""
-        return self.age is not None and self.limit is not None and self.age > self.limit
+        if self.age is None or self.limit is None:
+            return False
+        return self.age < self.limit if self.ahead else self.age > self.limit
 
 
 def runs_silent(client: SyncPrefectClient, limit: float | None, now: datetime) -> Condition:
@@ -85,6 +99,66 @@ def production_old(registry: Registry, stage: str, limit: float | None, now: dat
     age = _hours(datetime.fromtimestamp(trained, UTC), now)
     message = f"{registry.artifact} {version.name}, which is in {stage}, was trained {spell(age)} ago"
     return Condition(event, resource, version.name, message, age, limit)
+
+
+def production_one_copy(registry: Registry, stage: str, limit: float | None, now: datetime) -> Condition:
+    """Return how long the model in production has been without a copy in the DVC remote; of a repository without a remote, nothing."""
+    root, version = registry.repository.root, registry.in_stage(stage)
+    age, message = None, f"no copy of what is in {stage} is asked for"
+    if version and default_remote(root):
+        why = why_not_in_dvc_remote(root, registry.artifact, version.commit)
+        age = production_old(registry, stage, None, now).age if why else None
+        message = f"{registry.artifact} {version.name}, which is in {stage}, has {f'no second copy: {why}' if why else 'a second copy'}"
+    return Condition("tuneline.production.one_copy", f"tuneline.production.{registry.artifact}", stage, message, age, limit)
+
+
+def stores(root: Path) -> dict[str, Path]:
+    """Return what grows with each night and is on a disk of this machine, by what it is."""
+    url = get_current_settings().server.database.connection_url
+    database = make_url(url.get_secret_value()) if url else None
+    file = database.database if database and database.get_backend_name() == "sqlite" else None
+    found = {"DVC's cache": cache_folder(root), "the DVC remote": remote_folder(root), "Prefect's database": file and Path(file)}
+    return {what: path for what, path in found.items() if path and path.exists()}
+
+
+def size_of(store: Path) -> int:
+    """Return the bytes of the files in a folder, or of a database with the files beside it."""
+    size = 0
+    for path in store.rglob("*") if store.is_dir() else store.parent.glob(f"{store.name}*"):
+        with suppress(FileNotFoundError):  # removed meanwhile
+            size += path.lstat().st_size
+    return size
+
+
+DAY = 86400.0
+_SIZES = TypeAdapter(dict[float, dict[str, int]])
+
+
+def weekly_growth(record: Path, sizes: Mapping[str, int], now: float) -> dict[str, float]:
+    """Record sizes once a day, and return by how much each grew in the last week, or since it was recorded, but a day at least."""
+    known: dict[float, dict[str, int]] = {}
+    with suppress(FileNotFoundError, ValidationError):
+        known = {time: of for time, of in _SIZES.validate_json(record.read_bytes()).items() if now - 8 * DAY <= time <= now}
+    if now - max(known, default=0) >= DAY:
+        known[now] = dict(sizes)
+        write_json(record, {str(time): of for time, of in known.items()})
+    since = {what: min((time for time, of in known.items() if what in of and now - time >= DAY), default=None) for what in sizes}
+    return {what: (sizes[what] - known[time][what]) / (now - time) * 7 * DAY for what, time in since.items() if time}
+
+
+def disk_filling(repository: Repository, limit: float | None, now: datetime) -> Condition:
+    """Return the sizes of what grows, and the hours until the first of its disks is full at the rate of the last week."""
+    places = stores(repository.root)
+    sizes = {what: size_of(path) for what, path in places.items()}
+    growth = weekly_growth(repository.state / "sizes.json", sizes, now.timestamp())
+    disks = {what: path.stat().st_dev for what, path in places.items()}
+    rates = {what: sum(growth.get(other, 0) for other in places if disks[other] == disks[what]) for what in places}
+    left = {what: shutil.disk_usage(path).free / rates[what] * 7 * 24 for what, path in places.items() if rates[what] > 0}
+    first = min(left, key=left.__getitem__, default="")
+    hours = left.get(first)
+    told = (f"{what} {decimal(size)}{f' ({growth[what] / 1e6:+,.1f} MB a week)' if what in growth else ''}" for what, size in sizes.items())
+    when = f"the disk of {first} is full in {spell(hours)} at this rate: " if hours is not None else ""
+    return Condition("tuneline.disk.filling", "tuneline.disk.stores", first, f"{when}{', '.join(told)}", hours, limit, ahead=True)
 
 
 def scoring_behind(repository: Repository, scoring: Scoring, limit: float | None, now: datetime) -> Condition:
@@ -157,11 +231,13 @@ def watch() -> State[Any]:
         get_run_logger().warning(message)
     with get_client(sync_client=True) as client:
         silent = runs_silent(client, limits.runs_silent_hours, now)
-    days = limits.production_old_days
-    old = production_old(registry, settings.promotion.stage, days and days * 24, now)
+    days, stage = limits.production_old_days, settings.promotion.stage
+    old = production_old(registry, stage, days and days * 24, now)
+    single = production_one_copy(registry, stage, limits.one_copy_hours, now)
     behind = scoring_behind(repository, settings.scoring, limits.scoring_behind_hours, now)
     unread_files = files_unread(repository, settings, now)
-    return _report([silent, old, behind, unread_files], repository.state / "alerts", limits)
+    filling = disk_filling(repository, limits.disk_full_days and limits.disk_full_days * 24, now)
+    return _report([silent, old, single, behind, unread_files, filling], repository.state / "alerts", limits)
 
 
 def _report(conditions: list[Condition], records: Path, limits: Alerts) -> State[Any]:

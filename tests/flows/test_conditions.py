@@ -1,14 +1,18 @@
 """Which conditions are alerts, and how long ago something was, in words."""
 
+import json
 import os
+import shutil
 import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from prefect.settings import PREFECT_API_DATABASE_CONNECTION_URL, temporary_settings
 
 from flows.runs.repository import Repository
 from flows.settings import Scoring, Settings
-from flows.watch import Condition, files_unread, scoring_behind, spell
+from flows.watch import Condition, disk_filling, files_unread, scoring_behind, size_of, spell, stores, weekly_growth
+from tests.dvc_files import add_remote
 
 
 @pytest.mark.parametrize(
@@ -16,6 +20,52 @@ from flows.watch import Condition, files_unread, scoring_behind, spell
 )
 def test_condition_is_an_alert_beyond_its_limit(age, limit, alert):
     assert Condition("tuneline.runs.silent", "tuneline.runs.train", "train", "silent", age, limit).alert is alert
+
+
+def test_condition_of_what_is_to_come_is_an_alert_below_its_limit():
+    ahead = [Condition("e", "r", "disk", "fills", hours, 48, ahead=True) for hours in (47.0, 49.0, None)]
+    assert [condition.alert for condition in ahead] == [True, False, False]
+
+
+def test_growth_is_that_of_the_last_week(tmp_path):
+    record, start = tmp_path / "sizes.json", 1e9
+    record.write_text("damaged")
+    assert weekly_growth(record, {"cache": 5000}, start) == {}
+    for hour in range(1, 40 * 24):
+        growth = weekly_growth(record, {"cache": 10 * hour, **({"remote": 7} if hour > 30 * 24 else {})}, start + hour * 3600)
+    assert growth == {"cache": pytest.approx(10 * 7 * 24), "remote": 0}
+    assert len(json.loads(record.read_text())) <= 9, "days"
+    assert weekly_growth(record, {"cache": 0}, start) == {}, "the clock was set back"
+
+
+def test_stores_are_those_on_a_disk_of_this_machine(tmp_path):
+    (tmp_path / ".dvc" / "cache").mkdir(parents=True)
+    database = tmp_path / "prefect.db"
+    for path in (database, database.with_name("prefect.db-wal")):
+        path.write_bytes(b"x" * 500)
+    with temporary_settings({PREFECT_API_DATABASE_CONNECTION_URL: f"sqlite+aiosqlite:///{database}"}):
+        add_remote(tmp_path, tmp_path / "shelf")
+        assert set(stores(tmp_path)) == {"DVC's cache", "the DVC remote", "Prefect's database"}
+        assert size_of(stores(tmp_path)["Prefect's database"]) == 1000
+    with temporary_settings({PREFECT_API_DATABASE_CONNECTION_URL: "postgresql+asyncpg://user:secret@db/prefect"}):
+        add_remote(tmp_path, "http://127.0.0.1/shelf")
+        assert set(stores(tmp_path)) == {"DVC's cache"}
+
+
+def test_disk_that_is_full_before_long_is_an_alert(tmp_path):
+    repository, now = Repository(tmp_path), datetime.now(UTC)
+    cache = tmp_path / ".dvc" / "cache"
+    cache.mkdir(parents=True)
+    repository.state.mkdir(parents=True)
+    assert disk_filling(repository, 1e9, now - timedelta(days=7)).age is None, "nothing has grown yet"
+    (cache / "object").write_bytes(b"x" * 2_000_000)
+    filling = disk_filling(repository, None, now)
+    assert "DVC's cache 2.0 MB (+2.0 MB a week)" in filling.message
+    free = shutil.disk_usage(tmp_path).free
+    assert filling.age == pytest.approx(free / 2e6 * 7 * 24, rel=0.1)
+    assert [disk_filling(repository, filling.age * share, now).alert for share in (1.5, 0.5)] == [True, False]
+    (cache / "object").unlink()
+    assert disk_filling(repository, 1e9, now + timedelta(days=1)).age is None
 
 
 @pytest.mark.parametrize(

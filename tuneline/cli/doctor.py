@@ -464,14 +464,14 @@ def check_registry(root: Path) -> Iterator[DoctorResult]:
             if not (version := tags.in_stage(stage)):
                 continue
             message = f"{artifact} {version.name}, which is in {stage}"
-            reasons = _why_not_in_dvc_remote(root, artifact, version.commit), _why_not_in_origin(root, artifact, version)
+            reasons = why_not_in_dvc_remote(root, artifact, version.commit), _why_not_in_origin(root, artifact, version)
             if missing := list(filter(None, reasons)):
                 yield warning(f"{message}, has no second copy: {'; '.join(missing)}", HINT)
             else:
                 yield ok(f"{message}, is in the DVC remote and in origin")
 
 
-def _why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
+def why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
     """Return why the DVC remote does not have an artifact, as far as is known; ``None`` if it has it."""
     listed = (YAML(typ="safe", pure=True).load(git(root, "show", f"{commit}:dvc.yaml")) or {}).get("artifacts", {})
     md5 = lock_at(root, commit).out(str(listed.get(artifact, {}).get("path")))

@@ -149,6 +149,7 @@ def test_address_that_cannot_be_used_is_an_error_that_names_the_setting(tmp_path
 
 def test_dvc_remote_gets_a_folder_beside_the_data(tmp_path):
     (tmp_path / ".dvc").mkdir()
+    (tmp_path / "shelf").mkdir()
     (tmp_path / ".dvc" / "config").write_text("[core]\n    remote = shelf\n['remote \"shelf\"']\n    url = ../shelf\n")
     files, root = open_storage(tmp_path, "dvc")
     assert (type(files), root) == (type(fsspec.filesystem("file")), str(tmp_path / "shelf" / "checkpoints"))
