@@ -8,9 +8,13 @@ the commit, and what was corrected), ``reports/download/skipped.parquet`` (bad r
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from stages.download.files import Files
 from stages.download.hub import Hub
@@ -34,7 +38,7 @@ from tuneline.core.paths import DOWNLOAD, METRICS, RAW, SPLITS
 from tuneline.core.provenance import AppliedCorrections, RawSource, SplitSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import run_stage
-from tuneline.core.tables import shard_file
+from tuneline.core.tables import LABELS, shard_file
 from tuneline.core.terminal import progress, say
 from tuneline.params import Params
 from tuneline.params.data import DataParams
@@ -133,6 +137,14 @@ def refuse_unlabelled(split: str, selection: RowSelection, staged: Mapping[str, 
             )
 
 
+def refuse_constant(split: str, files: Sequence[Path]) -> None:
+    """Refuse a split of a regression whose targets are all equal: nothing is learned from it, and no model correlates with it."""
+    values = pc.unique(pa.chunked_array([chunk for path in files for chunk in pq.read_table(path, columns=[LABELS])[LABELS].chunks]))
+    if len(values) < 2:
+        problem = f"All targets of the {split} split are {values[0].as_py():g}."
+        raise DataError(problem, "A regression needs different numbers; check data.label_column, data.splits and data.max_rows.")
+
+
 def write_splits(
     params: Params, staged: Mapping[str, StagedSplit], selections: Mapping[str, RowSelection], corrections: Corrections, folder: Path
 ) -> tuple[dict[str, SplitSource], tuple[str, ...] | None, AppliedCorrections | None]:
@@ -146,7 +158,10 @@ def write_splits(
         writer = RawWriter(source_columns(params), data.shard_rows, encoder, corrector)
         rows = writer.write(written / split, staged, selections[split], data.max_rows, params.seed + position)
         count = -(-rows // data.shard_rows)
-        files += [(written / split / f"{number:05d}.parquet", shard_file(folder, split, number, count)) for number in range(count)]
+        shards = [(written / split / f"{number:05d}.parquet", shard_file(folder, split, number, count)) for number in range(count)]
+        if encoder.labels.is_regression and split in ("train", params.evaluate.split):
+            refuse_constant(split, [path for path, _ in shards])
+        files += shards
         specification = data.source_specs.get(split, data.splits.train)
         splits[split] = SplitSource(specification=specification, rows=rows, left_out=writer.left_out)
     applied, labels = corrector.report(), encoder.labels

@@ -369,11 +369,12 @@ def check_base_model(root: Path, params: Params) -> DoctorResult:
 
 def check_partial_files(root: Path) -> DoctorResult:
     """Check that no killed run left partially written files."""
-    partial = [path for folder in OUTPUT_FOLDERS for pattern in (".*.partial", ".*.former") for path in (root / folder).rglob(pattern)]
+    patterns = (".*.partial", ".*.former", ".*.resumable")
+    partial = [path for folder in OUTPUT_FOLDERS for pattern in patterns for path in (root / folder).rglob(pattern)]
     if not partial:
         return ok("no partially written files")
     names = ", ".join(str(path.relative_to(root)) for path in partial[:3])
-    return warning(f"a run was killed while it wrote {names}", "Harmless: the next run of that stage removes it.")
+    return warning(f"a run was killed while it wrote {names}", "Harmless: the next run of that stage continues or removes it.")
 
 
 def check_partial_copies(root: Path) -> DoctorResult:
@@ -440,7 +441,7 @@ def check_pipeline(root: Path) -> DoctorResult:
     if "dvc.lock' validation failed" in done.stderr or "dvc.lock' is invalid" in done.stderr:
         hint = "git checkout dvc.lock (rm, if it was never committed), then dvc repro: DVC's cache has what finished stages made."
         return error("dvc.lock is damaged: DVC was ended, or the disk was full, while it wrote it", hint)
-    if "lock" in done.stderr:
+    if "Unable to acquire lock" in done.stderr or "is being blocked by" in done.stderr:
         hint = "Wait until it ends. `dvc repro` fails while the lock is held."
         return warning("DVC is locked: a pipeline run is in progress, or was killed a moment ago", hint)
     lines = (done.stderr.strip() or done.stdout.strip()).splitlines()

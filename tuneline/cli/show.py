@@ -16,10 +16,11 @@ from rich.text import Text
 from tuneline.analysis.leaks import BaselineComparison, LeakEffect
 from tuneline.cli.console import Console
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.paths import BASE_RECORD, PREDICTIONS, RAW
+from tuneline.core.paths import BASE_RECORD, PARAMS, PREDICTIONS, RAW
 from tuneline.core.provenance import BaseSource, StageProvenance, provenance_file
 from tuneline.core.records import Metrics
 from tuneline.metrics.table import METRIC_TABLE, custom_metrics, metrics_for, title_of
+from tuneline.params.loading import load_params
 from tuneline.project.dvc import Lock, cached_folder, cached_out, changed_by_machine, read_lock
 from tuneline.project.repo import CLASSIFIER, EVALUATED, commit_of, git, lock_at, registered
 
@@ -97,6 +98,8 @@ def show_project(console: Console, root: Path) -> None:
     console.print(Text(f"\n{NEXT_STEPS}"))
     if note := machine_note(root):
         console.print(Text(f"\n{note}"))
+    if (root / PARAMS).exists():
+        load_params(root / PARAMS)  # last: what the file was when the pipeline ran is in dvc.lock
 
 
 def machine_note(root: Path) -> str | None:

@@ -30,11 +30,12 @@ from rich.filesize import decimal
 from tuneline.core.errors import DiskError, ParamsError, StageError
 from tuneline.core.locks import BusyError, lock, locked
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG)
 _TEXTS = {
     os.strerror(errno.ENOSPC): errno.ENOSPC,
     os.strerror(errno.EDQUOT): errno.EDQUOT,
+    os.strerror(errno.EFBIG): errno.EFBIG,
     "Not enough free space to write": errno.ENOSPC,  # numpy
     "unable to write file": errno.ENOSPC,  # git, which does not say why
     "No usable temporary directory found": errno.ENOSPC,  # tempfile has tried to write to each
@@ -48,7 +49,7 @@ def explain_disk_errors(place: Path | None = None) -> Iterator[None]:
     """Replace an error of a disk by one for the user, who is told what is written (default: what the error names); others pass.
 
     Raises:
-        DiskError: A file system is full, or does not let this user read or write.
+        DiskError: A file system is full, does not let this user read or write, or has no names or files of that length.
     """
     try:
         yield
@@ -58,7 +59,8 @@ def explain_disk_errors(place: Path | None = None) -> Iterator[None]:
         if number := full_disk(error):
             raise full_disk_error(number, place or _place(error), error) from error
         if isinstance(error, OSError) and error.errno in _FORBIDDEN and error.filename:
-            raise DiskError(f"{error.filename}: {error.strerror}.", _look_at(Path(error.filename))) from error
+            hint = "A name has at most 255 bytes." if error.errno == errno.ENAMETOOLONG else _look_at(Path(error.filename))
+            raise DiskError(f"{error.filename}: {error.strerror}.", hint) from error
         raise
 
 
@@ -80,10 +82,12 @@ def full_disk_error(number: int, place: Path, cause: Exception) -> DiskError:
     mounted = next(path for path in (existing, *existing.parents) if path.is_mount())
     shown = "" if any(os.strerror(number) in str(error) for error in _causes(cause)) else f" ({type(cause).__name__}: {cause})"
     room = _describe_room(mounted, number)
-    error = DiskError(
-        f"{place} cannot be written: {os.strerror(number)}{shown}. On its file system, mounted at {mounted}, {room}.",
-        f"Make room there (`du -xhd 3 {mounted} | sort -h | tail` lists its largest folders), then run the same command again.",
-    )
+    problem = f"{place} cannot be written: {os.strerror(number)}{shown}."
+    remedy = "Raise the limit of this process, which `ulimit -f` shows"
+    if number != errno.EFBIG:
+        problem += f" On its file system, mounted at {mounted}, {room}."
+        remedy = f"Make room there (`du -xhd 3 {mounted} | sort -h | tail` lists its largest folders)"
+    error = DiskError(problem, f"{remedy}, then run the same command again.")
     error.device = existing.stat().st_dev
     return error
 
@@ -387,6 +391,10 @@ def read_yaml(path: Path) -> Any:
         raise ParamsError(f"{path} is missing.", "Run this in the root of the project.") from None
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        if marker := next((number for number, text in enumerate(lines, start=1) if text.startswith("<<<<<<< ")), None):
+            hint = "`tuneline upgrade` takes your version of its files; or keep one of the two, and git add it."
+            raise ParamsError(f"{path}, line {marker}: a merge left a conflict.", hint) from None
         raise ParamsError(f"{path}, line {line}: invalid YAML: {error.problem}.", "Correct that line.") from None
     except (YAMLError, ValueError) as error:  # ValueError: not UTF-8, or a date without quotes that no calendar has
         raise ParamsError(f"{path}: invalid YAML: {error}") from None

@@ -16,7 +16,7 @@ from tuneline.core.files import explain_disk_errors
 from tuneline.core.paths import TIMING
 from tuneline.core.provenance import AppliedCorrections, DevicesUsed, provenance_file, stage_provenance
 from tuneline.core.records import Metrics
-from tuneline.core.terminal import say, say_exception
+from tuneline.core.terminal import say
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # tokenizers reads it at import
 
@@ -39,7 +39,6 @@ def run_stage(
         devices: For the same: returns the devices that ``main`` has trained on.
         corrections: For the same: returns the corrections of the data that ``main`` has applied.
     """
-    sys.excepthook = say_exception
     started = time.perf_counter()
     try:
         with explain_disk_errors():

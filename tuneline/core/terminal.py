@@ -24,9 +24,22 @@ def say(text: str, *, error: bool = False) -> None:
     print(visible(text), file=sys.stderr if error else sys.stdout, flush=True)
 
 
+NO_MEMORY = ("annot allocate memory", "can't allocate memory", "can't start new thread", "failed to map segment")
+"""What errors of the system, of torch, and of the import of a library say when memory ran out."""
+
+
 def say_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an unexpected error as Python does (``sys.excepthook``)."""
-    say("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"), error=True)
+    """Print an error that nothing else has explained, as Python does, unless the person or the machine's limit is its cause.
+
+    ``sys.excepthook`` of the stages from their first import on: importing libraries takes seconds, and most of their memory.
+    """
+    if issubclass(kind, KeyboardInterrupt):
+        say("interrupted; no partial outputs are left.", error=True)
+    elif issubclass(kind, MemoryError) or any(text in str(error) for text in NO_MEMORY):
+        hint = "Raise its limit (`ulimit -v`, or that of the container), or end other programs."
+        say(f"memory ran out: {str(error) or kind.__name__}. {hint}", error=True)
+    else:
+        say("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"), error=True)
 
 
 QUIET_SECONDS, LINE_SECONDS, REFRESH_SECONDS = 2.0, 30.0, 0.2

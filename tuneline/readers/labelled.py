@@ -69,7 +69,10 @@ def class_name(value: Any) -> str | None:
 
 
 def number(value: Any) -> float | None:
-    """Return a label as a number; ``None`` if it is missing or NaN. What does not fit 32 bits is a ``ValueProblemError``."""
+    """Return a label as a number; ``None`` if it is missing or NaN.
+
+    What does not fit 32 bits, and a whole number that not even 64 bits hold exactly, is a ``ValueProblemError``: that is an id.
+    """
     _refuse_nested(value)
     if (text := plain_text(value)) is None:
         return None
@@ -82,6 +85,8 @@ def number(value: Any) -> float | None:
         raise ValueProblemError(f"label {value!r} is not a number", hint) from None
     if abs(result) > LARGEST:
         raise ValueProblemError(f"label {result} does not fit a 32-bit float", "Correct it, or leave the row out.")
+    if (digits := text.lstrip("+-0")).isdecimal() and int(digits) != abs(result):
+        raise ValueProblemError(f"label {text} would become {result:.0f}", "Name another column if it is an id, or scale the numbers.")
     return None if math.isnan(result) else result
 
 

@@ -91,7 +91,7 @@ def test_every_kind_of_bad_row_is_left_out_with_its_reason(download):
 
 def test_invalid_labels_of_a_regression_and_of_parquet_are_bad_rows(download):
     scores = {"train.csv": "text,label\na,1\nb,high\nc,1e99\nd,2\ne,3\n", "validation.csv": "text,label\na,1\n"}
-    parquet = [{"text": "a", "label": 1.0}, {"text": "b", "label": float("inf")}]
+    parquet = [{"text": "a", "label": 1.0}, {"text": "b", "label": float("inf")}, {"text": "c", "label": 2.0}]
     tables = download({**scores, "test.parquet": parquet}, {**SKIP, "task": "regression"})
     assert tables["train"]["labels"].to_pylist() == [1, 2, 3]
     assert [(row["file"], row["line"], row["content"]) for row in skipped()] == [

@@ -191,6 +191,18 @@ TABLE: dict[str, Bad] = {
         {"task": "regression"},
         SCORES,
     ),
+    "a whole number that would become another": Bad(
+        {"train.csv": "text,label\na,1\nb,9007199254740993\n"},
+        "data/source/train.csv, line 3, column 'label': label 9007199254740993 would become 9007199254740992.",
+        {"task": "regression"},
+        SCORES,
+    ),
+    "targets that are all equal": Bad(
+        {"train.csv": "text,label\na,2.5\nb,2.5\n"}, "All targets of the train split are 2.5.", {"task": "regression"}, SCORES
+    ),
+    "reported targets that are all equal": Bad(
+        {"test.csv": "text,label\na,3\nb,3\n"}, "All targets of the test split are 3.", {"task": "regression"}, SCORES
+    ),
     # --- JSON Lines
     "a line that is no JSON": train(JSONL + "{'text': 'a'}\n", "data/source/train.jsonl, line 3: not JSON: ", "train.jsonl"),
     "a list in a line": train('["a", "ham"]\n', "data/source/train.jsonl, line 1: a list instead of a JSON object.", "train.jsonl"),

@@ -95,6 +95,14 @@ def test_show_describes_exported_models_outside_their_project(project, tmp_path_
     assert "trained on  cuda, bf16, 2 processes (MULTI_GPU)" in output
 
 
+@pytest.mark.parametrize("words", [["show"], ["report", "--no-latency"]])
+def test_invalid_parameters_are_an_error_after_the_result(project, words):
+    (project.root / "params.yaml").write_text("seed: 1\n<<<<<<< HEAD\n")
+    done = runner.invoke(app, words)
+    assert (done.exit_code, "params.yaml, line 2: a merge left a conflict" in done.stderr) == (1, True)
+    assert "report" in done.stdout, "the result is shown all the same"
+
+
 def test_show_refuses_a_folder_without_exported_models(tmp_path):
     done = runner.invoke(app, ["show", str(tmp_path)])
     assert done.exit_code == 1

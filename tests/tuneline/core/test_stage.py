@@ -1,9 +1,12 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
+from tests.conftest import ROOT
 from tuneline.core.errors import PERMANENT, DataError, DiskError, GateError, ParamsError, StageError, UnreadableError
 from tuneline.core.stage import require, run_stage
 
@@ -61,6 +64,30 @@ def test_full_disk_is_printed_without_traceback(capsys):
 
     assert exit_status(main) == 1
     assert capsys.readouterr().err.startswith("tokenize: data/raw cannot be written: No space left on device.")
+
+
+@pytest.mark.parametrize(("number", "hint"), [(errno.ENAMETOOLONG, "at most 255 bytes"), (errno.EFBIG, "ulimit -f")])
+def test_limit_of_names_and_files_is_printed_without_traceback(capsys, number, hint):
+    def main():
+        raise OSError(number, os.strerror(number), "data/raw")
+
+    assert exit_status(main) == 1
+    assert hint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        ("KeyboardInterrupt", "interrupted; no partial outputs are left.\n"),
+        ("MemoryError", "memory ran out: MemoryError. Raise its limit"),
+        ("ImportError('libtorch_cpu.so: failed to map segment from shared object')", "memory ran out: libtorch_cpu.so"),
+    ],
+)
+def test_limit_of_memory_or_ctrl_c_while_a_stage_imports_is_printed_without_traceback(error, message):
+    done = subprocess.run([sys.executable, "-c", f"import stages; raise {error}"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert done.stderr.startswith(message)
+    assert "Traceback" not in done.stderr
 
 
 def test_error_of_one_of_several_processes_is_printed_if_its_file_cannot_be_written(project, monkeypatch, capsys):

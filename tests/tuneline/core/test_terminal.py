@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuneline.core import terminal
+from tuneline.core.errors import PERMANENT
 from tuneline.core.terminal import CONTROL_CHARACTERS, phase, progress, say, visible
 
 CLEAR_SCREEN, TITLE, REVERSED = "\x1b[2J", "\x1b]0;title\x07", "\u202etxt.exe"
@@ -48,9 +49,10 @@ def test_text_is_said_to_the_stream_that_is_asked_for(capsys):
     assert capsys.readouterr() == ("download: \\x1b[2J\n", "download: \\u202etxt.exe\n")
 
 
-@pytest.mark.parametrize("error", ["DataError", "ValueError"])
-def test_errors_of_a_stage_are_printed_without_what_a_terminal_obeys(tmp_path, error):
+@pytest.mark.parametrize(("error", "status"), [("DataError", PERMANENT), ("ValueError", 1)])
+def test_errors_of_a_stage_are_printed_without_what_a_terminal_obeys(tmp_path, error, status):
     script = f"""
+import stages
 from tuneline.core.errors import DataError
 from tuneline.core.stage import run_stage
 def main():
@@ -58,7 +60,7 @@ def main():
 run_stage("download", main)
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    assert done.returncode == status
     assert r"\x1b[2J\u202etxt.exe.csv, row 3: no label." in done.stderr
     assert not CONTROL_CHARACTERS.search(done.stderr)
 

@@ -69,6 +69,12 @@ def test_invalid_yaml_is_named_with_its_line(tmp_path):
         load_params(tmp_path / "params.yaml")
 
 
+def test_conflict_of_a_merge_is_called_that(tmp_path):
+    (tmp_path / "params.yaml").write_text("seed: 1\ndata:\n<<<<<<< HEAD\n  source: files\n=======\n  source: hub\n>>>>>>> theirs\n")
+    with pytest.raises(ParamsError, match=r"params\.yaml, line 3: a merge left a conflict\.\s+`tuneline upgrade`"):
+        load_params(tmp_path / "params.yaml")
+
+
 def test_date_without_quotes_that_no_calendar_has_is_invalid_yaml(tmp_path):
     (tmp_path / "params.yaml").write_text("data: {as_of: 2026-02-31}\n")
     with pytest.raises(ParamsError, match=r"params\.yaml: invalid YAML: day"):

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from tuneline.core.paths import PARAMS
 from tuneline.core.terminal import say
 
 Against = Annotated[
@@ -17,6 +18,7 @@ def command(against: Against = None, latency: Measured = True) -> None:
     """Write reports/index.html, a page about the quality and provenance of the model, and reports/model_card.md."""
     from tuneline.cli.report import page
     from tuneline.core.errors import StageError
+    from tuneline.params.loading import load_params
     from tuneline.project.dvc import read_lock
     from tuneline.project.repo import git
 
@@ -28,3 +30,5 @@ def command(against: Against = None, latency: Measured = True) -> None:
     split = str(read_lock(root).params().get("evaluate.split", "test"))
     report = page.read_report(root, against, page.measure_latency(root, split) if latency else page.read_latency(root))
     say(f"report: {page.write(root / page.PAGE, page.render(report))}, {page.write(root / page.CARD, page.render_card(report))}")
+    if PARAMS.exists():
+        load_params()  # last: the page is about the run, whose parameters are in dvc.lock

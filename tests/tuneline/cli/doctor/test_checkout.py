@@ -9,6 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
+from tests.faults.disks import NAMESPACE
 from tests.params import change_params
 from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
@@ -231,6 +232,17 @@ def test_lock_of_a_running_dvc_is_a_warning(pipeline):
         holder.communicate()
     assert result.level == "warning"
     assert "DVC is locked" in result.message
+
+
+def test_checkout_that_cannot_be_written_is_an_error(pipeline):
+    script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && cd "$0" && exec "$@"'
+    code = "from pathlib import Path; from tuneline.cli.doctor import check_pipeline; print(check_pipeline(Path()))"
+    command = [*NAMESPACE, script, str(pipeline), sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "mount" in done.stderr or "unshare" in done.stderr:
+        pytest.skip("this system does not allow a user to mount a file system")
+    assert "level='error'" in done.stdout, done.stderr
+    assert "Read-only file system" in done.stdout
 
 
 def test_checkout_without_dvc_folder_is_an_error(checkout):
