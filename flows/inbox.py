@@ -88,12 +88,7 @@ class Incoming:
     def unchanged(self) -> bool:
         """True if it is still as it was found."""
         found = Incoming.find(self.path)
-        return found is not None and found.ctime_ns == self.ctime_ns and self.is_like(self.path)
-
-    def is_like(self, path: Path) -> bool:
-        """Return True if there is a file of its size and time at a path."""
-        found = Incoming.find(path)
-        return found is not None and (found.size, found.mtime_ns) == (self.size, self.mtime_ns)
+        return found is not None and (found.size, found.mtime_ns, found.ctime_ns) == (self.size, self.mtime_ns, self.ctime_ns)
 
     @property
     def sha256(self) -> str:
@@ -203,16 +198,14 @@ def data_files(inbox: Path) -> list[Incoming]:
 
 def unread(folder: Path, reads: Callable[[str], object]) -> dict[Path, str]:
     """Describe what is in an inbox whose files are read by their names, but is never read; hidden names and other folders are left out."""
-    visible = [path for path in sorted(folder.iterdir()) if not path.name.startswith((".", "_"))] if folder.is_dir() else []
-    return {path: f"{_shown(path)} {reason}" for path in visible if (reason := _why_unread(path, reads))}
-
-
-def _why_unread(path: Path, reads: Callable[[str], object]) -> str | None:
-    if path.is_symlink():
-        return "is a link, which is not followed"
-    if reads(path.name):
-        return not_a_file(path)
-    return None if path.is_dir() else "has an ending that is not read"
+    found = {}
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        reason = not_a_file(path) if reads(path.name) else None if path.is_dir() else "has an ending that is not read"
+        if path.is_symlink():
+            reason = "is a link, which is not followed"
+        if reason and not path.name.startswith((".", "_")):
+            found[path] = f"{_shown(path)} {reason}"
+    return found
 
 
 def settled(files: Sequence[Incoming], seconds: float) -> list[Incoming]:
@@ -226,10 +219,6 @@ def settled(files: Sequence[Incoming], seconds: float) -> list[Incoming]:
         time.sleep(seconds)
     unchanged = [one for one in future if Incoming.find(one.path) == one]
     return [one for one in (*unchanged, *(one for one in files if now - one.mtime_ns >= seconds * 1e9)) if not is_open(one.path)]
-
-
-NO_LEASES = ("nfs", "cifs", "smb")
-"""Starts of the types of file systems that refuse leases for reasons of their own."""
 
 
 def is_open(path: Path) -> bool:
@@ -247,15 +236,12 @@ def is_open(path: Path) -> bool:
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)  # a writer that opens it now sends SIGIO otherwise, which ends this process
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:
-        return error.errno == errno.EAGAIN and not _file_system(path).startswith(NO_LEASES)
+        types = {Path(one.mountpoint): one.fstype for one in psutil.disk_partitions(all=True)}
+        kind = next((types[folder] for folder in path.resolve().parents if folder in types), "")
+        return error.errno == errno.EAGAIN and not kind.startswith(("nfs", "cifs", "smb"))  # these refuse for reasons of their own
     finally:
         os.close(descriptor)
     return False
-
-
-def _file_system(path: Path) -> str:
-    types = {Path(one.mountpoint): one.fstype for one in psutil.disk_partitions(all=True)}
-    return next((types[folder] for folder in path.resolve().parents if folder in types), "")
 
 
 def was_written_on(path: Path, taken: TakenRecord) -> bool:
@@ -303,8 +289,8 @@ class Archive:
 
     def move(self, incoming: Incoming, place: str) -> None:
         """Move a file into the archive, as it was when it was scored. A kill leaves it in one of the two folders, or whole in both."""
-        if is_open(incoming.path):
-            raise ChangedError("It is being written again.")
+        if is_open(incoming.path) or not incoming.unchanged:
+            raise ChangedError("It changed after it was scored, or is being written.")
         target = self.root / place
         target.parent.mkdir(parents=True, exist_ok=True)
         if not _renamed(incoming.path, target):
@@ -313,10 +299,6 @@ class Archive:
                 if not incoming.unchanged:
                     raise ChangedError("It changed after it was scored.")
             incoming.path.unlink()
-        elif not incoming.is_like(target):
-            os.link(target, incoming.path)  # fails if yet another file has come
-            target.unlink()
-            raise ChangedError("It changed after it was scored.")
 
     def complete(self, inbox: Path, outbox: Outbox) -> list[str]:
         """Move the files whose results are complete, but which a killed run left in the inbox; return the problems."""

@@ -267,9 +267,7 @@ def put_away(repository: Repository, deliveries: Sequence[Delivery], folder: str
     for file, sha256 in ((one.incoming, one.read.sha256) for one in deliveries):
         if file is None or not file.unchanged:
             continue
-        target = file.path.parent / folder / file.path.name
-        if not file.is_like(target):  # else a kill has left it in both
-            target = unused(target, hashlib.sha256(f"{sha256}{file.mtime_ns}".encode()).hexdigest())
+        target = unused(file.path.parent / folder / file.path.name, hashlib.sha256(f"{sha256}{file.mtime_ns}".encode()).hexdigest())
         moves[file.path] = target
         taken[_quoted(repository, target)] = TakenRecord(**file.as_record(), sha256=sha256)
     if folder == DONE and taken:  # first: what is moved must be known

@@ -166,31 +166,28 @@ def scoring_behind(repository: Repository, scoring: Scoring, limit: float | None
     event, resource = "tuneline.scoring.behind", "tuneline.scoring.inbox"
     outbox = Outbox(repository.root / scoring.outbox, repository.state / "scoring")
     waiting = unscored(repository.root / scoring.inbox, outbox)
-    arrived = {one.name: since for one in waiting if (since := _arrival(one.path))}
-    if not arrived:
-        return Condition(event, resource, "inbox", "no file waits to be scored", None, limit)
-    oldest = min(arrived, key=lambda name: arrived[name])
-    age = _hours(arrived[oldest], now)
-    more = f", and {len(arrived) - 1} more" if len(arrived) > 1 else ""
-    return Condition(event, resource, "inbox", f"{oldest} has waited to be scored for {spell(age)}{more}", age, limit)
+    age, message = _oldest({one.name: one.path for one in waiting}, "has waited to be scored for", now)
+    return Condition(event, resource, "inbox", message or "no file waits to be scored", age, limit)
 
 
 def files_unread(repository: Repository, settings: Settings, now: datetime) -> Condition:
     """Return how long files, links and others that are never read have been in the inbox and the drop folders."""
-    event, resource = "tuneline.inbox.unread", "tuneline.scoring.inbox"
-    sources = {source.folder: ending_of for source in settings.ingest.sources if source.folder}
-    folders: dict[Path, Callable[[str], object]] = {settings.scoring.inbox: is_data, **sources}
-    found = {
-        f"{folder}: {problem}": since
-        for folder, reads in folders.items()
-        for path, problem in unread(repository.root / folder, reads).items()
-        if (since := _arrival(path))
-    }
-    age, limit = max((_hours(since, now) for since in found.values()), default=None), settings.alerts.scoring_behind_hours
-    if not found:
-        return Condition(event, resource, "inbox", "the inboxes have only files that are read", None, limit)
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-    return Condition(event, resource, "inbox", f"{min(found, key=lambda one: found[one])}, so it is never read{more}", age, limit)
+    folders: list[tuple[Path, Callable[[str], object]]] = [(settings.scoring.inbox, is_data)]
+    folders += [(source.folder, ending_of) for source in settings.ingest.sources if source.folder]
+    found = {f"{folder}: {what}": path for folder, reads in folders for path, what in unread(repository.root / folder, reads).items()}
+    age, message = _oldest(found, "and has been there for", now)
+    limit = settings.alerts.scoring_behind_hours
+    return Condition("tuneline.inbox.unread", "tuneline.scoring.inbox", "inbox", message or "all files in inboxes are read", age, limit)
+
+
+def _oldest(files: Mapping[str, Path], what: str, now: datetime) -> tuple[float | None, str]:
+    """Return how long the oldest of some files has been in its folder, and say so; ``None`` and no words if there is none."""
+    arrived = {name: since for name, path in files.items() if (since := _arrival(path))}
+    if not arrived:
+        return None, ""
+    oldest = min(arrived, key=lambda name: arrived[name])
+    age, more = _hours(arrived[oldest], now), f", and {len(arrived) - 1} more" if len(arrived) > 1 else ""
+    return age, f"{oldest} {what} {spell(age)}{more}"
 
 
 def _arrival(path: Path) -> datetime | None:

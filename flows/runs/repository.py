@@ -61,16 +61,12 @@ class Worktree(NamedTuple):
 
 @dataclass(frozen=True)
 class Repository:
-    """A clone, which a person may be working in: no method changes its working tree.
-
-    Attributes:
-        log: Is told of remotes that are away.
-        patience: Seconds after which a remote counts as away, without another attempt; ``None``: the delays in ``conf/flows.yaml``.
-    """
+    """A clone, which a person may be working in: no method changes its working tree. ``log`` is told of remotes that are away."""
 
     root: Path
     log: Callable[[str], None] = field(default=_say_error, compare=False)
     patience: float | None = None
+    """Seconds after which a remote counts as away, without another attempt; ``None``: the delays in ``conf/flows.yaml``."""
 
     @classmethod
     def here(cls, log: Callable[[str], None] = _say_error) -> "Repository":

@@ -104,7 +104,7 @@ def test_file_that_nothing_ever_reads_is_counted_in_inbox_and_drop_folders(tmp_p
     assert not files_unread(repository, settings, now + timedelta(hours=2)).alert
     unread = files_unread(repository, settings, now + timedelta(hours=4.5))
     assert unread.alert
-    assert unread.message.endswith(", so it is never read, and 1 more")
+    assert unread.message.endswith(" and has been there for 4 hours, and 1 more")
     (tmp_path / "data/inbox/link.csv").unlink()
-    unread = files_unread(repository, settings, now)
-    assert unread.message == "data/labelled: labels.xlsx has an ending that is not read, so it is never read"
+    unread = files_unread(repository, settings, now + timedelta(hours=4.5))
+    assert unread.message == "data/labelled: labels.xlsx has an ending that is not read and has been there for 4 hours"
