@@ -220,7 +220,8 @@ def _run(repository: Repository, settings: Settings, checkout: Checkout, *, push
             shared.remove()
     promoted = f"{version.name} in {settings.promotion.stage}; " if version else ""
     message = f"{metrics_summary(checkout)}; {promoted}{result.branch or 'nothing new'}, commit {result.commit[:12]}"
-    return Completed(message="; ".join([message, *completed]), name="Completed" if result.branch or version else "NothingNew")
+    held = filter(None, [registry.tags().hold(settings.promotion.stage)])
+    return Completed(message="; ".join([message, *completed, *held]), name="Completed" if result.branch or version else "NothingNew")
 
 
 @task(name="prepare", task_run_name="prepare", **UNCACHED)

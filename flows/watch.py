@@ -234,7 +234,10 @@ def watch() -> State[Any]:
     behind = scoring_behind(repository, settings.scoring, limits.scoring_behind_hours, now)
     unread_files = files_unread(repository, settings, now)
     filling = disk_filling(repository, limits.disk_full_days and limits.disk_full_days * 24, now)
-    return _report([silent, old, single, behind, unread_files, filling], repository.state / "alerts", limits)
+    state = _report([silent, old, single, behind, unread_files, filling], repository.state / "alerts", limits)
+    if hold := registry.tags().hold(stage):
+        state.message = visible(f"{state.message}; {hold}")
+    return state
 
 
 def _report(conditions: list[Condition], records: Path, limits: Alerts) -> State[Any]:

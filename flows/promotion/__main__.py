@@ -1,7 +1,9 @@
-"""Commands about production: ``python -m flows.promotion rollback``, ``publish`` and ``reference``."""
+"""Commands about production: ``python -m flows.promotion rollback``, ``hold``, ``release``, ``publish`` and ``reference``."""
 
 import argparse
+import contextlib
 import sys
+from collections.abc import Iterator
 
 from flows.promotion.production import fetch_reference, push_versions
 from flows.promotion.registry import ConflictError, Registry, RegistryError
@@ -26,13 +28,21 @@ def main() -> None:
     commands = parser.add_subparsers(required=True, dest="command")
     back = commands.add_parser("rollback", help="put an earlier model back into production")
     back.add_argument("--to", metavar="VERSION", help="a registered version (default: the one that was in production before)")
-    back.add_argument("--push", action="store_true", help="push the tag to origin")
     back.add_argument("--reason", default="Rolled back by hand.", help="message of the tag")
+    back.add_argument("--hold", action=argparse.BooleanOptionalAction, default=True, help="stop promotions until `release`")
+    hold = commands.add_parser("hold", help="stop promotions: results are judged, and not promoted")
+    hold.add_argument("--reason", required=True, help="shown wherever a promotion is stopped")
+    release = commands.add_parser("release", help="end the hold")
+    release.add_argument("--reason", default="Released by hand.", help="message of the tag")
+    for command in (back, hold, release):
+        push_help = "push the tag to origin, for other machines (default: training.push in conf/flows.yaml)"
+        command.add_argument("--push", action=argparse.BooleanOptionalAction, help=push_help)
     commands.add_parser("publish", help="push the data and the tags of what was promoted without a push")
     commands.add_parser("reference", help=f"write the profile of production's data to {REFERENCE_PROFILE}, for stage validate")
     options = parser.parse_args()
     repository = Repository.here()
-    policy = load_settings(repository.root).promotion
+    settings = load_settings(repository.root)
+    policy = settings.promotion
     registry = Registry(repository, policy.artifact)
     try:
         if options.command == "publish":
@@ -40,16 +50,38 @@ def main() -> None:
         elif options.command == "reference":
             reference(registry, policy.stage)
         else:
-            before, now = rollback(registry, policy.stage, options.to, options.reason, push=options.push)
-            say(f"{policy.artifact} in {policy.stage}: {now.name} ({now.commit[:12]}); before: {before.name} ({before.commit[:12]})")
+            push = settings.training.push and repository.has_remote() if options.push is None else options.push
+            if options.command == "rollback":
+                before, now = rollback(registry, policy.stage, options.to, options.reason, push=push, hold=options.hold)
+                say(f"{policy.artifact} in {policy.stage}: {now.name} ({now.commit[:12]}); before: {before.name} ({before.commit[:12]})")
+            else:
+                with changing(registry, push=push):
+                    (registry.hold if options.command == "hold" else registry.release)(policy.stage, options.reason, push=push)
+            held = registry.tags().hold(policy.stage)
+            say(f"{held} End it: python -m flows.promotion release" if held else f"{policy.artifact}: promotions are not on hold.")
     except ERRORS as error:
         sys.exit(visible(f"{options.command}: {error}"))
 
 
-def rollback(registry: Registry, stage: str, to: str | None, reason: str, *, push: bool = False) -> tuple[Version, Version]:
+@contextlib.contextmanager
+def changing(registry: Registry, *, push: bool) -> Iterator[None]:
+    """Hold the lock; with ``push``, with the registry of ``origin``, and the data of all versions in the DVC remote."""
+    with registry.locked(LOCK_WAIT):
+        for message in registry.refresh(push=push):
+            say(message, error=True)
+        if push and (versions := registry.unpublished()):
+            programs = Programs(registry.repository.root, "promotion")
+            push_versions(Pipeline(programs, lambda line: say(line, error=True)), versions)
+        yield
+
+
+def rollback(
+    registry: Registry, stage: str, to: str | None, reason: str, *, push: bool = False, hold: bool = False
+) -> tuple[Version, Version]:
     """Put an earlier model back into production: a version by name, else the one that was there before the present one.
 
-    Only a git tag is created, which ``gto history`` shows. From then on the model in production is the earlier one. Return the version that
+    Only git tags are created, which ``gto history`` shows. From then on the model in production is the earlier one; with ``hold``, nothing
+    is promoted until that is released. Return the version that
     was in the stage, and the one that is in it now.
 
     Raises:
@@ -58,17 +90,12 @@ def rollback(registry: Registry, stage: str, to: str | None, reason: str, *, pus
         GitError: ``origin`` refused, or cannot be reached; nothing was changed.
         ProgramError: A version that ``origin`` does not have cannot be pushed to the DVC remote; nothing was changed.
     """
-    with registry.locked(LOCK_WAIT):
-        for message in registry.refresh(push=push):
-            say(message, error=True)
+    with changing(registry, push=push):
         present = registry.in_stage(stage)
         if present is None:
             raise RegistryError(f"No version of {registry.artifact} is in {stage}.")
         target = registry.version(to) if to else registry.before(present, stage)
-        if push and (versions := registry.unpublished()):
-            programs = Programs(registry.repository.root, "rollback")
-            push_versions(Pipeline(programs, lambda line: say(line, error=True)), versions)
-        registry.promote(target.commit, stage, reason, push=push)
+        registry.promote(target.commit, stage, reason, push=push, hold=hold)
     return present, target
 
 

@@ -218,6 +218,8 @@ def _attempt(ended: EndedRun) -> Outcome:
         failed = "Pushing this result to origin failed; `gto show` prints what is in production."
         commit_run(ended.repository, ended.checkout, ended.run, f"{decision}\n\n{failed}")
         raise
+    withheld = isinstance(decision, PromotionDecision) and decision.withheld  # to be decided again after the hold
+    conditions = conditions if withheld else replace(conditions, hold=None)
     Judgements(ended.repository).add(ended.tree, Judgement(ended.run.id, result, conditions))
     return result, version
 
@@ -307,11 +309,15 @@ def forget_unpushed(repository: Repository, checkout: str) -> None:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a decision depends on besides the result: the commit in production, and the policy's SHA-256 (``None``: promote nothing)."""
+    """What a decision depends on besides the result: the commit in production, and the policy's SHA-256 (``None``: promote nothing).
+
+    ``hold`` is the hold that stops promotions, or, of a decision, the one that alone stopped this one.
+    """
 
     production: str | None
     policy: str | None
     pushed: bool
+    hold: str | None = None
 
     @classmethod
     def of(cls, ended: EndedRun) -> "Conditions":
@@ -320,12 +326,13 @@ class Conditions:
             return cls(None, None, ended.to_origin)
         production = ended.registry.in_stage(ended.policy.stage)
         policy = hashlib.sha256(ended.policy.conditions().encode()).hexdigest()
-        return cls(production.commit if production else None, policy, ended.to_origin)
+        return cls(production.commit if production else None, policy, ended.to_origin, ended.registry.tags().hold(ended.policy.stage))
 
     def covers(self, later: "Conditions") -> bool:
         """Return True if a decision under these conditions answers for a run under ``later`` ones."""
         judged = later.policy is None or (self.production, self.policy) == (later.production, later.policy)
-        return judged and self.pushed >= later.pushed
+        still_held = later.policy is None or self.hold in (None, later.hold)
+        return judged and still_held and self.pushed >= later.pushed
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,9 @@ from tuneline.metrics.table import METRIC_TABLE, Task, metrics_for, primary_metr
 from tuneline.project.paired import McNemar, PairedComparison, translated_ids
 from tuneline.project.registry import Version
 from tuneline.reports.checks import Checks
+
+HOLD_CRITERION = "hold"
+"""Name of the criterion that a person sets (``python -m flows.promotion hold``); it comes first."""
 
 
 @dataclass(frozen=True)
@@ -99,15 +102,27 @@ class PromotionDecision:
         return all(criterion.met for criterion in self.criteria)
 
     @property
+    def withheld(self) -> bool:
+        """True if nothing but a hold stops the promotion."""
+        return [criterion.name for criterion in self.criteria if not criterion.met] == [HOLD_CRITERION]
+
+    @property
+    def outcome(self) -> str:
+        """The decision in one word."""
+        return "promoted" if self.promoted else "withheld" if self.withheld else "rejected"
+
+    @property
     def reason(self) -> str:
         """The criteria that are not met, in one line."""
+        if self.withheld:
+            return f"every other criterion is met, but {self.criteria[0].value}"
         unmet = [f"{criterion.name}: {criterion.value}, required {criterion.limit}" for criterion in self.criteria if not criterion.met]
         return "; ".join(unmet) or "every criterion is met"
 
     def __str__(self) -> str:
         """Return the decision and every criterion, for a commit message."""
         baseline = f"{self.production.name} in production" if self.production else "nothing in production yet"
-        head = f"{'Promoted' if self.promoted else 'Rejected'} ({baseline}): {self.reason}."
+        head = f"{self.outcome.capitalize()} ({baseline}): {self.reason}."
         rows = [f"- {'+' if one.met else 'x'} {one.name}: {one.value} (required: {one.limit})" for one in self.criteria]
         return "\n".join([head, "", *rows])
 
@@ -311,7 +326,9 @@ def gate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> Pro
     production = registry.in_stage(policy.stage)
     rows = predictions(candidate, production, registry, pipeline)
     decision = decide(rows, measure(candidate, pipeline), policy, production)
-    get_run_logger().info("The candidate is %s: %s", "promoted" if decision.promoted else "rejected", decision.reason)
+    if hold := registry.tags().hold(policy.stage):
+        decision = replace(decision, criteria=(PromotionCriterion(HOLD_CRITERION, hold, "none", met=False), *decision.criteria))
+    get_run_logger().info("The candidate is %s: %s", decision.outcome, decision.reason)
     return decision
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from flows.runs.repository import GitError, Repository, UnreachableError
 from tuneline.core.files import write_json
 from tuneline.core.locks import BusyError, locked
-from tuneline.project.registry import TAG_FORMAT, RegistryTag, RegistryTags, Version, bump, version_key
+from tuneline.project.registry import HOLD, TAG_FORMAT, RegistryTag, RegistryTags, Version, bump, version_key
 
 PATIENCE = 30.0
 """Seconds to wait for ``origin`` where what this clone knows will do: the next run asks again."""
@@ -161,8 +161,12 @@ class Registry:
         published = self._tags_of_origin().versions
         return [version for version in self.tags().versions if version not in published]
 
-    def promote(self, commit: str, stage: str, message: str, *, refs: Sequence[str] = (), push: bool = False) -> Version:
+    def promote(
+        self, commit: str, stage: str, message: str, *, refs: Sequence[str] = (), push: bool = False, hold: bool = False
+    ) -> Version:
         """Register a commit, unless it is registered, and assign it to a stage, in place of the present version. Under the lock.
+
+        ``hold`` stops promotions to the stage in the same step, until ``release``.
 
         Raises:
             ConflictError: Another machine changed the registry in the meantime; nothing was changed.
@@ -173,13 +177,38 @@ class Registry:
         version = tags.version_of(commit)
         names = [] if version else [f"{self.artifact}@{tags.next_version()}"]
         names.append(f"{self.artifact}#{stage}#{tags.next_number()}")
-        new = {name: self._make_tag(name, commit, message, after=max((tag.date for tag in tags.tags), default=0)) for name in names}
+        if hold:
+            names.append(f"{self.artifact}#{stage}{HOLD}#{tags.next_number() + 1}")
+        self._tag(dict.fromkeys(names, commit), message, refs, push=push)
+        return version or Version(tags.next_version(), commit)
+
+    def hold(self, stage: str, reason: str, *, push: bool) -> None:
+        """Stop promotions to a stage. Under the lock; raises what ``promote`` does.
+
+        The present version is assigned once more: a promotion of another machine that is in progress becomes a conflict.
+        """
+        if version := self.in_stage(stage):
+            self.promote(version.commit, stage, reason, push=push, hold=True)
+        else:
+            self._tag(
+                {f"{self.artifact}#{stage}{HOLD}#{self.tags().next_number()}": self.repository.resolve("HEAD")}, reason, (), push=push
+            )
+
+    def release(self, stage: str, reason: str, *, push: bool) -> None:
+        """Allow promotions to a stage again. Under the lock; raises what ``promote`` does."""
+        tags = self.tags()
+        ended = enumerate(tags.holds(stage), tags.next_number())
+        self._tag({f"{self.artifact}#{stage}{HOLD}!#{number}": tag.commit for number, tag in ended}, reason, (), push=push)
+
+    def _tag(self, commits: Mapping[str, str], message: str, refs: Sequence[str], *, push: bool) -> None:
+        """Make tags with these names on commits, in ``origin`` first with ``push``."""
+        after = max((tag.date for tag in self.tags().tags), default=0)
+        new = {name: self._make_tag(name, commit, message, after) for name, commit in commits.items()}
         if push:
             self.publish(refs, new)
         self._update({tag.name: tag.object for tag in self.tags().tags}, new, keep=True)
         if push:
             self._unfinished.unlink(missing_ok=True)
-        return version or Version(tags.next_version(), commit)
 
     def publish(self, refs: Sequence[str], new: Mapping[str, str] | None = None) -> None:
         """Push refs and all tags of the artifact to ``origin``, all or none. Under the lock.

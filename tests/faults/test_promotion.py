@@ -192,6 +192,23 @@ def test_fetch_that_fails_says_why(one):
         one.fetch()
 
 
+def test_hold_reaches_other_machines_and_stops_a_promotion_that_is_in_progress(one, two):
+    first = one.promote()
+    two.fetch()
+    one.registry.hold("production", "We look into it.", push=True)
+    with pytest.raises(ConflictError):
+        two.registry.promote(two.commit(), "production", "It is better.", push=True)
+    assert "We look into it." in two.registry.tags().hold("production")
+    assert two.production == one.production == first.commit
+    two.registry.hold("production", "We, too.", push=True)
+    one.fetch()
+    one.registry.release("production", "It was nothing.", push=True)
+    two.fetch()
+    assert one.registry.tags().hold("production") is two.registry.tags().hold("production") is None
+    assert two.promote().name == "v0.2.0"
+    assert shown_by_gto(two) == two.production
+
+
 def test_promotion_of_another_machine_in_the_meantime_is_a_conflict(one, two):
     commit = two.commit()
     theirs = one.promote()

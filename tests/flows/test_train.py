@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from flows.promotion.decide import Judgements
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from flows.train import train
+from flows.watch import watch
 from tests.dvc_files import add_remote, configure_dvc
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import events, until
@@ -132,6 +134,22 @@ def test_train_promotes_better_rejects_worse_and_rolls_back(run, served, toy):
 
     rollback(registry, "production", None, "The test says so.")
     assert registry.in_stage("production").name == "v0.1.0"
+
+
+def test_hold_withholds_a_promotion_until_it_is_released(run, toy):
+    registry = Registry(toy, "onnx")
+    registry.hold("production", "We look into it.", push=False)
+    held = run()
+    assert registry.in_stage("production") is None
+    assert re.search(r"promotions of onnx to production are on hold since 20.* UTC: We look into it\.", held.state.message)
+    (branch,) = branches(toy)
+    message = sh("git", "log", "-1", "--format=%B", branch, cwd=toy.root)
+    assert "Withheld (nothing in production yet): every other criterion is met, but promotions of onnx to production are on hold" in message
+    assert run().state.name == "NothingNew", "decided once, as long as the hold is the same"
+    assert "We look into it." in watch(return_state=True).message
+    registry.release("production", "It was nothing.", push=False)
+    assert "v0.1.0 in production" in run().state.message
+    assert "on hold" not in watch(return_state=True).message
 
 
 @pytest.mark.slow

@@ -237,7 +237,7 @@ def live_through(year: Year) -> None:
         year.run("score/score-hourly", year.victim("score"))
     year.run("watch/watch-hourly")
     if night == ROLLBACK:
-        command = ("python", "-m", "flows.promotion", "rollback", "--push", "--reason", "Slow.")
+        command = ("python", "-m", "flows.promotion", "rollback", "--no-hold", "--reason", "Slow.")
         sh(*command, cwd=ROOT, env={"TUNELINE_REPOSITORY": str(root)})
     if night % WEEK == WEEK - 1:
         now = time.time()

@@ -22,7 +22,7 @@ from tuneline.core.records import Metrics
 from tuneline.metrics.table import METRIC_TABLE, custom_metrics, metrics_for, title_of
 from tuneline.params.loading import load_params
 from tuneline.project.dvc import Lock, cached_folder, cached_out, changed_by_machine, read_lock
-from tuneline.project.repo import CLASSIFIER, EVALUATED, commit_of, git, lock_at, registered
+from tuneline.project.repo import CLASSIFIER, EVALUATED, commit_of, git, lock_at, registered, registries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,7 +94,8 @@ def show_project(console: Console, root: Path) -> None:
         if effect:
             console.print(Text(f"{effect.sentence}\n"))
     paths = {name: path for name, path in PATHS.items() if (root / path).exists()}
-    _print_facts(console, {**provenance(root, lock), **paths})
+    holds = [hold for tags in registries(root).values() for stage in tags.stages if (hold := tags.hold(stage))]
+    _print_facts(console, {**provenance(root, lock), **({"hold": "; ".join(holds)} if holds else {}), **paths})
     console.print(Text(f"\n{NEXT_STEPS}"))
     if note := machine_note(root):
         console.print(Text(f"\n{note}"))

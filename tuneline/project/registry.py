@@ -1,7 +1,8 @@
 """The model registry: git tags in gto's format, read in one order for everybody who asks what is in production.
 
 ``onnx@v0.2.0`` registers the commit that it is on as a version; ``onnx#production#2`` assigns a commit to a stage, and
-``onnx#production!#3`` takes it out again. Assignments are ordered by their number. The dates of tags come from the clocks of
+``onnx#production!#3`` takes it out again. While a commit is in ``production-hold``, nothing is promoted to ``production``; the message of
+that tag says why. Assignments are ordered by their number. The dates of tags come from the clocks of
 several machines, and decide nothing. That is why these tags are read here and not with gto, which orders by dates: its commands
 (``gto show``), which come with DVC, are the user's, and print the same.
 """
@@ -9,11 +10,16 @@ several machines, and decide nothing. That is why these tags are read here and n
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Self
 
-TAG_FORMAT = "%(objectname) %(*objectname) %(creatordate:unix) %(refname:strip=2)"
+from tuneline.core.terminal import visible
+
+TAG_FORMAT = "%(objectname) %(*objectname) %(creatordate:unix) %(refname:strip=2) %(contents:subject)"
 """Format of ``git for-each-ref`` that ``RegistryTags.parse`` reads."""
 FIRST_VERSION = "v0.1.0"
+HOLD = "-hold"
+"""End of the name of the stage whose assignments stop promotions to another."""
 
 _NAME = re.compile(
     r"(?P<artifact>[\w./=-]+)(@(?P<version>v\d+\.\d+\.\d+[\w.+-]*)|#(?P<stage>\w[\w/-]*))(?P<cancels>!?)(#(?P<number>\d+))?", re.ASCII
@@ -37,6 +43,7 @@ class RegistryTag:
         commit: Hash of the commit that it names.
         date: Unix time in seconds by the clock of the machine that made it; 0 if unknown.
         number: Position of an assignment among all of the artifact; 0 if it has none.
+        message: First line of the tag's message; empty if unknown.
     """
 
     name: str
@@ -48,14 +55,17 @@ class RegistryTag:
     stage: str | None
     number: int
     cancels: bool
+    message: str = ""
 
     @classmethod
-    def parse(cls, name: str, tag_object: str, commit: str, date: int = 0) -> Self | None:
+    def parse(cls, name: str, tag_object: str, commit: str, date: int = 0, message: str = "") -> Self | None:
         """Return the tag; ``None`` if its name is not one of the registry. ``commit`` is empty if the tag is not annotated."""
         if not (match := _NAME.fullmatch(name)):
             return None
         number, cancels = int(match["number"] or 0), bool(match["cancels"])
-        return cls(name, tag_object, commit or tag_object, date, match["artifact"], match["version"], match["stage"], number, cancels)
+        return cls(
+            name, tag_object, commit or tag_object, date, match["artifact"], match["version"], match["stage"], number, cancels, message
+        )
 
     @property
     def annotated(self) -> bool:
@@ -75,8 +85,9 @@ class RegistryTags:
         """Return the registries by artifact that ``git for-each-ref refs/tags`` printed with ``TAG_FORMAT``."""
         found: dict[str, list[RegistryTag]] = {}
         for line in printed.splitlines():
-            tag_object, commit, date, name = line.split(" ", 3)
-            if tag := RegistryTag.parse(name, tag_object, commit, int(date or 0)):
+            tag_object, commit, date, rest = line.split(" ", 3)
+            name, _, message = rest.partition(" ")
+            if tag := RegistryTag.parse(name, tag_object, commit, int(date or 0), message):
                 found.setdefault(tag.artifact, []).append(tag)
         return {artifact: cls(artifact, tuple(tags)) for artifact, tags in found.items()}
 
@@ -89,8 +100,20 @@ class RegistryTags:
 
     @property
     def stages(self) -> list[str]:
-        """The stages that something was assigned to."""
-        return sorted({tag.stage for tag in self._annotated() if tag.stage})
+        """The stages that something was assigned to, or that are on hold."""
+        return sorted({tag.stage.removesuffix(HOLD) for tag in self._annotated() if tag.stage})
+
+    def holds(self, stage: str) -> list[RegistryTag]:
+        """Return what stops promotions to a stage, the latest last."""
+        last = {tag.commit: tag for tag in self._assignments(stage + HOLD)}
+        return sorted((tag for tag in last.values() if not tag.cancels), key=lambda tag: tag.number)
+
+    def hold(self, stage: str) -> str | None:
+        """Return since when and why nothing is promoted to a stage, for people; ``None`` if that is not so."""
+        if not (holds := self.holds(stage)):
+            return None
+        since = datetime.fromtimestamp(holds[-1].date, UTC)
+        return f"promotions of {self.artifact} to {stage} are on hold since {since:%Y-%m-%d %H:%M} UTC: {visible(holds[-1].message)}"
 
     @property
     def staged(self) -> list[Version]:

@@ -80,8 +80,9 @@ JUDGEMENT = Judgement("run", RunResult("a" * 40, "runs/one"), JUDGED)
         (Conditions("c" * 40, "p" * 64, pushed=False), True),
         (Conditions("d" * 40, "p" * 64, pushed=True), False),
         (Conditions("c" * 40, "q" * 64, pushed=True), False),
+        (replace(JUDGED, hold="since today"), True),
     ],
-    ids=["the same", "no promotion requested", "no push requested", "other production", "other policy"],
+    ids=["the same", "no promotion requested", "no push requested", "other production", "other policy", "a hold since"],
 )
 def test_decision_answers_for_runs_under_the_same_conditions(later, covered):
     assert JUDGED.covers(later) == covered

@@ -84,8 +84,21 @@ def test_origin_that_is_away_is_not_waited_for(registry):
 def test_rollback_command(registry, root):
     promote(registry)
     promote(registry)
-    said = sh("python", "-m", "flows.promotion", "rollback", cwd=root, env={"TUNELINE_REPOSITORY": str(registry.repository.root)})
+
+    def command(*words: str) -> str:
+        return sh("python", "-m", "flows.promotion", *words, cwd=root, env={"TUNELINE_REPOSITORY": str(registry.repository.root)})
+
+    said = command("rollback", "--reason", "Slow.")
     assert said.startswith("onnx in production: v0.1.0")
+    assert "promotions of onnx to production are on hold" in said
+    assert "Slow." in registry.tags().hold("production")
+    assert command("release") == "onnx: promotions are not on hold.\n"
+    assert command("hold", "--reason", "A freeze.").endswith("A freeze. End it: python -m flows.promotion release\n")
+    command("release")
+    promote(registry)
+    command("rollback", "--no-hold")
+    assert registry.tags().hold("production") is None
+    assert registry.in_stage("production").name == "v0.1.0"
 
 
 def test_rollback_pushes_a_version_that_origin_does_not_have(registry, tmp_path):
