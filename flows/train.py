@@ -24,6 +24,7 @@ from prefect import flow, get_run_logger, runtime, task
 from prefect._internal.control_listener import get_intent  # nothing public tells a cancellation from another SIGTERM
 from prefect.client.orchestration import get_client
 from prefect.client.schemas import State
+from prefect.exceptions import ObjectNotFound
 from prefect.states import Completed
 from pydantic import Field
 
@@ -294,7 +295,18 @@ def _complete(registry: Registry, settings: Settings, one: UnpushedResult) -> st
         pipeline = Pipeline(programs, log_line, settings.lock_wait_seconds)
         pipeline.restore(())
         result, version = finish(EndedRun(one.run, checkout, pipeline, registry, settings, one.promote, push=True))
-        return f"{one.run.name} completed: {f'{version.name} in {settings.promotion.stage}' if version else result.branch or 'nothing new'}"
+        came_to = f"{version.name} in {settings.promotion.stage}" if version else result.branch or "nothing new"
+        _say_completed(one.run, came_to)
+        return f"{one.run.name} completed: {came_to}"
+
+
+def _say_completed(run: Run, came_to: str) -> None:
+    """Complete a run that failed, on the server that this run is of, if it knows it."""
+    with get_client(sync_client=True) as client, contextlib.suppress(ObjectNotFound):
+        state = client.read_flow_run(UUID(run.id)).state
+        if state and state.is_failed():
+            message = f"Completed by run {runtime.flow_run.name}: {came_to}"
+            client.set_flow_run_state(UUID(run.id), Completed(message=message), force=True)
 
 
 def _stop_crashing(attempts: int) -> None:

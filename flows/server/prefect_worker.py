@@ -1,4 +1,4 @@
-"""Prefect's command line with a worker that reports each crash once and starts a run with one process instead of two.
+"""Prefect's command line with a worker that reports each thing once and starts a run with one process instead of two.
 
 ``python -m flows.server.prefect_worker worker start ...``
 
@@ -10,6 +10,7 @@ Unless a command is configured, it also starts a process that finds the code of 
 installed where the worker is (``worker.enter``), so there is nothing to find: the default command is given as a configured one.
 """
 
+import logging
 from typing import Any
 
 from prefect.cli import app
@@ -28,6 +29,22 @@ async def _run_and_report_once(
     return ProcessWorkerResult(status_code=0, identifier=result.identifier)
 
 
+class _Once(logging.Filter):
+    """Passes on once that a run cannot start yet. A run that waits for its turn is tried every 20 seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        known = message in self._passed
+        if message.startswith("Aborted submission"):
+            self._passed.add(message)
+        return not known
+
+
 if __name__ == "__main__":
+    logging.getLogger("prefect.flow_runs.worker").addFilter(_Once())
     ProcessWorker.run = _run_and_report_once  # type: ignore[method-assign]
     app()

@@ -16,6 +16,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 
@@ -61,7 +62,9 @@ def main() -> None:
     os.environ.update(worker_settings(os.environ))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # runs use the same flows
     fixed = ["--pool", POOL, "--type", "process", "--install-policy", "never"]
-    sys.exit(run_worker([sys.executable, "-m", "flows.server.prefect_worker", "worker", "start", *fixed, *sys.argv[1:]]))
+    with tempfile.TemporaryDirectory(prefix="tuneline-") as results:  # Prefect writes the exception of each failed run, which nobody reads
+        os.environ.setdefault("PREFECT_LOCAL_STORAGE_PATH", results)
+        sys.exit(run_worker([sys.executable, "-m", "flows.server.prefect_worker", "worker", "start", *fixed, *sys.argv[1:]]))
 
 
 def run_worker(command: Sequence[str]) -> int:

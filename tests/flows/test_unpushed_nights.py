@@ -37,8 +37,8 @@ def branches(folder) -> list[str]:
 def test_next_night_completes_what_could_not_be_pushed(run, served, toy, host: GitHost, tmp_path):
     registry, origin = Registry(toy, "onnx"), tmp_path / "origin.git"
     host.stop()
-    for _ in range(2):
-        night = run(push=True)
+    nights = [run(push=True) for _ in range(2)]
+    for night in nights:
         assert night.state.is_failed()
         assert "the next run completes what origin lacks" in night.state.message
         assert "Connection refused" in night.state.message
@@ -52,6 +52,8 @@ def test_next_night_completes_what_could_not_be_pushed(run, served, toy, host: G
     assert strong.state.is_completed(), strong.state.message
     assert "completed: v0.1.0 in production" in strong.state.message
     assert "v0.2.0 in production" in strong.state.message
+    completed = served.run(nights[0].id).state
+    assert (completed.name, completed.message) == ("Completed", f"Completed by run {strong.name}: v0.1.0 in production")
     first = registry.version("v0.1.0").commit
     assert toy.resolve(branch) == first
     assert "Promoted (nothing in production yet)" in sh("git", "log", "-1", "--format=%B", branch, cwd=toy.root)
