@@ -81,8 +81,7 @@ def rollback(
     """Put an earlier model back into production: a version by name, else the one that was there before the present one.
 
     Only git tags are created, which ``gto history`` shows. From then on the model in production is the earlier one; with ``hold``, nothing
-    is promoted until that is released. Return the version that
-    was in the stage, and the one that is in it now.
+    is promoted until that is released. Return the version that was in the stage, and the one that is in it now.
 
     Raises:
         RegistryError: There is no such version.

@@ -190,9 +190,8 @@ class Registry:
         if version := self.in_stage(stage):
             self.promote(version.commit, stage, reason, push=push, hold=True)
         else:
-            self._tag(
-                {f"{self.artifact}#{stage}{HOLD}#{self.tags().next_number()}": self.repository.resolve("HEAD")}, reason, (), push=push
-            )
+            name = f"{self.artifact}#{stage}{HOLD}#{self.tags().next_number()}"
+            self._tag({name: self.repository.resolve("HEAD")}, reason, (), push=push)
 
     def release(self, stage: str, reason: str, *, push: bool) -> None:
         """Allow promotions to a stage again. Under the lock; raises what ``promote`` does."""
