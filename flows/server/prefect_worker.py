@@ -29,22 +29,18 @@ async def _run_and_report_once(
     return ProcessWorkerResult(status_code=0, identifier=result.identifier)
 
 
-class _Once(logging.Filter):
-    """Passes on once that a run cannot start yet. A run that waits for its turn is tried every 20 seconds."""
+_waiting: set[str] = set()
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._passed: set[str] = set()
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        known = message in self._passed
-        if message.startswith("Aborted submission"):
-            self._passed.add(message)
-        return not known
+def _once(record: logging.LogRecord) -> bool:
+    """Pass on once that a run cannot start yet: one that waits for its turn is tried every 20 seconds."""
+    known = (message := record.getMessage()) in _waiting
+    if message.startswith("Aborted submission"):
+        _waiting.add(message)
+    return not known
 
 
 if __name__ == "__main__":
-    logging.getLogger("prefect.flow_runs.worker").addFilter(_Once())
+    logging.getLogger("prefect.flow_runs.worker").addFilter(_once)
     ProcessWorker.run = _run_and_report_once  # type: ignore[method-assign]
     app()
