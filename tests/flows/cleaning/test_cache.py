@@ -12,7 +12,7 @@ from flows.clean import clean_cache
 from flows.promotion.production import fetch_model
 from flows.runs.checkout import isolated
 from flows.runs.pipeline import Pipeline
-from flows.runs.processes import Programs
+from flows.runs.processes import ProgramError, Programs
 from flows.runs.results import Run, RunResult, commit_run
 from tests.dvc_files import add_remote, configure_dvc
 from tests.faults.kills import kills
@@ -138,6 +138,21 @@ def test_remote_is_collected_only_if_the_setting_says_so(toy, promoted, tmp_path
     assert before - stored()
     shutil.rmtree(toy.root / ".dvc" / "cache")
     sh("dvc", "pull", "--quiet", cwd=toy.root)
+
+
+@pytest.mark.slow
+def test_weights_that_were_never_pushed_do_not_stop_the_collection_of_the_remote(toy, promoted, tmp_path):
+    """A rejected result of another clone: this one has no list of its weights, and neither has the remote."""
+    add_remote(toy.root, tmp_path / "shelf", local=True)
+    rejected = lock_at(toy.root, result(toy, "rejected", "model.skill=0.3").commit)
+    cached_file(toy.root, rejected.out("models/onnx")).unlink()
+    cleaning = cleaning_of(toy, cache_days=14, remote=True)
+    with pytest.raises(ProgramError, match="reports/checks"):
+        unpushed = cached_file(toy.root, rejected.out("reports/checks"))
+        unpushed.rename(tmp_path / "checks")
+        clean_cache(cleaning, [])
+    (tmp_path / "checks").rename(unpushed)
+    assert clean_cache(cleaning, []).note == ""
 
 
 @pytest.mark.slow
