@@ -31,10 +31,10 @@ from flows.ingestion.known import ending_of
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from flows.settings import Alerts, Scoring, Settings, load_settings
-from tuneline.cli.doctor import why_not_in_dvc_remote
 from tuneline.core.files import write_json
 from tuneline.core.terminal import visible
 from tuneline.project.dvc import cache_folder, default_remote, remote_folder
+from tuneline.project.repo import why_not_in_dvc_remote
 
 TRAIN = "train"
 """Name of the flow whose silence is an alert."""

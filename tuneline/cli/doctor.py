@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 from rich.filesize import decimal
 from rich.text import Text
-from ruamel.yaml import YAML
 
 from tuneline.cli.console import Console
 from tuneline.core.errors import DataError, ParamsError
@@ -31,7 +30,7 @@ from tuneline.params import Params, TrainParams
 from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
 from tuneline.project.registry import Version
-from tuneline.project.repo import git, lock_at, registries
+from tuneline.project.repo import TIMEOUT, git, registries, why_not_in_dvc_remote
 from tuneline.readers.files import is_url, not_a_file, refuse_address, shown
 from tuneline.reports.export import EXPORT_RECORD, UsageRecord
 
@@ -453,8 +452,6 @@ def _run(root: Path, *command: str, timeout: float | None = None) -> subprocess.
     return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=env, timeout=timeout)
 
 
-TIMEOUT = 30.0
-"""Seconds that ``origin`` and the DVC remote each have to answer."""
 HINT = "With a git remote `origin` and a default DVC remote: python -m flows.promotion publish"
 
 
@@ -470,22 +467,6 @@ def check_registry(root: Path) -> Iterator[DoctorResult]:
                 yield warning(f"{message}, has no second copy: {'; '.join(missing)}", HINT)
             else:
                 yield ok(f"{message}, is in the DVC remote and in origin")
-
-
-def why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
-    """Return why the DVC remote does not have an artifact, as far as is known; ``None`` if it has it."""
-    listed = (YAML(typ="safe", pure=True).load(git(root, "show", f"{commit}:dvc.yaml")) or {}).get("artifacts", {})
-    md5 = lock_at(root, commit).out(str(listed.get(artifact, {}).get("path")))
-    if md5 is None:
-        return f"dvc.lock of {commit[:12]} does not list it"
-    try:
-        done = _run(root, sys.executable, "-P", "-m", "tuneline.project.dvc", "has", md5, timeout=TIMEOUT)
-    except subprocess.TimeoutExpired:
-        return f"the DVC remote did not answer within {TIMEOUT:g} seconds"
-    if done.returncode and (lines := done.stderr.strip().splitlines()):
-        error = next((line for line in lines if line.startswith("ERROR")), lines[-1])
-        return f"the DVC remote cannot be asked ({error.removeprefix('ERROR: ')})"
-    return "the DVC remote does not have its files" if done.returncode else None
 
 
 def _why_not_in_origin(root: Path, artifact: str, version: Version) -> str | None:

@@ -2,16 +2,19 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuneline.project.dvc import Lock, cached_out, read_lock
+from tuneline.project.dvc import Lock, cached_out, load_yaml, read_lock
 from tuneline.project.registry import TAG_FORMAT, RegistryTags
 
 EVALUATED = "metrics/evaluate.json"
 CLASSIFIER = "models/classifier"
 _FIELDS = "%H%x1f%h%x1f%cs%x1f%s"
+TIMEOUT = 30.0
+"""Seconds that ``origin`` and the DVC remote each have to answer."""
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -45,6 +48,23 @@ def commits(root: Path, *arguments: str) -> list[Commit]:
 def lock_at(root: Path, revision: str) -> Lock:
     """Return ``dvc.lock`` of a commit; empty if it has none."""
     return Lock(git(root, "show", f"{revision}:dvc.lock"))
+
+
+def why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
+    """Return why the DVC remote does not have an artifact, as far as is known; ``None`` if it has it."""
+    listed = (load_yaml(git(root, "show", f"{commit}:dvc.yaml")) or {}).get("artifacts", {})
+    md5 = lock_at(root, commit).out(str(listed.get(artifact, {}).get("path")))
+    if md5 is None:
+        return f"dvc.lock of {commit[:12]} does not list it"
+    try:
+        command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "has", md5]
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        return f"the DVC remote did not answer within {TIMEOUT:g} seconds"
+    if done.returncode and (lines := done.stderr.strip().splitlines()):
+        error = next((line for line in lines if line.startswith("ERROR")), lines[-1])
+        return f"the DVC remote cannot be asked ({error.removeprefix('ERROR: ')})"
+    return "the DVC remote does not have its files" if done.returncode else None
 
 
 def metrics_at(root: Path, revision: str, stage: str = "evaluate") -> dict[str, float]:
