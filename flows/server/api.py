@@ -27,8 +27,8 @@ from urllib.parse import urlsplit
 import httpx
 from fastapi import FastAPI
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
+from fastapi.routing import Mount
 from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
-from starlette.routing import Mount
 
 from flows.settings import load_settings
 

@@ -76,7 +76,7 @@ def test_smaller_evaluation_batches_do_not_change_the_training(project, trained,
 def test_out_of_memory_in_an_evaluation_that_cannot_be_halved_names_the_parameter(tmp_path, data, processes, size, hint):
     """Of several processes, one may be out of memory alone."""
     tiny_task.write_params(fill(tmp_path, data), launch="multi-gpu" if processes == 2 else "cpu", evaluation_batch_size=size)
-    assert launcher.run(tmp_path, processes, before=fail_evaluations) == [1] * processes
+    assert launcher.run(tmp_path, processes, before=fail_evaluations) == [78] * processes  # not to be repeated
     assert f"train: Out of memory in an evaluation with train.evaluation_batch_size {size}.\n  {hint}" in launcher.output(tmp_path)
 
 
