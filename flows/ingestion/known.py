@@ -314,7 +314,7 @@ class ClassNames:
         return cls(ids | names)
 
     def translate(self, labels: pa.Array, place: Callable[[int], str]) -> pa.Array:
-        """Return labels as they are written in the data; a ``DataError`` names the ``place`` of one that is no class."""
+        """Return labels as they are written in the data; a ``DataError`` names the ``place`` of one that is not a class."""
         if self.written is None:
             return labels
         given: Sequence[str] = labels.to_pylist()
