@@ -58,7 +58,7 @@ SETTINGS = {
     "validate.near_duplicates.severity": "warning",
 }
 ENGINES = {"local": "local", "ray1": "ray", "ray2": "ray", "ray4": "ray"}
-STAGES = ("download", "base", "tokenize", "validate", "train", "evaluate", "export", "predict")
+STAGES = ("download", "base", "tokenize", "validate", "baseline", "train", "evaluate", "export", "predict")
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--shard-rows", type=int, default=100_000, help="rows of a file, which is the unit of work of Ray's workers")
-    parser.add_argument("--stages", nargs="+", choices=STAGES, default=["tokenize", "validate", "train", "evaluate", "export", "predict"])
+    parser.add_argument(
+        "--stages", nargs="+", choices=STAGES, default=["tokenize", "validate", "baseline", "train", "evaluate", "export", "predict"]
+    )
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=["local", "ray1", "ray2"])
     parser.add_argument("--folder", type=Path, help="where the projects are written; default: the system's folder of temporary files")
     parser.add_argument("--results", type=Path, default=Path("reports/scale.jsonl"))

@@ -24,6 +24,7 @@ from typing import Any, Self
 import psutil
 
 from tuneline.core.files import file_hash, replace_file
+from tuneline.core.terminal import visible
 from tuneline.project.scored import FileRecord, ScoredRecord, TakenRecord, scored_record
 from tuneline.readers.files import not_a_file
 
@@ -43,7 +44,8 @@ class RefusedRecord(FileRecord):
 
 
 def _shown(path: Path) -> str:
-    return os.fsencode(path.name).decode(errors="backslashreplace")
+    """Return its name on one line, without what a terminal obeys: who may write in an inbox must not write lines of a log."""
+    return visible(os.fsencode(path.name).decode(errors="backslashreplace")).replace("\n", "\\n").replace("\t", "\\t")
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Incoming:
 
     @property
     def name(self) -> str:
-        """Its name; bytes that are not UTF-8 are escaped, because neither JSON nor Prefect's API takes them."""
+        """Its name; control characters are escaped, and bytes that are not UTF-8, because neither JSON nor Prefect's API takes them."""
         return _shown(self.path)
 
     @property

@@ -2,9 +2,7 @@
 
 Files are predicted in one process after the other, and the result of each is written, or why there is none.
 
-Drift: three properties are compared with the train split in ``reports/checks/profile.json`` of the model's commit: the lengths of the
-texts, the predicted labels, and the share of words that were common in training. Of new texts only counts are kept, so that many
-small files add up. The distances are those of the data checks (``tuneline/analysis/drift.py``).
+Drift: the rows are compared with the train split in ``reports/checks/profile.json`` of the model's commit (``tuneline/reports/drift.py``).
 """
 
 import json
@@ -12,16 +10,13 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas import State
@@ -46,121 +41,21 @@ from flows.runs.pipeline import UNCACHED, OnLine, Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.server.worker import end_with_worker
-from flows.settings import DriftLimits, Scoring, load_settings
-from tuneline.analysis.drift import Counts, bin_counts, kolmogorov_smirnov, population_stability
-from tuneline.analysis.text import VocabularyCounts, normalized, words
+from flows.settings import Drift, Scoring, load_settings
 from tuneline.core.errors import InputError
 from tuneline.core.files import replace_file
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.terminal import visible
 from tuneline.project.scored import BEGINS, ENDS, METADATA, MODULE, JobOptions, ScoredRecord
 from tuneline.reports.checks import Profile
+from tuneline.reports.drift import DriftMeasure, RowCounts, measure
 
 RESCORE_WAIT = 3600.0
 """Seconds that a run which was asked to score files again waits for another run."""
 
 
-@dataclass(frozen=True)
-class RowCounts:
-    """Counts of scored rows in the bins of a profile, by predicted labels and text lengths; of words, and of those common in training."""
-
-    labels: Counts
-    characters: Counts
-    words: int
-    words_known: int
-
-    @classmethod
-    def empty(cls, profile: Profile) -> Self:
-        """Return the counts of no rows."""
-        train = profile.train
-        labels = np.zeros(len(train.labels.counts) if train.labels else 0, dtype=np.int64)
-        return cls(labels, np.zeros(len(train.characters.counts), dtype=np.int64), 0, 0)
-
-    @classmethod
-    def of(cls, profile: Profile, texts: Sequence[pa.StringArray], predicted: pa.Array) -> Self:
-        """Count rows."""
-        lengths = np.sum([pc.utf8_length(column).to_numpy(zero_copy_only=False) for column in texts], axis=0)
-        characters, total, known = bin_counts(lengths, np.array(profile.train.characters.edges)), 0, 0
-        if profile.train.words.hashes:
-            counted = VocabularyCounts.of(words([normalized(column) for column in texts]))
-            total, known = counted.total, counted.occurrences(profile.train.words.word_keys)
-        return cls(_count_labels(profile, predicted), characters, total, known)
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return int(self.characters.sum())
-
-    def __add__(self, other: "RowCounts") -> "RowCounts":
-        """Return the counts of both sets of rows together."""
-        total, known = self.words + other.words, self.words_known + other.words_known
-        return RowCounts(self.labels + other.labels, self.characters + other.characters, total, known)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the counts as JSON, for the metadata of a scored file."""
-        return {**asdict(self), "labels": self.labels.tolist(), "characters": self.characters.tolist()}
-
-    @classmethod
-    def from_json(cls, profile: Profile, values: Mapping[str, Any] | None) -> Self | None:
-        """Read what ``to_json`` returned; ``None`` if there are no counts in the bins of the profile."""
-        if values is None:
-            return None
-        try:
-            labels, characters = (np.array(values[name], dtype=np.int64) for name in ("labels", "characters"))
-            counts = cls(labels, characters, int(values["words"]), int(values["words_known"]))
-        except (LookupError, TypeError, ValueError, OverflowError):
-            return None
-        empty = cls.empty(profile)
-        return counts if (labels.shape, characters.shape) == (empty.labels.shape, empty.characters.shape) else None
-
-
-def _count_labels(profile: Profile, predicted: pa.Array) -> Counts:
-    labels = profile.train.labels
-    if labels is None:
-        return np.zeros(0, dtype=np.int64)
-    values: NDArray[Any] = predicted.to_numpy(zero_copy_only=False)
-    if profile.labels is not None:
-        ids = pc.index_in(predicted, pa.array(profile.labels))
-        values = ids.drop_null().to_numpy(zero_copy_only=False)
-    return bin_counts(values, np.array(labels.edges))
-
-
-class DriftMeasure(NamedTuple):
-    """Distance of one property from the training data: drifted if it is beyond the limit and significant.
-
-    The p-value is the probability of a distance as large without drift; ``None`` if there is no test.
-    """
-
-    name: str
-    value: float
-    p_value: float | None
-    limit: float
-    drifted: bool
-
-
-def measure(profile: Profile, counts: RowCounts, limits: DriftLimits) -> list[DriftMeasure]:
-    """Compare scored rows with the train split."""
-    train = profile.train
-    lengths = (counts.characters, np.array(train.characters.counts))
-    distances = [
-        ("length of texts, PSI", population_stability(*lengths), limits.max_psi),
-        ("length of texts, KS", kolmogorov_smirnov(*lengths), limits.max_ks),
-    ]
-    if train.labels is not None and counts.labels.sum():
-        labels = population_stability(counts.labels, np.array(train.labels.counts))
-        distances.append(("predicted labels, PSI", labels, limits.max_psi))
-    measures = [
-        DriftMeasure(name, value, p_value, limit, value > limit and p_value < limits.significance)
-        for name, (value, p_value), limit in distances
-    ]
-    if train.words.known and counts.words:
-        share, limit = counts.words_known / counts.words / train.words.known, limits.min_known_words
-        measures.append(DriftMeasure("share of common words, of that in training", share, None, limit, share < limit))
-    return measures
-
-
 @task(name="drift", task_run_name="drift", **UNCACHED)
-def report_drift(model: FetchedModel, outbox: Outbox, limits: DriftLimits, state: Path) -> str:
+def report_drift(model: FetchedModel, outbox: Outbox, limits: Drift, state: Path) -> str:
     """Compare the last scored rows with the training data, emit ``tuneline.data.drifted`` if they drifted, return that in words."""
     if model.profile is None:
         return "drift unknown"

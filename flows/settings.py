@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 from tuneline.core.errors import ParamsError
 from tuneline.readers.files import ADDRESSES
 from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB
+from tuneline.reports.drift import DriftLimits
 
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0)]
@@ -160,22 +161,14 @@ class Retention(SettingsSection):
     prefect_days: Annotated[float, Field(ge=1)] | None = 90
 
 
-class DriftLimits(SettingsSection):
-    """Limits beyond which new texts drifted from the training data, if the difference is also significant.
+class Drift(DriftLimits):
+    """Limits of drift, and what is compared.
 
     Attributes:
-        significance: Differences with a p-value of at least this are ignored.
-        min_known_words: Smallest share of words that were common in training, relative to their share in training.
-        min_rows: Number of rows below which drift is not measured.
         window_rows: Number of last scored rows that are compared, rounded up to whole files.
         repeat_hours: Hours between two events about the same model.
     """
 
-    max_psi: Annotated[float, Field(gt=0)] = 0.25
-    max_ks: Annotated[float, Field(gt=0, le=1)] = 0.2
-    significance: Annotated[float, Field(gt=0, lt=1)] = 0.001
-    min_known_words: Annotated[float, Field(ge=0, le=1)] = 0.7
-    min_rows: Annotated[int, Field(ge=1)] = 200
     window_rows: Annotated[int, Field(ge=1)] = 5000
     repeat_hours: Annotated[float, Field(ge=0)] = 24
 
@@ -201,7 +194,7 @@ class Scoring(SettingsSection):
     engine: Literal["local", "ray"] = "local"
     workers: Annotated[int, Field(ge=1)] | None = None
     limits: SizeLimits = SizeLimits()
-    drift: DriftLimits = DriftLimits()
+    drift: Drift = Drift()
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:

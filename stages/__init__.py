@@ -3,13 +3,12 @@
 import contextlib
 import gc
 import os
-import sys
 from pathlib import Path
 
 import tuneline as tuneline  # turns telemetry off, before a stage imports other libraries
-from tuneline.core.terminal import say_exception
+from tuneline.core.terminal import explain_exceptions
 
-sys.excepthook = say_exception
+explain_exceptions()
 
 # Importing torch and transformers creates a million objects that stay. With Python's threshold of 700 new objects, searching them
 # for garbage again and again takes a fifth of the time of an import.

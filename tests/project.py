@@ -97,7 +97,7 @@ def _replace_files_of_the_user(folder: Path) -> None:
     write_params(folder)
     yaml = YAML()
     pipeline = yaml.load(folder / "dvc.yaml")
-    for name in pipeline["stages"].keys() - _with_upstream(pipeline["stages"], "compare"):
+    for name in pipeline["stages"].keys() - _with_upstream(pipeline["stages"], "report"):
         del pipeline["stages"][name]
     yaml.dump(pipeline, folder / "dvc.yaml")
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from tests.params import change_params, write_params
 from tuneline.core.provenance import BaseSource, StageProvenance, provenance_file
-from tuneline.core.tables import LABELS, LabelSchema, SplitReader, raw_schema, tokenized_schema, write_table
+from tuneline.core.tables import LABELS, LabelSchema, SplitReader, baselines_schema, raw_schema, tokenized_schema, write_table
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 
 QUEUES = ("billing", "delivery", "returns")
@@ -111,8 +111,10 @@ def _predict(folder: Path, model: Any) -> None:
             logits[rows] = model(**{name: torch.from_numpy(values) for name, values in split.pad(rows, 0).items()}).logits.numpy()
     predictions = logits[:, 0] if split.label_schema.is_regression else logits.argmax(axis=1)
     table = pa.table({"idx": np.arange(len(split)), "label": split.labels, "logits": list(logits), "prediction": predictions})
-    (folder / "reports").mkdir()
+    (folder / "reports/baselines").mkdir(parents=True)
     pq.write_table(table, folder / "reports/predictions.parquet")
+    simple = pa.table({"majority": [0] * len(split)}, schema=baselines_schema(split.label_schema, ["majority"]))
+    write_table(simple, folder / "reports/baselines/test.parquet")
 
 
 def _write_settings(folder: Path, changes: dict[str, Any]) -> None:

@@ -346,7 +346,7 @@ class Harvester:
             try:
                 staged.append(self._stage(source, delivery, delivery.path.with_name(f"{len(staged)}.staged")))
             except DataError as error:
-                message = str(error).replace(str(delivery.path), delivery.read.name)
+                message = error.problem.replace(str(delivery.path), delivery.read.name)  # the hint may quote the file
                 collected.problems.append(f"{source.name}: {message}")
         for problem in collected.problems:
             self._log(f"Not read: {problem}")

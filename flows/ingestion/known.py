@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from flows.runs.repository import GitError, Repository
+from flows.runs.repository import Repository
 from tuneline.analysis.splitting import hashes, row_hashes
 from tuneline.analysis.text import Keys, mixed
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.files import read_yaml
 from tuneline.core.paths import SOURCE
 from tuneline.params.data import DataParams, FilesParams
+from tuneline.project.worktrees import GitError
 from tuneline.readers.files import is_url, shown
 from tuneline.readers.inputs import Input, open_table
 from tuneline.readers.labelled import LABEL, LabelledColumns, class_name, labelled_rows
@@ -320,6 +321,6 @@ class ClassNames:
         given: Sequence[str] = labels.to_pylist()
         for row, name in enumerate(given):
             if name not in self.written:
-                hint = "Correct it; a new class must be listed in data.label_names, with all others."
-                raise DataError(f"{place(row)}: label {name!r} is not one of {listed(sorted(set(self.written.values())))}.", hint)
+                hint = f"It is {name!r}. Correct it; a new class must be listed in data.label_names, with all others."
+                raise DataError(f"{place(row)}: the label is not one of {listed(sorted(set(self.written.values())))}.", hint)
         return pa.array([self.written[name] for name in given], pa.string())

@@ -9,13 +9,14 @@ from flows.promotion.production import fetch_reference, push_versions
 from flows.promotion.registry import ConflictError, Registry, RegistryError
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
-from flows.runs.repository import GitError, Repository
+from flows.runs.repository import Repository
 from flows.settings import load_settings
 from tuneline.core.locks import BusyError
 from tuneline.core.paths import REFERENCE_PROFILE
 from tuneline.core.terminal import say, visible
 from tuneline.project.dvc import NoRemoteError, require_remote
 from tuneline.project.registry import Version
+from tuneline.project.worktrees import GitError
 
 LOCK_WAIT = 60.0
 """Seconds to wait for a promotion that is in progress."""

@@ -26,11 +26,12 @@ from flows.promotion.take_over import take_over
 from flows.runs.checkout import Checkout, RunSpec
 from flows.runs.pipeline import UNCACHED, Pipeline, PipelineFiles, push_artifacts
 from flows.runs.processes import ProgramError
-from flows.runs.repository import GitError, Repository, UnreachableError
+from flows.runs.repository import Repository, UnreachableError
 from flows.runs.results import Run, RunResult, commit_run, earlier_result
 from flows.settings import PromotionPolicy, Settings
 from tuneline.core.files import write_json
 from tuneline.project.registry import Version
+from tuneline.project.worktrees import GitError
 
 PROMOTION_WAIT = 900.0
 """Seconds to wait for the promotion of another run: each candidate is compared with the one promoted before it."""

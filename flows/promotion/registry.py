@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flows.runs.repository import GitError, Repository, UnreachableError
+from flows.runs.repository import Repository, UnreachableError
 from tuneline.core.files import write_json
 from tuneline.core.locks import BusyError, locked
 from tuneline.project.registry import HOLD, TAG_FORMAT, RegistryTag, RegistryTags, Version, bump, version_key
+from tuneline.project.worktrees import GitError
 
 PATIENCE = 30.0
 """Seconds to wait for ``origin`` where what this clone knows will do: the next run asks again."""

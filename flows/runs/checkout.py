@@ -17,12 +17,12 @@ import psutil
 from pydantic import TypeAdapter, ValidationError
 
 from flows.runs.processes import RUN_VARIABLE
-from flows.runs.repository import GitError, Repository
+from flows.runs.repository import Repository
 from flows.settings import load_settings
 from tuneline.core.files import explain_disk_errors, write_json
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.paths import CHECKPOINTS
-from tuneline.project.dvc import is_lock, share_settings
+from tuneline.project.worktrees import add_worktree, remove_worktree, repair_lock
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,7 @@ def _resume(repository: Repository, name: str, lock: int) -> Checkout | None:
     if not record.exists() or not path.is_dir():
         remove(repository, name, unlock=False)
         return None
-    if (path / "dvc.lock").exists() and not is_lock(path / "dvc.lock"):  # DVC writes it in place; its run cache has what was computed
-        (path / "dvc.lock").unlink()
-        with contextlib.suppress(GitError):  # it may not be committed yet
-            repository.git("checkout", "--", "dvc.lock", cwd=path)
+    repair_lock(path)
     return Checkout(path, name, SPEC.validate_json(record.read_bytes()), lock, resumed=True)
 
 
@@ -131,8 +128,7 @@ def _create(repository: Repository, name: str, spec: RunSpec, lock: int, *, trai
     path = repository.state / name
     try:
         with explain_disk_errors(path):
-            repository.git("worktree", "add", "--quiet", "--force", "--detach", str(path), spec.commit)
-            share_settings(repository.root, path)
+            add_worktree(repository.root, path, spec.commit)
             write_json(_record(repository, name), asdict(spec))  # only a complete checkout has a record
             # last: what is removed below has none that another run left
             adopted = _adopt_checkpoints(repository, path, spec) if trains else None
@@ -170,9 +166,7 @@ def remove(repository: Repository, name: str, *, unlock: bool = True) -> None:
     """Remove a run's record and checkout, complete or not, and its lock file if ``unlock``. Under the lock."""
     path = repository.state / name
     _record(repository, name).unlink(missing_ok=True)
-    with contextlib.suppress(GitError):
-        repository.git("worktree", "remove", "--force", "--force", str(path))
-    shutil.rmtree(path, ignore_errors=True)
+    remove_worktree(repository.root, path)
     if unlock:
         for suffix in ("json.damaged", "lock"):
             (repository.state / f"{name}.{suffix}").unlink(missing_ok=True)

@@ -19,19 +19,18 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas import State
 from prefect.states import Completed
 
-from flows.runs.compose import REFUSED
 from flows.runs.processes import ProgramError, Programs, for_composition, for_stages
 from flows.runs.repository import Repository
 from flows.settings import StagePolicy
 from tuneline.core.errors import PERMANENT, DataError
 from tuneline.core.files import read_yaml, replace_directory, replace_file
+from tuneline.project import compose
 from tuneline.project.dvc import Lock, cached_folder, cached_out, default_remote, is_intact, load_yaml, read_lock
 from tuneline.project.repo import git, lock_at
 
 StageOutcome = Literal["ran", "skipped", "restored"]
 OnLine = Callable[[str], None]
 
-COMPOSE = Path(__file__).with_name("compose.py")
 _HINT = re.compile(r"To track the changes with git|\s*git add |To enable auto staging|\s*dvc config core.autostage|Use `dvc push`")
 _BUSY = ("Unable to acquire lock", "is busy, it is being blocked by")
 
@@ -95,13 +94,13 @@ class Pipeline:
         """Write ``params.yaml`` as ``dvc exp run -S ...`` does: composed by Hydra from ``conf/`` if that is enabled.
 
         Raises:
-            OverridesError: An override is refused, by Hydra or by ``flows/runs/compose.py``; the message says why.
+            OverridesError: An override is refused, by Hydra or by ``tuneline/project/compose.py``; the message says why.
         """
-        command = [sys.executable, "-P", str(COMPOSE), json.dumps([*overrides])]
+        command = [sys.executable, "-P", compose.__file__, json.dumps([*overrides])]
         try:
             self.programs.run(command, "Composing params.yaml", lambda _line: None, env=for_composition(self.programs.env))
         except ProgramError as error:
-            if error.code != REFUSED:
+            if error.code != compose.REFUSED:
                 raise
             raise OverridesError("\n".join([f"Parameters {' '.join(overrides)}:", *error.last])) from None
 

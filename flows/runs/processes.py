@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tuneline.core.paths import SITE_CACHE
 from tuneline.core.processes import supervised
 from tuneline.core.terminal import visible
+from tuneline.project.worktrees import python_first, site_cache
 from tuneline.readers.files import redacted
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
@@ -102,7 +102,7 @@ class Programs:
     def __init__(self, cwd: Path, run: str, env: Mapping[str, str] | None = None, *, locks: Sequence[int] = ()) -> None:
         self.cwd = cwd
         self._locks = locks
-        self.env = {**environment(), RUN_VARIABLE: run, **_site_cache(cwd), **(env or {})}
+        self.env = {**environment(), RUN_VARIABLE: run, **site_cache(cwd), **(env or {})}
 
     def run(
         self, command: Sequence[str], what: str, on_line: Callable[[str], None], keep: int = 20, env: Mapping[str, str] | None = None
@@ -188,24 +188,13 @@ def _kill_group(supervisor: subprocess.Popen[bytes]) -> None:
         os.killpg(supervisor.pid, signal.SIGKILL)
 
 
-def _site_cache(root: Path) -> dict[str, str]:
-    """Give DVC a site cache in the project, for its user only: DVC would create the folder for everyone."""
-    if not (root / ".dvc").is_dir():
-        return {}
-    folder = root.absolute() / SITE_CACHE
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return {"DVC_SITE_CACHE_DIR": str(folder)}
-
-
 def environment() -> dict[str, str]:
     """Return the environment of stages: this one without Prefect's variables, which include the key to its server.
 
     Prefect sets ``PYTHONPATH`` to the folder of the flows, in which ``import train`` would find a flow.
     """
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("PREFECT_")}
-    # Stages are started as `python`: take the one that runs this.
-    path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
-    return {**kept, "PATH": path, "PYTHONUNBUFFERED": "1"}
+    return {**kept, **python_first()}
 
 
 SECRETS_OF_THE_WORKER = frozenset({"GIT_TOKEN", "GIT_USERNAME", "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE", "TUNELINE_NOTIFY"})

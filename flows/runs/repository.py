@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flows.settings import load_settings
-from tuneline.core.terminal import say, visible
-from tuneline.readers.files import redacted
+from tuneline.core.terminal import say
+from tuneline.project.worktrees import GitError, run_git
 
 _TEMPORARY = re.compile(r"Internal Server Error|returned error: (408|429|5\d\d)")
 _PERMANENT = re.compile(
@@ -38,13 +37,6 @@ _STALLED = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60")
 """Settings with which git gives up a connection over HTTP that transfers nothing for a minute, instead of waiting for ever."""
 _LONGEST = 300.0
 """Seconds after which no retry begins: a host that drops every packet takes two minutes for each attempt."""
-
-
-class GitError(Exception):
-    """A git command failed; the message is git's, without the passwords of addresses."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(redacted(message))
 
 
 class UnreachableError(GitError):
@@ -80,19 +72,7 @@ class Repository:
 
     def git(self, *arguments: str, cwd: Path | None = None, text: str | None = None, timeout: float | None = None) -> str:
         """Run git and return its output; a ``GitError`` with its message if it fails, or takes more seconds than ``timeout``."""
-        # Nobody is there to type a password, and a person's hooks are not for these checkouts.
-        env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **self._author()}
-        command = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
-        shown = " ".join(argument for argument in arguments if argument not in _STALLED)
-        try:
-            done = subprocess.run(
-                command, cwd=cwd or self.root, env=env, input=text, capture_output=True, text=True, check=False, timeout=timeout
-            )
-        except subprocess.TimeoutExpired:
-            raise GitError(visible(f"git {shown}: no answer in {timeout:g} s")) from None
-        if done.returncode:
-            raise GitError(visible(f"git {shown}: {(done.stderr or done.stdout).strip()}"))
-        return done.stdout.strip()
+        return run_git(cwd or self.root, *arguments, text=text, timeout=timeout)
 
     def transfer(self, *arguments: str) -> str:
         """Run a git command that talks to a remote: fetch, push, ls-remote.
@@ -117,14 +97,6 @@ class Repository:
                 self.log(f"{error}\nThe next attempt is in {delays[attempt]:g} s.")
             time.sleep(delays[attempt])
             attempt += 1
-
-    def _author(self) -> dict[str, str]:
-        """Return variables with an author of commits and tags, unless git has one configured for this repository."""
-        probe = subprocess.run(["git", "config", "user.email"], cwd=self.root, capture_output=True, check=False)
-        if probe.returncode == 0 or "GIT_AUTHOR_EMAIL" in os.environ:
-            return {}
-        author = {"NAME": "Tuneline", "EMAIL": "tuneline@localhost"}
-        return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in author.items()}
 
     def resolve(self, ref: str) -> str:
         """Return the commit that ``ref`` names, else a ``GitError``. A ref of a remote (``origin/main``) is fetched first."""

@@ -12,10 +12,11 @@ from pathlib import Path
 from flows.runs.checkout import Checkout
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
-from flows.runs.repository import GitError, Repository
+from flows.runs.repository import Repository
 from tuneline.core.paths import METRICS
 from tuneline.core.records import Metrics
 from tuneline.metrics.table import METRIC_TABLE
+from tuneline.project.worktrees import GitError
 
 TRAILER = "Prefect-Run"
 HEADLINE = tuple(metric.name for metric in METRIC_TABLE.values() if metric.resampled)

@@ -11,6 +11,7 @@ installed where the worker is (``worker.enter``), so there is nothing to find: t
 """
 
 import logging
+import re
 from typing import Any
 
 from prefect.cli import app
@@ -29,18 +30,21 @@ async def _run_and_report_once(
     return ProcessWorkerResult(status_code=0, identifier=result.identifier)
 
 
+_TRIED = re.compile(r"(?P<what>Aborted submission of|submitting) flow run '(?P<run>[^']+)")
 _waiting: set[str] = set()
 
 
-def _once(record: logging.LogRecord) -> bool:
+def logged_once(record: logging.LogRecord) -> bool:
     """Pass on once that a run cannot start yet: one that waits for its turn is tried every 20 seconds."""
-    known = (message := record.getMessage()) in _waiting
-    if message.startswith("Aborted submission"):
-        _waiting.add(message)
+    if not (tried := _TRIED.search(record.getMessage())):
+        return True
+    known = tried["run"] in _waiting
+    if tried["what"] == "Aborted submission of":
+        _waiting.add(tried["run"])
     return not known
 
 
 if __name__ == "__main__":
-    logging.getLogger("prefect.flow_runs.worker").addFilter(_once)
+    logging.getLogger("prefect.flow_runs.worker").addFilter(logged_once)
     ProcessWorker.run = _run_and_report_once  # type: ignore[method-assign]
     app()

@@ -133,6 +133,9 @@ def exclusive(host: str, port: int) -> Iterator[Path]:
             held.enter_context(locked(home / "tuneline-serve.lock", wait=0))
         except BusyError:
             sys.exit(f"Another `make serve` uses the database in {home}. To use another database: PREFECT_HOME=FOLDER make serve")
+        database = home / "prefect.db"
+        database.touch(mode=0o600)  # SQLite would let others read it, in a folder that they can enter
+        database.chmod(0o600)
         yield home
 
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 from rich.console import Console  # noqa: TID251 - the one that Prefect prints with
 
-from flows.runs.repository import REPOSITORY_VARIABLE, GitError, Repository
+from flows.runs.repository import REPOSITORY_VARIABLE, Repository
 from flows.server.deploy import POOL, ROOT
 from flows.settings import load_settings
 from tuneline import NO_TELEMETRY
@@ -30,6 +30,7 @@ from tuneline.core import processes
 from tuneline.core.files import working_directory
 from tuneline.core.locks import locked
 from tuneline.core.terminal import say, visible
+from tuneline.project.worktrees import GitError
 from tuneline.readers.files import redacted
 
 ORIGIN, DVC_REMOTE = "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"

@@ -26,7 +26,7 @@ from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, raw
 from tuneline.core.terminal import Progress, progress, say
 from tuneline.params import Params
 from tuneline.params.data import DataParams
-from tuneline.readers.labelled import LABEL, LabelledColumns, class_name
+from tuneline.readers.labelled import LABEL, LabelledColumns, written_classes
 from tuneline.readers.rows import listed
 
 
@@ -99,11 +99,7 @@ class LabelEncoder:
         declared = next((staged[part.source].label_names for part in train.slices), None)
         are_numbers = all(name.removeprefix("-").isdecimal() and name.isascii() for name in observed)
         names = tuple(given or declared or sorted(observed, key=int if are_numbers else None))  # as numbers, '2' is before '10'
-        ids = tuple(str(position) for position in range(len(names)))
-        written = tuple(class_name(name) or name for name in names)
-        if given and not observed <= set(written) and observed <= set(ids):
-            written = ids
-        return cls(LabelSchema(names), written)
+        return cls(LabelSchema(names), written_classes(names, observed if given else ()))
 
     def ids(self, batch: pa.RecordBatch, labelled: bool) -> pa.Array:
         """Return the labels of a batch for ``data/raw``, int64 or float32: null where missing, -1 in a split without any labels.

@@ -1,8 +1,8 @@
 """Evaluate the trained classifier on the reported split: metrics, metrics by slice, behaviour tests.
 
-Reads: ``models/classifier/``; the reported split in ``data/tokenized/`` and ``data/raw/``; the train split, for the baselines;
-``reports/checks/rows/``, for the metric without leaked rows; ``conf/behaviour/NAME.yaml``; the functions in ``project/`` that
-``evaluate.metrics`` names; ``seed`` and the section ``evaluate``.
+Reads: ``models/classifier/``; the reported split in ``data/tokenized/`` and ``data/raw/``; ``reports/baselines/``, what simple
+models predict; ``reports/checks/rows/``, for the metric without leaked rows; ``conf/behaviour/NAME.yaml``; the functions in ``project/``
+that ``evaluate.metrics`` names; ``seed`` and the section ``evaluate``.
 Computes: the logits of every row, once; metrics, with and without leaked rows; curves; metrics by slice; behaviour tests.
 Writes: ``reports/predictions.parquet``, ``reports/slices.json``, ``reports/behaviour.json``, ``plots/evaluation/``,
 ``metrics/evaluate.json``. A behaviour test below its ``min_pass_rate`` stops the pipeline, after all outs are written.
@@ -19,11 +19,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from stages.evaluate.behaviour import LabelledTexts, pass_rates, read_suite, run_suite, violations_of
-from stages.evaluate.scoring import (
+from tuneline.analysis.curves import Columns, Softmax, calibration, precision_recall_curve, roc_curve
+from tuneline.core.errors import DataError, GateError
+from tuneline.core.files import replace_directory
+from tuneline.core.paths import BASELINES, CLASSIFIER, FAILING_ROWS, METRICS, PLOTS, PREDICTIONS, RAW, REPORTS, TOKENIZED, split_file
+from tuneline.core.provenance import RawSource
+from tuneline.core.records import Metrics
+from tuneline.core.stage import Measurements, require, run_stage
+from tuneline.core.tables import ROW_GROUP, UNLABELLED, LabelSchema, SplitReader, numpy_values
+from tuneline.core.terminal import phase, progress
+from tuneline.evaluation.scoring import (
     RowSlice,
     SplitPredictions,
     baseline_metrics,
@@ -32,52 +40,22 @@ from stages.evaluate.scoring import (
     leaked_rows,
     length_slices,
     overlap_slices,
-    score,
+    read_baselines,
     score_slices,
     slices_report,
     source_slices,
-    tfidf_metrics,
+    split_metrics,
+    spread_metrics,
 )
-from tuneline.analysis.curves import Columns, Softmax, calibration, calibration_error, precision_recall_curve, ranking_metrics, roc_curve
-from tuneline.analysis.tfidf import TfidfModel, read_sample
-from tuneline.core.errors import DataError, GateError
-from tuneline.core.files import replace_directory, replace_file
-from tuneline.core.paths import CLASSIFIER, FAILING_ROWS, METRICS, PLOTS, PREDICTIONS, RAW, REPORTS, TOKENIZED
-from tuneline.core.provenance import RawSource
-from tuneline.core.records import Metrics
-from tuneline.core.stage import Measurements, require, run_stage
-from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, SplitReader, numpy_values, predictions_schema, write_batches
-from tuneline.core.terminal import phase, progress
 from tuneline.metrics.functions import CustomMetric, load_metric
-from tuneline.metrics.scores import averaging, loss_of, predictions_of
+from tuneline.metrics.predictions import write_predictions
+from tuneline.metrics.scores import averaging, predictions_of
 from tuneline.model.batches import TokenizedSplit
-from tuneline.params import EvaluateParams, Params
+from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.reports.evaluation import Behaviour, BehaviourResult, Slices
 
 Logits = NDArray[np.float32]
-
-
-def run(
-    params: EvaluateParams,
-    split: TokenizedSplit,
-    train_labels: Iterable[NDArray[Any]],
-    logits: Logits,
-    custom: Sequence[CustomMetric],
-) -> dict[str, float]:
-    """Return the metrics of one split, and those of the majority baseline.
-
-    Labels of the train split come in batches, each of shape ``(rows,)``; logits have the shape ``(rows, outputs)``.
-    """
-    average = averaging(split.label_schema, params.f1)
-    metrics = score(split.labels, predictions_of(logits, split.label_schema), average, params.library_metrics)
-    metrics |= {"loss": loss_of(logits, split.labels), "rows": len(split)}
-    if not split.label_schema.is_regression:
-        probability = Softmax.of(logits)
-        metrics |= ranking_metrics(probability, split.labels)
-        metrics["calibration_error"] = calibration_error(calibration(probability, split.labels))
-    metrics |= {metric.name: metric.compute(logits, split.labels) for metric in custom}
-    return metrics | baseline_metrics(train_labels, split.labels, split.label_schema, average)
 
 
 def make_slices(lengths: NDArray[np.int64], texts: LabelledTexts) -> Iterator[RowSlice]:
@@ -97,7 +75,7 @@ def main() -> Measurements:
     split = read_split(SplitReader.open(TOKENIZED, settings.split, made_by="tokenize"))
     raw = SplitReader.open(RAW, settings.split, made_by="download")
     texts = LabelledTexts.of(raw, params.data.text_columns, split.labels, split.label_schema)
-    SplitReader.open(TOKENIZED, "train", made_by="tokenize")  # for the baselines: missing is said before the model predicts
+    require(split_file(BASELINES, settings.split), made_by="baseline")  # said before the model predicts
     suite = None if settings.behaviour is None else read_suite(settings.behaviour)
     custom = [load_metric("evaluate.metrics", name, split.label_schema) for name in settings.functions]
     require(CLASSIFIER, made_by="train")
@@ -132,12 +110,9 @@ def measure(
     predicted = SplitPredictions(split.labels, predictions_of(logits, schema), schema, averaging(schema, settings.f1), params.seed)
     slices = slices_report(score_slices(make_slices(split.lengths, texts), predicted), predicted.primary.name)
     phase("metrics")
-    train = SplitReader.open(TOKENIZED, "train", made_by="tokenize")
-    metrics = run(settings, split, (numpy_values(batch[LABELS]) for batch in train.batches([LABELS])), logits, custom)
-    phase("the TF-IDF baseline")
-    sample = read_sample(SplitReader.open(RAW, "train", made_by="download"), params.data.text_columns, schema.outputs, params.seed)
-    model = TfidfModel.fit(sample, schema)
-    metrics |= tfidf_metrics(predicted, np.concatenate([model.predict(batch) for batch in texts.batches()]))
+    metrics = split_metrics(settings, split.labels, schema, logits, custom) | spread_metrics(predicted)
+    for name, predictions in read_baselines(split_file(BASELINES, settings.split), len(split)).items():
+        metrics |= baseline_metrics(predicted, name, predictions)
     if FAILING_ROWS.exists():  # else the data checks have not run here
         metrics |= leak_metrics(predicted, leaked_rows(FAILING_ROWS, settings.split, len(split)))
     return slices, metrics
@@ -174,7 +149,7 @@ def mapped_logits(folder: Path, rows: int, outputs: int) -> Iterator[Logits]:
 
 def write_outs(split: TokenizedSplit, logits: Logits, slices: Slices, behaviour: Sequence[BehaviourResult], metrics: Metrics) -> None:
     """Write every out of the stage."""
-    write_predictions(PREDICTIONS, split, logits)
+    write_predictions(PREDICTIONS, split.labels, logits, split.label_schema)
     slices.write(REPORTS / "slices.json")
     Behaviour(tests=behaviour).write(REPORTS / "behaviour.json")
     with replace_directory(PLOTS / "evaluation") as partial:
@@ -186,20 +161,6 @@ def write_outs(split: TokenizedSplit, logits: Logits, slices: Slices, behaviour:
 
 SCATTERED = 2_000
 """Most points of a scatter plot, evenly spaced rows."""
-
-
-def write_predictions(path: Path, split: TokenizedSplit, logits: Logits) -> None:
-    """Write ``reports/predictions.parquet``, one row for each row of the reported split, in its order; logits ``(rows, outputs)``."""
-    schema = predictions_schema(split.label_schema)
-
-    def batch(start: int) -> pa.RecordBatch:
-        labels, some = split.labels[start:][:ROW_GROUP], logits[start:][:ROW_GROUP]
-        lists = pa.FixedSizeListArray.from_arrays(pa.array(some.ravel()), some.shape[1]).cast(pa.list_(pa.float32()))
-        rows, predictions = np.arange(start, start + len(labels)), predictions_of(some, split.label_schema)
-        return pa.record_batch([pa.array(rows), pa.array(labels), lists, pa.array(predictions)], schema=schema)
-
-    with replace_file(path) as partial:
-        write_batches(partial, schema, map(batch, range(0, len(split), ROW_GROUP)))
 
 
 def write_plots(folder: Path, logits: Logits, labels: NDArray[Any], label_schema: LabelSchema) -> None:

@@ -5,7 +5,8 @@ Start: ``python -m stages.train.launch``, which starts it on the devices of ``tr
 Reads: ``data/tokenized/{train,validation}.parquet``, ``data/tokenized/tokenizer/``, ``models/base/``; the parameters ``seed``,
 ``model.config``, ``train``; the functions in ``project/`` that ``train.loss`` and ``train.metric`` name.
 Computes: a training loop on accelerate (stages/train/loop.py); keeps the best weights by the validation metric, or the last.
-Writes: ``models/classifier/``, ``plots/training/{loss,validation}.tsv``, ``metrics/train.json``. During the run: ``checkpoints/``,
+Writes: ``models/classifier/``, ``plots/training/{loss,validation}.tsv``, ``metrics/train.json``; ``reports/validation.parquet``, the
+predictions of the published weights for the validation split, which experiments are compared by. During the run: ``checkpoints/``,
 ``reports/live/``. After an interruption: ``reports/interrupted/train.json``.
 """
 
@@ -39,12 +40,14 @@ from stages.train.launch import INTERRUPTED, STOPPING, end_with_launcher
 from stages.train.loop import train
 from stages.train.progress import TrainingProgress
 from stages.train.state import TrainingResult, TrainState
+from tuneline.analysis.stats import Interval
 from tuneline.core.files import replace_directory, write_json
-from tuneline.core.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER
+from tuneline.core.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER, VALIDATION_PREDICTIONS
 from tuneline.core.provenance import TrainingSegment
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, run_stage
 from tuneline.core.terminal import say
+from tuneline.metrics.predictions import write_predictions
 from tuneline.model.architectures import read_base
 from tuneline.params.loading import load_params, print_warnings
 
@@ -67,7 +70,7 @@ def main(segments: list[TrainingSegment] | None = None) -> Measurements:
             result = train(params, inputs, accelerator, interruption)
         except TrainingInterrupted as interrupted:
             exit_interrupted(accelerator, interrupted)
-        publish(result)  # from here on, a signal changes nothing: the run ends
+        publish(result, params.seed)  # from here on, a signal changes nothing: the run ends
         if segments is not None:
             segments += result.state.progress.segments
         usage = resource_usage(result.state)
@@ -76,13 +79,17 @@ def main(segments: list[TrainingSegment] | None = None) -> Measurements:
     return usage
 
 
-def publish(result: TrainingResult) -> None:
+def publish(result: TrainingResult, seed: int) -> None:
     """Write the outs, then remove the checkpoints: a run killed while publishing resumes from them."""
     state = result.state
     if state.accelerator.is_main_process:
         publish_model(result.model, result.weights, TOKENIZER, CLASSIFIER)
         publish_curves(state.progress, state.metric.name, PLOTS / "training")
-        Metrics.of(training_metrics(state.progress, state.metric.name)).write(METRICS / "train.json")
+        split = state.validation_loader.split
+        write_predictions(VALIDATION_PREDICTIONS, split.labels, result.logits, split.label_schema)
+        interval = state.metric.interval(result.logits, split.labels, split.label_schema, seed)
+        metrics = training_metrics(state.progress, state.metric.name, interval, state.params.keep)
+        Metrics.of(metrics).write(METRICS / "train.json")
         clear_note()
     state.checkpoints.remove_all()
 
@@ -90,7 +97,7 @@ def publish(result: TrainingResult) -> None:
 def exit_interrupted(accelerator: Accelerator, interrupted: TrainingInterrupted) -> NoReturn:
     """Write and print how to resume, and exit."""
     if accelerator.is_main_process:
-        steps = {"step": interrupted.step, "steps": interrupted.steps, "checkpoint": str(interrupted.checkpoint)}
+        steps = {"step": interrupted.step, "steps": interrupted.steps, "best": interrupted.best, "checkpoint": str(interrupted.checkpoint)}
         write_json(NOTE, {"interrupted": True, "resumable": True, "signal": interrupted.signal, **steps, "resume": "dvc repro"})
         say(f"\ntrain: {interrupted}", error=True)
     accelerator.wait_for_everyone()
@@ -150,9 +157,13 @@ def _write_curve(path: Path, header: Sequence[str], rows: Iterable[Sequence[floa
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def training_metrics(progress: TrainingProgress, metric: str) -> dict[str, float]:
-    """Return the contents of ``metrics/train.json``; losses and metrics are of the validation split unless named training."""
+def training_metrics(progress: TrainingProgress, metric: str, interval: Interval | None, keep: str) -> dict[str, float]:
+    """Return the contents of ``metrics/train.json``; losses and metrics are of the validation split unless named training.
+
+    The interval, of the metric of the published weights, is named after the weights that ``train.keep`` selects: best or final.
+    """
     last, best = progress.evaluated[-1], progress.best or progress.evaluated[-1]
+    kept = f"{'best' if keep == 'best' else 'final'}_{metric}"
     return {
         "steps": progress.step,
         "best_step": best.step,
@@ -161,6 +172,7 @@ def training_metrics(progress: TrainingProgress, metric: str) -> dict[str, float
         "best_loss": best.loss,
         f"final_{metric}": last.metric,
         f"best_{metric}": best.metric,
+        **({} if interval is None else {f"{kept}_low": interval.low, f"{kept}_high": interval.high}),
     }
 
 

@@ -84,7 +84,7 @@ def run_identity(params: Params, accelerator: Accelerator, data: Iterable[Path],
     but their sums are rounded differently.
     """
     return {
-        "seed": params.seed,
+        "seed": params.training_seed,
         "model": params.model.model_dump(mode="json", include={"config"}),  # the checkpoint is in ``data``
         "train": params.train.model_dump(mode="json", exclude={"launch", "micro_batch_size"}),
         "data": {str(path): file_hash(path) for path in data},

@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -26,17 +26,26 @@ from tuneline.core.paths import REPORTS
 from tuneline.core.terminal import say
 
 NOTE = REPORTS / "interrupted" / "train.json"
+PAUSED_PREDICTIONS = NOTE.with_name("validation.parquet")
+"""Predictions of the best weights so far for the validation split, after a pause."""
 """Exists from an interruption until the resumed run ends. accelerate and DVC do not pass exit codes on; this file remains."""
+PAUSE_AT_STEP = "TUNELINE_PAUSE_AT_STEP"
+"""Environment variable with a number of optimizer steps, after which the training ends as after SIGTERM. It publishes nothing."""
 
 
 class TrainingInterrupted(Exception):  # noqa: N818 - a requested stop, not an error
-    """A signal stops the training, after ``step`` of ``steps`` optimizer steps, which ``checkpoint`` has."""
+    """A signal, or ``PAUSE_AT_STEP``, stops the training after ``step`` of ``steps`` optimizer steps, which ``checkpoint`` has.
 
-    def __init__(self, signal_name: str, step: int = 0, steps: int = 0, checkpoint: Path | None = None) -> None:
+    ``best`` is the best evaluation so far: ``metric``, its ``value`` and its ``step``.
+    """
+
+    def __init__(
+        self, signal_name: str, step: int = 0, steps: int = 0, checkpoint: Path | None = None, best: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(
             f"interrupted by {signal_name} after step {step} of {steps}; the checkpoint is {checkpoint}. Run `dvc repro` to resume from it."
         )
-        self.signal, self.step, self.steps, self.checkpoint = signal_name, step, steps, checkpoint
+        self.signal, self.step, self.steps, self.checkpoint, self.best = signal_name, step, steps, checkpoint, best
 
 
 class Interruption:
@@ -76,8 +85,14 @@ class Coordinator:
         needs_gloo = not self._single_process and accelerator.device.type != "cpu"
         self._process_group = distributed.new_group(backend="gloo") if needs_gloo else None
         self._interruption = interruption
+        self._pause_at = pause_step(os.environ.get(PAUSE_AT_STEP))
         self._seconds = None if checkpoint_minutes is None else checkpoint_minutes * 60
         self._last_checkpoint = time.monotonic()
+
+    def check_pause(self, step: int, *, finished: bool) -> None:
+        """Stop after the step that ``PAUSE_AT_STEP`` names, or after the last one if that is earlier."""
+        if self._pause_at is not None and (finished or step >= self._pause_at):
+            raise TrainingInterrupted(PAUSE_AT_STEP)
 
     def check_interruption(self) -> None:
         """Stop if a signal arrived in any process. Every process must call this equally often, where its state is consistent."""
@@ -98,6 +113,15 @@ class Coordinator:
         flag = torch.tensor([int(here)])
         distributed.all_reduce(flag, distributed.ReduceOp.MAX, group=self._process_group)
         return bool(flag)
+
+
+def pause_step(value: str | None) -> int | None:
+    """Return the value of ``PAUSE_AT_STEP``; ``None`` if it is not set or empty."""
+    if not value:
+        return None
+    if not value.isdecimal() or int(value) == 0:
+        raise StageError(f"{PAUSE_AT_STEP} is {value!r}.", "Set it to a number of optimizer steps, 1 or more, or unset it.")
+    return int(value)
 
 
 def clear_note() -> None:

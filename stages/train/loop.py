@@ -15,14 +15,15 @@ from torch import nn
 from stages.train.checkpoints import check_unchanged, training_lock
 from stages.train.data import BatchLoader, Inputs, Rows, shard_batch
 from stages.train.devices import gradient_synchronization, short_waits_on_shared_cores
-from stages.train.interruption import Coordinator, Interruption, TrainingInterrupted
+from stages.train.interruption import PAUSE_AT_STEP, PAUSED_PREDICTIONS, Coordinator, Interruption, TrainingInterrupted
 from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS, Logits
 from stages.train.progress import Evaluation, TrainingStep
-from stages.train.state import TrainingResult, TrainState, function_files, print_startup_summary, resume, set_up, training_result
+from stages.train.state import TrainingResult, TrainState, function_files, load_kept, print_startup_summary, resume, set_up, training_result
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.paths import TOKENIZED
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import say
+from tuneline.metrics.predictions import write_predictions
 from tuneline.model.batches import length_sorted_batches
 from tuneline.params import Params
 
@@ -41,7 +42,9 @@ def train(params: Params, inputs: Inputs, accelerator: Accelerator, interruption
                 print_startup_summary(state)
             with state.logger.open(state.progress, state.total_steps), short_waits_on_shared_cores(), saving_when_interrupted(state):
                 fit(state)
-                result = training_result(state, params, inputs)
+                load_kept(state)
+                logits = predict_within_memory(state) if state.validation_logits is None else state.validation_logits
+                result = training_result(state, params, inputs, logits)
                 check_unchanged(accelerator, state.identity, params, function_files(state.loss, state.metric))
                 return result
 
@@ -82,19 +85,36 @@ def retry_on_out_of_memory(train_with: Callable[[int], TrainingResult], micro_ba
 
 @contextlib.contextmanager
 def saving_when_interrupted(state: TrainState) -> Iterator[None]:
-    """Save a checkpoint if a signal stops the block, or arrives before its end: what follows publishes the model."""
+    """Save a checkpoint if a signal or a pause stops the block, or a signal arrives before its end: what follows publishes the model."""
     try:
         yield
         state.coordinator.check_interruption()  # a process whose parent has ended must not publish
     except TrainingInterrupted as interrupted:
         state.checkpoints.save(state.progress)
-        raise TrainingInterrupted(interrupted.signal, state.progress.step, state.total_steps, state.checkpoints.current) from None
+        progress, found = state.progress, state.progress.best
+        best = {"metric": state.metric.name, "value": found.metric, "step": found.step} if found else None
+        if interrupted.signal == PAUSE_AT_STEP:
+            write_paused_predictions(state)
+        raise TrainingInterrupted(interrupted.signal, progress.step, state.total_steps, state.checkpoints.current, best) from None
+
+
+def write_paused_predictions(state: TrainState) -> None:
+    """Write the predictions by which the best weights so far can be compared. The checkpoint is saved: other weights may be loaded."""
+    if not state.progress.evaluated:
+        return
+    if state.validation_logits is None:
+        load_kept(state)
+        state.validation_logits = predict_within_memory(state)
+    if state.accelerator.is_main_process:
+        split = state.validation_loader.split
+        write_predictions(PAUSED_PREDICTIONS, split.labels, state.validation_logits, split.label_schema)
 
 
 def fit(state: TrainState) -> None:
     """Train from ``state.progress`` to the end of the run."""
     evaluate_before_training(state)
     _evaluate_and_save(state)  # a checkpoint may have been saved just before an evaluation
+    state.coordinator.check_pause(state.progress.step, finished=state.is_finished())
     while not state.is_finished():
         epoch, position = divmod(state.progress.step, state.sampler.batches_per_epoch)
         for batch in state.sampler.epoch(epoch)[position:]:
@@ -103,6 +123,7 @@ def fit(state: TrainState) -> None:
             log_now = state.progress.step % state.params.log_every_steps == 0 or state.progress.step == state.total_steps
             state.logger.log_step(result, batch, state.progress.record_step(result, log_now))
             _evaluate_and_save(state)
+            state.coordinator.check_pause(state.progress.step, finished=state.is_finished())
             if state.is_finished():
                 return
 
@@ -182,14 +203,14 @@ def evaluate_before_training(state: TrainState) -> None:
     """
     if state.progress.step > 0 or state.progress.baseline is not None:
         return
-    state.progress.baseline = _measure(state)
+    state.progress.baseline, _ = _measure(state)
     state.logger.log_evaluation(state.progress.baseline, best=False)
 
 
 def evaluate(state: TrainState) -> bool:
     """Compute loss and metric of the validation split; return True if the weights are the best so far."""
     params, progress = state.params, state.progress
-    row = _measure(state)
+    row, logits = _measure(state)
     stopping = params.early_stopping
     min_gain = stopping.min_gain if stopping else 0.0
     improved = progress.record_evaluation(row, state.metric.greater_is_better, min_gain)
@@ -197,20 +218,23 @@ def evaluate(state: TrainState) -> bool:
     if params.schedule in STEPPED_BY_VALIDATION_LOSS:
         state.schedule.step(row.loss)
     state.logger.log_evaluation(row, improved)
+    if improved or params.keep == "last":
+        state.validation_logits = logits
     return improved
 
 
-def _measure(state: TrainState) -> Evaluation:
-    """Return loss and metric of the current weights on the validation split."""
+def _measure(state: TrainState) -> tuple[Evaluation, Logits]:
+    """Return loss and metric of the current weights on the validation split, and the logits."""
     split, step = state.validation_loader.split, state.progress.step
-    metrics = state.metric.scores(predict_within_memory(state), split.labels, split.label_schema)
+    logits = predict_within_memory(state)
+    metrics = state.metric.scores(logits, split.labels, split.label_schema)
     if not math.isfinite(metrics["loss"]):
         hint = "Lower train.learning_rate, or train with mixed_precision 'no' or bf16."
         if len(unusable := np.flatnonzero(~np.isfinite(split.labels))[:10]):
             places = SplitReader.open(TOKENIZED, "validation", made_by="tokenize").places(unusable)
             hint = f"Correct the labels that are NaN or infinite, such as those of the rows in {places}."
         raise DataError(f"Step {step}: the loss on the validation split is {metrics['loss']}.", hint)
-    return Evaluation(step, metrics["loss"], metrics[state.metric.name])
+    return Evaluation(step, metrics["loss"], metrics[state.metric.name]), logits
 
 
 def predict_within_memory(state: TrainState) -> Logits:

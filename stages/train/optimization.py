@@ -14,10 +14,11 @@ from torch.nn import functional
 from torch.optim import Optimizer
 from transformers import SchedulerType, get_scheduler
 
+from tuneline.analysis.stats import Interval, metric_interval
 from tuneline.core.errors import ParamsError
 from tuneline.core.tables import LabelSchema
 from tuneline.metrics.functions import CustomMetric, ProjectFunction, load_function, load_metric
-from tuneline.metrics.scores import metrics_of
+from tuneline.metrics.scores import averaging, metrics_of, predictions_of
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.model.batches import TokenizedSplit
 from tuneline.params import TrainParams
@@ -158,6 +159,14 @@ class ValidationMetric:
         """Return the metrics of a split by name: those of its task, the loss, and this one."""
         metrics = metrics_of(logits, labels, label_schema)
         return metrics if self.custom is None else {**metrics, self.name: self.custom.compute(logits, labels)}
+
+    def interval(self, logits: Logits, labels: NDArray[Any], label_schema: LabelSchema, seed: int) -> Interval | None:
+        """Return the interval of this metric; ``None`` if the table gives it none, or it is a function of the user."""
+        if self.custom is not None:
+            return None
+        predictions, average = predictions_of(logits, label_schema), averaging(label_schema, None)
+        estimate = metric_interval(METRIC_TABLE[self.name], labels, predictions, average=average, seed=seed)
+        return None if estimate is None else Interval(estimate.low, estimate.high)
 
 
 def build_optimizer(model: nn.Module, params: TrainParams, device: torch.device) -> Optimizer:

@@ -20,7 +20,7 @@ from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, check_
 from stages.train.devices import compile_in_place, configure_plugins, describe_devices, processor_kind
 from stages.train.interruption import Coordinator, Interruption
 from stages.train.model import TargetScale, adapt, build_model, compute_first_token_only
-from stages.train.optimization import Loss, ValidationMetric, build_loss, build_optimizer, build_schedule, total_steps
+from stages.train.optimization import Logits, Loss, ValidationMetric, build_loss, build_optimizer, build_schedule, total_steps
 from stages.train.progress import TrainingLogger, TrainingProgress
 from tuneline.core.errors import DataError
 from tuneline.core.files import write_json
@@ -58,6 +58,8 @@ class TrainState:
     coordinator: Coordinator
     logger: TrainingLogger
     progress: TrainingProgress = field(default_factory=TrainingProgress)
+    validation_logits: Logits | None = None
+    """Those of the weights to publish, as far as known; ``None`` if they were computed before this process resumed."""
 
     def is_finished(self) -> bool:
         """Return True if no training step is left."""
@@ -68,12 +70,13 @@ class TrainState:
 class TrainingResult:
     """Result of a run: its final state, and a plain model, without adapters or sharding, whose configuration is used.
 
-    The trained weights are by name; empty in processes other than the main one.
+    The trained weights are by name; empty in processes other than the main one. ``logits`` are theirs, for the validation split.
     """
 
     state: TrainState
     model: PreTrainedModel
     weights: dict[str, Tensor]
+    logits: Logits
 
 
 def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruption: Interruption, micro_batch_size: int) -> TrainState:
@@ -83,7 +86,7 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
     metric = ValidationMetric.load(settings, inputs.labels)
     identity = common_identity(accelerator, params, function_files(loss, metric))
     model, first_token_only, target_scale = _set_up_model(params, inputs)
-    sampler = LengthBucketedSampler(inputs.train, settings.global_batch_size, settings.bucket_window, params.seed)
+    sampler = LengthBucketedSampler(inputs.train, settings.global_batch_size, settings.bucket_window, params.training_seed)
     steps = total_steps(settings, sampler.batches_per_epoch)
     optimizer = build_optimizer(model, settings, accelerator.device)
     schedule = build_schedule(optimizer, settings, steps)
@@ -118,7 +121,7 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
 
 def _set_up_model(params: Params, inputs: Inputs) -> tuple[nn.Module, bool, TargetScale | None]:
     """Return the model to train, whether its last layer computes only the first token, and the scale of its targets."""
-    torch.manual_seed(params.seed)
+    torch.manual_seed(params.training_seed)
     model, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
     check_fit(inputs, model.config)
     first_token_only = params.train.first_token_only and compute_first_token_only(model)
@@ -182,14 +185,18 @@ def _seed_generators(state: TrainState, step: int) -> None:
     set_seed(int(np.random.SeedSequence(entropy).generate_state(1)[0]))
 
 
-def training_result(state: TrainState, params: Params, inputs: Inputs) -> TrainingResult:
-    """Return the weights that ``train.keep`` selects, and a plain model for them."""
+def load_kept(state: TrainState) -> None:
+    """Load the weights that ``train.keep`` selects."""
     if state.params.keep == "best" and state.progress.best_step != state.progress.step:
         state.checkpoints.load(state.checkpoints.path(state.progress.best_step))
+
+
+def training_result(state: TrainState, params: Params, inputs: Inputs, logits: Logits) -> TrainingResult:
+    """Return the weights that are loaded, whose logits for the validation split are given, and a plain model for them."""
     weights = state.accelerator.get_state_dict(state.model)
     model = state.accelerator.unwrap_model(state.model)
     if not state.accelerator.is_main_process:
-        return TrainingResult(state, model, {})
+        return TrainingResult(state, model, {}, logits)
     if state.params.lora is not None:
         plain, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
         adapted: Any = adapt(plain, state.params, drawn)
@@ -198,7 +205,7 @@ def training_result(state: TrainState, params: Params, inputs: Inputs) -> Traini
         weights = model.state_dict()
     if state.target_scale is not None:
         state.target_scale.fold(weights)
-    return TrainingResult(state, model, weights)
+    return TrainingResult(state, model, weights, logits)
 
 
 SHOWN_LABELS = 6

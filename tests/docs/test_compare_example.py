@@ -9,6 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.dvc_files import init_dvc
+from tests.params import write_params
 from tests.tuneline.finished_project import FinishedProject
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/compare.yml"
@@ -36,11 +37,11 @@ def proposed(tmp_path_factory, homes):
     init_dvc(root)
     project.run_pipeline()
     (root / "dvc.yaml").write_text("metrics: [metrics/evaluate.json]\nparams: [params.yaml]\n")
-    (root / "params.yaml").write_text("train: {learning_rate: 0.0005}\n")
+    write_params(root, train={"learning_rate": 0.0005})
     project.commit("Base")
     project.git("branch", "base")
     project.run_pipeline(skill=6.0, seed=2)
-    (root / "params.yaml").write_text("train: {learning_rate: 0.001}\n")
+    write_params(root, train={"learning_rate": 0.001})
     project.commit("Learn faster")
     return project
 

@@ -24,6 +24,7 @@ OUTS = {
     "download": "data/raw",
     "tokenize": "data/tokenized",
     "validate": "reports/checks",
+    "baseline": "reports/baselines",
     "train": "models/classifier",
     "evaluate": "reports/predictions.parquet",
     "export": "models/candidates",
@@ -111,7 +112,7 @@ def test_stage_says_that_the_disk_is_full(pipeline, tmp_path, stage):
     remove(project / OUTS[stage])
     if stage == "evaluate":
         remove(project / "data/raw/source.json")  # that of the small pipeline names no split
-    room = 0 if stage in {"base", "evaluate"} else 16  # they write little
+    room = 0 if stage in {"base", "baseline", "evaluate"} else 16  # they write little
     module = "stages.train.launch" if stage == "train" else f"stages.{stage}"
     done = run(on_full_disk(project, room, "sh", "-c", f"{sys.executable} -m {module}{LEFT}"), project)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -119,7 +120,7 @@ def test_stage_says_that_the_disk_is_full(pipeline, tmp_path, stage):
     assert re.match(rf"{stage}: \S+ {FULL}", problem), problem  # the first file of the stage that does not fit
     assert f"mounted at {project}," in problem
     assert "Make room there" in hint
-    assert not [line for line in before if line.strip()]
+    assert not [line for line in before if line.strip() and not re.search(r", \d+ s$", line)], "but progress on a slow machine"
     assert ".partial" not in done.stdout
     assert ".former" not in done.stdout
 

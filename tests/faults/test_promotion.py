@@ -8,12 +8,13 @@ from gto import api as gto
 
 from flows.promotion.__main__ import rollback
 from flows.promotion.registry import ConflictError, Registry
-from flows.runs.repository import GitError, Repository, UnreachableError
+from flows.runs.repository import Repository, UnreachableError
 from tests.faults.clocks import moved_clock
 from tests.faults.clones import Machine, clone, git, origin
 from tests.faults.concurrency import at_once
 from tests.faults.kills import killed, some_of
 from tests.faults.networks import git_host
+from tuneline.project.worktrees import GitError
 
 AWAY = "/nowhere/origin.git"
 

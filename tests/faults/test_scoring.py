@@ -247,7 +247,7 @@ def test_kill_at_any_instant_leaves_a_refusal_or_nothing_or_the_whole_result(toy
     outbox.prepare()
     outbox.refuse(refused, "no column 'text'")
     seen = set()
-    for step in kills(lambda: score(outbox, toy_model, incoming, archive=archive.folder), is_step, every=every):
+    for step in kills(lambda: score(outbox, toy_model, Incoming.find(incoming.path), archive=archive.folder), is_step, every=every):
         seen.add((*files(outbox), incoming.path.exists()))
         whole = outbox.scored("a.csv").exists()
         assert outbox.has(incoming) == whole, step

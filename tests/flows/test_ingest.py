@@ -107,7 +107,7 @@ def test_new_rows_are_committed_once_with_where_they_came_from(served, desk):
 
     state = ingest(return_state=True)
     assert state.is_failed(), "a file that cannot be read is to be seen"
-    assert "bad.csv, line 2, column 'label': label 'biling' is not one of" in state.message
+    assert "bad.csv, line 2, column 'label': the label is not one of" in state.message
     assert desk.commits() == before + 1, "but stops no other"
     assert desk.waiting() == ["bad.csv"]
     later = ingest(return_state=True)

@@ -205,7 +205,7 @@ def shelf(request, toy, tmp_path):
     """A DVC remote of the repository; calling it makes it known to a clone as well."""
     with contextlib.ExitStack() as stack:
         on_web = request.param != "a folder"
-        url = stack.enter_context(web_folder(tmp_path / "shelf")) if on_web else str(tmp_path / "shelf")
+        url = stack.enter_context(web_folder(tmp_path / "shelf")) if on_web else tmp_path / "shelf"
         add_remote(toy.root, url, **({"auth": "basic", "user": USER, "method": "PUT"} if on_web else {}))
 
         def let_in(root: Path) -> None:
@@ -276,6 +276,8 @@ def test_remote_that_is_gone_is_refused_and_filled_again_when_it_is_back(run, se
     assert (refused.state.type, served.tasks(refused.id)) == (StateType.FAILED, {})
     assert not shelf.exists(), "DVC would create it on another disk"
     shelf.mkdir()
+    assert f"{shelf}, the folder of the DVC remote, has no data" in run(push=True).state.message, "it is a mount point"
+    (shelf / "files").mkdir()
     assert not run(push=True).state.is_failed()
     assert stored("onnx@v0.1.0", "models/onnx"), "although origin has the version"
 

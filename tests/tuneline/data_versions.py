@@ -34,13 +34,14 @@ class DataVersions:
         )
         return done.stdout.strip()
 
-    def check(self, train: Rows, test: Rows, failed: Sequence[str] = ()) -> None:
+    def check(self, train: Rows, test: Rows, failed: Sequence[str] = (), source: str = "tickets") -> None:
         """Write the data, its check results and ``dvc.lock``.
 
         Args:
             train: Texts and class names.
             test: Likewise.
             failed: Checks that failed with a warning.
+            source: Value of ``data.path``.
         """
         labels = LabelSchema(tuple(sorted({label for _, label in train})))
         files = {}
@@ -63,7 +64,8 @@ class DataVersions:
         (self.root / "metrics/validate.json").write_text(json.dumps(metrics))
         outs = [{"path": "data/raw", "hash": "md5", "md5": self._folder("data/raw")}]
         deps = [{"path": "data/raw", "hash": "md5", "md5": outs[0]["md5"]}]
-        stages = {"download": {"cmd": "python -m stages.download", "outs": outs}}
+        params_yaml = {"data": {"source": "files", "path": source, "text_columns": ["text"]}}
+        stages = {"download": {"cmd": "python -m stages.download", "params": {"params.yaml": params_yaml}, "outs": outs}}
         stages["validate"] = {"cmd": "python -m stages.validate", "deps": deps}
         stages["validate"]["outs"] = [{"path": "reports/checks", "hash": "md5", "md5": self._folder("reports/checks")}]
         with (self.root / "dvc.lock").open("w") as file:

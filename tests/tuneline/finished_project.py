@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 from ruamel.yaml import YAML
 
-from stages.evaluate.__main__ import write_plots, write_predictions
-from stages.evaluate.scoring import SplitPredictions, baseline_metrics, tfidf_metrics
+from stages.evaluate.__main__ import write_plots
 from tests.project import GIT_IDENTITY
 from tests.records import export_record
 from tuneline.analysis.curves import Softmax, calibration, calibration_error, ranking_metrics
 from tuneline.core.provenance import BaseSource, PretrainedSource
 from tuneline.core.tables import LabelSchema, raw_schema, write_table
+from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, spread_metrics
+from tuneline.metrics.predictions import write_predictions
 from tuneline.metrics.scores import averaging, metrics_of, predictions_of
 from tuneline.model.batches import TokenizedSplit
 
@@ -102,23 +103,23 @@ class FinishedProject:
         logits = (skill * signal + noise).astype(np.float32)
         offsets = np.arange(self.rows + 1)
         split = TokenizedSplit({"input_ids": np.zeros(self.rows, np.int32)}, offsets, self.labels, self.label_schema)
-        write_predictions(self.root / "reports/predictions.parquet", split, logits)
+        write_predictions(self.root / "reports/predictions.parquet", split.labels, logits, split.label_schema)
         (self.root / "plots/evaluation").mkdir(parents=True, exist_ok=True)
         write_plots(self.root / "plots/evaluation", logits, self.labels, self.label_schema)
         metrics = {**metrics_of(logits, self.labels, self.label_schema), "rows": self.rows}
         if self.label_schema.names:
             metrics |= ranking_metrics(Softmax.of(logits), self.labels)
             metrics["calibration_error"] = calibration_error(calibration(Softmax.of(logits), self.labels))
-        metrics |= baseline_metrics([self.labels], self.labels, self.label_schema, averaging(self.label_schema, None))
-        metrics |= self.tfidf(predictions_of(logits, self.label_schema))
+        metrics |= self.baselines(predictions_of(logits, self.label_schema))
         self.write("metrics/evaluate.json", {name: round(value, 6) for name, value in metrics.items()})
 
-    def tfidf(self, predictions: Any) -> dict[str, float]:
-        """Return the metrics of a TF-IDF baseline that is right in three of four rows."""
-        wrong = np.arange(self.rows) % 4 == 0
-        baseline = np.where(wrong, (self.labels + 1) % self.label_schema.outputs, self.labels) if self.label_schema.names else -self.labels
+    def baselines(self, predictions: Any) -> dict[str, float]:
+        """Return the metrics of the majority, and of a TF-IDF baseline that is right in three of four rows."""
+        wrong, names = np.arange(self.rows) % 4 == 0, self.label_schema.names
+        tfidf = np.where(wrong, (self.labels + 1) % self.label_schema.outputs, self.labels) if names else -self.labels
+        majority = np.full_like(self.labels, np.bincount(self.labels).argmax() if names else self.labels.mean())
         split = SplitPredictions(self.labels, predictions, self.label_schema, averaging(self.label_schema, None), 0)
-        return tfidf_metrics(split, baseline)
+        return spread_metrics(split) | baseline_metrics(split, "majority", majority) | baseline_metrics(split, "tfidf", tfidf)
 
     def train(self, seed: int) -> None:
         (self.root / "plots/training").mkdir(parents=True, exist_ok=True)

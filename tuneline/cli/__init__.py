@@ -3,6 +3,11 @@
 An error that the user can fix (``StageError``) ends a subcommand with its message and its exit status, without a traceback.
 """
 
+# ruff: noqa: E402
+from tuneline.core.terminal import explain_exceptions, say
+
+explain_exceptions()  # first: the imports below take a second, in which a person may press Ctrl-C
+
 import signal
 import threading
 from collections.abc import Iterator
@@ -13,10 +18,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from tuneline.cli import data, doctor, explain, init, labels, predict, report, show, upgrade
+from tuneline.cli import data, doctor, evaluate, experiments, explain, init, labels, predict, report, run, show, sweep, upgrade
 from tuneline.core.errors import StageError
 from tuneline.core.files import explain_disk_errors
-from tuneline.core.terminal import say
 
 
 class Commands(TyperGroup):
@@ -80,9 +84,13 @@ def tuneline() -> None:
 
 
 app.command("init")(init.command)
+app.command("run")(run.command)
+app.add_typer(experiments.app, name="experiments")
+app.add_typer(sweep.app, name="sweep")
 app.command("explain")(explain.command)
 app.command("upgrade")(upgrade.command)
 app.command("predict")(predict.command)
+app.command("evaluate")(evaluate.command)
 app.add_typer(data.app, name="data")
 app.add_typer(labels.app, name="labels")
 app.command("show")(show.command)

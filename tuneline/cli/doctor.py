@@ -24,13 +24,14 @@ from rich.text import Text
 
 from tuneline.cli.console import Console
 from tuneline.core.errors import DataError, ParamsError
-from tuneline.core.paths import BASE, BASE_RECORD, CORRECTIONS, ONNX, PARAMS, SITE_CACHE, SOURCE
+from tuneline.core.paths import BASE, BASE_RECORD, BASE_SOURCE, CORRECTIONS, ONNX, PARAMS, SITE_CACHE, SOURCE
 from tuneline.core.provenance import BaseSource
 from tuneline.params import Params, TrainParams
 from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
 from tuneline.project.registry import Version
 from tuneline.project.repo import TIMEOUT, git, registries, why_not_in_dvc_remote
+from tuneline.project.versioned import unversioned
 from tuneline.readers.files import is_url, not_a_file, refuse_address, shown
 from tuneline.reports.export import EXPORT_RECORD, UsageRecord
 
@@ -270,6 +271,7 @@ def check_checkout(root: Path) -> Iterator[DoctorResult]:
     yield check_site_cache(root)
     special = check_special_files(root)
     yield special
+    yield check_versioned(root)
     if special.level == "ok":
         yield check_pipeline(root)
 
@@ -349,6 +351,14 @@ def check_special_files(root: Path) -> DoctorResult:
             name, effect = path.relative_to(root), "waits for it without end" if path.is_fifo() else "cannot hash it"
             return error(f"{name} {problem}: DVC {effect}", f"rm '{name}'")
     return ok(f"{SOURCE}: only files and folders")
+
+
+def check_versioned(root: Path) -> DoctorResult:
+    """Check that git or DVC has the files of the user: experiments, queues and other machines get no other ones."""
+    if paths := unversioned(root):
+        names = " ".join(f"'{path}'" for path in paths)
+        return warning(f"neither git nor DVC has {', '.join(map(str, paths))}: experiments and other machines lack it", f"dvc add {names}")
+    return ok(f"{SOURCE}, {BASE_SOURCE}: git or DVC has all files")
 
 
 def check_base_model(root: Path, params: Params) -> DoctorResult:

@@ -1,12 +1,13 @@
-"""``tuneline explain``: the meaning, type and default of a parameter, and the stages that a change of it reruns.
+"""``tuneline explain``: the meaning, type, default and value of a parameter, and the stages that a change of it reruns.
 
-All but the stages is from the fields in ``tuneline/params/``, the reference of the parameters.
+The value is from ``params.yaml``, the stages are from ``dvc.yaml``, all else is from the fields in ``tuneline/params/``.
 """
 
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import fill
@@ -16,7 +17,7 @@ import typer
 
 from tuneline.core.errors import ParamsError
 from tuneline.core.files import read_yaml
-from tuneline.core.paths import PIPELINE
+from tuneline.core.paths import PARAMS, PIPELINE
 from tuneline.params import Params
 from tuneline.params.loading import default_values, suggestion
 
@@ -147,6 +148,7 @@ class Parameter:
         meaning: Docstring of the key, with code in single backticks.
         children: Parameters of a section; empty for a single value.
         free: True for a mapping with keys of the user's choice.
+        value: Value in ``params.yaml`` as YAML on one line; empty if it has none.
     """
 
     key: str
@@ -156,12 +158,25 @@ class Parameter:
     reruns: Reruns
     children: tuple["Parameter", ...] = ()
     free: bool = False
+    value: str = ""
 
 
 def read_reference(root: Path = Path()) -> tuple[Parameter, ...]:
-    """Return all sections, in the order of ``params.yaml``."""
-    schema = Params.model_json_schema()
-    return tuple(_parameters(schema, default_values(), "", schema["$defs"], StageGraph.read(root / PIPELINE)))
+    """Return all sections, in the order of ``params.yaml``, with the values in it; without values if it cannot be read."""
+    schema, values = Params.model_json_schema(), None
+    parameters = _parameters(schema, default_values(), "", schema["$defs"], StageGraph.read(root / PIPELINE))
+    with suppress(ParamsError):
+        values = read_yaml(root / PARAMS)
+    return tuple(_with_values(parameters, values))
+
+
+def _with_values(parameters: Iterable[Parameter], values: Any) -> Iterator[Parameter]:
+    """Yield the parameters of one section with their values; ``values`` is no mapping where the section is ``null``."""
+    present = values if isinstance(values, dict) else {}
+    for parameter in parameters:
+        name = parameter.key.rpartition(".")[2]
+        children = tuple(_with_values(parameter.children, present.get(name)))
+        yield replace(parameter, children=children, value=flow(present[name]) if name in present else "")
 
 
 def _parameters(section: Schema, defaults: Any, prefix: str, definitions: Mapping[str, Schema], graph: StageGraph) -> Iterator[Parameter]:
@@ -211,7 +226,7 @@ def find(reference: Iterable[Parameter], key: str) -> Parameter:
 def nested(section: Parameter) -> list[Parameter]:
     """Return the parameters inside the sections of a section: those that several of them have in common only once, under ``*``.
 
-    Their default is ``VARIES`` if it is not the same in all of them: the sections' own defaults show it.
+    Their default or value is ``VARIES`` if it is not the same in all of them: those of the sections show it.
     """
     alike: dict[tuple[str, str, str], list[Parameter]] = {}
     for child in section.children:
@@ -220,7 +235,8 @@ def nested(section: Parameter) -> list[Parameter]:
     merged = []
     for (name, *_), (first, *others) in alike.items():
         default = first.default if all(other.default == first.default for other in others) else VARIES
-        merged.append(replace(first, key=f"{section.key}.*.{name}", default=default) if others else first)
+        value = first.value if all(other.value == first.value for other in others) else VARIES
+        merged.append(replace(first, key=f"{section.key}.*.{name}", default=default, value=value) if others else first)
     return merged
 
 
@@ -229,7 +245,7 @@ All = Annotated[bool, typer.Option("--all", help="Explain all parameters")]
 
 
 def command(key: Key = None, everything: All = False) -> None:
-    """Explain a parameter of params.yaml: its meaning, type and default, and which stages a change of it reruns."""
+    """Explain a parameter of params.yaml: its meaning, type, default and value, and which stages a change of it reruns."""
     from tuneline.cli.console import Console
 
     reference = read_reference()
@@ -261,7 +277,8 @@ def _print_entry(console: "Console", parameter: Parameter, reruns: Reruns | None
     _print_wrapped(console, parameter.key, "", bold=len(parameter.key))
     _print_wrapped(console, f"    {parameter.meaning}", "    ")
     if parameter.type:
-        _print_wrapped(console, f"    Type: {parameter.type}. Default: {parameter.default}", "    ")
+        value = f". Value: {parameter.value}" if parameter.value else ""
+        _print_wrapped(console, f"    Type: {parameter.type}. Default: {parameter.default}{value}", "    ")
     if reruns is not None:
         _print_wrapped(console, f"    A change reruns {reruns}", "    ")
 

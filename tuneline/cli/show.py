@@ -13,16 +13,17 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from tuneline.analysis.leaks import BaselineComparison, LeakEffect
 from tuneline.cli.console import Console
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.paths import BASE_RECORD, PARAMS, PREDICTIONS, RAW
+from tuneline.core.paths import BASE_RECORD, PARAMS, PREDICTIONS, RAW, VALIDATION_PREDICTIONS
 from tuneline.core.provenance import BaseSource, StageProvenance, provenance_file
 from tuneline.core.records import Metrics
-from tuneline.metrics.table import METRIC_TABLE, custom_metrics, metrics_for, title_of
+from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, custom_metrics, metrics_for, title_of
 from tuneline.params.loading import load_params
 from tuneline.project.dvc import Lock, cached_folder, cached_out, changed_by_machine, read_lock
-from tuneline.project.repo import CLASSIFIER, EVALUATED, commit_of, git, lock_at, registered, registries
+from tuneline.project.freshness import is_of_this_result, outdated
+from tuneline.project.repo import CLASSIFIER, EVALUATED, commit_of, lock_at, registered, registries
+from tuneline.results.verdict import RunFacts, judge, next_steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,8 +32,12 @@ if TYPE_CHECKING:
     from tuneline.project.paired import PairedComparison
 
 BASELINE_TITLES = {
-    **{metric.baseline: f"{metric.title} of the baseline" for metric in METRIC_TABLE.values() if metric.baseline},
-    **{metric.tfidf: f"{metric.title} of TF-IDF" for metric in METRIC_TABLE.values() if metric.of_predictions},
+    **{
+        str(metric.of_baseline(model)): f"{metric.title} of {title}"
+        for model, title in SIMPLE_MODELS.items()
+        for metric in METRIC_TABLE.values()
+        if metric.of_predictions and metric.of_baseline(model)
+    },
     "rows": "Rows",
 }
 """Titles of the numbers in metrics/evaluate.json that are shown after the metrics of the model, in this order."""
@@ -43,26 +48,22 @@ COMPARED_TITLES = {
 }
 """Titles of the numbers in metrics/compare.json that are shown for each precision."""
 
+PAGE = "reports/index.html"
 PATHS = {
     "model": "models/classifier",
     "ONNX": "models/onnx",
-    "report": "reports/index.html",
+    "report": PAGE,
     "model card": "reports/model_card.md",
     "data checks": "reports/checks/index.html",
     "predictions": "reports/predictions.parquet",
 }
 
-NEXT_STEPS = """\
-Try next:
-  dvc exp run -S train.epochs=3               another value, compared with  dvc metrics diff
-  dvc exp run -S task=mrpc                    another task (conf/task/)
-  tuneline init FILE.csv --checkpoint NAME    your own data, with a pretrained model
-  tuneline predict FILE                       the model at work"""
-
 Folder = Annotated[Path | None, typer.Argument(help="A folder of exported models; the project unless given")]
 Against = Annotated[
     str | None,
-    typer.Option("--against", metavar="REV", help="Compare with the model of another commit on the rows of both, by the present labels"),
+    typer.Option(
+        "--against", metavar="REV", help="Compare with the model of another commit or experiment on the rows of both, by the present labels"
+    ),
 ]
 
 
@@ -90,13 +91,17 @@ def show_project(console: Console, root: Path) -> None:
     compared = Metrics.read_if_exists(root / "metrics/compare.json")
     split = str(lock.params().get("evaluate.split", "the reported split"))
     console.print(quality_table(evaluated, compared.values if compared else {}, split))
-    for effect in (BaselineComparison.read(evaluated), LeakEffect.read(evaluated)):
-        if effect:
-            console.print(Text(f"{effect.sentence}\n"))
+    run = RunFacts.read(root, lock.params())
+    if stale := outdated(root, lock):
+        console.print(Text(f"! {stale}\n"))
+    for finding in judge(run):
+        console.print(Text(f"{finding}\n"))
     paths = {name: path for name, path in PATHS.items() if (root / path).exists()}
+    if (root / PAGE).exists() and not is_of_this_result(root, lock, root / PAGE):
+        paths |= {name: f"{paths[name]} is of another result: run `tuneline report`" for name in ("report", "model card") if name in paths}
     holds = [hold for tags in registries(root).values() for stage in tags.stages if (hold := tags.hold(stage))]
     _print_facts(console, {**provenance(root, lock), **({"hold": "; ".join(holds)} if holds else {}), **paths})
-    console.print(Text(f"\n{NEXT_STEPS}"))
+    console.print(Text("\n".join(["\nTry next:", *(f"  {command:44}{purpose}" for command, purpose in next_steps(run))])))
     if note := machine_note(root):
         console.print(Text(f"\n{note}"))
     if (root / PARAMS).exists():
@@ -238,39 +243,45 @@ class RevisionComparison:
         rows: Number of these rows.
         left_out: Number of rows that only the present model predicted, and that only the other one did.
         relabelled: Number of rows whose label was another when the other model was scored.
+        split: The split of the rows.
     """
 
     models: "PairedComparison"
     rows: int
     left_out: tuple[int, int]
     relabelled: int
+    split: str
 
 
 def compare_with(root: Path, revision: str) -> RevisionComparison:
-    """Compare the predictions of the working tree with those of another commit.
+    """Compare the predictions of the working tree with those of another commit or experiment.
+
+    They are those of the reported split. Of an experiment that was scored on validation only, they are those of validation.
 
     Raises:
         StageError: There is no such commit, its files are not in DVC's cache, or the two have no row in common.
     """
     from tuneline.core.stage import require
     from tuneline.core.tables import SplitReader, is_split_file
+    from tuneline.project.experiments import resolve
 
-    if not git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"):
-        raise StageError(f"--against {revision}: git does not know this commit.", "Run git fetch, or name another commit.")
-    lock, other = read_lock(root), lock_at(root, revision)
-    split, other_split = (str(one.params().get("evaluate.split", "test")) for one in (lock, other))
-    predictions = require(root / PREDICTIONS, made_by="evaluate")
-    now = Predicted.read(predictions, SplitReader.open(root / RAW, split, made_by="download"), lock)
-    before, folder = cached_out(root, other, PREDICTIONS.as_posix()), cached_folder(root, other, RAW.as_posix()) or {}
+    if not (commit := resolve(root, revision)):
+        raise StageError(f"--against {revision}: git knows no such commit or experiment.", "Run git fetch, or name another one.")
+    lock, other = read_lock(root), lock_at(root, commit).consistent()
+    validated = other.out(PREDICTIONS.as_posix()) is None and other.out(VALIDATION_PREDICTIONS.as_posix()) is not None
+    path, made_by = (VALIDATION_PREDICTIONS, "train") if validated else (PREDICTIONS, "evaluate")
+    split, other_split = ("validation" if validated else str(one.params().get("evaluate.split", "test")) for one in (lock, other))
+    now = Predicted.read(require(root / path, made_by), SplitReader.open(root / RAW, split, made_by="download"), lock)
+    before, folder = cached_out(root, other, path.as_posix()), cached_folder(root, other, RAW.as_posix()) or {}
     listed = [path for name, path in sorted(folder.items()) if is_split_file(name, other_split)]
     files = tuple(path for path in listed if path is not None)
     if before is None or not files or len(files) < len(listed):
-        hint = f"Run `dvc fetch --rev {revision} {PREDICTIONS} {RAW}`, if a DVC remote has them."
+        hint = f"Run `dvc fetch --rev {revision} {path} {RAW}`, if a DVC remote has them."
         raise StageError(f"--against {revision}: DVC's cache does not have the predictions and the data of this commit.", hint)
-    return compare(now, Predicted.read(before, SplitReader(RAW, other_split, files), other), lock.params())
+    return compare(now, Predicted.read(before, SplitReader(RAW, other_split, files), other), lock.params(), split)
 
 
-def compare(now: Predicted, then: Predicted, params: dict[str, Any]) -> RevisionComparison:
+def compare(now: Predicted, then: Predicted, params: dict[str, Any], split: str = "test") -> RevisionComparison:
     """Score both models on the rows in common, by the labels of ``now``; refuse models of different tasks or without such rows."""
     import numpy as np
 
@@ -289,12 +300,20 @@ def compare(now: Predicted, then: Predicted, params: dict[str, Any]) -> Revision
     average = None if now.schema.is_regression else averaging(now.schema, params.get("evaluate.f1"))
     models = PairedComparison.of(metrics, labels, first, second, average=average, seed=int(params.get("seed") or 0))
     left_out = len(now.rows) - len(common), len(then.rows) - len(common)
-    return RevisionComparison(models, len(common), left_out, int((before != labels).sum()))
+    return RevisionComparison(models, len(common), left_out, int((before != labels).sum()), split)
 
 
 def comparison_table(comparison: RevisionComparison, revision: str) -> Table:
     """Return one row for each metric: of the present model, of the other one, and the difference with its interval."""
-    table = Table("", "now", revision, "difference", "95 % interval", title=f"On {comparison.rows:,} rows of both", title_justify="left")
+    table = Table(
+        "",
+        "now",
+        revision,
+        "difference",
+        "95 % interval",
+        title=f"On {comparison.rows:,} rows of both, of {comparison.split}",
+        title_justify="left",
+    )
     for name, one in comparison.models.differences.items():
         table.add_row(title_of(name), f"{one.first:.4f}", f"{one.second:.4f}", f"{one.value:+.4f}", f"{one.low:+.4f} to {one.high:+.4f}")
     return table

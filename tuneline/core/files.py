@@ -398,6 +398,8 @@ def read_yaml(path: Path) -> Any:
         raise ParamsError(f"{path}, line {line}: invalid YAML: {error.problem}.", "Correct that line.") from None
     except (YAMLError, ValueError) as error:  # ValueError: not UTF-8, or a date without quotes that no calendar has
         raise ParamsError(f"{path}: invalid YAML: {error}") from None
+    except RecursionError:
+        raise ParamsError(f"{path}: invalid YAML: lists or mappings are nested too deep.") from None
 
 
 def file_hash(path: Path) -> str:

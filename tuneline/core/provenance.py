@@ -283,3 +283,25 @@ def split_hash(files: Sequence[Path]) -> str:
     if len(files) == 1:
         return file_hash(files[0])
     return hashlib.sha256("".join(f"{file_hash(file)}  {file.name}\n" for file in files).encode()).hexdigest()
+
+
+SMALL_FILE = 65_536
+"""Bytes up to which the content of an out counts for its key; of a larger file, name and size do."""
+
+
+def outs_key(stage: str, root: Path) -> str | None:
+    """Return a key of the present outs and metrics of a stage in ``dvc.yaml``, cheap for large ones; ``None`` if it is not there.
+
+    It tells runs apart whose weights have the same size, because metrics, curves and records are small.
+    """
+    path = root / "dvc.yaml"
+    block = read_yaml(path)["stages"].get(stage) if path.exists() else None
+    if block is None:
+        return None
+    listed = [next(iter(out)) if isinstance(out, dict) else out for out in (*block.get("outs", ()), *block.get("metrics", ()))]
+    digest = hashlib.sha256()
+    for file in sorted(file for out in listed for file in (root / out, *(root / out).rglob("*")) if file.is_file()):
+        size = file.stat().st_size
+        content = file_hash(file) if size <= SMALL_FILE else ""
+        digest.update(f"{file.relative_to(root).as_posix()} {size} {content}\n".encode())
+    return digest.hexdigest()

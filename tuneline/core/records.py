@@ -119,3 +119,17 @@ class Metrics(Record):
     def values(self) -> Mapping[str, float]:
         """All metrics by name."""
         return self.__pydantic_extra__
+
+
+class Timing(Record):
+    """Time and memory of a run of a stage: ``reports/timing/STAGE.json``."""
+
+    __pydantic_extra__: dict[str, Number]
+
+    outs: str | None = None
+    """Key of the outs of that run (``tuneline.core.provenance.outs_key``): timing of other outs is that of another run."""
+
+    @property
+    def values(self) -> Mapping[str, float]:
+        """The measurements by name."""
+        return self.__pydantic_extra__

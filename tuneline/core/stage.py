@@ -14,8 +14,8 @@ from typing import NoReturn
 from tuneline.core.errors import StageError
 from tuneline.core.files import explain_disk_errors
 from tuneline.core.paths import TIMING
-from tuneline.core.provenance import AppliedCorrections, DevicesUsed, provenance_file, stage_provenance
-from tuneline.core.records import Metrics
+from tuneline.core.provenance import AppliedCorrections, DevicesUsed, outs_key, provenance_file, stage_provenance
+from tuneline.core.records import Timing
 from tuneline.core.terminal import say
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # tokenizers reads it at import
@@ -73,7 +73,7 @@ def write_timing(name: str, seconds: float, measurements: Measurements) -> None:
     """Write and print time and memory of a run. The file is not a DVC out, because it differs between runs on the same inputs."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts kilobytes
     timing = {"seconds": round(seconds, 2), "peak_memory_mb": round(peak, 1), **measurements}
-    Metrics.of(timing).write(TIMING / f"{name}.json")
+    Timing.model_validate({"outs": outs_key(name, Path()), **timing}).write(TIMING / f"{name}.json")
     say(f"{name}: " + ", ".join(f"{key} {value:,.6g}" for key, value in timing.items()))
 
 

@@ -92,6 +92,11 @@ def predictions_schema(labels: LabelSchema) -> pa.Schema:
     return _with_features([pa.field(name, kind) for name, kind in columns.items()], labels, ("label", "prediction"))
 
 
+def baselines_schema(labels: LabelSchema, models: Sequence[str]) -> pa.Schema:
+    """Return the schema of ``reports/baselines/*.parquet``: the predictions of each simple model, in the order of the rows."""
+    return _with_features([pa.field(name, labels.type) for name in models], labels, models)
+
+
 def failing_rows_schema(text_columns: Sequence[str], pairs: bool) -> pa.Schema:
     """Return the schema of ``reports/checks/rows/*.parquet``: ``split``, ``row``, the text columns, ``reason``.
 

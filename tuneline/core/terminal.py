@@ -1,5 +1,6 @@
 """Print text and progress safely: texts of data, file names and commits may contain control characters, which are printed as codes."""
 
+import _thread
 import re
 import sys
 import threading
@@ -31,7 +32,7 @@ NO_MEMORY = ("annot allocate memory", "can't allocate memory", "can't start new 
 def say_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print an error that nothing else has explained, as Python does, unless the person or the machine's limit is its cause.
 
-    ``sys.excepthook`` of the stages from their first import on: importing libraries takes seconds, and most of their memory.
+    ``sys.excepthook`` of stages and commands from their first import on: importing libraries takes seconds, and most of their memory.
     """
     if issubclass(kind, KeyboardInterrupt):
         say("interrupted; no partial outputs are left.", error=True)
@@ -40,6 +41,22 @@ def say_exception(kind: type[BaseException], error: BaseException, trace: Traceb
         say(f"memory ran out: {str(error) or kind.__name__}. {hint}", error=True)
     else:
         say("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"), error=True)
+
+
+def explain_exceptions() -> None:
+    """Make this process print its errors with ``say_exception``, and raise an interrupt again that Python has only printed.
+
+    It does not leave a destructor or a callback of the import system, in which the process would miss Ctrl-C.
+    """
+    sys.excepthook, former = say_exception, sys.unraisablehook
+
+    def raise_again(unraisable: "sys.UnraisableHookArgs") -> None:
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            threading.Timer(0.01, _thread.interrupt_main).start()  # at once, it would be raised in here
+        else:
+            former(unraisable)
+
+    sys.unraisablehook = raise_again
 
 
 QUIET_SECONDS, LINE_SECONDS, REFRESH_SECONDS = 2.0, 30.0, 0.2

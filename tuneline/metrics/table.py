@@ -32,6 +32,16 @@ Task = Literal["classification", "binary", "regression"]
 """``binary`` is a classification with two classes: the metrics of a classification apply to it too."""
 LEAKED_ROWS = "leaked_rows"
 """Key in ``metrics/evaluate.json`` of the number of rows that repeat or resemble a row of an earlier split."""
+MAJORITY = "majority"
+SIMPLE_MODELS: Mapping[str, str] = {
+    MAJORITY: "the majority baseline",
+    "tfidf": "TF-IDF",
+    "frozen": "the frozen checkpoint",
+    "cosine": "the cosine of frozen vectors",
+}
+"""Simple models of the stage ``baseline``: name in keys and columns, and name for people. Those after TF-IDF need a checkpoint."""
+PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED = "predicted_classes", "never_predicted_classes", "most_predicted_share"
+"""Keys of the number of predicted classes, of classes with rows that are never predicted, and of the share of the most predicted one."""
 IntervalMethod = Literal["wilson", "fisher", "bootstrap", "none"]
 
 
@@ -66,15 +76,18 @@ class Metric:
         """True if predictions suffice to compute it; False if it needs logits or probabilities."""
         return self.count_score is not None or self.row_score is not None
 
-    @property
-    def tfidf(self) -> str:
-        """Key in ``metrics/evaluate.json`` of the same metric of the TF-IDF baseline, for a metric of predictions."""
-        return f"tfidf_{self.name}"
+    def of_baseline(self, model: str) -> str | None:
+        """Key in ``metrics/evaluate.json`` of the same metric of a model in ``SIMPLE_MODELS``, for a metric of predictions."""
+        return self.baseline if model == MAJORITY else f"{model}_{self.name}"
+
+    def over(self, model: str) -> tuple[str, str]:
+        """Keys there of the ends of the interval of ``trained model - model``, for the primary metric of a task."""
+        return f"{self.name}_over_{model}_low", f"{self.name}_over_{model}_high"
 
     @property
-    def over_tfidf(self) -> tuple[str, str]:
-        """Keys there of the ends of the interval of ``model - TF-IDF baseline``, for the primary metric of a task."""
-        return f"{self.name}_over_tfidf_low", f"{self.name}_over_tfidf_high"
+    def ends(self) -> tuple[str, str]:
+        """Keys there of the ends of the interval of the metric itself, for the primary metric of a task."""
+        return f"{self.name}_low", f"{self.name}_high"
 
     @property
     def without_leaks(self) -> tuple[str, str, str]:
@@ -213,9 +226,10 @@ def primary_metric(task: Task) -> Metric:
 
 def custom_metrics(evaluated: Iterable[str]) -> list[str]:
     """Return those names in ``metrics/evaluate.json`` that ``evaluate.metrics`` added."""
-    known = {"rows", LEAKED_ROWS}
+    known = {"rows", LEAKED_ROWS, PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED}
     for metric in METRIC_TABLE.values():
-        known |= {metric.name, str(metric.baseline), metric.tfidf, *metric.over_tfidf, f"worst_slice_{metric.name}"}
+        known |= {metric.name, *metric.ends, f"worst_slice_{metric.name}"}
+        known |= {key for model in SIMPLE_MODELS for key in (str(metric.of_baseline(model)), *metric.over(model))}
         known |= {*metric.without_leaks, *metric.from_leaks}
     return [name for name in evaluated if name not in known and not name.endswith("_pass_rate")]
 

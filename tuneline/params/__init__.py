@@ -50,6 +50,11 @@ class Params(Section):
     """Tolerances for the comparison of the ONNX models with the trained model."""
 
     @property
+    def training_seed(self) -> int:
+        """Seed of the training: ``train.seed``, or ``seed``."""
+        return self.seed if self.train.seed is None else self.train.seed
+
+    @property
     def functions(self) -> list[tuple[str, FunctionName]]:
         """Parameter and name of each function of the user, in the folder ``project/``."""
         named = [("train.loss", self.train.loss), ("train.metric", self.train.metric)]

@@ -79,7 +79,9 @@ def suggestion(key: str) -> str:
         close = difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
         return f"; did you mean {close[0]}?" if close else f"; known sections are {', '.join(key for key in keys if '.' not in key)}"
     for candidates in (siblings, keys):
-        names = {key.rpartition(".")[2]: key for key in candidates}
+        names = {key.rpartition(".")[2]: key for key in reversed(candidates)}  # the first of equal names
+        if full := next((one for one in names if "_" in one and "".join(word[:1] for word in one.split("_")) == name), None):
+            return f"; did you mean {names[full]}?"
         if close := difflib.get_close_matches(name, list(names), n=1, cutoff=0.6):
             return f"; did you mean {names[close[0]]}?"
     return f"; known keys are {', '.join(key.rpartition('.')[2] for key in siblings)}"

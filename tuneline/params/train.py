@@ -42,6 +42,8 @@ class TrainParams(Section):
     launch: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] = "auto"  # dvc.yaml has it in a path
     """Launch configuration: ``conf/accelerate/NAME.yaml``. ``auto``: all GPUs of the machine, or what else it has."""
 
+    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    """Seed of the training alone: new weights, order of examples, dropout. The data stay the same. ``null``: the one of the pipeline."""
     epochs: Positive | None = 5
     """Passes over the train split. Set this or ``max_steps``, and the other to ``null``."""
     max_steps: Positive | None = None

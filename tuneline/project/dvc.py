@@ -13,6 +13,7 @@ and ``tuneline doctor`` start in the root of a project:
 import hashlib
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -78,6 +79,26 @@ class Lock:
         """Return the hash of every out, by path."""
         return {out["path"]: out["md5"] for stage in self.stages.values() for out in stage.get("outs", [])}
 
+    def consistent(self) -> "Lock":
+        """Return the lock without stages that ran on other outs than those listed, and without stages that need these."""
+        made, stages = set(self.outs()), dict(self.stages)
+        while dropped := _outdated(stages, made):
+            for name in dropped:
+                del stages[name]
+        return self if len(stages) == len(self.stages) else Lock(json.dumps({"stages": stages}))
+
+    def upstream(self, stage: str) -> set[str]:
+        """Return a stage and all stages that it needs."""
+        found, waiting = set(), [stage]
+        while waiting:
+            found.add(name := waiting.pop())
+            deps = [f"{dep['path']}/" for dep in self.stages.get(name, {}).get("deps", [])]
+            for other, entry in self.stages.items():
+                outs = [f"{out['path']}/" for out in entry.get("outs", [])]
+                if other not in found and any(dep.startswith(out) or out.startswith(dep) for dep in deps for out in outs):
+                    waiting.append(other)
+        return found
+
     def reported_rows(self) -> tuple[str | None, Any]:
         """Return what determines the rows of ``reports/predictions.parquet``: the hash of the raw splits, and the reported split."""
         return self.out(RAW.as_posix()), self.params().get("evaluate.split")
@@ -100,6 +121,13 @@ class Lock:
         for stage in self.stages.values():
             code.update({dep["path"]: dep["md5"] for dep in stage.get("deps", []) if dep["path"].startswith(CODE)})
         return dict(sorted(code.items()))
+
+
+def _outdated(stages: Mapping[str, Any], made: set[str]) -> list[str]:
+    """List the stages that depend on an out, one of ``made``, whose hash is not that of the stages."""
+    outs = {out["path"]: out["md5"] for stage in stages.values() for out in stage.get("outs", [])}
+    ran_on = {name: [dep for dep in stage.get("deps", []) if dep["path"] in made] for name, stage in stages.items()}
+    return [name for name, deps in ran_on.items() if any(outs.get(dep["path"]) != dep.get("md5") for dep in deps)]
 
 
 def read_lock(root: Path) -> Lock:
@@ -152,12 +180,21 @@ class NoRemoteError(Exception):
 def require_remote(root: Path) -> None:
     """Check that there is a default remote to push to, else raise ``NoRemoteError``.
 
-    DVC creates the folder of a disk that is not mounted, and what it stores there is not in the remote afterwards.
+    DVC creates the folder of a disk that is not mounted, and what it stores there is not in the remote afterwards. So it is with an empty
+    mount point: results on a branch of ``origin`` had their data pushed before, and a folder without any is not the one they went to.
     """
     if not default_remote(root):
         raise NoRemoteError("DVC has no default remote. Set one (`dvc remote add --default NAME URL`), or run with push=false.")
     if (folder := remote_folder(root)) and not folder.is_dir():
         raise NoRemoteError(f"{folder}, the folder of the DVC remote, does not exist. Mount its disk, or create it: mkdir {folder}")
+    if folder and not (stored := folder / "files").is_dir() and _has_pushed_results(root):
+        new = f"If this is a new remote: mkdir {stored}"
+        raise NoRemoteError(f"{folder}, the folder of the DVC remote, has no data, but origin has results. Mount its disk. {new}")
+
+
+def _has_pushed_results(root: Path) -> bool:
+    command = ["git", "for-each-ref", "--count=1", "refs/remotes/origin/runs/"]
+    return bool(subprocess.run(command, cwd=root, capture_output=True, check=False).stdout)
 
 
 def remote_folder(root: Path) -> Path | None:

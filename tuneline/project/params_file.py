@@ -7,6 +7,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.nodes import CollectionNode, MappingNode
 from ruamel.yaml.representer import RoundTripRepresenter
 
 from tuneline.core.files import read_yaml, replace_file
@@ -71,14 +72,71 @@ def differing(path: Path, required: Changes) -> dict[str, tuple[Any, Any]]:
 
 
 def changed(path: Path, required: Changes) -> str:
-    """Return the text of the file with the required values in it; a ``ParamsError`` if the file or the result is not valid."""
-    values = load_commented(path)
-    for key, (_, value) in differing(path, required).items():
-        section, _, last = key.rpartition(".")
-        (get_value(values, section) if section else values)[last] = inline(value)
-    text = dump_commented(values)
+    """Return the text of the file with the required values in it; a ``ParamsError`` if the file or the result is not valid.
+
+    Only the text of a value changes, if it is on one line; else the library lays the file out anew, with its comments.
+    """
+    new = {key: value for key, (_, value) in differing(path, _within_null_sections(read_yaml(path), required)).items()}
+    text = path.read_text(encoding="utf-8")
+    places = _places(text)
+    in_place = {key: places[key] for key in new if key in places}
+    for key, (start, end) in sorted(in_place.items(), key=lambda item: -item[1][0]):
+        text = _replaced(text, start, end, _one_line(new[key]))
+    if others := {key: value for key, value in new.items() if key not in in_place}:
+        values = load_commented(path, text)
+        for key, value in others.items():
+            section, _, last = key.rpartition(".")
+            (get_value(values, section) if section else values)[last] = inline(value)
+        text = dump_commented(values)
     parse_params(YAML(typ="safe", pure=True).load(text), path)
     return text
+
+
+def _within_null_sections(values: Any, required: Changes) -> dict[str, Any]:
+    """Replace keys of a section that is null, such as ``train.early_stopping.patience``, by the section with these keys."""
+    grown: dict[str, Any] = {}
+    for key, value in required.items():
+        parts = key.split(".")
+        prefixes = (".".join(parts[:length]) for length in range(1, len(parts)))
+        section = next((prefix for prefix in prefixes if not isinstance(get_value(values, prefix), dict)), None)
+        if section is None:
+            grown[key] = value
+        else:
+            inner = grown.setdefault(section, {})
+            for name in parts[len(section.split(".")) : -1]:
+                inner = inner.setdefault(name, {})
+            inner[parts[-1]] = value
+    return grown
+
+
+def _places(text: str) -> dict[str, tuple[int, int]]:
+    """Return where the values are that are on one line, by dotted key: first character, and the one after the last."""
+    found: dict[str, tuple[int, int]] = {}
+
+    def visit(node: Any, prefix: str) -> None:
+        for key, value in node.value:
+            name, start, end = f"{prefix}{key.value}", value.start_mark.index, value.end_mark.index
+            is_block = isinstance(value, CollectionNode) and not value.flow_style
+            if not is_block and end > start and "\n" not in text[start:end]:
+                found[name] = start, end
+            if isinstance(value, MappingNode):
+                visit(value, f"{name}.")
+
+    visit(YAML(pure=True).compose(io.StringIO(text)), "")
+    return found
+
+
+def _one_line(value: Any) -> str:
+    values = CommentedMap({"key": inline(value)})
+    return dump_commented(values).removeprefix("key: ").rstrip("\n")
+
+
+def _replaced(text: str, start: int, end: int, new: str) -> str:
+    """Return the text with another value; a comment behind it stays in its column, if there is room."""
+    spaces = len(text) - end - len(text[end:].lstrip(" "))
+    if text[end + spaces : end + spaces + 1] == "#":
+        return f"{text[:start]}{new}{' ' * max(1, spaces - len(new) + end - start)}{text[end + spaces :]}"
+    return f"{text[:start]}{new}{text[end:]}"
 
 
 def write(path: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -93,19 +94,20 @@ class DelimitedReader:
         return replace(row, content=self._lines.content, lines=max(1, self._lines.number - line + 1))
 
     def _read_header(self) -> list[str]:
-        lines = self._lines
+        lines, line, names = self._lines, 1, list[str]()
         try:
-            names = next((fields for fields in self._records if fields), None)
+            while not names and (fields := next(self._records, None)) is not None:
+                names, line = fields, line if fields else lines.number + 1
         except csv.Error as error:
-            raise self._bad_header(self._unreadable(lines.number, str(error))) from None
-        if names is None:
+            raise self._bad_header(self._unreadable(line, str(error))) from None
+        if not names:
             problem = "has no rows, only empty lines" if lines.number else "is empty"
             raise DataError(f"{lines.name} {problem}.", "It needs a header line that names its columns, and rows.")
-        if unreadable := lines.take_problem() or lines.decoding_problem("".join(names), lines.number):
+        if unreadable := lines.take_problem() or lines.decoding_problem("".join(names), line):
             raise self._bad_header(replace(unreadable, hint=f"{unreadable.hint} Save a spreadsheet as CSV."))
-        twice = next((name for name in names if names.count(name) > 1), None)
+        twice = next((name for name, times in Counter(names).items() if times > 1), None)
         if twice is not None:
-            raise DataError(f"{lines.name}, line {lines.number:,}: the header has a column twice.", f"Rename one of the two: {twice!r}.")
+            raise DataError(f"{lines.name}, line {line:,}: the header has a column twice.", f"Rename one of the two: {twice!r}.")
         return names
 
     def _bad_header(self, problem: RowProblem) -> DataError:

@@ -8,7 +8,7 @@ import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -266,10 +266,18 @@ class BadRow:
 
 @dataclass(frozen=True)
 class InputColumns:
-    """The columns that are read: the model's, by their names in the input, and those to copy. Others may hold anything."""
+    """The columns that are read: the model's, by their names in the input, and those to copy. Others may hold anything.
+
+    ``every``: copy all columns, without ``kept`` those of the input; a JSON object need not have each.
+    """
 
     texts: tuple[str, ...]
     kept: tuple[str, ...]
+    every: bool = False
+
+    def of(self, table: InputTable) -> "InputColumns":
+        """Return the columns, with the names of those to copy."""
+        return replace(self, kept=tuple(table.names())) if self.every and not self.kept else self
 
     @property
     def options(self) -> dict[str, str]:
@@ -310,6 +318,7 @@ class InputColumns:
 class InputRows:
     """An input that is being read; ``position`` returns how many bytes of a text file were read, ``None`` where rows are counted."""
 
+    columns: InputColumns
     rows: Iterator[Row | BadRow]
     unit: Literal["line", "row"]
     total: int | None = None
@@ -325,15 +334,16 @@ def open_rows(source: Input, columns: InputColumns) -> Iterator[InputRows]:
             rows.
     """
     with open_table(source) as table:
+        columns = columns.of(table)
         if source.kind != "jsonl":
             check_columns(table.names(), columns.options, table.name, table.hint)
         position = None if table.lines is None else table.lines.position
-        yield InputRows(_predictable(table, columns), source.unit, table.total, position)
+        yield InputRows(columns, _predictable(table, columns), source.unit, table.total, position)
 
 
 def _predictable(table: InputTable, columns: InputColumns) -> Iterator[Row | BadRow]:
-    part = table.source.part
-    for number, (line, values) in enumerate(table.rows(columns.options), start=1 if part is None else part.start + 1):
+    part, everywhere = table.source.part, columns.texts if columns.every else None
+    for number, (line, values) in enumerate(table.rows(columns.options, everywhere), start=1 if part is None else part.start + 1):
         if isinstance(values, RowProblem):
             yield BadRow(number, values)
         else:

@@ -31,7 +31,7 @@ JSON_LABELS = ("text", "true or false", "a number")
 
 
 class ValueProblemError(ValueError):
-    """A value that cannot be used, with a hint."""
+    """A value that cannot be used. The message does not quote it; the hint does."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -63,7 +63,7 @@ def class_name(value: Any) -> str | None:
     name = plain_text(value)
     if name is not None and isinstance(value, float | Decimal) and (not _is_whole(value) or abs(int(value)) >= 2**53):
         raise ValueProblemError(
-            f"label {value} is a fraction, not a class", "Set data.task to regression if labels are numbers to predict."
+            "the label is a fraction, not a class", f"It is {value}. Set data.task to regression if labels are numbers to predict."
         )
     return str(int(float(name))) if name is not None and WHOLE_NUMBER.fullmatch(name) else name
 
@@ -81,12 +81,13 @@ def number(value: Any) -> float | None:
             raise ValueError
         result = float(text)
     except ValueError:
-        hint = "Write it like 3.5 or 2e-5, or set data.task to classification."
-        raise ValueProblemError(f"label {value!r} is not a number", hint) from None
+        hint = f"It is {value!r}. Write it like 3.5 or 2e-5, or set data.task to classification."
+        raise ValueProblemError("the label is not a number", hint) from None
     if abs(result) > LARGEST:
-        raise ValueProblemError(f"label {result} does not fit a 32-bit float", "Correct it, or leave the row out.")
+        raise ValueProblemError("the label does not fit a 32-bit float", f"It is {result}. Correct it, or leave the row out.")
     if (digits := text.lstrip("+-0")).isdecimal() and int(digits) != abs(result):
-        raise ValueProblemError(f"label {text} would become {result:.0f}", "Name another column if it is an id, or scale the numbers.")
+        hint = f"{text} would become {result:.0f}. Name another column if it is an id, or scale the numbers."
+        raise ValueProblemError("the label has more digits than a number holds", hint)
     return None if math.isnan(result) else result
 
 
@@ -95,8 +96,15 @@ def _declared_class(names: Sequence[str], value: int | None) -> str | None:
     if value is None or value == UNLABELLED:
         return None
     if not 0 <= value < len(names):
-        raise ValueProblemError(f"label {value} is not one of the {len(names)} class ids", "Correct the file.")
+        raise ValueProblemError(f"the label is not one of the {len(names)} class ids", f"It is {value}. Correct the file.")
     return names[value]
+
+
+def written_classes(names: Sequence[str], observed: Collection[str]) -> tuple[str, ...]:
+    """Return how labels are written for each class: by its name, or by its id if no observed label but ids is a name."""
+    written = tuple(class_name(name) or name for name in names)
+    ids = tuple(str(position) for position in range(len(names)))
+    return ids if not set(observed) <= set(written) and set(observed) <= set(ids) else written
 
 
 def _refuse_nested(value: Any) -> None:
@@ -301,7 +309,8 @@ class _Converter:
         result = convert(value)
         if result is not None and self._first is not None and (kind := json_type(value)) != self._first[0]:
             first, line = self._first
-            raise ValueProblemError(f"label {value!r} is {kind}, but the label in line {line:,} is {first}", "Write all labels alike.")
+            hint = f"It is {value!r}. Write all labels alike."
+            raise ValueProblemError(f"the label is {kind}, but that in line {line:,} is {first}", hint)
         return result
 
 

@@ -19,7 +19,7 @@ class RowProblem:
 
     Attributes:
         line: Line number in the file, from 1; row number where rows are not lines.
-        message: What is wrong, without the place and without a full stop. About texts, it quotes nothing of the file; the hint may.
+        message: What is wrong, without the place and without a full stop. It quotes nothing of the file; the hint may.
         column: The column or columns, as messages name them; empty for the whole row.
         content: The row as it is in the file, or the start of it.
     """

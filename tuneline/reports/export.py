@@ -5,9 +5,9 @@ It contains no time, no path of the machine and no commit: it is a function of t
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from tuneline.core.errors import StageError
 from tuneline.core.files import file_hash
@@ -22,10 +22,14 @@ NO_MODEL = "`dvc repro` exports one; --model names another folder or file."
 DAMAGED = "`dvc checkout --force` restores it, unless DVC's cache is damaged as well: `tuneline doctor --data`. Or copy the folder again."
 
 
+FileName = Annotated[str, Field(pattern=r"^[^./\x00-\x1f][^/\x00-\x1f]*$")]
+"""Name of a file in the same folder: who writes the record names no other file of the machine."""
+
+
 class TokenizerRecord(Record):
     """The tokenizer beside the models."""
 
-    file: str
+    file: FileName
     sha256: str
     truncation_side: str
 
@@ -33,11 +37,11 @@ class TokenizerRecord(Record):
 class ModelRecord(Record):
     """One exported model."""
 
-    file: str
+    file: FileName
     """Name of the ONNX file; weights of 2 GB and more are in a second file beside it."""
     bytes: int
     """Size of all its files."""
-    sha256: Mapping[str, str]
+    sha256: Mapping[FileName, str]
     method: str | None = OMITTED
     """int8: ``dynamic`` or ``static``."""
     weight_bits: int | None = OMITTED

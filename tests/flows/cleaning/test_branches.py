@@ -4,8 +4,8 @@ import pytest
 
 from flows.clean import clean_branches
 from flows.promotion.decide import Conditions, Judgement, Judgements
-from flows.runs.repository import GitError
 from tests.faults.clones import git
+from tuneline.project.worktrees import GitError
 
 
 def branches(root) -> set[str]:

@@ -93,10 +93,26 @@ def test_file_that_cannot_be_read_gives_no_row_and_stops_no_other(desk):
     assert [one.path.name for one in harvest.done] == ["b.csv"]
     reasons = "\n".join(harvest.problems)
     assert "labels: a.csv, line 3: no text." in reasons
-    assert "labels: c.csv, line 2, column 'label': label 'biling' is not one of 'billing', 'delivery'." in reasons
+    assert "labels: c.csv, line 2, column 'label': the label is not one of 'billing', 'delivery'." in reasons
     assert "labels: d.jsonl, line 1: column 'text' is a number, not text." in reasons
     assert "labels: e.csv: no column 'text' (data.text_columns)" in reasons
     assert len(harvest.problems) == 4
+
+
+def test_reason_of_a_file_that_is_not_read_quotes_nothing_of_it(desk):
+    """Who may read Prefect may not read all that people send."""
+    rows = {"task": "regression", "label_column": "score"}
+    desk.put("data/source/train.csv", "text,label,score\na parcel,delivery,1\n")
+    desk.put("data/labelled/class.csv", "text,label\na,secret\n")
+    desk.put("data/labelled/header.csv", "textsecret,label\na,billing\n")
+    desk.put("data/labelled/twice.csv", "text,label,secret,secret\na,billing,c,d\n")
+    desk.put("data/labelled/kinds.jsonl", '{"text": "a", "label": "billing"}\n{"text": "b", "label": 536}\n')
+    desk.put("data/labelled/encoding.csv", b"text,label\nsecret \xe9,billing\n")
+    desk.put("numbers/number.csv", "text,score\na,secret\n")
+    desk.put("numbers/digits.csv", "text,score\na,9007199254740993\n")
+    problems = [*desk.harvest().problems, *desk.harvest(IngestSource(name="numbers", folder=Path("numbers")), **rows).problems]
+    assert len(problems) == 7
+    assert not [text for text in (*problems, *desk.log) if "secret" in text or "536" in text or "900719" in text]
 
 
 def test_link_in_a_drop_folder_is_not_followed(desk):
@@ -130,8 +146,7 @@ def test_bad_rows_are_left_out_up_to_the_share_that_the_parameters_allow(desk):
     assert harvest.entries[0].counts == "1 new, 1 incomplete, 2 bad"
     assert harvest.problems == [
         "labels: b.jsonl: 2 of 3 rows are bad (66.67%), more than 0.5 (data.max_bad_share).\n"
-        "  line 2: column 'text' is a number, not text\n  line 3, column 'label': a label is text or a number, not a list\n"
-        "  Correct them; if they may be left out, raise data.max_bad_share."
+        "  line 2: column 'text' is a number, not text\n  line 3, column 'label': a label is text or a number, not a list"
     ]
 
 

@@ -11,11 +11,12 @@ import pytest
 
 from flows.runs import checkout as checkouts
 from flows.runs.checkout import isolated
-from flows.runs.repository import GitError, Repository
+from flows.runs.repository import Repository
 from flows.settings import Retention
 from tests.flows.conftest import sh
 from tuneline.core.locks import BusyError
 from tuneline.project.dvc import dvc_config
+from tuneline.project.worktrees import GitError
 
 KEPT = Retention().checkouts
 

@@ -45,6 +45,15 @@ def test_new_files_are_sorted_by_age(tmp_path, outbox, put):
     assert names(tmp_path, outbox) == ["c.jsonl.gz", "b.csv", "a.csv"]
 
 
+def test_name_is_one_line_without_what_a_terminal_obeys(outbox, put):
+    """It stands in logs, and in the message of the commit that ``ingest`` makes."""
+    incoming, other = put("a\nERROR\t\x1b[31m\u202e.csv"), put("a\nERROR\t\x1b[32m\u202e.csv")
+    assert incoming.name == "a\\nERROR\\t\\x1b[31m\\u202e.csv"
+    assert outbox.scored(incoming.stem, 1) != outbox.scored(other.stem, 1)
+    outbox.refuse(incoming, "bad")
+    assert [one.path for one in new_files(incoming.path.parent, outbox, 0)] == [other.path], "it is known again by its record"
+
+
 def test_recently_changed_file_waits(tmp_path, outbox, put):
     put("a.csv", age=1)
     assert names(tmp_path, outbox) == []

@@ -40,6 +40,14 @@ def test_second_server_does_not_share_the_database(monkeypatch, tmp_path):
         pass
 
 
+def test_database_is_for_its_user_only_in_a_folder_that_others_can_enter(monkeypatch, tmp_path):
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
+    tmp_path.chmod(0o755)
+    (tmp_path / "prefect.db").touch(mode=0o644)
+    with serve.exclusive("127.0.0.1", free_port()):
+        assert (tmp_path / "prefect.db").stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])  # noqa: S104
 def test_server_for_addresses_that_are_not_named_is_refused(monkeypatch, capsys, host):
     monkeypatch.setattr("sys.argv", ["serve", f"--host={host}"])

@@ -1,5 +1,6 @@
 """A worker's clone of the pipeline's repository: complete or absent, up to date, shared by the workers of one machine."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -9,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from flows.runs.repository import GitError
-from flows.server import worker
+from flows.server import prefect_worker, worker
 from tests.conftest import ROOT
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import until
 from tuneline.project.dvc import dvc_config
+from tuneline.project.worktrees import GitError
 
 
 @pytest.fixture
@@ -108,6 +109,28 @@ def test_invalid_settings_end_the_worker_at_start(origin, monkeypatch, wrong):
     sh("git", "commit", "--quiet", "--all", "--message=Wrong", cwd=origin)
     with pytest.raises(SystemExit, match=wrong.partition(":")[0]):
         worker.main()
+
+
+@pytest.mark.parametrize("push", [True, False])
+def test_worker_with_an_origin_says_that_its_results_stay_unless_they_are_pushed(origin, tmp_path, push):
+    """Prefect ends at once, because it has no such option."""
+    (origin / "conf" / "flows.yaml").write_text(f"training: {{push: {str(push).lower()}}}\n")
+    sh("git", "commit", "--quiet", "--all", "--message=Push", cwd=origin)
+    command = [sys.executable, "-m", "flows.server.worker", "--none"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert ("training.push in conf/flows.yaml" in done.stderr) is not push, done.stderr
+    assert "--none" in done.stdout + done.stderr
+
+
+def test_run_that_waits_for_its_turn_is_logged_once(caplog):
+    caplog.set_level(logging.INFO)
+    logger = logging.getLogger("tests.waiting")
+    logger.addFilter(prefect_worker.logged_once)
+    tried = ["Worker 'w' submitting flow run 'a'", "Aborted submission of flow run 'a': not pending"]
+    messages = [*tried, *tried, "Worker 'w' submitting flow run 'b'", "Flow run 'tested-orca' submitted to infrastructure"]
+    for message in messages:
+        logger.info(message)
+    assert caplog.messages == [*tried, *messages[4:]]
 
 
 LEAVES_A_RUN = """

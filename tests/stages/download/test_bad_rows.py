@@ -78,7 +78,7 @@ def test_every_kind_of_bad_row_is_left_out_with_its_reason(download):
     assert reasons == {
         2: "column 'text' is a number, not text",
         3: "column 'label': a label is text or a number, not a list",
-        4: "column 'label': label 3 is a number, but the label in line 1 is text",
+        4: "column 'label': the label is a number, but that in line 1 is text",
         5: "column 'text': no text (null)",
         6: "column 'label': no label",
         8: "not JSON: Expecting property name enclosed in double quotes at character 2",

@@ -154,7 +154,7 @@ TABLE: dict[str, Bad] = {
         "data/source/train.csv: 1,200 distinct labels in 1,200 rows.",
     ),
     "fractions for classes": train(
-        '{"text": "a", "label": 0.5}\n', "line 1, column 'label': label 0.5 is a fraction, not a class.", "train.jsonl"
+        '{"text": "a", "label": 0.5}\n', "line 1, column 'label': the label is a fraction, not a class.\n  It is 0.5.", "train.jsonl"
     ),
     "a published test split without labels": Bad(
         {"test.csv": "text,label\na,-1\nb,-1\n"},
@@ -163,13 +163,13 @@ TABLE: dict[str, Bad] = {
     # --- numbers to predict
     "a number that is none": Bad(
         {"train.csv": "text,label\na,1\nb,high\n"},
-        "data/source/train.csv, line 3, column 'label': label 'high' is not a number.",
+        "data/source/train.csv, line 3, column 'label': the label is not a number.\n  It is 'high'.",
         {"task": "regression"},
         SCORES,
     ),
     "a decimal comma": Bad(
         {"train.csv": 'text,label\na,1\nb,"1,5"\n'},
-        "data/source/train.csv, line 3, column 'label': label '1,5' is not a number.",
+        "data/source/train.csv, line 3, column 'label': the label is not a number.\n  It is '1,5'.",
         {"task": "regression"},
         SCORES,
     ),
@@ -181,19 +181,19 @@ TABLE: dict[str, Bad] = {
     ),
     "infinity": Bad(
         {"train.csv": "text,label\na,1\nb,-inf\n"},
-        "data/source/train.csv, line 3, column 'label': label -inf does not fit a 32-bit float.",
+        "data/source/train.csv, line 3, column 'label': the label does not fit a 32-bit float.\n  It is -inf.",
         {"task": "regression"},
         SCORES,
     ),
     "a number beyond 32 bits": Bad(
         {"train.csv": None, "train.jsonl": '{"text": "a", "label": 1e300}\n'},
-        "data/source/train.jsonl, line 1, column 'label': label 1e+300 does not fit a 32-bit float.",
+        "data/source/train.jsonl, line 1, column 'label': the label does not fit a 32-bit float.\n  It is 1e+300.",
         {"task": "regression"},
         SCORES,
     ),
     "a whole number that would become another": Bad(
         {"train.csv": "text,label\na,1\nb,9007199254740993\n"},
-        "data/source/train.csv, line 3, column 'label': label 9007199254740993 would become 9007199254740992.",
+        "data/source/train.csv, line 3, column 'label': the label has more digits than a number holds.\n  9007199254740993 would",
         {"task": "regression"},
         SCORES,
     ),
@@ -211,7 +211,7 @@ TABLE: dict[str, Bad] = {
     "a number for a text": train('{"text": 7, "label": "ham"}\n', "line 1: column 'text' is a number, not text.", "train.jsonl"),
     "labels of two kinds": train(
         JSONL + '{"text": "a", "label": 1}\n',
-        "data/source/train.jsonl, line 3, column 'label': label 1 is a number, but the label in line 1 is text.",
+        "data/source/train.jsonl, line 3, column 'label': the label is a number, but that in line 1 is text.\n  It is 1.",
         "train.jsonl",
     ),
     "a list for a label": train(

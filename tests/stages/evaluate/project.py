@@ -9,7 +9,7 @@ import pyarrow as pa
 from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
 from tests.params import write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
-from tuneline.core.tables import LabelSchema, tokenized_schema, write_table
+from tuneline.core.tables import LabelSchema, baselines_schema, tokenized_schema, write_table
 from tuneline.model.encoding import Encoder
 
 QUEUES = LabelSchema(("billing", "delivery", "technical"))
@@ -38,6 +38,15 @@ def write_project(folder: Path, labels: LabelSchema = QUEUES, rows: int = 45) ->
         )
     save_tokenizer(tokenizer, 32, folder / "data/tokenized/tokenizer")
     write_classifier(folder / "models/classifier", labels, folder / "data/tokenized/tokenizer")
+    write_baselines(folder, labels, rows)
+
+
+def write_baselines(folder: Path, labels: LabelSchema, rows: int) -> None:
+    """Write what two simple models predict for two splits."""
+    (folder / "reports/baselines").mkdir(parents=True)
+    columns = {"majority": [0] * rows, "tfidf": labels_of(rows, labels, seed=7)}
+    for split in ("validation", "test"):
+        write_table(pa.table(columns, schema=baselines_schema(labels, list(columns))), folder / f"reports/baselines/{split}.parquet")
 
 
 def write_classifier(folder: Path, labels: LabelSchema, tokenizer: Path) -> None:

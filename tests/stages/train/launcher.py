@@ -89,7 +89,8 @@ def output(project: Path, rank: int = 0) -> str:
 
 def outs(project: Path) -> dict[str, bytes]:
     """Return the contents of every out of the stage, by path."""
-    files = [*(project / "models/classifier").iterdir(), *(project / "plots/training").iterdir(), project / "metrics/train.json"]
+    folders = [*(project / "models/classifier").iterdir(), *(project / "plots/training").iterdir()]
+    files = [*folders, project / "metrics/train.json", project / "reports/validation.parquet"]
     return {str(path.relative_to(project)): path.read_bytes() for path in files}
 
 

@@ -13,6 +13,7 @@ from stages.train.launch import CRASHED, child_command, describe_end, resume_hin
 from tests.conftest import ROOT
 from tests.stages.train import launcher
 from tests.stages.train.launched import LONG, Launch, assert_gone, launches, note
+from tuneline.core.errors import PERMANENT
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_error_of_the_training_is_printed_once_and_last(launch, name):
 @pytest.mark.parametrize("name", ["auto", "cpus"])
 def test_loss_that_is_not_finite_is_printed_once_and_last(launch, name):
     code, lines = launch(launch=name, learning_rate=1e30, max_grad_norm=None, optimizer="sgd").end()
-    assert code == 1
+    assert code == PERMANENT
     (said,) = [index for index, line in enumerate(lines) if line.startswith("train: Step ") and "loss" in line]
     assert said == len(lines) - 2
     assert not [line for line in lines if "Traceback" in line or "FAILED" in line]

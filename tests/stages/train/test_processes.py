@@ -5,6 +5,8 @@ import os
 import signal
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
@@ -63,6 +65,14 @@ def test_two_processes_have_the_loss_curve_of_one(one, many, request):
 @pytest.mark.parametrize("many", ["two", "sharded"])
 def test_two_processes_have_the_metrics_of_one(one, many, request):
     assert launcher.metrics(request.getfixturevalue(many)) == pytest.approx(launcher.metrics(one), abs=1e-4)
+
+
+@pytest.mark.parametrize("many", ["two", "sharded"])
+def test_two_processes_predict_each_validation_row_once_and_in_order(one, many, request):
+    ours, expected = (pq.read_table(folder / "reports/validation.parquet") for folder in (request.getfixturevalue(many), one))
+    assert ours["idx"].to_pylist() == list(range(len(expected)))
+    assert ours["label"] == expected["label"]
+    assert np.stack(ours["logits"].to_numpy()) == pytest.approx(np.stack(expected["logits"].to_numpy()), abs=1e-3)
 
 
 @pytest.mark.parametrize("many", ["two", "sharded"])

@@ -10,6 +10,7 @@ import sys
 import time
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file
@@ -18,6 +19,7 @@ from stages.train.progress import TrainingProgress
 from tests.project import copy_code
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
+from tuneline.core.tables import read_table
 
 SETTINGS = {"epochs": 3, "checkpoint_every_steps": 3, "early_stopping": {"patience": 50}, "trackers": ["dvclive"]}
 STEPS = 24
@@ -256,6 +258,27 @@ def test_signal_saves_a_checkpoint_and_writes_a_note(folder, reference, number):
     assert f"step {note['step']} of {STEPS}" in launcher.output(folder)
     assert not (folder / "reports/interrupted/train.json").exists()
     assert_same_outs(reference, folder)
+
+
+@pytest.mark.parametrize("pauses", [[5, 15], [7], [STEPS]], ids=["at evaluations", "between evaluations", "at the end"])
+def test_pause_stops_after_its_step_and_the_resumed_run_gives_identical_outs(folder, reference, pauses):
+    for step in pauses:
+        for _ in range(2):  # the second start finds that the step is reached
+            assert launcher.run(folder, env={"TUNELINE_PAUSE_AT_STEP": step}) == [75], launcher.output(folder)
+            note = json.loads((folder / "reports/interrupted/train.json").read_text())
+            assert (note["signal"], note["step"], note["steps"]) == ("TUNELINE_PAUSE_AT_STEP", step, STEPS)
+        progress = TrainingProgress.read(folder / note["checkpoint"] / "progress.json")
+        assert note["best"] == {"metric": "accuracy", "value": progress.best.metric, "step": progress.best.step}
+        assert not (folder / "models/classifier").exists()
+    paused = read_table(folder / "reports/interrupted/validation.parquet")
+    assert np.mean(paused["prediction"].to_numpy() == paused["label"].to_numpy()) == pytest.approx(note["best"]["value"])
+    assert launcher.run(folder) == [0]
+    assert_same_outs(reference, folder)
+
+
+def test_pause_at_no_number_is_refused(folder):
+    assert launcher.run(folder, env={"TUNELINE_PAUSE_AT_STEP": "soon"}) == [1]
+    assert "TUNELINE_PAUSE_AT_STEP is 'soon'" in launcher.output(folder)
 
 
 @pytest.mark.slow

@@ -24,3 +24,13 @@ def test_keep_selects_the_best_or_the_last_weights(trained, keep):
     selected = progress.best if keep == "best" else progress.evaluated[-1]
     outcome.model.load_state_dict(outcome.weights)
     assert loss_of(outcome) == pytest.approx(selected.loss, abs=1e-5)
+
+
+def test_seed_of_the_training_replaces_that_of_the_pipeline(trained):
+    """The tiny task has seed 3. With another one, the new weights and the order of the examples differ."""
+
+    def first_losses(**train):
+        return [row.loss for row in trained(tiny_task.params(max_steps=3, epochs=None, **train)).state.progress.logged]
+
+    assert first_losses(seed=3) == first_losses()
+    assert first_losses(seed=4) != first_losses()

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from tuneline.analysis.leaks import LeakEffect
 from tuneline.analysis.stats import leak_difference
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.table import METRIC_TABLE
+from tuneline.results.verdict import LeakEffect
 
 EVALUATED = {
     "accuracy": 0.823,

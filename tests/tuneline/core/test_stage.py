@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -83,11 +84,31 @@ def test_limit_of_names_and_files_is_printed_without_traceback(capsys, number, h
         ("ImportError('libtorch_cpu.so: failed to map segment from shared object')", "memory ran out: libtorch_cpu.so"),
     ],
 )
-def test_limit_of_memory_or_ctrl_c_while_a_stage_imports_is_printed_without_traceback(error, message):
-    done = subprocess.run([sys.executable, "-c", f"import stages; raise {error}"], cwd=ROOT, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("package", ["stages", "tuneline.cli"])
+def test_limit_of_memory_or_ctrl_c_while_a_process_imports_is_printed_without_traceback(package, error, message):
+    """All but the first of its modules: ``tuneline.core.terminal``, which prints it."""
+    program = f"import sys; sys.modules['typing'] = None\ntry: import {package}\nexcept ImportError: pass\nraise {error}"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert done.stderr.startswith(message)
     assert "Traceback" not in done.stderr
+
+
+LOSES_AN_INTERRUPT = """
+import signal, time, stages
+class Interrupted:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+Interrupted()
+time.sleep(30)
+"""
+
+
+def test_ctrl_c_in_a_destructor_is_not_lost():
+    """Python prints and forgets it there. Importing torch and regex runs thousands of destructors."""
+    done = subprocess.run([sys.executable, "-c", LOSES_AN_INTERRUPT], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "interrupted; no partial outputs are left.\n")
 
 
 def test_error_of_one_of_several_processes_is_printed_if_its_file_cannot_be_written(project, monkeypatch, capsys):

@@ -75,6 +75,13 @@ def test_conflict_of_a_merge_is_called_that(tmp_path):
         load_params(tmp_path / "params.yaml")
 
 
+@pytest.mark.parametrize("content", ["[" * 5000, "{a: " * 5000, "".join(f"{' ' * depth}a:\n" for depth in range(1000))])
+def test_yaml_that_is_nested_too_deep_is_refused(tmp_path, content):
+    (tmp_path / "params.yaml").write_text(content)
+    with pytest.raises(ParamsError, match=r"params\.yaml: invalid YAML: lists or mappings are nested too deep"):
+        load_params(tmp_path / "params.yaml")
+
+
 def test_date_without_quotes_that_no_calendar_has_is_invalid_yaml(tmp_path):
     (tmp_path / "params.yaml").write_text("data: {as_of: 2026-02-31}\n")
     with pytest.raises(ParamsError, match=r"params\.yaml: invalid YAML: day"):

@@ -1,4 +1,5 @@
 import io
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
@@ -48,6 +49,21 @@ def test_any_content_gives_rows_or_problems(content):
     assert all(isinstance(fields, list | RowProblem) for _, fields in DelimitedReader(lines_of("id,text\n" + content), CSV))
 
 
+@pytest.mark.parametrize("at", [1, 3, 900, 1000])
+def test_quote_that_is_never_closed_or_doubled_is_named_with_the_line_where_it_opens(at):
+    """As in the question pairs of Quora: of a stray quote in the header, the line was that where its field became too long."""
+    rows = ["id\tquestion", *(f'{row}\t"How do I ""learn"" {row} things?"' for row in range(2, 1001))]
+    for field in ('"How do I say', '"How do "I" say"'):
+        rows[at - 1] = f"id\t{field}"
+        lines = lines_of("\n" * 2 + "\n".join(rows) + "\n", limits=Limits(cell=5_000))
+        with pytest.raises(DataError) if at == 1 else nullcontext() as refused:
+            (problem,) = [row for _, row in DelimitedReader(lines, Dialect("\t", literal=False)) if isinstance(row, RowProblem)][:1]
+        if refused is None:
+            assert problem.line == at + 2
+        else:
+            assert str(refused.value).startswith("file, line 3, in the header: ")
+
+
 def test_row_equal_to_the_header_is_a_problem_only_where_reading_is_strict():
     content = "id,text\n1,a\nid,text\n"
     _, (line, problem) = DelimitedReader(lines_of(content), CSV)
@@ -86,6 +102,15 @@ def test_bad_byte_stays_in_its_field_where_reading_is_not_strict():
 def test_bad_byte_in_the_header_is_refused(strict):
     with pytest.raises(DataError, match="line 1, in the header: not utf-8: byte 0xe9"):
         DelimitedReader(lines_of("id,\udce9\n", strict), CSV)
+
+
+@pytest.mark.timeout(60)
+def test_header_of_very_many_columns_is_read_in_linear_time():
+    """A small file must not occupy for hours who reads it."""
+    names = [f"c{number}" for number in range(500_000)]
+    assert DelimitedReader(lines_of(",".join(names) + "\n"), CSV).names == names
+    with pytest.raises(DataError, match="the header has a column twice"):
+        DelimitedReader(lines_of(",".join([*names, names[-1]]) + "\n"), CSV)
 
 
 def test_over_long_line_is_a_problem_and_reading_continues(monkeypatch):

@@ -1,9 +1,13 @@
 """Every page in a real browser, on a desk and on a phone, light and dark: nothing cut off, no small and no pale text."""
 
+import shutil
+
 import pytest
 from typer.testing import CliRunner
 
 from tests.browser import DARK, needs_browser, unreadable
+from tests.exported_pipeline import published_pipeline
+from tests.small_pipeline import QUEUES
 from tests.stages.validate.data import good_data
 from tests.tuneline.cli.data.test_history import three_versions
 from tests.tuneline.finished_project import FinishedProject
@@ -53,6 +57,17 @@ def history_pages(folder):
     return [project.root / "reports/data-history.html"]
 
 
+def evaluate_pages(folder, factory):
+    """Return the page of a model on a file, whose slices reach both ends of their axis."""
+    shutil.copytree(published_pipeline(factory, "classification"), folder / "project")
+    rows = ["subject,body,queue", *(f"the parcel {row},is late,{QUEUES[row % 3]}" for row in range(60))]
+    (folder / "project/fresh.csv").write_text("\n".join([*rows, ""]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder / "project")
+        assert CliRunner().invoke(app, ["evaluate", "fresh.csv", "--html", "page.html"]).exit_code == 0
+    return [folder / "project/page.html"]
+
+
 def test_bad_page_is_detected(tmp_path):
     (tmp_path / "bad.html").write_text(BAD_PAGE)
     found = unreadable(tmp_path / "bad.html", tmp_path)
@@ -61,9 +76,9 @@ def test_bad_page_is_detected(tmp_path):
     assert not any("wide" in line for line in found["1280"])
 
 
-@pytest.mark.parametrize("pages", [report_pages, checks_pages, history_pages])
-def test_page_is_readable_at_every_width_light_and_dark(tmp_path, pages):
-    for number, page in enumerate(pages(tmp_path)):
+@pytest.mark.parametrize("pages", [report_pages, checks_pages, history_pages, evaluate_pages])
+def test_page_is_readable_at_every_width_light_and_dark(tmp_path, tmp_path_factory, pages):
+    for number, page in enumerate(pages(tmp_path, tmp_path_factory) if pages is evaluate_pages else pages(tmp_path)):
         for options in ([], [DARK]):
             folder = tmp_path / f"browser-{number}-{len(options)}"
             folder.mkdir()

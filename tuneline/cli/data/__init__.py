@@ -70,7 +70,8 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
 def history(last: Last = 20, output: Page = Path("reports/data-history.html")) -> None:
     """Write a page about the versions of the data: rows, classes, lengths, words, drift and failed checks of each.
 
-    A version is in a commit of the current branch, or in one that the model registry names. DVC's cache has their profiles.
+    A version is in a commit of the current branch, or in one that the model registry names, and of the same source and columns as the
+    present one. DVC's cache has their profiles.
     """
     from tuneline.cli.data.history import FETCH, changes_between, read_versions, render
     from tuneline.core.errors import StageError

@@ -51,15 +51,15 @@ class DataVersion:
 
 
 def read_versions(root: Path, number: int) -> list[DataVersion]:
-    """Return the newest versions, the newest first; older commits are not read."""
-    named = _names_by_commit(root)
+    """Return the newest versions of the present task, the newest first; older commits are not read."""
+    named, task = _names_by_commit(root), _task(read_lock(root))
     names: dict[str | None, list[str]] = {}
-    for commit, data in _hashes(root, list(named)):
+    for commit, data in _hashes(root, list(named), task):
         names.setdefault(data, []).extend(named[commit])
     listed = {commit.sha: commit for commit in commits(root, "--topo-order", "HEAD", *named, "--", "dvc.lock")}
     versions: list[DataVersion] = []
     present, is_first = read_lock(root).out(RAW.as_posix()), True
-    for md5, group in groupby(_hashes(root, list(listed)), key=lambda pair: pair[1]):
+    for md5, group in groupby(_hashes(root, list(listed), task), key=lambda pair: pair[1]):
         if is_first and present not in (None, md5):
             versions.append(_in_working_tree(root, str(present)))
         is_first = False
@@ -82,10 +82,22 @@ def _names_by_commit(root: Path) -> dict[str, list[str]]:
     return names
 
 
-def _hashes(root: Path, shas: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """Yield each commit with its hash of ``data/raw``; ``None`` if its ``dvc.lock`` has none."""
+TASK = ("source", "path", "name", "text_columns", "label_column", "task")
+"""Parameters of the section ``data`` that are others for another task: its rows are not compared with those of this one."""
+
+
+def _task(lock: Lock) -> list[object] | None:
+    """Return the values of ``TASK``; ``None`` without data."""
+    params = lock.params()
+    return [params.get(f"data.{name}") for name in TASK] if lock.out(RAW.as_posix()) else None
+
+
+def _hashes(root: Path, shas: Sequence[str], task: list[object] | None) -> Iterator[tuple[str, str | None]]:
+    """Yield each commit of a task (``None``: of any) with its hash of ``data/raw``; ``None`` if its ``dvc.lock`` has none."""
     for sha in shas:
-        yield sha, lock_at(root, sha).out(RAW.as_posix())
+        lock = lock_at(root, sha)
+        if task is None or _task(lock) in (None, task):
+            yield sha, lock.out(RAW.as_posix())
 
 
 def _read(root: Path, data: str, group: Sequence[Commit], names: Sequence[str]) -> DataVersion:

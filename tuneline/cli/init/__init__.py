@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from tuneline.core.errors import ParamsError, StageError
-from tuneline.core.terminal import visible
+from tuneline.core.terminal import say, visible
 
 
 def command(  # noqa: PLR0917 - typer calls it by name
@@ -32,6 +32,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         bool | None, typer.Option("--header/--no-header", help="The first line names the columns or not; default: detected")
     ] = None,
     encoding: Annotated[str | None, typer.Option("--encoding", metavar="NAME", help="Such as cp1252; default: detected")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; keep copies that differ")] = False,
     force: Annotated[bool, typer.Option("--force", help="Do not ask; replace copies that differ")] = False,
 ) -> None:
     """Set up this checkout to learn from your own files (CSV, TSV, JSONL, Parquet; plain or .gz)."""
@@ -49,28 +50,35 @@ def command(  # noqa: PLR0917 - typer calls it by name
         opened = None if checkpoint is None else recipe.open_checkpoint(checkpoint, revision)
         plan = planning.plan(files, choices, params)
     planning.show_plan(plan, params)
-    current, terminal = planning.is_current(plan, params), sys.stdin.isatty()
-    if opened is None and not current and not force and terminal:
+    current, terminal, unasked = planning.is_current(plan, params), sys.stdin.isatty(), yes or force
+    if opened is None and not current and not unasked and terminal:
         opened = recipe.choose_checkpoint(plan, params)
     required = planning.plan_params(plan, params.train.metric, current)
-    required |= recipe.propose(plan, params, opened, trial and (force or terminal))
+    required |= recipe.propose(plan, params, opened, trial and (unasked or terminal))
     content = params_file.changed(PARAMS, required)
     changes = params_file.differing(PARAMS, required)
     planning.show_changes(changes)
-    if changes or plan.placement.copies:
-        confirm([str(path) for path in plan.placement.replaced], force)
+    adds = planning.show_versioned(plan, content)
+    if changes or plan.placement.copies or adds:
+        confirm([str(path) for path in plan.placement.replaced], yes, force)
         # The files first: after an interruption in between, params.yaml still names files that exist.
         plan.placement.write()
         params_file.write(PARAMS, content)
+        planning.version(plan, content)
+        if written := recipe.write_sweep(plan, load_params()):
+            say(f"init: wrote {written}: nine variants of this training, compared by `tuneline sweep {written}`")
     planning.show_next_steps(plan, written=bool(changes))
 
 
-def confirm(replaced: list[str], force: bool) -> None:
-    """Ask before anything is written; without an answer, nothing is."""
-    if force:
+def confirm(replaced: list[str], yes: bool, force: bool) -> None:
+    """Ask before anything is written; without an answer, nothing is. ``yes`` does not answer whether copies that differ are replaced."""
+    if force or (yes and not replaced):
         return
+    if yes:
+        raise StageError(f"nothing was written: the content of {' and '.join(replaced)} differs.", "Add --force to replace it.")
     question = f"Replace {' and '.join(replaced)}, whose content differs, and write this?" if replaced else "Write this?"
     if not sys.stdin.isatty():
-        raise StageError(f"nothing was written: cannot ask without a terminal ({question})", "Add --force to write without asking.")
+        option = "--force" if replaced else "--yes"
+        raise StageError(f"nothing was written: cannot ask without a terminal ({question})", f"Add {option} to write without asking.")
     if not typer.confirm(visible(question), default=not replaced):
         raise StageError("nothing was written.")

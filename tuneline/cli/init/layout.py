@@ -332,12 +332,6 @@ class Placement:
         """Files with another content that the copies replace."""
         return [target for target in self.copies if target.exists()]
 
-    @property
-    def tracked(self) -> str:
-        """What to add to DVC: the folder, or the files where they are in ``data/source`` itself. Git ignores all else there."""
-        files = [str(self.file(split)) for split in self.specs]
-        return " ".join(files) if self.data_path is None else str(SOURCE / self.data_path.split("/")[0])
-
     def file(self, split: str) -> Path:
         """Return the file that has the rows of a split."""
         return self.folder / f"{self.specs.get(split, self.specs['train'])}{self.suffix}"

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.table import Table
 from rich.text import Text
+from ruamel.yaml import YAML
 
 from tuneline.analysis.corrections import dropped_file, label_file
 from tuneline.analysis.splitting import assign_splits, hashes, row_hashes
@@ -21,10 +22,11 @@ from tuneline.cli.init.columns import NESTED, Cells, ColumnChoice, ColumnProfile
 from tuneline.cli.init.layout import WESTERN, Layout, Placement, by_split, detect_layout, files_in, place
 from tuneline.core.errors import DataError
 from tuneline.core.paths import SPLITS
-from tuneline.core.terminal import visible
+from tuneline.core.terminal import say, visible
 from tuneline.metrics.table import metrics_for, primary_metric
 from tuneline.params import Params
 from tuneline.params.data import SplitParams, Task
+from tuneline.project.versioned import add_to_dvc, file_of_dvc, missing, named
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.inputs import Input, open_table, readable
 from tuneline.readers.labelled import LABEL, LabelledColumns, has_text, labelled_rows, plain_text
@@ -305,6 +307,32 @@ def show_changes(changes: Mapping[str, tuple[Any, Any]]) -> None:
         console.print(Text(f"  {key}: {old} -> {new}"), soft_wrap=True)
 
 
+def show_versioned(plan: Plan, content: str) -> bool:
+    """Print which files and folders ``dvc add`` will be run for, given the new ``params.yaml``; return False if there are none."""
+    values = YAML(typ="safe", pure=True).load(content)
+    names = dict.fromkeys([*missing(Path(), values), *(path for path in named(values) if not path.exists()), *_owners(plan)])
+    names = names if Path(".dvc").is_dir() else {}
+    if names:
+        text = f"\nDVC keeps {', '.join(map(str, names))} (dvc add), so that experiments and other machines have it."
+        Console().print(Text(text), soft_wrap=True)
+    return bool(names)
+
+
+def version(plan: Plan, content: str) -> None:
+    """Run ``dvc add`` for the data and the weights that the new ``params.yaml`` names; if that fails, say how to do it."""
+    paths = dict.fromkeys([*missing(Path(), YAML(typ="safe", pure=True).load(content)), *_owners(plan)])
+    with Console().status("dvc add ..."):
+        reason = add_to_dvc(Path(), paths) if paths else None
+    if reason:
+        command = f"dvc add {' '.join(map(str, paths))}"
+        say(f"! dvc add failed, so experiments and other machines lack the data: {reason}\n  {command}", error=True)
+
+
+def _owners(plan: Plan) -> list[Path]:
+    """Return what DVC tracks already that a copy changes."""
+    return [owner for target in plan.placement.copies if (owner := file_of_dvc(Path(), target))]
+
+
 def first_rows(plan: Plan) -> Table:
     """Return the used columns of the first rows."""
     table = Table(title="First rows", title_justify="left")
@@ -385,8 +413,7 @@ def show_next_steps(plan: Plan, written: bool) -> None:
             f"\nWritten: {', '.join(changed) or 'nothing, all is there already'}\n"
             f"Next:\n{remove}"
             "  dvc repro             run the pipeline\n"
-            f"  dvc add {plan.placement.tracked}\n"
-            "                        version the data with DVC\n"
+            "  tuneline run          train only, beside this tree; tuneline run KEY=VALUE tries another value\n"
             "  docs/your-data.md     columns, splits, encodings, trying other values\n"
             "  docs/fine-tune.md     checkpoints"
         ),

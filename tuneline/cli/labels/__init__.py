@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from tuneline.core.errors import StageError
+from tuneline.core.errors import InputError, StageError
+from tuneline.core.paths import ONNX
 from tuneline.core.terminal import say
 
 app = typer.Typer(help="Choose texts to label, and labels to correct.", no_args_is_help=True)
@@ -24,18 +25,22 @@ def labels() -> None:
 
 @app.command("queue")
 def queue(  # noqa: PLR0917 - typer calls it by name
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Texts to choose from. Default: what flow score has scored")] = None,
     output: OutputOption = Path("reports/labels/queue.csv"),
     rows: Rows = 100,
-    id_column: Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Column of the scored files with an id, to copy")] = None,
+    id_column: Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Column of the rows with an id, to copy")] = None,
+    model: Annotated[Path, typer.Option("--model", "-m", help="FILE: a folder of exported models, or one .onnx file")] = ONNX,
     scored: Annotated[Path, typer.Option(help="Folder of the scored files: scoring.outbox of conf/flows.yaml")] = Path("data/scored"),
-    last_rows: Annotated[int, typer.Option(min=1, help="Number of scored rows to choose from, the latest files first")] = 100_000,
+    last_rows: Annotated[
+        int, typer.Option(min=1, help="Number of rows to choose from: the first ones of FILE, or the last scored")
+    ] = 100_000,
     force: Force = False,
 ) -> None:
-    """Write a CSV file of scored texts to label: those that the model is uncertain about, or that are unlike its training data.
+    """Write a CSV file of texts to label: those that the model is uncertain about, or that are unlike its training data.
 
-    People fill in the label column. The file is then new labelled data: put it into the drop folder of flow ingest.
+    People fill in the label column. The file is then new labelled data: put it into the drop folder of flow ingest, or add it to your own.
     """
-    from tuneline.cli.labels.queue import check_replaced, collect, labelled_keys, rank, training_words, write_queue
+    from tuneline.cli.labels.queue import check_replaced, collect, labelled_keys, predict, rank, training_words, write_queue
     from tuneline.params.loading import load_params
 
     params = load_params()
@@ -43,9 +48,14 @@ def queue(  # noqa: PLR0917 - typer calls it by name
     if id_column in (*data.text_columns, data.label_column):
         raise StageError(f"--id: {id_column!r} is a text column or the label column.", "Name a column with ids, or leave it out.")
     check_replaced(output, data, force, data.label_column, "Put it into the drop folder of flow ingest")
-    candidates, problems = collect(scored, data.text_columns, id_column, last_rows)
+    if file is not None:
+        candidates, problems = predict(file, model, data.text_columns, id_column, last_rows), list[str]()
+    else:
+        candidates, problems = collect(scored, data.text_columns, id_column, last_rows)
     for problem in problems:
         say(f"left out: {problem}", error=True)
+    if not candidates and file is not None:
+        raise InputError(f"{file} has no row with a text.", "Name a file with rows.")
     if not candidates:
         raise StageError(f"{scored} has no scored rows whose texts are in the archive.", "Flow score writes both: docs/scoring.md.")
     labelled = labelled_keys(data)
@@ -56,7 +66,8 @@ def queue(  # noqa: PLR0917 - typer calls it by name
         say("There is no profile of the training data (`dvc checkout reports/checks`): new words are not counted.", error=True)
     chosen = rank(candidates, labelled, words, rows, params.validate_.near_duplicates.similarity)
     write_queue(output, data, id_column, chosen)
-    say(f"{len(chosen):,} of {len(candidates):,} scored rows to label: {output}. Fill in the column {data.label_column!r}.")
+    kind = "scored rows" if file is None else "rows"
+    say(f"{len(chosen):,} of {len(candidates):,} {kind} to label: {output}. Fill in the column {data.label_column!r}.")
 
 
 @app.command("review")

@@ -1,4 +1,4 @@
-"""The queue: scored texts to label, in a CSV file that people open in a spreadsheet, and that is read as labelled data afterwards.
+"""The queue: predicted texts to label, in a CSV file that people open in a spreadsheet, and that is read as labelled data afterwards.
 
 A row is uncertain if its two most probable classes are close (margin sampling: Scheffer et al., "Active Hidden Markov Models for
 Information Extraction", 2001), and new if many of its words are not common in training. The two orders are combined by reciprocal rank
@@ -7,7 +7,7 @@ fusion (Cormack et al., 2009), which needs no common scale: the first rows of ei
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,25 +19,31 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.similarity import WordSets
 from tuneline.analysis.text import EncodedWords, Keys, normalized, same_text_keys, words
+from tuneline.cli.init.layout import detect_layout
+from tuneline.cli.init.planning import open_rows as open_detected
+from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
+from tuneline.cli.predict.streaming import ModelChoice, good_rows, windows
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import replace_file
 from tuneline.core.paths import CHECKS, RAW, REFERENCE_PROFILE, SOURCE
 from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED
+from tuneline.core.terminal import progress
 from tuneline.params import DataParams
 from tuneline.project.scored import ScoredFile, open_archived, scored_files
 from tuneline.readers.files import is_url
 from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
 from tuneline.readers.labelled import plain_text
-from tuneline.readers.rows import ENDINGS
+from tuneline.readers.rows import ENDINGS, BadRowPolicy, BadRows, listed
 from tuneline.reports.checks import Profile, Words
 
+LEFT_OUT = BadRowPolicy("skip", max_share=1.0)
 MOST_CHARACTERS = 1 << 28
 """Characters of texts that are kept in memory; no further rows are read beyond them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredRow:
-    """A scored row. A regression has no probabilities."""
+    """A predicted row. A regression has no probabilities."""
 
     id: str | None
     texts: tuple[str, ...]
@@ -63,6 +69,37 @@ def collect(outbox: Path, texts: Sequence[str], id_column: str | None, last_rows
         except DataError as error:
             problems.append(error.problem)
     return found, problems
+
+
+def predict(file: Path, model: Path, texts: Sequence[str], id_column: str | None, most: int) -> list[ScoredRow]:
+    """Return the first rows of a file, ``most`` at most, with the predictions that ``tuneline predict`` makes. Bad rows are reported.
+
+    Raises:
+        InputError: The file cannot be read, or lacks a column.
+        StageError: There is no such model, or it reads other columns.
+    """
+    deployed, found, characters = ModelChoice(model).load_and_warn(), list[ScoredRow](), 0
+    if tuple(texts) != deployed.text_columns:
+        problem = f"{model} was trained on {listed(deployed.text_columns)}, and data.text_columns is {listed(texts)}."
+        raise StageError(problem, "Run `dvc repro`, or name another model: --model.")
+    columns, bad = InputColumns(tuple(texts), () if id_column is None else (id_column,)), BadRows(str(file), "row", LEFT_OUT)
+    with (
+        refusing(),
+        open_rows(open_detected(file, detect_layout(file)).source, columns) as source,
+        progress(f"labels queue: {file}", unit="rows") as step,
+    ):
+        first = replace(source, rows=islice(source.rows, most))
+        for rows in windows(good_rows(first, bad), BATCH_SIZE, WINDOW):
+            outputs = deployed.predict([row.texts for row in rows], BATCH_SIZE)
+            for row, values in zip(rows, outputs.tolist(), strict=True):
+                classes = dict(zip(deployed.labels or (), values, strict=False))
+                prediction = max(classes, key=lambda name: classes[name]) if classes else values[0]
+                found.append(ScoredRow(plain_text(row.kept[id_column]) if id_column else None, row.texts, prediction, classes))
+                characters += row.characters
+            step.advance(len(rows))
+            if characters > MOST_CHARACTERS:
+                break
+    return found
 
 
 def predictions(scored: ScoredFile) -> Iterator[tuple[int, str | float, dict[str, float]]]:

@@ -3,6 +3,7 @@
 import codecs
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,7 +21,7 @@ OUTPUT_HELP = "JSONL, CSV, TSV or Parquet; a folder or URL that ends in /, for a
 
 def command(  # noqa: PLR0917 - typer calls it by name
     files: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help=FILES_HELP)] = None,
-    output: Annotated[str, typer.Option("--output", "-o", help=OUTPUT_HELP)] = "-",
+    output: Annotated[str, typer.Option("--output", "--out", "-o", help=OUTPUT_HELP)] = "-",
     model: Annotated[Path, typer.Option("--model", "-m", help="A folder of exported models, or one .onnx file")] = Path("models/onnx"),
     precision: Annotated[Literal["fp32", "fp16", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")] = None,
     input_format: Annotated[Kind | None, typer.Option("--input-format", help="Format of the input; default: by its suffix")] = None,
@@ -29,7 +30,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
         list[str] | None, typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair. Default: as in training")
     ] = None,
     keep: Annotated[
-        list[str] | None, typer.Option("--keep", metavar="COLUMN", help="Column to copy into the output; may be repeated")
+        list[str] | None,
+        typer.Option("--keep", metavar="COLUMN", help="Column to copy into the output; repeatable; all: every column"),
     ] = None,
     bad_rows: Annotated[
         Action, typer.Option(help="A row that cannot be read or has no text. stop: an error; skip: it is left out")
@@ -67,7 +69,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.cli.predict.writing import Output
     from tuneline.engines import EngineOptions
     from tuneline.readers.delimited import Dialect
-    from tuneline.readers.inputs import Input, InputColumns, kind_of
+    from tuneline.readers.inputs import Input, InputColumns, kind_of, open_table
 
     check_options(delimiter, encoding, engine, workers)
     folder = ResultFolder.named(output)
@@ -85,11 +87,15 @@ def command(  # noqa: PLR0917 - typer calls it by name
     output_kind = output_format or ("parquet" if folder else kind_of(target, "--output-format"))
     choice = ModelChoice(model, precision, threads)
     deployed = choice.load_and_warn()
-    used = InputColumns(text_columns(text, deployed.text_columns), tuple(dict.fromkeys(keep or ())))
+    kept = tuple(dict.fromkeys(keep or ()))
+    used = InputColumns(text_columns(text, deployed.text_columns), () if "all" in kept else kept, every="all" in kept)
     options = StreamOptions(batch_size, window, BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS))
     batch = Batch(choice, used, options, EngineOptions(engine, workers))
     with refusing():
         parts = [] if is_stream(sources[0]) else [part for source in inputs for part in divide(source)]
+        if parts and used.every:  # all results have the columns of the first file
+            with open_table(inputs[0]) as table:
+                batch = replace(batch, columns=used.of(table))
         if folder:
             batch.to_folder(parts, folder, output_kind)
         elif engine == "local" and len(parts) <= 1:

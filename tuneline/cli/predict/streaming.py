@@ -18,13 +18,14 @@ from tokenizers import Tokenizer
 
 from tuneline.analysis.curves import probabilities
 from tuneline.cli.predict.writing import Output, OutputColumns, Writer, open_writer
+from tuneline.core.errors import StageError
 from tuneline.core.terminal import progress, say
 from tuneline.model.batches import TokenizedRows
 from tuneline.model.encoding import flat
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.readers.inputs import Input, InputColumns, InputRows, Row, open_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows
-from tuneline.reports.export import exported_file
+from tuneline.reports.export import TokenizerRecord, exported_file
 
 SATURATION_WARNING = (
     "warning: this model has 8-bit weights, and this processor clips their products (it has no VNNI instructions). They are multiplied "
@@ -48,9 +49,13 @@ class TextClassifier:
         """Load one ONNX file that this project exported, with the tokenizer beside it."""
         classifier = OnnxClassifier.exported(path, threads=threads)
         metadata = classifier.metadata
-        columns, labels, tokenizer = (json.loads(metadata[name]) for name in ("text_columns", "labels", "tokenizer"))
-        tokenizer = _tokenizer(path.parent, tokenizer, int(metadata["max_length"]))
-        return cls(tuple(columns), None if labels is None else tuple(labels), int(metadata["pad_token_id"]), classifier, tokenizer)
+        try:
+            columns, labels, tokenizer = (json.loads(metadata[name]) for name in ("text_columns", "labels", "tokenizer"))
+            tokenizer = _tokenizer(path.parent, TokenizerRecord.model_validate(tokenizer), int(metadata["max_length"]))
+            return cls(tuple(columns), None if labels is None else tuple(labels), int(metadata["pad_token_id"]), classifier, tokenizer)
+        except Exception as error:  # those of the tokenizers library have no class of their own
+            problem = f"{path} cannot be used with its metadata and tokenizer: {type(error).__name__}: {error}."
+            raise StageError(problem, "Export it again: `dvc repro -f export`.") from None
 
     def encode(self, texts: Sequence[tuple[str, ...]]) -> TokenizedRows:
         """Tokenize rows of one or two texts, exactly as the stage ``tokenize`` does."""
@@ -66,20 +71,24 @@ class TextClassifier:
             values["token_type_ids"] = flat((encoding.type_ids for encoding in encodings), np.int64, total)
         return TokenizedRows(values, offsets)
 
+    def logits(self, rows: TokenizedRows, batch_size: int) -> NDArray[np.float32]:
+        """Return the logits ``(rows, outputs)`` of tokenized rows."""
+        return logits_of(self.classifier, rows, self.pad_token_id, batch_size)
+
     def predict(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> NDArray[np.float64]:
         """Predict rows of one or two texts, ``batch_size`` of them in a forward pass.
 
         Returns:
             Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
         """
-        logits = logits_of(self.classifier, self.encode(texts), self.pad_token_id, batch_size)
+        logits = self.logits(self.encode(texts), batch_size)
         return logits.astype(np.float64) if self.labels is None else probabilities(logits)
 
 
-def _tokenizer(folder: Path, metadata: dict[str, str], max_length: int) -> Tokenizer:
-    tokenizer = Tokenizer.from_file(str(folder / metadata["file"]))
+def _tokenizer(folder: Path, record: TokenizerRecord, max_length: int) -> Tokenizer:
+    tokenizer = Tokenizer.from_file(str(folder / record.file))
     tokenizer.no_padding()
-    tokenizer.enable_truncation(max_length, strategy="longest_first", direction=metadata["truncation_side"])
+    tokenizer.enable_truncation(max_length, strategy="longest_first", direction=record.truncation_side)
     return tokenizer
 
 
@@ -142,7 +151,7 @@ def predict_file(
     model: TextClassifier, source: Input, columns: InputColumns, output: Output, options: StreamOptions, *, report: bool = True
 ) -> TaskResult:
     """Write the predictions of an input; a file is complete or absent. The first bad rows are printed if ``report``."""
-    with open_rows(source, columns) as rows, open_writer(output, OutputColumns(model.labels, columns.kept)) as writer:
+    with open_rows(source, columns) as rows, open_writer(output, OutputColumns(model.labels, rows.columns.kept)) as writer:
         bad = BadRows("standard input" if source.path is None else str(source.path), rows.unit, options.bad_rows)
         predicted = predict_rows(model, rows, writer, options, bad, report=report)
     return TaskResult(predicted, bad.count, tuple(bad.first))

@@ -98,6 +98,19 @@ def test_version_whose_profile_is_not_in_the_cache_is_named_with_the_command_tha
     assert '<td class="num" data-label="train"><span>50' in page, "from metrics/validate.json"
 
 
+def test_versions_of_another_task_are_left_out(tmp_path):
+    project = DataVersions(tmp_path)
+    for source, classes in (("tickets", ["billing"]), ("reviews", ["good", "bad"]), ("tickets", ["billing", "damage"])):
+        project.check(rows(60, classes), rows(20, classes), source=source)
+        project.commit(f"Learn from {source}")
+    project.check(rows(70, ["billing", "damage"]), rows(20, ["billing"]))
+    versions = read_versions(tmp_path, 10)
+    assert [version.profile.train.rows for version in versions] == [70, 60, 60]
+    assert list(changes_between(*versions[1:]).new_classes) == ["damage"]
+    project.check(rows(90, ["good", "bad"]), rows(20, ["good"]), source="others")
+    assert [version.profile.train.rows for version in read_versions(tmp_path, 10)] == [90]
+
+
 def test_repository_without_a_version_is_an_error(tmp_path):
     project = DataVersions(tmp_path)
     assert "No commit has a version of the data." in run(project).output

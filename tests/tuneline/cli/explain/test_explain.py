@@ -35,6 +35,20 @@ def test_explain_prints_meaning_type_default_and_stages_of_a_parameter():
     assert "A change reruns export" in output
 
 
+def test_explain_prints_the_present_value_beside_the_default(tmp_path, monkeypatch):
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
+    monkeypatch.chdir(tmp_path)
+    assert "Default: 0.0007\n" in explained("train.learning_rate"), "no params.yaml"
+    (tmp_path / "params.yaml").write_text("train: {learning_rate: 5.0e-5}\ncompare: {fp32: {max_abs_diff: null}}\ndata: {split: null}\n")
+    assert "Default: 0.0007. Value: 5e-05\n" in explained("train.learning_rate")
+    assert "Value: null" in explained("compare.fp32.max_abs_diff")
+    assert "Value" not in explained("train.epochs")
+    assert "Value: null" in explained("data.split").partition("data.split.")[0]
+    assert "Value" not in explained("data.split.validation")
+    (tmp_path / "params.yaml").write_text("train: {learning_rate\n")
+    assert "Default: 0.0007\n" in explained("train.learning_rate"), "a broken params.yaml"
+
+
 def test_explain_prints_all_parameters_of_a_section():
     output = explained("run")
     assert "A change reruns no stage" in output

@@ -179,6 +179,21 @@ def test_first_rows_and_decisions_are_shown(tickets):
     assert "data.source: sample -> files" in output
 
 
+def test_yes_writes_without_asking_and_keeps_copies_that_differ(project, tickets):
+    assert init(tickets, "--yes").exit_code == 0
+    assert load_params().data.path == "tickets"
+    before = contents(project / "data/source")
+    tickets.write_text(tickets.read_text() + "99,one more,damage\n")
+    for options, added in ((["--yes"], "--force to replace it"), ([], "--force to write without asking")):
+        done = init(tickets, *options)
+        assert done.exit_code == 1
+        assert "data/source/tickets/all.csv" in done.output
+        assert added in done.output
+        assert contents(project / "data/source") == before
+    assert init(tickets, "--yes", "--force").exit_code == 0
+    assert contents(project / "data/source") == {"tickets/all.csv": tickets.read_bytes()}
+
+
 def test_nothing_is_written_without_a_terminal_to_ask(project, tickets):
     before = (project / "params.yaml").read_bytes()
     done = init(tickets)

@@ -41,7 +41,7 @@ def test_learning_rate_is_a_number_in_every_version_of_yaml(project, tickets, ch
 def test_parameters_can_be_kept_as_a_task_that_experiments_start_from(project, root, tickets, checkpoint):
     """As docs/your-data.md says."""
     init(tickets, "--checkpoint", checkpoint, "--force", "--no-trial")
-    shutil.copytree(root / "conf", project / "conf")
+    shutil.copytree(root / "conf", project / "conf", dirs_exist_ok=True)
     (project / "conf/task/mine.yaml").write_text("# @package _global_\n" + (project / "params.yaml").read_text())
     with initialize_config_dir(str(project / "conf"), version_base=None):
         values = OmegaConf.to_container(compose(config_name="config", overrides=["task=mine", "train.learning_rate=2e-5"]))

@@ -56,6 +56,12 @@ def test_truncation_check_is_widened_only_where_the_model_itself_is_too_short(pl
     assert "40% of the rows are truncated even at the model's limit" in "\n".join(long.reasons)
 
 
+@pytest.mark.parametrize(("rows", "warned"), [(999, True), (1_000, False)])
+def test_few_rows_are_said_to_be_better_served_by_the_frozen_checkpoint(plan, checkpoint, rows, warned):
+    recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), of_rows(plan, rows), load_params())
+    assert any("frozen checkpoint" in reason for reason in recipe.reasons) == warned
+
+
 def test_rows_of_a_quick_run_determine_the_steps(plan, checkpoint):
     params = load_params()
     quick = params.model_copy(update={"data": params.data.model_copy(update={"max_rows": 320})})

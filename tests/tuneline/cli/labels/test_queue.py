@@ -1,6 +1,8 @@
 """``tuneline labels queue``: what people label next."""
 
 import csv
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +10,9 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.exported_pipeline import published_pipeline
 from tests.params import write_params
+from tests.small_pipeline import QUEUES
 from tests.tuneline.scored_files import write_scored
 from tuneline.analysis.drift import Distribution
 from tuneline.analysis.text import text_keys
@@ -122,6 +126,62 @@ def test_labels_of_a_person_are_not_replaced(run, tmp_path):
     assert "is a text column or the label column" in run("--id", "text").output
     assert run("--force").exit_code == 0
     assert run("-o", "more/x.csv").exit_code == 0
+
+
+@pytest.fixture
+def plain(tmp_path_factory, tmp_path, monkeypatch) -> Callable[..., Result]:
+    """Run commands in a project without a flow, with a published model of (subject, body)."""
+    monkeypatch.chdir(tmp_path)
+    write_params(tmp_path, data={"source": "files", "path": "mail", "text_columns": ["subject", "body"], "label_column": "queue"})
+    shutil.copytree(published_pipeline(tmp_path_factory, "classification") / "models/onnx", tmp_path / "models/onnx")
+    return lambda *words: CliRunner().invoke(app, [*map(str, words)])
+
+
+def test_plain_file_gives_the_queue_that_the_flow_would_give(plain, tmp_path):
+    lines = [f"{number},subject {number},the {word} is {'late ' * number}" for number, word in enumerate(COMMON[:8], start=1)]
+    content = "\n".join(["id,subject,body", *lines[:4], "99,,", *lines[4:], ""])
+    (tmp_path / "new.csv").write_text(content)
+    done = plain("labels", "queue", "new.csv", "--id", "id", "--rows", 5)
+    assert done.exit_code == 0, done.output
+    assert "5 of 8 rows to label: reports/labels/queue.csv. Fill in the column 'queue'." in done.output
+    assert "skipped row 5 (line 6): column 'subject' and 'body': no text" in done.output
+    from_file = (tmp_path / QUEUE).read_bytes()
+    predicted = plain("predict", "new.csv", "--bad-rows", "skip", "--max-bad-share", 1).stdout.splitlines()
+    outputs = [list(json.loads(line)["probabilities"].values()) for line in predicted if line.startswith("{")]
+    write_scored(tmp_path, "new.csv", content, outputs, labels=QUEUES, skipped=(5,))
+    assert plain("labels", "queue", "--id", "id", "--rows", 5).exit_code == 0
+    assert (tmp_path / QUEUE).read_bytes() == from_file
+
+
+def test_plain_file_of_another_layout_is_detected_and_its_first_rows_count(plain, tmp_path):
+    (tmp_path / "new.csv").write_bytes("body;Größe;subject\nfür den Anfang;1;erstens\nzum Schluss;2;zweitens\n".encode("cp1252"))
+    done = plain("labels", "queue", "new.csv", "--last-rows", 1)
+    assert done.exit_code == 0, done.output
+    assert [(row["subject"], row["body"]) for row in queue()] == [("erstens", "für den Anfang")]
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "message"),
+    [
+        ("subject,text\na,b\n", 65, "new.csv: no column 'body'"),
+        ("subject,body\n,\n", 65, "new.csv has no row with a text"),
+        (None, 65, "new.csv does not exist"),
+    ],
+)
+def test_plain_file_without_texts_is_refused(content, status, message, plain, tmp_path):
+    if content:
+        (tmp_path / "new.csv").write_text(content)
+    done = plain("labels", "queue", "new.csv")
+    assert (done.exit_code, message in done.output) == (status, True), done.output
+    assert not (tmp_path / QUEUE).exists()
+
+
+def test_model_of_other_columns_is_refused(plain, tmp_path):
+    write_params(tmp_path, data=DATA)
+    (tmp_path / "new.csv").write_text("text\na\n")
+    done = plain("labels", "queue", "new.csv")
+    assert done.exit_code == 1
+    assert "models/onnx was trained on 'subject', 'body', and data.text_columns is 'text'" in done.output
 
 
 @pytest.mark.parametrize("option", [[], ["--id", "nosuch"]])

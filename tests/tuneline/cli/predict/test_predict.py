@@ -166,6 +166,30 @@ def test_column_that_is_kept_twice_is_written_once(predict, tmp_path):
     assert list(line) == ["row", "id", "label", "probability", "probabilities"]
 
 
+def test_every_column_is_kept(predict, tmp_path):
+    (tmp_path / "in.csv").write_text("id,body,label,subject\n7,is missing,mine,the parcel\n")
+    assert predict("in.csv", "--keep", "all", "--out", "out.csv").exit_code == 0
+    with (tmp_path / "out.csv").open(newline="") as file:
+        (line,) = csv.DictReader(file)
+    kept = {"row": "1", "id": "7", "body": "is missing", "input_label": "mine", "subject": "the parcel"}
+    assert {name: line[name] for name in kept} == kept
+    assert line["label"] in QUEUES
+    rows = '{"subject": "a", "body": "b", "id": 7}\n{"body": "b", "subject": "a", "new": 1}\n'
+    piped = lines_of(predict("--keep", "all", "--keep", "id", given=rows.encode()).stdout)
+    assert [(line["subject"], line["id"], "new" in line) for line in piped] == [("a", 7, False), ("a", None, False)]
+
+
+def test_every_column_of_the_first_file_is_kept_of_all(predict, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_text("id,subject,body\n1,a,b\n")
+    (tmp_path / "in/b.csv").write_text("body,more,subject,id\nd,x,c,2\n")
+    assert [line["id"] for line in lines_of(predict("in", "--keep", "all").stdout)] == ["1", "2"]
+    (tmp_path / "in/c.csv").write_text("subject,body\na,b\n")
+    done = predict("in", "--keep", "all", "-o", "out/")
+    assert done.exit_code == 65
+    assert "in/c.csv: no column 'id' (--keep)" in done.output
+
+
 def test_file_without_rows_gives_an_output_without_rows(predict, tmp_path):
     (tmp_path / "in.csv").write_text("subject,body\n")
     assert predict("in.csv", "-o", "out.csv").exit_code == 0

@@ -1,6 +1,7 @@
 """What ``tuneline predict`` refuses: rows, files, options and models."""
 
 import gzip
+import json
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import pytest
 from tests.faults.truncation import damages
 from tests.tuneline.cli.predict.conftest import PAIR, lines_of
 from tuneline.core.errors import InputError
+from tuneline.core.files import file_hash
 
 BAD_ROWS = {
     "too few fields": ("csv", b"subject,body\na,b\nonly one\nc,d\n", r"row 2 \(line 3\): 1 column, but 2 in the header"),
@@ -188,6 +190,34 @@ def test_model_with_two_changed_bytes_is_refused_before_it_predicts(predict, cla
     assert (result.exit_code, result.stdout) == (1, "")
     assert "model.onnx is damaged" in result.stderr
     assert predict("--precision", "int8", given=PAIR.encode(), model=tmp_path / "model").exit_code == 0, "its files are undamaged"
+
+
+@pytest.mark.parametrize("name", ["../../else/model.onnx", "/etc/passwd", "..", ""])
+@pytest.mark.parametrize("key", ["file", "sha256", "tokenizer"])
+def test_record_that_names_a_file_elsewhere_is_refused(predict, classification, tmp_path, key, name):
+    """Who writes a model's folder learns of no other file, not even whether it exists."""
+    shutil.copytree(classification / "models/onnx", tmp_path / "model")
+    record = json.loads((tmp_path / "model/export.json").read_text())
+    changed = record["tokenizer"] if key == "tokenizer" else record["models"]["fp32"]
+    changed.update({"sha256": {name: ""}} if key == "sha256" else {"file": name})
+    (tmp_path / "model/export.json").write_text(json.dumps(record))
+    result = predict(given=PAIR.encode(), model=tmp_path / "model")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "export.json" in result.stderr
+    assert "pattern" in result.stderr
+
+
+@pytest.mark.parametrize("content", ["junk", "", "{}", "[" * 100_000])
+def test_tokenizer_that_cannot_be_read_is_refused_in_one_message(predict, classification, tmp_path, content):
+    """Also where whoever wrote it has written its hash, too."""
+    shutil.copytree(classification / "models/onnx", tmp_path / "model")
+    (tmp_path / "model/tokenizer.json").write_text(content)
+    record = json.loads((tmp_path / "model/export.json").read_text())
+    record["tokenizer"]["sha256"] = file_hash(tmp_path / "model/tokenizer.json")
+    (tmp_path / "model/export.json").write_text(json.dumps(record))
+    result = predict(given=PAIR.encode(), model=tmp_path / "model")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "model.onnx cannot be used with its metadata and tokenizer" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tuneline.cli.predict import BAD_ROW_OPTIONS
 from tuneline.cli.predict.streaming import REPORTED, WINDOW_CHARACTERS, good_rows, windows
 from tuneline.core.errors import DataError
-from tuneline.readers.inputs import BadRow, InputRows, Row
+from tuneline.readers.inputs import BadRow, InputColumns, InputRows, Row
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem
 
 
@@ -35,7 +35,7 @@ def every_second_row_bad(count):
     def row(number):
         return BadRow(number, RowProblem(number, "broken", "Correct it.")) if number % 2 else Row(number, ("a",), {})
 
-    return InputRows(map(row, range(1, count + 1)), "line")
+    return InputRows(InputColumns(("text",), ()), map(row, range(1, count + 1)), "line")
 
 
 def test_first_bad_row_stops():

@@ -1,0 +1,64 @@
+"""Flow ``sweep``: runs a sweep (docs/sweeps.md) for a commit, in a checkout of its own, and leaves its table as an artifact."""
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, runtime
+from prefect.artifacts import create_table_artifact
+from prefect.client.schemas import State
+from prefect.states import Completed
+
+from flows.runs.checkout import isolated
+from flows.runs.pipeline import log_line
+from flows.runs.processes import Programs
+from flows.runs.repository import Repository, safe_name
+from flows.server.worker import end_with_worker
+from flows.settings import Ref, load_settings
+from flows.train import log_cancellation, training_lock
+from tuneline.sweeps.record import STATE, SweepRecord
+from tuneline.sweeps.results import describe, rows, verdict, winner
+
+COMMAND = ["python", "-c", "from tuneline.cli import app; app(prog_name='tuneline')", "sweep"]
+"""The command of the checkout, not that of the worker."""
+
+
+@flow(name="sweep", persist_result=False)
+def sweep(file: str, workers: int = 1, ref: Ref | None = None) -> State[Any]:
+    """Find the best configuration on validation. Its trials are experiments of the repository.
+
+    Args:
+        file: The sweep, `conf/sweep/NAME.yaml`, in the commit that is run.
+        workers: Trainings at the same time.
+        ref: Branch, tag or commit to run; default: `training.ref`.
+    """
+    repository, name = Repository.here(), Path(file).stem
+    settings = load_settings(repository.root)
+    end_with_worker()
+    log_cancellation()
+    run = f"{safe_name(runtime.flow_run.name)}-{runtime.flow_run.id[:8]}"
+    with (
+        isolated(repository, run, ref or settings.training.ref, trains=False) as checkout,
+        training_lock(settings.training.one_per) as machine,
+    ):
+        machine.acquire(checkout.name, log_line)
+        programs = Programs(checkout.path, run, settings.training.environment, locks=[checkout.lock, *machine.descriptors])
+        programs.run([*COMMAND, file, "--workers", str(workers)], f"Sweep {name}", log_line)
+        record = SweepRecord.read(checkout.path / STATE / name / "record.json", "Run the flow again.")
+        message = verdict(winner(checkout.path, name, record), record, name)
+    table = [
+        {
+            "trial": f"{name}-{row.trials[0].number}",
+            "parameters": describe(row.values),
+            record.metric: row.mean,
+            "spread": row.spread,
+            "state": row.state,
+        }
+        for row in rows(record)
+    ]
+    create_table_artifact(key=f"sweep-{artifact_key(name)}", table=table, description=message)
+    return Completed(message=message)
+
+
+def artifact_key(name: str) -> str:
+    """Return a name as Prefect wants keys: lower case, digits and dashes."""
+    return "".join(character if character.isalnum() else "-" for character in name.lower()).strip("-")

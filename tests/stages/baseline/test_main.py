@@ -1,0 +1,131 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stages.baseline import __main__ as baseline
+from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
+from tests.params import change_params, write_params
+from tests.shards import into_shards
+from tests.stages.evaluate.project import write_classifier
+from tuneline.analysis.tfidf import predict_with_tfidf, read_sample
+from tuneline.baselines import frozen
+from tuneline.baselines.frozen import FrozenEncoder
+from tuneline.core.errors import StageError
+from tuneline.core.tables import LabelSchema, SplitReader, raw_schema, write_table
+
+WORDS = ["good great fine", "bad poor sad"]
+CLASSES, NUMBERS = LabelSchema(("low", "high")), LabelSchema(None)
+
+
+def write_project(folder: Path, labels: LabelSchema = CLASSES, columns: tuple[str, ...] = ("text",)) -> None:
+    """Write raw splits whose label is that of the words of the first text, except 3 of 20; and an untrained checkpoint."""
+    write_params(folder)
+    change_params(folder, {"data.text_columns": list(columns), "model.checkpoint": "models/source/mine", "model.config": {}})
+    for seed, (split, rows) in enumerate({"train": 200, "validation": 40, "test": 60}.items()):
+        random = np.random.default_rng(seed)
+        kinds = random.integers(0, 2, rows)
+        texts = {name: [" ".join(random.choice(WORDS[kind].split(), 5)) for kind in kinds] for name in columns}
+        answers = np.where(np.arange(rows) % 20 < 3, 1 - kinds, kinds)
+        table = pa.table({**texts, "labels": answers, "idx": np.arange(rows)}, schema=raw_schema(columns, labels))
+        (folder / "data/raw").mkdir(parents=True, exist_ok=True)
+        write_table(table, folder / f"data/raw/{split}.parquet")
+    save_tokenizer(train_wordpiece(lambda: iter([WORDS] * 3), 60), 32, folder / "data/tokenized/tokenizer")
+    write_classifier(folder / "models/base/model", labels, folder / "data/tokenized/tokenizer")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    kinds = {"classes": {}, "pairs": {"columns": ("first", "second")}, "numbers": {"labels": NUMBERS, "columns": ("first", "second")}}
+    folders = {name: tmp_path_factory.mktemp(name) for name in kinds}
+    for name, options in kinds.items():
+        write_project(folders[name], **options)
+    return folders
+
+
+@pytest.fixture
+def project(made, tmp_path, monkeypatch, request):
+    folder = shutil.copytree(made[getattr(request, "param", "classes")], tmp_path / "project")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def predicted(split="test"):
+    return pq.read_table(f"reports/baselines/{split}.parquet")
+
+
+@pytest.mark.parametrize(
+    ("project", "models"),
+    [
+        ("classes", ["majority", "tfidf", "frozen"]),
+        ("pairs", ["majority", "tfidf", "frozen", "cosine"]),
+        ("numbers", ["majority", "tfidf", "frozen", "cosine"]),
+    ],
+    indirect=["project"],
+)
+def test_baselines_predict_the_validation_and_the_reported_split(project, models):
+    baseline.main()
+    for split, rows in (("validation", 40), ("test", 60)):
+        table = predicted(split)
+        assert table.column_names == models
+        assert len(table) == rows
+        assert not any(column.null_count for column in table.columns)
+
+
+def test_frozen_vectors_of_an_untrained_model_tell_words_apart(project):
+    baseline.main()
+    labels = pq.read_table("data/raw/test.parquet")["labels"].to_numpy()
+    assert (predicted()["frozen"].to_numpy() == labels).mean() >= 0.75, "all but 0.15 of the rows have the right label"
+    assert len(set(predicted()["majority"].to_pylist())) == 1
+
+
+def test_tfidf_baseline_is_that_of_the_sample_with_the_seed(project):
+    baseline.main()
+    train, test = (SplitReader.open(Path("data/raw"), split, made_by="download") for split in ("train", "test"))
+    expected = predict_with_tfidf(read_sample(train, ["text"], 2, 42), [test.read(["text"])["text"].to_pylist()], CLASSES)
+    np.testing.assert_array_equal(predicted()["tfidf"].to_numpy(), expected)
+
+
+def test_model_from_scratch_has_no_frozen_baseline(project):
+    change_params(project, {"model.checkpoint": None, "model.config": {"model_type": "bert"}})
+    shutil.rmtree("models")
+    baseline.main()
+    assert predicted().column_names == ["majority", "tfidf"]
+
+
+@pytest.mark.parametrize("project", ["classes", "numbers"], indirect=True)
+def test_second_run_and_shards_give_the_same_bytes(project):
+    baseline.main()
+    once = Path("reports/baselines/test.parquet").read_bytes()
+    into_shards(Path("data/raw"), rows=30)
+    baseline.main()
+    assert Path("reports/baselines/test.parquet").read_bytes() == once
+
+
+def test_vectors_are_means_over_the_tokens_without_padding(project, monkeypatch):
+    encoder = FrozenEncoder.load(Path("models/base/model"), Path("data/tokenized/tokenizer"))
+    texts = ["good", "bad poor sad bad poor sad", "", "great fine"]
+    together = encoder.vectors(texts)
+    alone = np.concatenate([encoder.vectors([text]) for text in texts])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    monkeypatch.setattr(frozen, "TEXTS_AT_A_TIME", 3)
+    np.testing.assert_allclose(encoder.vectors(texts), alone, atol=1e-5)
+
+
+def test_train_rows_of_the_frozen_baseline_are_limited(project, monkeypatch):
+    monkeypatch.setattr(frozen, "MAX_VALUES", 16 * 50)
+    counts = []
+    fit = frozen.LinearModel.fit
+    monkeypatch.setattr(frozen.LinearModel, "fit", lambda rows, *others: counts.append(len(rows[0])) or fit(rows, *others))
+    baseline.main()
+    assert counts == [50]
+
+
+def test_damaged_checkpoint_is_an_error_with_the_command_that_fetches_it_again(project):
+    Path("models/base/model/model.safetensors").unlink()
+    with pytest.raises(StageError, match=r"models/base/model cannot be loaded") as raised:
+        baseline.main()
+    assert "dvc repro -f base" in str(raised.value)

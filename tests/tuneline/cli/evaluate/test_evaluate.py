@@ -1,0 +1,271 @@
+"""``tuneline evaluate``: an exported model on a fresh labelled file."""
+
+import csv
+import hashlib
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from ruamel.yaml import YAML
+from typer.testing import CliRunner, Result
+
+import stages.baseline.__main__
+import stages.evaluate.__main__
+from tests.dvc_files import init_dvc
+from tests.exported_pipeline import published_pipeline
+from tests.params import change_params
+from tests.project import GIT_IDENTITY
+from tests.small_pipeline import QUEUES
+from tuneline.analysis.drift import Distribution
+from tuneline.cli import app
+from tuneline.cli.predict.streaming import ModelChoice
+from tuneline.project.dvc import folder_hash
+from tuneline.reports.checks import Profile, SplitProfile, Words
+
+
+def run(*words: object) -> Result:
+    return CliRunner(env={"COLUMNS": "300"}).invoke(app, ["evaluate", *map(str, words)])
+
+
+@pytest.fixture
+def project(tmp_path_factory, tmp_path, monkeypatch) -> Callable[[str], Path]:
+    """Return a project with published models and its test split as ``fresh.csv``; the working directory."""
+
+    def make(task: str = "classification") -> Path:
+        shutil.copytree(published_pipeline(tmp_path_factory, task), tmp_path / "project")
+        monkeypatch.chdir(tmp_path / "project")
+        ModelChoice.load.cache_clear()  # one process is one project, but here
+        change_params(tmp_path / "project", {"evaluate.behaviour": None})
+        rows = pq.read_table("data/raw/test.parquet").to_pylist()
+        label = (lambda value: QUEUES[value]) if task == "classification" else repr
+        write_csv("fresh.csv", [{"subject": row["subject"], "body": row["body"], "queue": label(row["labels"])} for row in rows])
+        return tmp_path / "project"
+
+    return make
+
+
+def write_csv(path: str, rows: list[dict[str, object]]) -> None:
+    with Path(path).open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read_csv(path: str) -> list[dict[str, str]]:
+    with Path(path).open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_metrics_of_the_test_split_are_those_of_the_stage(task, project):
+    project(task)
+    if task == "regression":
+        change_params(Path(), {"data.task": task, "train.metric": "pearson"})
+    Path("data/raw/source.json").unlink()  # it has no splits
+    stages.baseline.__main__.main()
+    stages.evaluate.__main__.main()
+    done = run("fresh.csv", "--json", "fresh.json")
+    assert done.exit_code == 0, done.output
+    of_stage, of_file = (json.loads(Path(path).read_text()) for path in ("metrics/evaluate.json", "fresh.json"))
+    assert of_file.keys() == of_stage.keys()
+    assert of_file == pytest.approx(of_stage, abs=2e-5)
+    assert {"majority_f1", "tfidf_f1"} <= of_file.keys() or {"mean_mse", "tfidf_mse"} <= of_file.keys()
+
+
+def test_metrics_are_printed_with_intervals_verdict_and_what_is_unknown(project):
+    project()
+    done = run("fresh.csv")
+    assert done.exit_code == 0, done.output
+    metrics = json.loads(Path("models/onnx/export.json").read_text())["models"]["fp32"]["metrics"]
+    assert f"Accuracy {metrics['accuracy']:.4f}".split() == next(line for line in lines(done) if line[0] == "Accuracy")[:2]
+    assert any(line[0] == "F1" and line[3] == "to" for line in lines(done))
+    assert any(line[:2] == ["Accuracy", "of"] and "TF-IDF" in line for line in lines(done))
+    assert "The model predicts the same class for all 50 rows" in done.output
+    assert "Worst slice: " in done.output
+    assert "There is no profile of the training data" in done.output
+    shutil.copy("data/raw/test.parquet", "data/raw/train.parquet")
+    other = run("fresh.csv")
+    assert "data/raw does not have the data of this model" in other.output
+    assert "TF-IDF" not in other.output
+
+
+def lines(done: Result) -> list[list[str]]:
+    return [line.replace("│", " ").split() for line in done.output.splitlines() if line.strip("│ ")]
+
+
+def test_errors_are_written_with_line_texts_and_confidence_the_most_confident_first(project):
+    project()
+    content = read_csv("fresh.csv")
+    subprocess.run(["sed", "-i", "1a\\\\n", "fresh.csv"], check=True)
+    assert run("fresh.csv", "--errors", "errors.csv").exit_code == 0
+    assert run("fresh.csv", "--errors", "errors.parquet").exit_code == 0
+    predicted = CliRunner().invoke(app, ["predict", "data/raw/test.parquet"]).stdout.splitlines()
+    found = {number: json.loads(line) for number, line in enumerate((one for one in predicted if one.startswith("{")), start=4)}
+    wrong = {line: one for line, one in found.items() if one["label"] != content[line - 4]["queue"]}
+    errors = read_csv("errors.csv")
+    assert 0 < len(errors) < len(content)
+    assert {int(row["line"]): row["predicted"] for row in errors} == {line: one["label"] for line, one in wrong.items()}
+    for row in errors:
+        assert {name: row[name] for name in ("subject", "body")} == {
+            name: content[int(row["line"]) - 4][name] for name in ("subject", "body")
+        }
+        assert row["label"] == content[int(row["line"]) - 4]["queue"]
+        assert float(row["confidence"]) == pytest.approx(wrong[int(row["line"])]["probability"], abs=2e-6)
+    confidences = [float(row["confidence"]) for row in errors]
+    assert confidences == sorted(confidences, reverse=True)
+    assert [{name: str(value) for name, value in row.items()} for row in pq.read_table("errors.parquet").to_pylist()] == errors
+
+
+def test_errors_of_a_regression_are_all_rows_the_largest_error_first(project):
+    project("regression")
+    done = run("fresh.csv", "--errors", "errors.csv", "--html", "page.html")
+    assert done.exit_code == 0, done.output
+    errors = read_csv("errors.csv")
+    sizes = [float(row["error"]) for row in errors]
+    assert len(errors) == 50
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == pytest.approx(abs(float(errors[0]["label"]) - float(errors[0]["predicted"])), abs=1e-5)
+    assert "Largest errors" in Path("page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "messages"),
+    [
+        ({"queue": "spam"}, [], ["fresh.csv, line 4, column 'queue': the model has no class 'spam'", "'billing', 'delivery', 'returns'"]),
+        ({"queue": ""}, [], ["fresh.csv, line 4, column 'queue': no label"]),
+        ({"subject": " ", "body": ""}, [], ["fresh.csv, line 4, column 'subject' and 'body': no text"]),
+        ({}, ["--label", "label"], ["fresh.csv: no column 'label' (--label)"]),
+        ({}, ["--text", "subject", "--text", "text"], ["fresh.csv: no column 'text' (--text)"]),
+        ({}, ["--by", "customer"], ["fresh.csv: no column 'customer' (--by)"]),
+    ],
+)
+def test_file_that_cannot_be_evaluated_is_refused_with_row_and_column(change, options, messages, project):
+    project()
+    rows = read_csv("fresh.csv")
+    rows[2] |= change
+    write_csv("fresh.csv", rows)
+    done = run("fresh.csv", "--errors", "errors.csv", *options)
+    assert done.exit_code == 65, done.output
+    assert all(message in done.output for message in messages), done.output
+    assert not Path("errors.csv").exists()
+    if change:
+        skipped = run("fresh.csv", "--bad-rows", "skip", "--max-bad-share", 0.05, "--json", "fresh.json")
+        assert skipped.exit_code == 0, skipped.output
+        assert "skipped line 4, column" in skipped.output
+        assert "49 rows, 1 left out" in skipped.output
+        assert json.loads(Path("fresh.json").read_text())["rows"] == 49
+        assert run("fresh.csv", "--bad-rows", "skip").exit_code == 65, "2 % are more than 1 %"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("subject,body,queue\n", "fresh.csv has no labelled rows"),
+        ("subject,body,queue\na,b,billing\n,,\n", "line 3"),
+        ("", "fresh.csv is empty"),
+        (None, "fresh.csv does not exist"),
+    ],
+)
+def test_file_without_rows_is_refused(content, message, project):
+    project()
+    Path("fresh.csv").unlink()
+    if content is not None:
+        Path("fresh.csv").write_text(content)
+    done = run("fresh.csv")
+    assert (done.exit_code, message in done.output) == (65, True), done.output
+
+
+def test_labels_may_be_ids_and_columns_may_have_other_names(project):
+    project()
+    assert run("fresh.csv", "--json", "names.json").exit_code == 0
+    rows = read_csv("fresh.csv")
+    renamed = [{"Betreff": row["subject"], "Größe": row["body"], "y": f"{QUEUES.index(row['queue'])}.0"} for row in rows]
+    write_csv("ids.csv", renamed)
+    Path("ids.csv").write_bytes(Path("ids.csv").read_text().replace(",", ";").encode("cp1252"))
+    done = run("ids.csv", "--text", "Betreff", "--text", "Größe", "--label", "y", "--json", "ids.json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(Path("ids.json").read_text()) == json.loads(Path("names.json").read_text())
+
+
+def test_slices_by_the_values_of_a_column_are_on_the_page(project):
+    project()
+    rows = [row | {"shop": "<b>north</b>" if number % 3 else ""} for number, row in enumerate(read_csv("fresh.csv"))]
+    write_csv("fresh.csv", rows)
+    done = run("fresh.csv", "--by", "shop", "--html", "page.html")
+    assert done.exit_code == 0, done.output
+    page = Path("page.html").read_text()
+    assert "by shop" in page
+    assert "&lt;b&gt;north&lt;/b&gt;" in page
+    assert "(none)" in page
+    assert "by length" in page
+    assert "by label" in page
+    assert "<b>north" not in page
+    assert page.count("<svg") == 4
+    assert "line " in page
+
+
+def test_drift_from_the_training_data_is_measured(project):
+    project()
+    rows = read_csv("fresh.csv") * 5
+    lengths = np.array([len(row["subject"]) + len(row["body"]) for row in rows])
+    labels, words = Distribution.of_classes(np.full(250, 2), 3), Words(hashes=[], known=0.0)
+    for counted, message in ((lengths, "length of texts, PSI"), (lengths + 500, "length of texts, PSI")):
+        train = SplitProfile(rows=250, labels=None, characters=Distribution.of_numbers(counted), words=words)
+        Path("reports/checks").mkdir(parents=True, exist_ok=True)
+        Profile(version=1, labels=QUEUES, splits={"train": train}).write(Path("reports/checks/profile.json"))
+        write_csv("fresh.csv", rows)
+        done = run("fresh.csv")
+        assert ("The texts drifted from the training data: " + message in done.output) == (counted is not lengths), done.output
+        assert ("No drift from the training data." in done.output) == (counted is lengths)
+    Profile(version=1, labels=QUEUES, splits={"train": train.model_copy(update={"labels": labels})}).write(
+        Path("reports/checks/profile.json")
+    )
+    assert "predicted labels, PSI" in run("fresh.csv").output
+    write_csv("fresh.csv", rows[:50])
+    assert "50 rows are too few to measure drift" in run("fresh.csv").output
+
+
+def test_model_of_a_commit_or_in_production_is_evaluated_from_the_cache(project):
+    """It is not the model of the checkout, which is removed."""
+    root = project()
+    assert run("fresh.csv", "--json", "here.json").exit_code == 0
+    git("init", "--quiet")
+    init_dvc(root)
+    outs = [{"path": "models/onnx", "hash": "md5", "md5": folder_hash(Path("models/onnx"))}]
+    listing = [{"md5": store(path.read_bytes()), "relpath": path.name} for path in sorted(Path("models/onnx").iterdir())]
+    assert store(json.dumps(listing).encode(), ".dir") == outs[0]["md5"]
+    with Path("dvc.lock").open("w") as file:
+        YAML().dump({"schema": "2.0", "stages": {"compare": {"cmd": "python -m stages.compare", "outs": outs}}}, file)
+    git("add", "dvc.lock")
+    git("commit", "--quiet", "--message", "Learn")
+    git("tag", "--annotate", "onnx@v0.1.0", "--message", "v")
+    git("tag", "--annotate", "onnx#production#1", "--message", "p")
+    shutil.rmtree("models/onnx")
+    for name in ("HEAD", "v0.1.0", "production"):
+        done = run("fresh.csv", "--model", name, "--json", "there.json")
+        assert done.exit_code == 0, done.output
+        assert Path("there.json").read_bytes() == Path("here.json").read_bytes()
+    unknown, missing = run("fresh.csv", "--model", "v9"), Path(".dvc/cache/files/md5", listing[0]["md5"][:2], listing[0]["md5"][2:])
+    assert (unknown.exit_code, "--model v9: no folder, and no commit" in unknown.output) == (1, True)
+    missing.unlink()
+    done = run("fresh.csv", "--model", "production")
+    assert (done.exit_code, "dvc fetch --rev" in done.output) == (1, True), done.output
+    assert run("fresh.csv").exit_code == 1, "no model"
+
+
+def git(*words: str) -> None:
+    subprocess.run(["git", *words], check=True, env={**GIT_IDENTITY, "PATH": "/usr/bin:/bin"})
+
+
+def store(content: bytes, suffix: str = "") -> str:
+    """Put a file into DVC's cache, and return its hash."""
+    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest() + suffix
+    path = Path(".dvc/cache/files/md5", md5[:2], md5[2:])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return md5

@@ -1,0 +1,124 @@
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.conftest import ROOT
+from tests.hub import LoopbackHub
+from tuneline.core.errors import StageError
+from tuneline.core.tables import LabelSchema
+from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, score, spread_metrics
+
+ODD_ONE = """
+import datasets
+import evaluate
+
+
+class OddOne(evaluate.Metric):
+    def _info(self):
+        value = datasets.Value("int64")
+        return evaluate.MetricInfo(description="", citation="", inputs_description="",
+                                   features=datasets.Features({"predictions": value, "references": value}))
+
+    def _compute(self, predictions, references):
+        return RESULT
+"""
+
+
+@pytest.fixture
+def odd_one(tmp_path, monkeypatch):
+    """Return a function that gives a metric of the library on a hub a certain result, and returns its name."""
+    from evaluate import config
+
+    monkeypatch.chdir(tmp_path)
+    with LoopbackHub(tmp_path / "hub") as hub:
+        monkeypatch.setattr(config, "HUB_EVALUATE_URL", f"{hub.url}/spaces/{{path}}/resolve/{{revision}}/{{name}}")
+        for name in ("HF_MODULES_CACHE", "HF_METRICS_CACHE", "HF_EVALUATE_CACHE", "DOWNLOADED_EVALUATE_PATH"):
+            monkeypatch.setattr(config, name, tmp_path / name)
+        monkeypatch.setattr(config, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+        monkeypatch.syspath_prepend(tmp_path / "modules")
+
+        def write(result):
+            hub.add("models", "evaluate-metric/odd_one", {"odd_one.py": ODD_ONE.replace("RESULT", result)})
+            return "odd_one"
+
+        yield write
+    for name in [name for name in sys.modules if name.partition(".")[0] == "evaluate_modules"]:
+        del sys.modules[name]
+
+
+def test_score_adds_a_metric_of_the_library(odd_one):
+    scores = score(np.array([0, 1]), np.array([0, 1]), "binary", [odd_one("{'odd': sum(predictions) / 4, 'note': 'x', 'list': [1, 2]}")])
+    assert scores.items() >= {"accuracy": 1.0, "f1": 1.0, "odd": 0.25}.items()
+    assert not {"note", "list"} & scores.keys()
+
+
+def test_program_with_the_name_of_a_metric_is_not_run(odd_one, tmp_path):
+    """A person has a folder of that name, for another purpose."""
+    odd_one("{'odd': 0.5}")
+    (tmp_path / "odd_one").mkdir()
+    (tmp_path / "odd_one/odd_one.py").write_text("raise SystemExit('this program ran')")
+    assert score(np.array([0, 1]), np.array([0, 1]), "binary", ["odd_one"])["odd"] == 0.5
+
+
+def test_custom_metric_overrides_the_one_of_the_project(odd_one):
+    assert score(np.array([0, 1]), np.array([0, 1]), "binary", [odd_one("{'accuracy': 0.5}")])["accuracy"] == 0.5
+
+
+@pytest.mark.parametrize("result", ["{'odd': float('nan')}", "{'odd': [1, 2]}", "{}"])
+def test_metric_without_finite_numbers_is_an_error(odd_one, result):
+    with pytest.raises(StageError, match="gives no finite numbers"):
+        score(np.array([0, 1]), np.array([0, 1]), "binary", [odd_one(result)])
+
+
+def test_metric_for_other_labels_is_an_error(odd_one):
+    with pytest.raises(StageError, match="cannot score this"):
+        score(np.array([0.5, 1], dtype=np.float32), np.array([0.5, 1], dtype=np.float32), "binary", [odd_one("predictions['no']")])
+
+
+def test_missing_metric_is_an_error_with_its_name(odd_one):
+    with pytest.raises(StageError, match=r"evaluate\.metrics: 'no_such' cannot be loaded"):
+        score(np.array([0, 1]), np.array([0, 1]), "binary", ["no_such"])
+
+
+def test_score_leaves_no_files_and_needs_no_network(tmp_path):
+    """The library is imported for its own metrics only."""
+    script = """
+import socket, sys
+def refuse(*_): raise AssertionError("connected to the network")
+socket.socket.connect = refuse
+import numpy as np
+from tuneline.evaluation.scoring import score
+assert score(np.array([0, 1]), np.array([0, 1]), "binary")["accuracy"] == 1.0
+assert score(np.array([0.0, 1.0], dtype=np.float32), np.array([0.0, 1.0], dtype=np.float32), "binary")["mse"] == 0.0
+assert not {"evaluate", "datasets"} & set(sys.modules)
+"""
+    environment = {name: value for name, value in os.environ.items() if name not in ("HF_HOME", "HF_HUB_OFFLINE")}
+    environment |= {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "tmp"), "PYTHONDONTWRITEBYTECODE": "1"}
+    (tmp_path / "home").mkdir()
+    (tmp_path / "tmp").mkdir()
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environment, check=True)
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert list((tmp_path / "home").rglob("*")) == []
+
+
+def test_metrics_of_the_majority_are_those_of_predicting_one_class():
+    split = SplitPredictions(np.array([0, 0, 0, 1]), np.array([0, 0, 0, 1]), LabelSchema(("no", "yes")), "binary", 0)
+    scores = baseline_metrics(split, "majority", np.ones(4, np.int64))
+    assert scores.keys() == {"majority_accuracy", "majority_f1", "accuracy_over_majority_low", "accuracy_over_majority_high"}
+    assert (scores["majority_accuracy"], scores["majority_f1"]) == (0.25, pytest.approx(0.4))
+
+
+def test_baseline_of_a_regression_is_the_mean():
+    labels = np.array([2.0, 4.0], dtype=np.float32)
+    split = SplitPredictions(labels, labels, LabelSchema(None), "macro", 0)
+    assert baseline_metrics(split, "majority", np.full(2, 2.0, np.float32)) == {"mean_mse": 2.0}
+
+
+def test_predicted_classes_are_counted():
+    split = SplitPredictions(np.array([0, 1, 2, 2]), np.array([0, 0, 0, 1]), LabelSchema(("a", "b", "c", "d")), "macro", 0)
+    counts = spread_metrics(split)
+    assert (counts["predicted_classes"], counts["never_predicted_classes"], counts["most_predicted_share"]) == (2, 1, 0.75)
+    assert counts["accuracy_low"] < 0.25 < counts["accuracy_high"]

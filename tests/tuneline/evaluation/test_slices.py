@@ -1,0 +1,101 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tuneline.core.tables import LabelSchema
+from tuneline.evaluation.scoring import (
+    ENOUGH_ROWS,
+    RowSlice,
+    SplitPredictions,
+    label_slices,
+    length_slices,
+    overlap_slices,
+    score_slices,
+    slices_report,
+    source_slices,
+)
+from tuneline.reports.evaluation import SliceMetrics
+
+PAIR, NUMBER = LabelSchema(("no", "yes")), LabelSchema(None)
+
+
+def members(slices):
+    return {one.name: one.rows.tolist() for one in slices}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=80))
+def test_length_slices_are_not_empty_and_contain_every_row_once(lengths):
+    slices = list(length_slices(np.array(lengths)))
+    assert sorted(row for one in slices for row in one.rows.tolist()) == list(range(len(lengths)))
+    assert all(len(one.rows) for one in slices)
+    assert len(slices) <= 4
+    spans = [(min(lengths[row] for row in one.rows), max(lengths[row] for row in one.rows)) for one in slices]
+    assert all(high < low for (_, high), (low, _) in itertools.pairwise(spans))
+
+
+def test_length_slices_are_named_by_their_range():
+    assert members(length_slices(np.array([9, 3, 5, 7]))) == {
+        "3 to 3 tokens": [1],
+        "5 to 5 tokens": [2],
+        "7 to 7 tokens": [3],
+        "9 to 9 tokens": [0],
+    }
+    assert members(length_slices(np.array([4, 4, 4]))) == {"4 to 4 tokens": [0, 1, 2]}
+
+
+def test_overlap_slices_group_pairs_by_shared_words():
+    pairs = [("A cat sat.", "a CAT sat"), ("a b c d", "a x y z"), ("", ""), ("a b c", "a b d"), ("a b c d", "a b c")]
+    assert members(overlap_slices([zip(*pairs[:2], strict=True), zip(*pairs[2:], strict=True)])) == {
+        "0% to 25% of the words shared": [1, 2],
+        "50% to 75% of the words shared": [3],
+        "75% to 100% of the words shared": [0, 4],
+    }
+
+
+def test_label_slices_skip_absent_classes():
+    assert members(label_slices(np.array([2, 0, 2]), ("a", "b", "c"))) == {"a": [1], "c": [0, 2]}
+
+
+@pytest.mark.parametrize(
+    ("specification", "positions", "expected"),
+    [
+        ("train[90%:] + extra", [7, 8, 9, 0, 3], {"train": [0, 1, 2], "extra": [3, 4]}),
+        ("a+b+a", [1, 0, 0], {"a": [0, 2], "b": [1]}),
+        ("train[:2]+train[5:]", [0, 1, 5], {}),
+        ("test", [0, 1, 2], {}),
+        ("", [0, 1], {}),
+        ("a+b", [0, 1, 2], {}),  # row numbers of b continue those of a, so the source split is ambiguous
+    ],
+)
+def test_source_slices_group_rows_by_their_source_split(specification, positions, expected):
+    assert members(source_slices(specification, np.array(positions))) == expected
+
+
+def test_slice_is_scored_on_its_own_rows():
+    split = SplitPredictions(np.array([0, 1, 0, 0]), np.array([0, 1, 1, 0]), PAIR, "binary", 0)
+    scored = score_slices([RowSlice("length", "x", np.array([0, 1])), RowSlice("length", "y", np.array([2, 3]))], split)
+    assert [(one.name, one.rows, one.metrics["accuracy"], one.metrics["f1"]) for one in scored] == [("x", 2, 1.0, 1.0), ("y", 2, 0.5, 0.0)]
+    assert scored[1].low < 0.5 < scored[1].high
+
+
+@pytest.mark.parametrize("rows", [1, 2, 30])
+def test_slice_of_a_regression_has_correlation_and_error(rows):
+    predicted = np.arange(rows, dtype=np.float32)
+    split = SplitPredictions(predicted + 1, predicted, NUMBER, "macro", 0)
+    (one,) = score_slices([RowSlice("length", "x", np.arange(rows))], split)
+    assert one.metrics["mse"] == 1.0
+    assert -1 <= one.low <= one.metrics["pearson"] <= one.high <= 1
+
+
+def test_slices_report_has_the_smallest_and_the_worst_slice():
+    scored = [
+        SliceMetrics.model_validate({"by": "length", "slice": name, "rows": rows, "accuracy": accuracy, "low": 0.0, "high": 1.0})
+        for name, rows, accuracy in (("tiny", ENOUGH_ROWS - 1, 0.0), ("weak", ENOUGH_ROWS, 0.4), ("good", 500, 0.9))
+    ]
+    report = slices_report(scored, "accuracy")
+    assert (report.smallest.name, report.worst.name) == ("tiny", "weak")
+    assert slices_report(scored[:1], "accuracy").worst is None

@@ -1,0 +1,108 @@
+import json
+
+from huggingface_hub import ModelCard
+from typer.testing import CliRunner
+
+from tests.tuneline.finished_project import HOSTILE, FinishedProject
+from tuneline.cli import app
+from tuneline.core.provenance import PretrainedSource
+from tuneline.results.page import CARD, escape
+
+CHECKPOINT = PretrainedSource(
+    name="google-bert/bert-base-uncased",
+    commit="c" * 40,
+    license="apache-2.0",
+    sha256={"config.json": "d" * 64, "model.safetensors": "e" * 64},
+)
+
+
+def card() -> ModelCard:
+    done = CliRunner().invoke(app, ["report", "--no-latency"])
+    assert done.exit_code == 0, done.output
+    return ModelCard(CARD.read_text())
+
+
+def test_huggingface_hub_parses_the_metadata_with_every_metric(project):
+    data = card().data
+    metrics = json.loads((project.root / "metrics/evaluate.json").read_text())
+    assert (data.library_name, data.pipeline_tag) == ("transformers", "text-classification")
+    measured = {result.metric_type: result.metric_value for result in data.eval_results}
+    assert measured["accuracy"] == metrics["accuracy"]
+    assert measured["f1"] == metrics["f1"]
+    assert {result.dataset_split for result in data.eval_results} == {"test"}
+    assert data.model_name == "sample-queue"
+
+
+def test_base_model_and_data_set_from_the_hub_are_linked(project):
+    project.change_params(**{"data.source": "hub", "data.path": "nyu-mll/glue", "data.name": "mrpc"})
+    project.base(CHECKPOINT)
+    project.lock(seed=1)
+    source = {"source": "hub", "path": "nyu-mll/glue", "commit": "abc123", "splits": {}, "label_names": None}
+    project.write("data/raw/source.json", source)
+    data = card().data
+    assert data.datasets == ["nyu-mll/glue"]
+    assert data.base_model == "google-bert/bert-base-uncased"
+    assert {(result.dataset_type, result.dataset_config, result.dataset_revision) for result in data.eval_results} == {
+        ("nyu-mll/glue", "mrpc", "abc123")
+    }
+
+
+def test_base_model_is_named_with_commit_licence_and_hash(project):
+    project.base(CHECKPOINT)
+    model_card = card()
+    assert model_card.data.base_model == "google-bert/bert-base-uncased"
+    assert model_card.data.license is None, "the licence of the base model is not a statement about this one"
+    assert f"google-bert/bert-base-uncased at {'c' * 40}, licence apache-2.0, SHA-256 {'e' * 64}" in model_card.text
+
+
+def test_folder_is_not_linked_as_base_model(project):
+    project.base(PretrainedSource(name="models/source/mine", license=None, sha256={"model.safetensors": "e" * 64}))
+    model_card = card()
+    assert model_card.data.base_model is None
+    assert f"models/source/mine, licence not stated, SHA-256 {'e' * 64}" in model_card.text
+
+
+def test_card_describes_task_usage_metrics_limits_and_commit(project):
+    text = card().text
+    for words in ("one of 3 classes of queue", "text_pair", "95 % interval", "## Limits", "It was trained on generated tickets"):
+        assert words in text
+    assert project.git("rev-parse", "HEAD") in text
+
+
+def test_usage_example_with_one_text_column_has_no_text_pair(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    FinishedProject(tmp_path, **{"data.text_columns": ["text"]}).run_pipeline().commit()
+    assert "text_pair" not in card().text
+
+
+def test_card_of_a_regression_says_that_it_predicts_a_number(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    FinishedProject(tmp_path, names=None).run_pipeline().commit()
+    model_card = card()
+    assert "predicts a number" in model_card.text
+    assert "pearson" in {result.metric_type for result in model_card.data.eval_results}
+
+
+def test_card_before_the_first_run_names_the_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    FinishedProject(tmp_path).commit("Start")
+    model_card = card()
+    assert "dvc repro evaluate" in model_card.text
+    assert model_card.data.eval_results is None
+
+
+def test_names_from_the_data_are_escaped_in_the_card(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    FinishedProject(tmp_path, ("a|b", "<img src=x>", "`x` *y*\n# z"), **{"data.label_column": "---\nlicense: x"}).run_pipeline().commit()
+    model_card = card()
+    assert "<img" not in model_card.text
+    assert "\n# z" not in model_card.text
+    assert model_card.data.license is None
+    rows = [line for line in model_card.text.splitlines() if line.startswith("| a")]
+    assert len(rows) == 1
+    assert rows[0].replace("\\|", "").count("|") == 6, "one row of five cells"
+
+
+def test_escape_does_not_change_plain_words():
+    assert escape("plain words, 1 to 2 (really)") == "plain words, 1 to 2 (really)"
+    assert "<" not in escape(HOSTILE)

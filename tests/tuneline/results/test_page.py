@@ -1,0 +1,291 @@
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+
+import pytest
+from ruamel.yaml import YAML
+from typer.testing import CliRunner
+
+from tests.tuneline.finished_project import HOSTILE, FinishedProject
+from tuneline.cli import app
+from tuneline.core.files import file_hash
+from tuneline.core.provenance import outs_key
+from tuneline.results import page
+
+
+def write_page(*options) -> str:
+    done = CliRunner().invoke(app, ["report", "--no-latency", *options])
+    assert done.exit_code == 0, done.output
+    return page.PAGE.read_text()
+
+
+class Reader(HTMLParser):
+    """Collects tags with their attributes, and all text outside of styles."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in {"meta", "link", "br"}:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, f"</{tag}> closes another element"
+
+    def handle_data(self, data):
+        self.text += data if "style" not in self.open else ""
+
+
+@pytest.fixture
+def reader(project):
+    return Reader(write_page())
+
+
+def test_page_loads_no_external_resource(reader):
+    """No script, picture, font or style sheet: the page is one file that can be mailed."""
+    assert not {tag for tag, _ in reader.tags} & {"script", "img", "iframe", "object", "embed", "base", "form", "image", "foreignobject"}
+    for tag, attributes in reader.tags:
+        assert not [name for name in attributes if name.startswith("on")]
+        for name in ("src", "href", "xlink:href", "data"):
+            if target := attributes.get(name):
+                assert target.startswith(("#", "data:,")) or (tag == "a" and target == "checks/index.html"), (tag, target)
+    page_text = page.PAGE.read_text()
+    assert not re.search(r"url\((?!#)|@import", page_text)
+    assert set(re.findall(r"https?://[^\"' )]+", page_text)) <= {"http://www.w3.org/1999/xlink", "http://www.w3.org/2000/svg"}
+
+
+def test_page_has_a_content_security_policy_without_scripts(reader):
+    policy = next(attributes["content"] for tag, attributes in reader.tags if attributes.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy
+    assert "script-src" not in policy
+
+
+def test_every_tag_is_closed(reader):
+    assert reader.open == []
+
+
+def test_ids_are_unique_and_references_have_targets(reader):
+    ids = [attributes["id"] for _, attributes in reader.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    html = page.PAGE.read_text()
+    assert set(re.findall(r'(?:url\(|href=")#([\w-]+)', html)) <= set(ids)
+
+
+def test_text_from_the_data_is_escaped(reader):
+    assert HOSTILE in reader.text
+    assert "<script" not in page.PAGE.read_text()
+
+
+def test_class_names_are_escaped_everywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ("<b>bold</b>", "a|b & $x$", '"quoted"')
+    FinishedProject(tmp_path, names).run_pipeline().commit()
+    reader = Reader(write_page())
+    assert "b" not in {tag for tag, attributes in reader.tags if not attributes} or "<b>bold" not in page.PAGE.read_text()
+    assert all(name in reader.text for name in names)
+
+
+def test_every_section_has_its_content(reader):
+    for words in (
+        "Accuracy on test, 120 rows",
+        "95 % interval",
+        "TF-IDF",
+        "Run the pipeline",
+        "step 400 was kept",
+        "1 of 2 passed",
+        "near duplicates",
+    ):
+        assert words in reader.text, words
+    for words in (
+        "int8 is not published. agreement is 0.9",
+        "1 row on which int8 and the trained model differ",
+        "No previous commit",
+        "torch 2.13.0",
+    ):
+        assert words in reader.text, words
+    for words in ("Worst: 21 to 70 tokens, 0.600", "by overlap", "a typing mistake: 3 failed", "97 of 100", "minimum functionality"):
+        assert words in reader.text, words
+    figures = [attributes["aria-label"] for tag, attributes in reader.tags if tag == "svg"]
+    assert len(figures) == 9
+
+
+def test_previous_commit_is_in_the_figures_and_the_text(project):
+    before = project.git("rev-parse", "--short", "HEAD")
+    project.run_pipeline(skill=6.0, seed=2).commit("Learn more")
+    html = write_page()
+    assert f"since {before}: clearly better" in html
+    assert html.count(">previous<") == 2, "behind the curves of precision and ROC"
+    assert f">{before}<" in html
+
+
+@pytest.mark.parametrize(
+    ("missing", "command"),
+    [
+        ("metrics/evaluate.json", "dvc repro evaluate"),
+        ("plots/evaluation", "dvc repro evaluate"),
+        ("plots/training", "dvc repro train"),
+        ("reports/predictions.parquet", "dvc repro evaluate"),
+        ("reports/slices.json", "dvc repro evaluate"),
+        ("reports/behaviour.json", None),
+        ("reports/checks", "dvc repro validate"),
+        ("reports/compare", "dvc repro compare"),
+        ("dvc.lock", "dvc repro"),
+        ("data", None),
+        ("models", None),
+        ("metrics/train.json", None),
+        ("reports/timing", None),
+    ],
+)
+def test_missing_file_is_named_with_the_command_that_creates_it(project, missing, command):
+    path = project.root / missing
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    reader = Reader(write_page())
+    assert command is None or f"{command} creates" in reader.text
+
+
+def test_page_before_the_first_run_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    FinishedProject(tmp_path).commit("Start")
+    assert "the pipeline has not run here" in Reader(write_page()).text
+
+
+@pytest.mark.parametrize(
+    "broken", ["metrics/evaluate.json", "plots/training/loss.tsv", "reports/predictions.parquet", "reports/checks/checks.json"]
+)
+def test_invalid_file_counts_as_missing(project, broken):
+    (project.root / broken).write_bytes(b"\x00 no such format")
+    assert " missing. " in Reader(write_page()).text
+
+
+def test_model_without_errors_has_no_section_of_errors(project):
+    project.run_pipeline(skill=100.0)
+    assert "Most confident errors" not in write_page()
+
+
+def test_page_of_a_regression_has_its_own_figures(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    FinishedProject(tmp_path, names=None).run_pipeline().commit()
+    reader = Reader(write_page())
+    assert "Pearson's r on test" in reader.text
+    assert "Largest errors" in reader.text
+    labels = [attributes["aria-label"] for tag, attributes in reader.tags if tag == "svg"]
+    assert "Predicted over actual numbers" in labels
+    assert "ROC curve" not in labels
+
+
+def test_many_classes_are_shown_as_most_frequent_confusions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    FinishedProject(tmp_path, tuple(f"class {number}" for number in range(40)), rows=800).run_pipeline(skill=1.0).commit()
+    html = write_page()
+    assert '<table class="matrix' not in html
+    assert "Predicted</th>" in html
+
+
+def test_curves_of_two_classes_are_those_of_the_positive_class(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    FinishedProject(tmp_path, ("no", "yes")).run_pipeline().commit()
+    assert "Curves are means over the classes" not in write_page()
+
+
+def test_same_inputs_give_the_same_page(project):
+    assert write_page() == write_page()
+
+
+def test_page_of_the_checks_is_linked_only_if_it_exists(project):
+    assert 'href="checks/index.html"' in write_page()
+    (project.root / "reports/checks/index.html").unlink()
+    assert 'href="checks/index.html"' not in write_page()
+
+
+def test_failed_rendering_leaves_the_previous_page(project, monkeypatch):
+    before = write_page()
+    monkeypatch.setattr(page, "render", lambda report: 1 / 0)
+    done = CliRunner().invoke(app, ["report", "--no-latency"])
+    assert done.exit_code == 1
+    assert page.PAGE.read_text() == before
+
+
+def test_latency_of_other_models_is_not_shown(project):
+    one = {"precision": "fp32", "batch_size": 1, "p50_ms": 1.25, "p95_ms": 2.0, "rows_per_second": 800.0}
+    record = {"threads": 2, "measured": [one], "models": file_hash(project.root / "models/onnx/export.json")}
+    project.write("reports/timing/latency.json", record)
+    assert "1.2 ms" in write_page()
+    project.write("reports/timing/latency.json", {**record, "models": "0" * 64})
+    assert "1.2 ms" not in write_page(), "newer, but of other models"
+
+
+def test_timing_of_another_run_is_not_shown(project):
+    """After ``dvc checkout``, the outs are those of another run than the timing."""
+    (project.root / "dvc.yaml").write_text("stages: {all: {outs: [plots/training], metrics: [metrics/train.json: {cache: false}]}}")
+    project.write("reports/timing/all.json", {"outs": outs_key("all", project.root), "seconds": 98.7, "peak_memory_mb": 1300.0})
+    assert '<td class="num">98.7</td>' in write_page()
+    project.write("metrics/train.json", {"steps": 601, "best_step": 400})
+    html = write_page()
+    assert '<td class="num">98.7</td>' not in html
+    assert "1,300 MB" not in html
+
+
+def shown():
+    return CliRunner(env={"COLUMNS": "300"}).invoke(app, ["show"]).output
+
+
+def test_page_of_another_model_is_told_by_show(project):
+    write_page()
+    assert "another result" not in shown()
+    metrics = json.loads((project.root / "metrics/evaluate.json").read_text())
+    project.write("metrics/evaluate.json", {**metrics, "accuracy": 0.123})
+    assert "reports/index.html is of another result: run `tuneline report`" in shown()
+    write_page()
+    assert "another result" not in shown()
+    project.lock(seed=7)
+    assert "reports/model_card.md is of another result" in shown()
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "words"),
+    [
+        ({"outs": [{"path": "metrics/evaluate.json", "md5": "0" * 32}]}, "metrics/evaluate.json is of another run than dvc.lock"),
+        ({"deps": [{"path": "models/classifier", "md5": "0" * 32}]}, "of the model before this one, which is not evaluated yet"),
+        (
+            {"params": {"params.yaml": {"seed": 1, "data.path": "old.csv"}}},
+            "other parameters than those in params.yaml now (seed, data.path)",
+        ),
+    ],
+)
+def test_result_of_another_run_is_told_on_the_page_and_by_show(project, evaluate, words):
+    (project.root / "params.yaml").write_text("seed: 42\ndata: {path: new.csv}\n")
+    lock = YAML(typ="safe").load(project.root / "dvc.lock")
+    del lock["stages"]["all"]["params"]
+    lock["stages"]["evaluate"] = {"cmd": "python -m stages.evaluate", **evaluate}
+    with (project.root / "dvc.lock").open("w") as file:
+        YAML().dump(lock, file)
+    assert words in Reader(write_page_of_other_params()).text
+    assert words in shown()
+
+
+def write_page_of_other_params():
+    """Write the page; the command fails afterwards, because these parameters are not complete."""
+    assert "params.yaml" in CliRunner().invoke(app, ["report", "--no-latency"]).stderr
+    return page.PAGE.read_text()
+
+
+def test_metric_without_leaked_rows_is_told_on_the_page_in_the_card_and_by_show(project):
+    path = project.root / "metrics/evaluate.json"
+    metrics = json.loads(path.read_text())
+    without = {"accuracy_without_leaks": 0.7, "accuracy_without_leaks_low": 0.6, "accuracy_without_leaks_high": 0.8}
+    path.write_text(json.dumps({**metrics, "leaked_rows": 9, **without, "accuracy_from_leaks_low": 0.01, "accuracy_from_leaks_high": 0.05}))
+    told = "without them: 0.700 (95 % interval 0.600 to 0.800)"
+    html = write_page()
+    assert told in html
+    assert "leaks low" not in html, "they are no metrics of the user's"
+    assert told in (project.root / "reports/model_card.md").read_text()
+    assert told in CliRunner().invoke(app, ["show"]).output

@@ -1,0 +1,87 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.shards import into_shards
+from tuneline.core.tables import SplitReader
+from tuneline.results.predictions import MAX_ERRORS, Confusion, ReportedPredictions, largest_errors, read_texts
+
+NAMES = ("billing", "delivery", "damage")
+LOGITS = np.array([[5, 0, 0], [0, 1, 0], [0, 3, 0], [9, 0, 0], [0, 0, 2]], dtype=np.float32)
+LABELS = np.array([0, 1, 0, 1, 0])
+CLASSIFIER = ReportedPredictions(LABELS, LOGITS, NAMES)
+REGRESSION = ReportedPredictions(np.array([1.0, 2.0, 3.0], dtype=np.float32), np.array([[1.5], [2.0], [0.0]], dtype=np.float32), None)
+
+
+@pytest.fixture
+def raw(tmp_path):
+    """A raw split of five rows, of which one has no body, in three shards."""
+    table = pa.table({"subject": ["a", "b", "c", "d", "e"], "body": ["v", "w", "x", None, "z"]})
+    pq.write_table(table, tmp_path / "test.parquet")
+    into_shards(tmp_path, rows=2)
+    return SplitReader.open(tmp_path, "test", "download")
+
+
+def test_predictions_are_read_in_the_order_of_the_rows(project):
+    path = project.root / "reports/predictions.parquet"
+    before = ReportedPredictions.read(path)
+    table = pq.read_table(path)
+    pq.write_table(table.take(list(reversed(range(len(table))))), path)
+    after = ReportedPredictions.read(path)
+    assert after.names == before.names == NAMES
+    np.testing.assert_array_equal(after.labels, before.labels)
+    np.testing.assert_array_equal(after.logits, before.logits)
+
+
+def test_missing_or_invalid_predictions_are_none(project):
+    path = project.root / "reports/predictions.parquet"
+    pq.write_table(pa.table({"idx": [0]}), path)
+    assert ReportedPredictions.read(path) is None
+    path.unlink()
+    assert ReportedPredictions.read(path) is None
+
+
+def test_confusion_matrix_has_labels_in_rows_and_predictions_in_columns():
+    confusion = Confusion.of(CLASSIFIER)
+    assert confusion.counts.tolist() == [[1, 1, 1], [1, 1, 0], [0, 0, 0]]
+    assert confusion.most_confused == [("billing", "delivery", 1), ("billing", "damage", 1), ("delivery", "billing", 1)]
+    assert confusion.fraction(1, 0) == 0.5
+
+
+def test_class_metrics_are_none_where_they_are_undefined():
+    billing, _, damage = Confusion.of(CLASSIFIER).classes
+    assert (billing.rows, billing.precision, billing.recall, billing.f1) == (3, 1 / 2, 1 / 3, 2 / 5)
+    assert (damage.rows, damage.precision, damage.recall, damage.f1) == (0, 0.0, None, 0.0)
+
+
+def test_largest_errors_of_a_classifier_are_the_most_confident_wrong_predictions(raw):
+    errors = largest_errors(CLASSIFIER, raw, ["subject", "body"])
+    assert [(error.row, error.label, error.predicted) for error in errors] == [
+        (3, "delivery", "billing"),
+        (2, "billing", "delivery"),
+        (4, "billing", "damage"),
+    ]
+    assert errors[0].texts == [("subject", "d"), ("body", "")]
+    assert errors[0].size == pytest.approx(1, abs=1e-3)
+
+
+def test_largest_errors_of_a_regression_are_absolute_differences():
+    errors = largest_errors(REGRESSION, None, ["text"])
+    assert [(error.row, error.label, error.predicted, error.size) for error in errors] == [
+        (2, "3", "0", 3.0),
+        (0, "1", "1.5", 0.5),
+        (1, "2", "2", 0.0),
+    ]
+    assert errors[0].texts == []
+
+
+def test_number_of_largest_errors_is_limited():
+    rows = MAX_ERRORS + 5
+    predictions = ReportedPredictions(np.zeros(rows, dtype=np.int64), np.tile(np.float32([0, 1]), (rows, 1)), ("no", "yes"))
+    assert len(largest_errors(predictions, None, [])) == MAX_ERRORS
+
+
+def test_texts_of_another_split_are_not_shown(raw):
+    assert read_texts(raw, np.array([0, 5]), ["subject"]) == [[], []]
+    assert read_texts(raw, np.array([4, 0]), ["subject", "title"]) == [[("subject", "e")], [("subject", "a")]]

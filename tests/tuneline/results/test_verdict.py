@@ -1,0 +1,231 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.tuneline.finished_project import FinishedProject
+from tuneline.cli import app
+from tuneline.project.dvc import read_lock
+from tuneline.results.verdict import RunFacts, about_errors, judge, next_steps
+
+BASE = {"rows": 1000, "accuracy": 0.9, "accuracy_low": 0.88, "accuracy_high": 0.92, "majority_accuracy": 0.3, "predicted_classes": 4}
+BASE |= {"accuracy_over_majority_low": 0.55, "accuracy_over_majority_high": 0.65, "never_predicted_classes": 0, "most_predicted_share": 0.3}
+SCRATCH = {"model.checkpoint": None, "train.epochs": 3, "train.max_steps": None, "train.learning_rate": 1e-4, "train.keep": "best"}
+FINE_TUNED = SCRATCH | {"model.checkpoint": "models/source/MiniLM"}
+FALLING = {"step": (10, 20, 30, 40, 50, 60, 70, 80), "loss": (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)}
+
+
+def against(name, value, low, high):
+    """Return metrics of a comparison with a simple model."""
+    return {f"{name}_accuracy": value, f"accuracy_over_{name}_low": low, f"accuracy_over_{name}_high": high}
+
+
+BEATEN = BASE | against("tfidf", 0.8, 0.05, 0.15)
+
+
+def named(evaluated, params=SCRATCH, **curves):
+    """Return the findings by name, in their order."""
+    return {finding.name: finding for finding in judge(RunFacts(evaluated, params=params, **curves))}
+
+
+def test_verdict_without_a_fault_is_one_sentence_with_the_interval_and_the_best_simple_model():
+    (finding,) = judge(RunFacts(BEATEN | against("frozen", 0.85, 0.02, 0.08), params=FINE_TUNED))
+    assert (finding.level, finding.advice) == ("good", "")
+    assert "0.900 (95 % interval 0.880 to 0.920) on 1,000 rows" in finding.sentence
+    assert "the frozen checkpoint" in finding.sentence
+    assert "0.850, difference +0.020 to +0.080" in finding.sentence
+
+
+def test_verdict_without_metrics_is_empty():
+    assert judge(RunFacts({})) == []
+
+
+def test_collapsed_model_is_not_praised_although_it_beats_tfidf():
+    """PAWS, 300 rows: all positives are predicted 0, TF-IDF is worse than that."""
+    collapsed = {"rows": 300, "accuracy": 0.573, "accuracy_low": 0.52, "accuracy_high": 0.63, "majority_accuracy": 0.573}
+    collapsed |= {"accuracy_over_majority_low": 0.0, "accuracy_over_majority_high": 0.0, "predicted_classes": 1}
+    collapsed |= {"never_predicted_classes": 1, "most_predicted_share": 1.0, **against("tfidf", 0.513, 0.01, 0.11)}
+    findings = named(collapsed, FINE_TUNED)
+    assert next(iter(findings)) == "one class"
+    assert "the same class for all 300 rows" in findings["one class"].sentence
+    assert "train.epochs=6" in findings["one class"].advice
+    assert "pretrained" not in findings["one class"].advice
+    assert findings.keys().isdisjoint({"good", "never predicted", "not above the majority"})
+
+
+def test_split_with_one_class_is_no_collapse():
+    assert "one class" not in named(BEATEN | {"predicted_classes": 1, "never_predicted_classes": 0})
+
+
+@pytest.mark.parametrize(("weights", "advised"), [(None, True), ("balanced", False)])
+def test_class_that_is_never_predicted_is_a_warning(weights, advised):
+    evaluated = BEATEN | {"never_predicted_classes": 2, "predicted_classes": 3, "most_predicted_share": 0.6}
+    finding = named(evaluated, SCRATCH | {"train.class_weights": weights})["never predicted"]
+    assert "2 of 5 classes are never predicted; 60% of the rows" in finding.sentence
+    assert ("train.class_weights=balanced" in finding.advice) == advised
+
+
+def test_model_that_is_not_clearly_above_the_majority_is_told_so_whatever_tfidf_reaches():
+    evaluated = BEATEN | {"accuracy_over_majority_low": -0.01, "accuracy_over_majority_high": 0.05}
+    (name, *_) = named(evaluated)
+    assert name == "not above the majority"
+    assert "not clearly above the majority baseline: 0.900 against 0.300" in named(evaluated)[name].sentence
+
+
+def test_regression_that_is_not_above_zero_is_told_so():
+    evaluated = {"rows": 50, "pearson": 0.1, "pearson_low": -0.1, "pearson_high": 0.3, "mean_mse": 2.0, "tfidf_pearson": -0.2}
+    evaluated |= {"pearson_over_tfidf_low": 0.1, "pearson_over_tfidf_high": 0.4}
+    assert "0.100, 95 % interval -0.100 to 0.300" in named(evaluated)["not above the majority"].sentence
+
+
+FROZEN_WINS = BEATEN | against("frozen", 0.93, -0.04, -0.02)
+UNCLEAR = BEATEN | against("frozen", 0.89, -0.02, 0.04)
+
+
+def test_frozen_checkpoint_that_wins_is_named_with_its_interval():
+    finding = named(FROZEN_WINS, FINE_TUNED)["not above a simple model"]
+    assert "is worse than the frozen checkpoint: Accuracy 0.900 against 0.930" in finding.sentence
+    assert "-0.040 to -0.020" in finding.sentence
+    assert "Use the frozen checkpoint" in finding.advice
+
+
+@pytest.mark.parametrize(("params", "pretrained"), [(SCRATCH, True), (FINE_TUNED, False)])
+@pytest.mark.parametrize("evaluated", [FROZEN_WINS, UNCLEAR, BEATEN | against("tfidf", 0.91, -0.03, 0.01)])
+def test_advice_to_fine_tune_is_only_for_those_who_did_not(evaluated, params, pretrained):
+    finding = named(evaluated, params)["not above a simple model"]
+    assert ("ine-tune a pretrained checkpoint" in finding.advice) == pretrained
+
+
+def test_simple_models_that_are_not_beaten_are_all_named():
+    evaluated = UNCLEAR | against("cosine", 0.88, -0.01, 0.05)
+    sentence = named(evaluated, FINE_TUNED)["not above a simple model"].sentence
+    assert "not clearly better than the frozen checkpoint" in sentence
+    assert "Nor is it better than the cosine of frozen vectors" in sentence
+
+
+def test_unclear_comparison_on_few_rows_says_how_many_would_tell():
+    finding = named(UNCLEAR, FINE_TUNED)["few rows"]
+    assert "1,000 rows show only" in finding.sentence
+    assert "0.030" in finding.sentence
+    assert "about 9,000 rows" in finding.advice  # three times as narrow
+    assert "few rows" not in named(UNCLEAR | {"rows": 20_000}, FINE_TUNED)
+    assert "few rows" not in named(UNCLEAR | against("cosine", 0.95, -0.06, -0.04), FINE_TUNED), "the answer is clear"
+
+
+IMPROVING = {"step": (100, 200, 300), "loss": (0.6, 0.5, 0.4), "accuracy": (0.7, 0.8, 0.85)}
+
+
+@pytest.mark.parametrize(
+    ("params", "advice"),
+    [({"train.epochs": 3}, "train.epochs=6"), ({"train.epochs": None, "train.max_steps": 300}, "train.max_steps=600")],
+)
+def test_validation_that_still_improves_at_the_last_step_means_train_longer(params, advice):
+    finding = named(BEATEN, SCRATCH | params, validation=IMPROVING)["still improving"]
+    assert "accuracy 0.800 to 0.850, loss 0.500 to 0.400 since step 200" in finding.sentence
+    assert advice in finding.advice
+
+
+@pytest.mark.parametrize("changed", [{"accuracy": (0.7, 0.8, 0.8)}, {"loss": (0.6, 0.5, 0.499)}])
+def test_validation_that_has_settled_is_no_finding(changed):
+    assert "still improving" not in named(BEATEN, validation=IMPROVING | changed)
+
+
+OVERFIT = {"step": (100, 200, 300), "loss": (0.5, 0.6, 0.8), "accuracy": (0.8, 0.8, 0.8)}
+
+
+def test_overfitting_names_the_epoch():
+    curves = {"validation": OVERFIT, "losses": FALLING, "training": {"steps": 300, "best_step": 100}}
+    finding = named(BEATEN, FINE_TUNED, **curves)["overfitting"]
+    assert finding.level == "note"
+    assert "since epoch 1: the validation loss rises from 0.500 to 0.800" in finding.sentence
+    assert "train.epochs=1" in finding.advice
+    assert "before that were kept" in finding.advice
+    late = named(BEATEN, FINE_TUNED, **curves | {"training": {"steps": 300, "best_step": 300}})["overfitting"]
+    assert (late.level, late.advice) == ("warning", "The weights that were kept are of a later step: do not trust their confidence.")
+    by_steps = FINE_TUNED | {"train.max_steps": 300, "train.epochs": None, "train.keep": "last"}
+    last = named(BEATEN, by_steps, **curves)["overfitting"]
+    assert "since step 100" in last.sentence
+    assert (last.level, last.advice) == ("warning", "Set train.keep=best.")
+
+
+def test_small_rise_of_the_validation_loss_is_not_overfitting():
+    assert "overfitting" not in named(BEATEN, validation=OVERFIT | {"loss": (0.5, 0.51, 0.52)}, losses=FALLING)
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        ((0.7, 0.6, 0.5, 0.5, 0.7, 0.8, 0.9, 1.1), "rises: from 0.500 to 1.000"),
+        ((0.69, 0.7, 0.69, 0.7, 0.69, 0.7, 0.69, 0.7), "does not fall: 0.695 at first, 0.695 at the end"),
+        ((0.7, 0.6, float("nan"), 0.5), "not a finite number at step 30"),
+    ],
+)
+def test_training_loss_that_does_not_fall_means_a_lower_learning_rate(loss, words):
+    losses = {"step": FALLING["step"][: len(loss)], "loss": loss}
+    finding = named(BEATEN, losses=losses)["diverged"]
+    assert words in finding.sentence
+    assert "train.learning_rate=3e-05" in finding.advice
+
+
+def test_training_loss_that_falls_is_no_finding():
+    assert "diverged" not in named(BEATEN, losses=FALLING)
+
+
+@pytest.mark.parametrize(("low", "level"), [(0.01, "warning"), (-0.01, "note")])
+def test_leaked_rows_that_raise_the_metric_are_a_warning(low, level):
+    leaks = {"accuracy_without_leaks": 0.88, "accuracy_without_leaks_low": 0.86, "accuracy_without_leaks_high": 0.9}
+    leaks |= {"accuracy_from_leaks_low": low, "accuracy_from_leaks_high": 0.03, "leaked_rows": 200}
+    finding = named(BEATEN | leaks)["leaks"]
+    assert finding.level == level
+    assert ("raise it" in finding.sentence) == (level == "warning")
+
+
+def test_most_confident_errors_are_called_wrong_labels_only_where_the_model_is_sure_and_right():
+    assert "often wrong labels" in about_errors([0.99] * 95 + [0.95] * 5, [0.95] * 5)
+    assert "too sure of itself" in about_errors([0.99] * 100, [0.95] * 40)
+    assert "its highest confidence is 55%" in about_errors([0.9, 0.5, 0.55], [0.5, 0.55])
+    assert about_errors([0.9], []) == ""
+
+
+def test_next_steps_name_no_alternative_of_a_parameter_that_is_set():
+    commands = [command for command, _ in next_steps(RunFacts({}, params=SCRATCH | {"train.epochs": None, "train.max_steps": 60}))]
+    assert "train.max_steps=120" in commands[0]
+    assert not any("epochs" in command for command in commands)
+    overfit = RunFacts({}, params=SCRATCH, validation=OVERFIT, losses=FALLING)
+    assert not any("epochs" in command for command, _ in next_steps(overfit))
+
+
+CLASSES = ("a", "b", "c")
+
+
+@pytest.mark.parametrize(("names", "skill", "first"), [(CLASSES, 6.0, "good"), (CLASSES, 0.5, "bad"), (None, 2.0, "good")])
+def test_report_card_and_show_say_the_same(tmp_path, monkeypatch, names, skill, first):
+    monkeypatch.chdir(tmp_path)
+    FinishedProject(tmp_path, names).run_pipeline(skill=skill).commit()
+    findings = judge(RunFacts.read(tmp_path, read_lock(tmp_path).params()))
+    assert findings[0].level == first
+    assert {finding.name for finding in findings} >= {"overfitting"}, "from the curves"
+    assert CliRunner().invoke(app, ["report", "--no-latency"]).exit_code == 0
+    page = (tmp_path / "reports/index.html").read_text()
+    card = (tmp_path / "reports/model_card.md").read_text().replace("\\", "")
+    shown = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["show"]).output
+    assert f'<li class="{first}">{findings[0].sentence[:9]}' in page
+    for finding in findings:
+        assert finding.sentence.replace("'", "&#39;") in page
+        assert str(finding) in card
+        assert str(finding) in shown
+
+
+def test_custom_metric_is_in_report_card_and_show(project):
+    metrics = json.loads((project.root / "metrics/evaluate.json").read_text())
+    others = {"invariance_pass_rate": 0.4321, "worst_slice_accuracy": 0.4321}
+    project.write("metrics/evaluate.json", {**metrics, **others, "balanced_accuracy": 0.1234})
+    assert CliRunner().invoke(app, ["report", "--no-latency"]).exit_code == 0
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["show"]).output
+    card = (project.root / "reports/model_card.md").read_text()
+    assert "<dt>Balanced accuracy</dt><dd>0.123" in (project.root / "reports/index.html").read_text()
+    assert "| Balanced accuracy | 0.123 |" in card
+    assert "type: balanced_accuracy" in card
+    assert "Balanced accuracy" in shown
+    assert "0.1234" in shown
+    assert "0.4321" not in shown

@@ -1,0 +1,100 @@
+"""Experiments as ``tuneline run`` keeps them, made in milliseconds: without DVC, and with predictions of a given accuracy."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tests.dvc_files import init_dvc
+from tests.params import write_params
+from tests.project import GIT_IDENTITY
+from tuneline.analysis.stats import metric_interval
+from tuneline.core.tables import LabelSchema, raw_schema, write_table
+from tuneline.metrics.predictions import write_predictions
+from tuneline.metrics.table import METRIC_TABLE
+from tuneline.project.experiments import SavedExperiment, opened
+from tuneline.project.overrides import params_with
+from tuneline.project.worktrees import run_git
+
+SCHEMA = LabelSchema(("same", "different"))
+ROWS = 400
+
+
+class ExperimentRepository:
+    """A repository of git and DVC with experiments."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        run_git(root, "init", "--quiet", "--initial-branch=main")
+        run_git(root, "config", "user.email", GIT_IDENTITY["GIT_AUTHOR_EMAIL"])
+        run_git(root, "config", "user.name", "Test")
+        init_dvc(root)
+        write_params(root)
+        (root / "dvc.yaml").write_text("stages: {}\n")
+        (root / "conf/accelerate").mkdir(parents=True)
+        run_git(root, "add", "--all")
+        run_git(root, "commit", "--quiet", "--message=Start")
+
+    def save(
+        self, name: str, accuracy: float, *, rows: int = ROWS, metrics: dict[str, float] | None = None, **changes: Any
+    ) -> SavedExperiment:
+        """Save an experiment whose predictions are correct on the first rows, given parameters as ``train__epochs=3``."""
+        values = {key.replace("__", "."): value for key, value in changes.items()}
+        with opened(self.root, name, params_with(self.root, values)) as experiment:
+            folder = experiment.path / "made"
+            folder.mkdir()
+            outs = {
+                "data/raw": self._store_folder({"validation.parquet": self._raw(folder, rows)}),
+                "reports/validation.parquet": self._store(self._predictions(folder, accuracy, rows)),
+                "plots/training": self._store_folder(self._curves(folder, accuracy)),
+            }
+            lock = {"train": {"cmd": "train", "outs": [{"path": path, "md5": md5} for path, md5 in outs.items()]}}
+            (experiment.path / "dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": lock}))
+            (experiment.path / "metrics").mkdir()
+            (experiment.path / "metrics/train.json").write_text(json.dumps(metrics or self._metrics(accuracy, rows)))
+            saved = experiment.save({"seconds": 12.0, "overrides": [f"{key}={value}" for key, value in values.items()]})
+            experiment.discard()
+        return saved
+
+    def _metrics(self, accuracy: float, rows: int) -> dict[str, float]:
+        estimate = metric_interval(METRIC_TABLE["accuracy"], np.arange(rows) % 2, _predicted(accuracy, rows))
+        assert estimate is not None
+        return {"best_accuracy": estimate.value, "best_accuracy_low": estimate.low, "best_accuracy_high": estimate.high}
+
+    def _raw(self, folder: Path, rows: int) -> Path:
+        columns = {"subject": ["a"] * rows, "body": ["b"] * rows, "labels": np.arange(rows) % 2, "idx": range(rows)}
+        write_table(pa.table(columns, schema=raw_schema(("subject", "body"), SCHEMA)), folder / "raw.parquet")
+        return folder / "raw.parquet"
+
+    def _predictions(self, folder: Path, accuracy: float, rows: int) -> Path:
+        logits = np.eye(2, dtype=np.float32)[_predicted(accuracy, rows)]
+        write_predictions(folder / "validation.parquet", np.arange(rows) % 2, logits, SCHEMA)
+        return folder / "validation.parquet"
+
+    def _curves(self, folder: Path, accuracy: float) -> dict[str, Path]:
+        rows = [(step, 1 - step / 20 * accuracy, step / 20 * accuracy) for step in range(1, 21)]
+        for name, header in (("loss", ("step", "loss", "learning_rate")), ("validation", ("step", "loss", "accuracy"))):
+            lines = ["\t".join(header), *("\t".join(map(str, row)) for row in rows)]
+            (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+        return {f"{name}.tsv": folder / f"{name}.tsv" for name in ("loss", "validation")}
+
+    def _store(self, path: Path, suffix: str = "") -> str:
+        content = path.read_bytes()
+        md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        target = self.root / ".dvc/cache/files/md5" / md5[:2] / f"{md5[2:]}{suffix}"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+        return f"{md5}{suffix}"
+
+    def _store_folder(self, files: dict[str, Path]) -> str:
+        listing = next(iter(files.values())).with_name("listing")
+        listing.write_text(json.dumps([{"md5": self._store(path), "relpath": name} for name, path in files.items()]))
+        return self._store(listing, ".dir")
+
+
+def _predicted(accuracy: float, rows: int) -> np.ndarray:
+    labels = np.arange(rows) % 2
+    return np.where(np.arange(rows) < accuracy * rows, labels, 1 - labels)

@@ -1,0 +1,106 @@
+"""``tuneline experiments``: compare finished experiments on validation, take one over, remove some."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuneline.core.errors import StageError
+from tuneline.core.terminal import say
+
+if TYPE_CHECKING:
+    from tuneline.project.experiments import SavedExperiment
+
+app = typer.Typer(help="Compare experiments on validation, take one over, remove some.", invoke_without_command=True)
+
+Sort = Annotated[str | None, typer.Option("--sort", metavar="COLUMN", help="name, seconds, date, or a parameter. Default: the best first")]
+Filter = Annotated[str | None, typer.Option("--filter", metavar="TEXT", help="Only those with this text in their name or parameters")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print all values as CSV")]
+All = Annotated[bool, typer.Option("--all", help="Also those on other commits than HEAD")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="HTML file to write")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite uncommitted changes of params.yaml")]
+Named = Annotated[str, typer.Argument(metavar="NAME")]
+Names = Annotated[list[str], typer.Argument(metavar="NAME...")]
+
+
+@app.callback()
+def table(ctx: typer.Context, sort: Sort = None, filtered: Filter = None, csv: Csv = False, every: All = False) -> None:
+    """Show the experiments on HEAD, the best first. `tuneline run` makes them, and `dvc exp show` knows them, too."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from tuneline.cli.console import Console
+    from tuneline.cli.experiments.table import as_csv, as_table, chosen, read_rows
+    from tuneline.project.experiments import unfinished
+
+    root = Path.cwd()
+    rows = chosen(read_rows(root, every=every), filtered, sort)
+    if csv:
+        say(as_csv(rows))
+        return
+    if rows.rows:
+        Console().print(as_table(rows, every=every))
+    else:
+        say("There is no such experiment on this commit. `tuneline run KEY=VALUE` makes one; --all shows those on other commits.")
+    for name in unfinished(root):
+        say(f"not finished: {name}. The same `tuneline run` goes on with it; `tuneline experiments remove {name}` discards it.")
+
+
+@app.command("page")
+def page(output: Output = Path("reports/experiments.html"), every: All = False) -> None:
+    """Write a page with the learning curves, the parameters and the table of all experiments: one file, without scripts or network."""
+    from tuneline.cli.experiments.page import render
+    from tuneline.cli.experiments.table import read_rows
+    from tuneline.core.files import replace_file
+
+    root = Path.cwd()
+    rows = read_rows(root, every=every)
+    if not rows.rows:
+        raise StageError(
+            "There is no experiment on this commit.", "`tuneline run KEY=VALUE` makes one; --all shows those on other commits."
+        )
+    with replace_file(output) as partial:
+        partial.write_text(render(root, rows), encoding="utf-8")
+    say(f"experiments: {output}, {len(rows.rows)} experiments")
+
+
+@app.command("apply")
+def apply(name: Named, force: Force = False) -> None:
+    """Take an experiment over: its params.yaml, dvc.lock, metrics and model. `dvc repro` then scores test, once, for this one."""
+    from tuneline.cli.experiments.taking import apply_experiment
+
+    root = Path.cwd()
+    experiment = found(root, name)
+    changed = apply_experiment(root, experiment, force=force)
+    say(f"experiments: {name} is in the working tree: {', '.join(changed) or 'nothing has changed'}.")
+    say(f"Next: `dvc repro` scores test and exports; then: git commit -am 'Use {name}'")
+
+
+@app.command("remove")
+def remove(names: Names) -> None:
+    """Remove experiments, also those that were interrupted. DVC's cache keeps their files until they are collected."""
+    from tuneline.project.experiments import delete, find_experiment, remove_unfinished, unfinished
+
+    root = Path.cwd()
+    for name in names:
+        started, saved = name in unfinished(root), find_experiment(root, name)
+        if not started and saved is None:
+            found(root, name)
+        if started:
+            remove_unfinished(root, name)
+        if saved is not None:
+            delete(saved)
+        say(f"experiments: removed {name}")
+
+
+def found(root: Path, name: str) -> "SavedExperiment":
+    """Return the experiment of that name; a ``StageError`` with the nearest one if there is none."""
+    from tuneline.project.experiments import find_experiment, saved_experiments
+
+    if experiment := find_experiment(root, name):
+        return experiment
+    import difflib
+
+    names = sorted({one.name for one in saved_experiments(root)})
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"Did you mean {close[0]}?" if close else f"There are {', '.join(names[:10])}." if names else "`tuneline run` makes one."
+    raise StageError(f"There is no experiment {name!r}.", hint)

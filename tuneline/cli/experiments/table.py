@@ -1,0 +1,185 @@
+"""The experiments as rows: what differs, the validation metric with its interval, and whether it is distinguishable from the best."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from tuneline.core.errors import StageError
+from tuneline.core.paths import PARAMS
+from tuneline.core.terminal import progress, visible
+from tuneline.metrics.table import title_of
+from tuneline.project.dvc import load_yaml
+from tuneline.project.experiments import SavedExperiment, flat, saved_experiments
+from tuneline.project.repo import git
+from tuneline.project.validation import ScoreDifference, ValidationPredictions, ValidationScore, compare_scores, validation_score
+
+SHOWN = 4
+"""Parameters of an experiment that a terminal shows."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One experiment.
+
+    Attributes:
+        differs: Parameters that are not those of its base commit, by dotted key.
+        to_best: How much better it is than the best one; ``None`` for that one, and if the two cannot be compared.
+    """
+
+    experiment: SavedExperiment
+    score: ValidationScore | None
+    differs: Mapping[str, Any]
+    to_best: ScoreDifference | None = None
+    is_best: bool = False
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of the training; ``None`` if it is unknown, or DVC had the result."""
+        return self.experiment.record.get("seconds")
+
+    @cached_property
+    def test(self) -> float | None:
+        """The same metric on the reported split, if the whole pipeline ran."""
+        return self.experiment.metrics("evaluate").get(self.score.metric) if self.score else None
+
+    @property
+    def against_best(self) -> str:
+        """What the table says about the best one."""
+        if self.is_best:
+            return "best"
+        if self.to_best is None:
+            return ""
+        return f"{self.to_best.value:+.3f}" if self.to_best.distinguishable else "not distinguishable"
+
+    def sort_key(self, column: str, short: Mapping[str, str]) -> tuple[int, Any]:
+        """Return the value of a column, as a key that puts missing values last."""
+        keys = {short.get(key, key): value for key, value in self.differs.items()} | dict(self.differs)
+        own = {"name": self.experiment.name, "date": self.experiment.date, "commit": self.experiment.commit, "seconds": self.seconds}
+        value = own[column] if column in own else keys.get(column)
+        if value is None:
+            return 2, ""
+        return (0, value) if isinstance(value, (int, float)) else (1, str(value))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a table, and the name of each parameter in it: its last part, where that is unambiguous."""
+
+    rows: Sequence[Row]
+    short: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, row: Row, at_most: int | None = None) -> str:
+        """Return what differs, as ``learning_rate=5e-05, epochs=3``."""
+        parts = [f"{self.short[key]}={shown(value)}" for key, value in row.differs.items()]
+        more = [f"and {len(parts) - at_most} more"] if at_most is not None and len(parts) > at_most else []
+        return ", ".join([*parts[:at_most], *more])
+
+    @property
+    def metric(self) -> str | None:
+        """The metric of most rows."""
+        names = Counter(row.score.metric for row in self.rows if row.score)
+        return names.most_common(1)[0][0] if names else None
+
+
+def shown(value: Any) -> str:
+    """Format a value of a parameter."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def read_rows(root: Path, *, every: bool = False) -> Rows:
+    """Read the finished experiments on HEAD, or all of them with ``every``; the best first."""
+    found = saved_experiments(root, None if every else git(root, "rev-parse", "HEAD"))
+    bases = {base: flat(load_yaml(git(root, "show", f"{base}:{PARAMS}")) or {}) for base in {one.base for one in found}}
+    with progress("experiments", len(found), "experiments") as step:
+        rows = []
+        for one in found:
+            differs = {
+                key: value for key, value in flat(one.params).items() if bases[one.base].get(key) != value and not key.startswith("run.")
+            }
+            rows.append(Row(one, validation_score(one.metrics(), one.params), differs))
+            step.advance(1)
+        rows = ranked(root, rows)
+    last = Counter(key.rpartition(".")[2] for key in {key for row in rows for key in row.differs})
+    short = {key: name if last[name := key.rpartition(".")[2]] == 1 else key for row in rows for key in row.differs}
+    return Rows(rows, short)
+
+
+def ranked(root: Path, rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with the best first, and each compared with the best on the validation rows that both predicted."""
+    metric = Rows(rows).metric
+    scored = [row for row in rows if row.score and row.score.metric == metric]
+    others = [row for row in rows if row not in scored]
+    if not scored:
+        return others
+    sign = -1 if scored[0].score and scored[0].score.greater_is_better else 1
+    scored.sort(key=lambda row: (sign * row.score.value if row.score else 0.0, row.experiment.name))
+    predicted = [ValidationPredictions.of(root, row.experiment.lock) for row in scored]
+    compared = [compare_scores(one, predicted[0], str(metric)) for one in predicted[1:]]
+    best, *worse = scored
+    return [
+        Row(best.experiment, best.score, best.differs, is_best=True),
+        *(Row(row.experiment, row.score, row.differs, found) for row, found in zip(worse, compared, strict=True)),
+        *others,
+    ]
+
+
+def chosen(rows: Rows, filtered: str | None, sort: str | None) -> Rows:
+    """Return the rows that contain a text in their name or in what differs, ordered by a column."""
+    kept = [row for row in rows.rows if filtered is None or filtered.lower() in f"{row.experiment.name} {rows.text(row)}".lower()]
+    if sort is None or sort in {"validation", rows.metric}:
+        return Rows(kept, rows.short)
+    known = ["validation", "name", "seconds", "commit", "date", *sorted({*rows.short.values()})]
+    if sort not in {*known, *rows.short}:
+        raise StageError(f"--sort {sort}: there is no such column.", f"Choose one of {', '.join(known)}.")
+    return Rows(sorted(kept, key=lambda row: row.sort_key(sort, rows.short)), rows.short)
+
+
+def as_table(rows: Rows, *, every: bool) -> Table:
+    """Return the table for a terminal."""
+    tested = any(row.test is not None for row in rows.rows)
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True)
+    table.add_column("experiment", overflow="fold")
+    table.add_column("differs from HEAD" if not every else "differs from its commit", overflow="fold")
+    table.add_column(f"validation {title_of(rows.metric).lower() if rows.metric else ''}", justify="right")
+    table.add_column("against the best", justify="right", overflow="fold", min_width=len("distinguishable"))
+    for title in (*(["test"] if tested else []), "seconds", "commit", *(["date"] if every else [])):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows.rows:
+        other = f"{row.score.metric} " if row.score and row.score.metric != rows.metric else ""
+        table.add_row(
+            visible(row.experiment.name),
+            visible(rows.text(row, SHOWN)) or "nothing",
+            f"{other}{row.score}" if row.score else "",
+            row.against_best,
+            *(["" if row.test is None else f"{row.test:.3f}"] if tested else []),
+            "" if row.seconds is None else f"{row.seconds:.0f}",
+            row.experiment.commit[:7],
+            *([row.experiment.date] if every else []),
+        )
+    return table
+
+
+def as_csv(rows: Rows) -> str:
+    """Return all values as CSV: one column for each parameter that differs anywhere."""
+    keys = list(dict.fromkeys(key for row in rows.rows for key in row.differs))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    scored = ["metric", "validation", "low", "high", "to_best", "to_best_low", "to_best_high", "distinguishable", "test"]
+    writer.writerow(["name", "commit", "base", "date", "seconds", *scored, *keys])
+    for row in rows.rows:
+        one, score, to_best = row.experiment, row.score, row.to_best
+        scores = (score.metric, score.value, score.low, score.high) if score else (None,) * 4
+        differences = (to_best.value, to_best.low, to_best.high, str(to_best.distinguishable).lower()) if to_best else (None,) * 4
+        params = flat(one.params)
+        writer.writerow([one.name, one.commit, one.base, one.date, row.seconds, *scores, *differences, row.test, *map(params.get, keys)])
+    return text.getvalue().rstrip("\n")

@@ -1,0 +1,144 @@
+"""``tuneline run``: train with other parameters beside the working tree, and keep the result as an experiment."""
+
+import hashlib
+import re
+import shlex
+import signal
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tuneline.core.errors import DataError, StageError
+from tuneline.core.paths import CHECKPOINTS, PARAMS
+from tuneline.core.terminal import say
+from tuneline.params.loading import known_keys
+
+if TYPE_CHECKING:
+    from tuneline.project.dvc import Lock
+    from tuneline.project.experiments import Experiment, SavedExperiment
+
+BASE = "base"
+"""Name of the experiment without other values."""
+LONGEST = 60
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]... [task=NAME]", help="Values for this training; without one, those of params.yaml"),
+]
+Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of the experiment. Default: made from the values")]
+Test = Annotated[bool, typer.Option("--test", help="Run the whole pipeline, and score the test split, too")]
+
+
+def command(overrides: Overrides = None, name: Name = None, test: Test = False) -> None:
+    """Train with other values beside the working tree, score validation, and keep the result as an experiment."""
+    from ruamel.yaml import YAML
+
+    from tuneline.project import experiments
+    from tuneline.project.overrides import params_with, parse
+
+    root, given = Path.cwd(), overrides or []
+    values, groups = parse(root, given)
+    text = params_with(root, values, groups)
+    params = YAML(typ="safe", pure=True).load(text)
+    check_versioned(root, params)
+    name = name or default_name(given)
+    check_same(root, name, params)
+    with experiments.opened(root, name, text) as experiment:
+        announce(experiment)
+        try:
+            code = experiment.reproduce(*([] if test else [experiments.TRAIN]))
+        except KeyboardInterrupt as interrupt:
+            say(f"\nrun: interrupted. {how_to_go_on(experiment, given, test=test)}", error=True)
+            raise typer.Exit(128 + getattr(interrupt, "number", signal.SIGINT)) from None
+        if code:
+            raise StageError(f"experiment {name} did not finish; the reason is above.", how_to_go_on(experiment, given, test=test))
+        record = {"overrides": given, "seconds": experiment.seconds()}
+        saved = experiment.save(record, None if test else experiments.TRAIN)
+        experiment.discard()
+    say(summary(root, saved))
+
+
+def default_name(overrides: Sequence[str]) -> str:
+    """Return a name that says what differs, such as ``learning_rate=5e-5,epochs=3``; ``base`` if nothing does.
+
+    The section of a parameter is in it where others have a parameter of the same name.
+    """
+    if not overrides:
+        return BASE
+    last = Counter(key.rpartition(".")[2] for key in known_keys())
+    parts = (override.partition("=") for override in overrides)
+    texts = (f"{short}={value}" if last[short := key.rpartition(".")[2]] == 1 else f"{key}={value}" for key, _, value in parts)
+    name = re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9_.,=+-]+", "-", ",".join(texts))).strip("-.,=+_")
+    if len(name) > LONGEST or not name or name.endswith(".lock"):
+        name = f"{name[:LONGEST].rstrip('-.,=+_')}-{hashlib.sha256(','.join(overrides).encode()).hexdigest()[:6]}".lstrip("-")
+    return name
+
+
+def check_same(root: Path, name: str, params: Mapping[str, Any]) -> None:
+    """Refuse the name of an experiment on the same commit that has other parameters."""
+    from tuneline.project.experiments import saved_experiments
+    from tuneline.project.repo import git
+
+    for other in saved_experiments(root, git(root, "rev-parse", "HEAD")):
+        if other.name == name and other.params != params:
+            hint = f"Give this one a name (--name), or remove that one: tuneline experiments remove {name}"
+            raise StageError(f"Experiment {name} exists, with other parameters.", hint)
+
+
+def check_versioned(root: Path, params: Mapping[str, Any]) -> None:
+    """Refuse data or weights that the parameters name and that only this working tree has."""
+    from tuneline.project.versioned import missing
+
+    for path in missing(root, params):
+        hint = f"An experiment runs in a tree of its own. Let DVC keep it: dvc add {shlex.quote(str(path))}"
+        raise DataError(f"Neither git nor DVC has {path}.", hint)
+
+
+def announce(experiment: "Experiment") -> None:
+    """Say where the experiment runs, and which uncommitted changes it has."""
+    from tuneline.project.repo import git
+
+    changed = git(experiment.root, "diff", "--name-only", experiment.base, experiment.inputs).splitlines()
+    own = [path for path in changed if path not in {PARAMS.as_posix(), "dvc.lock"} and not path.startswith("metrics/")]
+    uncommitted = f", with uncommitted changes of {', '.join(own[:3])}{' ...' if len(own) > 3 else ''}" if own else ""
+    resumed = "continues" if experiment.resumed else "runs"
+    say(f"run: experiment {experiment.name} {resumed} in {experiment.path.relative_to(experiment.root)}{uncommitted}")
+
+
+def how_to_go_on(experiment: "Experiment", overrides: Sequence[str], *, test: bool) -> str:
+    """Return the command that continues an experiment, and from which step."""
+    options = [*overrides, "--name", experiment.name, *(["--test"] if test else [])]
+    steps = sorted(int(path.name.removeprefix("step-")) for path in (experiment.path / CHECKPOINTS).glob("*/step-*"))
+    where = f"from step {steps[-1]}" if steps else "from the last complete stage"
+    return f"It goes on {where}: tuneline run {shlex.join(options)}"
+
+
+def summary(root: Path, saved: "SavedExperiment") -> str:
+    """Return the last line: score with interval, difference from the base, and what to do next."""
+    from tuneline.project.validation import ValidationPredictions, compare_scores, validation_score
+
+    score = validation_score(saved.metrics(), saved.params)
+    if score is None:
+        return f"run: experiment {saved.name} is complete."
+    text = f"run: {saved.name}: validation {score.metric} {score}"
+    if saved.name == BASE:
+        return f"{text}. Next: `tuneline run KEY=VALUE`, `tuneline experiments`"
+    base = base_lock(root, saved)
+    compared = compare_scores(ValidationPredictions.of(root, saved.lock), ValidationPredictions.of(root, base), score.metric)
+    if compared:
+        text += f", {compared} against {BASE}: {'distinguishable' if compared.distinguishable else 'not distinguishable'}"
+    else:
+        text += f"; no {BASE} on the same rows to compare with: `tuneline run` makes it"
+    return f"{text}. Next: `tuneline experiments`, `tuneline experiments apply {saved.name}`"
+
+
+def base_lock(root: Path, saved: "SavedExperiment") -> "Lock":
+    """Return ``dvc.lock`` of the experiment named base, else of the commit itself."""
+    from tuneline.project.experiments import saved_experiments
+    from tuneline.project.repo import lock_at
+
+    named = [one for one in saved_experiments(root, saved.base) if one.name == BASE]
+    return named[0].lock if named else lock_at(root, saved.base)

@@ -1,0 +1,157 @@
+"""``tuneline sweep``: train many configurations with few optimizer steps, and find the best on validation."""
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from tuneline.core.errors import StageError
+from tuneline.core.terminal import say, visible
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tuneline.sweeps.record import SweepRecord, Trial
+    from tuneline.sweeps.running import Show
+
+SHOWN = 30
+"""Configurations in the table; the rest is in the record."""
+
+
+class FileOrCommand(TyperGroup):
+    """A group whose command ``run`` may be left out: ``tuneline sweep FILE``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put ``run`` before arguments that name no command."""
+        if args and args[0] not in {*self.commands, "--help"}:
+            args = ["run", *args]
+        return list(super().parse_args(ctx, args))
+
+
+app = typer.Typer(cls=FileOrCommand, invoke_without_command=True)
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="What to try: conf/sweep/NAME.yaml")]
+Workers = Annotated[
+    int, typer.Option("--workers", min=1, metavar="N", help="Trainings at the same time, each with its part of the cores, or a GPU")
+]
+Restart = Annotated[bool, typer.Option("--restart", help="Forget what an earlier start has trained")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a sweep that has run: that of its file")]
+
+
+@app.callback()
+def sweep(ctx: typer.Context) -> None:
+    """Train many configurations with few optimizer steps, and find the best on validation."""
+    if ctx.invoked_subcommand is None:
+        from tuneline.sweeps.space import known_sweeps
+
+        raise StageError(f"There {known_sweeps()}.", "tuneline sweep FILE")
+
+
+@app.command("run")
+def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
+    """Run a sweep, or go on with one that was stopped or killed; ``run`` may be left out."""
+    from tuneline.cli.run import check_versioned
+    from tuneline.core.files import read_yaml
+    from tuneline.core.paths import PARAMS
+    from tuneline.sweeps.results import verdict, winner
+    from tuneline.sweeps.running import run_sweep
+
+    root, name = Path.cwd(), file.stem
+    check_versioned(root, read_yaml(root / PARAMS))
+    try:
+        with shown(name) as show:
+            record = run_sweep(root, file, workers, show, restart=restart)
+    except KeyboardInterrupt as interrupt:
+        options = f" --workers {workers}" if workers > 1 else ""
+        say(f"\nsweep: interrupted; the trainings saved their checkpoints. Go on: tuneline sweep {file}{options}", error=True)
+        raise typer.Exit(128 + getattr(interrupt, "number", signal.SIGINT)) from None
+    from tuneline.cli.console import Console
+
+    if not sys.stdout.isatty():  # else it is on the screen
+        Console(width=160).print(table(name, record))
+    won = winner(root, name, record)
+    say(verdict(won, record, name))
+    if won is not None:
+        say(f"Next: tuneline sweep apply {name}, and dvc repro computes test, once. All: tuneline experiments")
+
+
+@app.command("apply")
+def apply(name: Name) -> None:
+    """Write the parameters of a sweep's best configuration into params.yaml; `dvc repro` then has its training from the cache."""
+    from tuneline.cli.experiments import apply as apply_experiment
+    from tuneline.sweeps.results import find_winner
+
+    won = find_winner(Path.cwd(), name)
+    apply_experiment(f"{name}-{won.trial.number}")
+
+
+@contextlib.contextmanager
+def shown(name: str) -> Iterator["Show"]:
+    """Yield what shows the sweep: a table that changes on a terminal, else a line for every event."""
+    if not sys.stdout.isatty():
+        yield lines()
+        return
+    from rich.live import Live
+
+    from tuneline.cli.console import Console
+
+    with Live(console=Console(), refresh_per_second=2) as live:
+        yield lambda record, training: live.update(table(name, record, training))
+
+
+def lines() -> "Show":
+    """Return a function that prints what is new of each trial."""
+    before: dict[int, Trial] = {}
+
+    def show(record: "SweepRecord", training: Mapping[int, int | None]) -> None:  # noqa: ARG001 - as the table
+        for trial in record.trials:
+            former = before.get(trial.number)
+            if former is not None and former != trial:
+                say(f"sweep: trial {trial.number}: {event(trial, record.metric)}")
+            before[trial.number] = trial
+
+    return show
+
+
+def event(trial: "Trial", metric: str) -> str:
+    """Return in words how far a trial came."""
+    if trial.error:
+        return f"failed: {trial.error}"
+    if trial.metric is not None:
+        return f"trained, {metric} {trial.metric:.4f}"
+    return f"step {trial.steps} of {trial.total_steps}, {metric} {trial.rungs[-1]:.4f}"
+
+
+def table(name: str, record: "SweepRecord", training: Mapping[int, int | None] | None = None) -> "Table":
+    """Return the table of the configurations, the best first."""
+    from rich import box
+    from rich.table import Table
+
+    from tuneline.sweeps.results import describe, on_front, rows
+
+    found, working = rows(record), training or {}
+    latency = any(row.latency_ms is not None for row in found)
+    steps = sum(trial.steps for trial in record.trials)
+    table = Table(box=box.SIMPLE, title=f"sweep {name}: {len(found)} configurations, {steps:,} steps", title_justify="left")
+    for title, justify in (("trial", "left"), ("parameters", "left"), (record.metric, "right"), *([("ms", "right")] if latency else [])):
+        table.add_column(title, justify="right" if justify == "right" else "left")
+    table.add_column("state")
+    for row in found[:SHOWN]:
+        numbers = [trial.number for trial in row.trials]
+        spread = f" ± {row.spread:.4f}" if row.spread is not None else ""
+        cells = [f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}", describe(row.values)]
+        cells.append(f"{row.mean:.4f}{spread}" if row.mean is not None else "")
+        if latency:
+            cells.append("" if row.latency_ms is None else f"{row.latency_ms:.2f}{' *' if on_front(record, row) else ''}")
+        state = "trains" if any(number in working for number in numbers) else row.state
+        table.add_row(*(visible(cell) for cell in (*cells, state)))
+    if latency:
+        table.caption = "* no other configuration is as good in both (Pareto front)"
+    elif len(found) > SHOWN:
+        table.caption = f"and {len(found) - SHOWN} more"
+    return table

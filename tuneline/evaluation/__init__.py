@@ -1,0 +1,1 @@
+"""The evaluation of predictions on labelled rows: metrics, simple models beside them, slices."""

@@ -1,0 +1,115 @@
+"""Composes ``params.yaml`` in its working directory, as ``dvc exp run -S ...`` does. Flows and ``tuneline run`` start it as a script.
+
+A process of its own, without secrets in its environment, for two reasons: Hydra imports the package ``hydra_plugins`` of the ref that
+is run, and interpolations (``${oc.env:NAME}``) put values of the environment into a file that is committed. It imports no other module
+of this project, because ``sys.path`` must not contain the checkout before the overrides are checked.
+
+The arguments are a JSON list of overrides, and the file to write, by default ``params.yaml``. Exit code ``REFUSED``: the last lines of the
+output say what is wrong with the overrides.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+REFUSED = 3
+"""Exit code if the overrides are invalid."""
+_HARMLESS = re.compile(r"(?!-)[\w./@:+=,%-]*")
+"""Strings that a shell takes as one word that is no option, wherever in a command they are."""
+
+
+class RefusedOverrideError(Exception):
+    """Overrides that a run does not accept."""
+
+
+def main() -> None:
+    """Compose, or print what is wrong with the overrides."""
+    from dvc.exceptions import DvcException
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        compose(Path.cwd(), json.loads(sys.argv[1]), Path(*sys.argv[2:] or ["params.yaml"]))
+    except (RefusedOverrideError, DvcException, HydraException, OmegaConfBaseException) as error:
+        sys.stdout.write(f"{error}\n")
+        sys.exit(REFUSED)
+
+
+def compose(root: Path, overrides: Sequence[str], target: Path) -> None:
+    """Write the parameters: composed by Hydra if DVC's settings enable that, else by changing values.
+
+    Raises:
+        RefusedOverrideError: An override reaches out of the parameters of the ref, or a value does not fit into a command of ``dvc.yaml``.
+        HydraException, OmegaConfBaseException, DvcException: Hydra rejects an override.
+    """
+    from dvc.config import Config
+    from dvc.utils.hydra import apply_overrides, compose_and_dump
+
+    hydra, params = Config(dvc_dir=str(root / ".dvc")).get("hydra", {}), root / target
+    folder, plugins = root / hydra.get("config_dir", "conf"), root / hydra.get("plugins_path", "")
+    check_overrides(overrides, folder)
+    if hydra.get("enabled", False):
+        compose_and_dump(params, str(folder), None, hydra.get("config_name", "config"), str(plugins), list(overrides))
+    else:
+        apply_overrides(params, list(overrides))
+    check_templates(root, params)
+
+
+def check_overrides(overrides: Sequence[str], folder: Path) -> None:
+    """Refuse overrides that read something else than the parameters of the ref: the environment, or other YAML files."""
+    from dvc.utils.hydra import to_hydra_overrides
+
+    for override in overrides:
+        if "${" in override:
+            raise RefusedOverrideError(f"{override}: interpolations, ${{...}}, are not allowed in overrides. Write the value itself.")
+    for parsed in to_hydra_overrides(list(overrides)):
+        if "hydra" in {re.split(r"[./]", key)[0] for key in (parsed.key_or_group, parsed.package or "")}:
+            raise RefusedOverrideError(f"{parsed.input_line}: Hydra's own settings are not parameters. Remove this override.")
+        if (folder / parsed.key_or_group).is_dir() and any(".." in PurePosixPath(name).parts for name in _strings(parsed.value())):
+            raise RefusedOverrideError(
+                f"{parsed.input_line}: this is no file of {folder.name}/{parsed.key_or_group}/. Give the name of one."
+            )
+
+
+def check_templates(root: Path, file: Path) -> None:
+    """Refuse values that are not one harmless word, where ``dvc.yaml`` has a parameter in a command or path: a shell runs the command."""
+    from dvc.parsing.interpolate import get_matches, normalize_key
+    from ruamel.yaml import YAML
+
+    pipeline = root / "dvc.yaml"
+    params = YAML(typ="safe", pure=True).load(file)
+    for match in get_matches(pipeline.read_text(encoding="utf-8") if pipeline.exists() else ""):
+        key = normalize_key(match["inner"].strip())
+        for text in _strings(_find(params, key)):
+            if not _HARMLESS.fullmatch(text) or ".." in PurePosixPath(text).parts:
+                where = f"dvc.yaml has ${{{key}}} in a command or path"
+                raise RefusedOverrideError(f"{key}: {text!r} is not allowed, because {where}. Use letters, digits and ./@:+=,%-")
+
+
+def _find(params: Any, key: str) -> Any:
+    """Return the value of a dotted key; ``None`` if there is none: a name of a loop over stages, for example."""
+    for part in key.split("."):
+        if isinstance(params, list) and part.isdigit() and int(part) < len(params):
+            params = params[int(part)]
+        else:
+            params = params.get(part) if isinstance(params, dict) else None
+    return params
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield the strings in a value, keys of mappings included: DVC makes options of them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in (*value.keys(), *value.values()):
+            yield from _strings(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Scores of trainings on the validation split: value, interval, and the paired difference of two trainings on the same rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuneline.core.paths import RAW, VALIDATION_PREDICTIONS
+from tuneline.core.tables import LabelSchema, is_split_file, read_table
+from tuneline.metrics.table import METRIC_TABLE
+from tuneline.params.section import FunctionName
+from tuneline.project.dvc import Lock, cached_folder, cached_out
+from tuneline.project.params_file import get_value
+
+
+@dataclass(frozen=True)
+class ValidationScore:
+    """The validation metric of the weights that a training kept; ``low`` and ``high`` end its 95 % interval, if it has one."""
+
+    metric: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        interval = "" if self.low is None or self.high is None else f" ({self.low:.3f} to {self.high:.3f})"
+        return f"{self.value:.3f}{interval}"
+
+    @property
+    def greater_is_better(self) -> bool:
+        """True unless the metric is an error or a loss; that of a function of the user is taken for a score."""
+        return self.metric not in METRIC_TABLE or METRIC_TABLE[self.metric].greater_is_better
+
+
+def validation_score(metrics: Mapping[str, float], params: Mapping[str, Any]) -> ValidationScore | None:
+    """Return the score in ``metrics/train.json``, given the parameters of the training; ``None`` without one."""
+    name = str(get_value(params, "train.metric"))
+    metric = FunctionName.parse("train.metric", name).function if FunctionName.matches(name) else name
+    kept = f"{'final' if get_value(params, 'train.keep') == 'last' else 'best'}_{metric}"
+    if kept not in metrics:
+        return None
+    return ValidationScore(metric, metrics[kept], metrics.get(f"{kept}_low"), metrics.get(f"{kept}_high"))
+
+
+@dataclass(frozen=True)
+class ScoreDifference:
+    """How much better the first of two trainings is, with the ends of the paired 95 % interval; an error that is lower is better."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def distinguishable(self) -> bool:
+        """True if the interval excludes 0."""
+        return self.low > 0 or self.high < 0
+
+    def __str__(self) -> str:
+        return f"{self.value:+.3f} ({self.low:+.3f} to {self.high:+.3f})"
+
+
+@dataclass(frozen=True)
+class ValidationPredictions:
+    """A file of validation predictions, and the files of the raw split that it is for."""
+
+    path: Path
+    rows: tuple[Path | None, ...]
+
+    @classmethod
+    def of(cls, root: Path, lock: Lock) -> "ValidationPredictions | None":
+        """Return those of a version that DVC's cache has; ``None`` if it has none."""
+        path = cached_out(root, lock, VALIDATION_PREDICTIONS.as_posix())
+        folder = cached_folder(root, lock, RAW.as_posix()) or {}
+        rows = tuple(file for name, file in sorted(folder.items()) if is_split_file(name, "validation"))
+        return cls(path, rows) if path is not None and rows else None
+
+
+def compare_scores(
+    first: ValidationPredictions | None, second: ValidationPredictions | None, metric: str, seed: int = 0
+) -> ScoreDifference | None:
+    """Compare two trainings on validation; ``None`` if their rows differ, or the metric has no interval."""
+    if first is None or second is None or first.rows != second.rows or not (entry := METRIC_TABLE.get(metric)) or not entry.resampled:
+        return None
+    from tuneline.analysis.stats import paired_difference
+    from tuneline.metrics.scores import averaging
+
+    ours, theirs = (read_table(one.path, ["label", "prediction"]) for one in (first, second))
+    schema = LabelSchema.of(ours.schema, "label")
+    if schema != LabelSchema.of(theirs.schema, "label"):
+        return None
+    labels, predictions, others = (column.to_numpy() for column in (ours["label"], ours["prediction"], theirs["prediction"]))
+    found = paired_difference(entry, labels, predictions, others, average=averaging(schema, None), seed=seed)
+    if entry.greater_is_better:
+        return ScoreDifference(found.value, found.low, found.high)
+    return ScoreDifference(-found.value, -found.high, -found.low)

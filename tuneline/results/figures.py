@@ -1,0 +1,241 @@
+"""Figures of the report: the training run, and the predictions on the reported split."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from tuneline.analysis.curves import Softmax
+from tuneline.analysis.stats import Estimate
+from tuneline.core.paths import METRICS, PLOTS
+from tuneline.core.records import Metrics
+from tuneline.project.dvc import Lock
+from tuneline.project.repo import PreviousResult
+from tuneline.reports.page import BAD, DASHED, FIRST, GRID, MUTED, SECOND, WIDTH, canvas, to_svg
+from tuneline.results.predictions import Headline, ReportedPredictions
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Columns = dict[str, NDArray[np.float64]]
+
+SMOOTH_FROM = 40
+"""From this number of points on, a running mean is drawn over the logged losses."""
+BINS = 20
+
+
+def read_columns(path: Path, suffix: str | None = None) -> Columns | None:
+    """Return the columns of a CSV or TSV file of numbers; ``None`` if it is missing, invalid or has no rows.
+
+    A file in DVC's cache has no ``suffix`` of its own.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            header, *rows = list(csv.reader(file, delimiter="\t" if (suffix or path.suffix) == ".tsv" else ","))
+        values = np.array([[float(cell) if cell else np.nan for cell in row] for row in rows])
+    except (OSError, ValueError):
+        return None
+    return dict(zip(header, values.T, strict=True)) if rows else None
+
+
+def draw_loss(training: Columns, validation: Columns | None, best_step: float | None, previous: Columns | None = None) -> Markup:
+    """Draw training loss with its running mean, and validation loss with the step that was kept, over steps."""
+    with canvas() as (figure, axes):
+        if previous is not None:
+            axes.plot(previous["step"], running_mean(previous["loss"]), color=MUTED, linewidth=1.2, label="previous")
+        steps, losses = training["step"], training["loss"]
+        if len(steps) < SMOOTH_FROM:
+            axes.plot(steps, losses, color=FIRST, label="training")
+        else:
+            axes.plot(steps, losses, color=FIRST, alpha=0.35, linewidth=1)
+            axes.plot(steps, running_mean(losses), color=FIRST, label="training")
+        if validation is not None and "loss" in validation:
+            axes.plot(validation["step"], validation["loss"], color=SECOND, marker="o", markersize=4, label="validation")
+            if best_step is not None:
+                axes.axvline(best_step, color=MUTED, linewidth=0.8, linestyle=DASHED, zorder=0)
+                side = "left" if best_step < (steps[0] + steps[-1]) / 2 else "right"
+                axes.annotate(" kept ", (best_step, axes.get_ylim()[1]), ha=side, va="top", color=MUTED)
+        axes.set(xlabel="step", ylabel="loss", ylim=(0, None))
+        axes.legend(loc="best")
+        return to_svg(figure, "loss", "Training and validation loss over steps")
+
+
+def running_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean of a window around each value, of about an eighth of all values; the window is cut off at the ends."""
+    kernel = np.ones(min(2 * max(len(values) // 15, 1) + 1, len(values)))
+    summed: NDArray[np.float64] = np.convolve(values, kernel, mode="same") / np.convolve(np.ones_like(values), kernel, mode="same")
+    return summed
+
+
+def draw_over_steps(training: Columns, column: str, name: str, unit: str, colour: str) -> Markup:
+    """Draw a column of the training log over steps, from 0 upwards."""
+    with canvas() as (figure, axes):
+        axes.plot(training["step"], training[column], color=colour, linewidth=1.4)
+        axes.set(xlabel="step", ylabel=unit, ylim=(0, None))
+        if axes.get_ylim()[1] < 0.01:
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:.1e}".replace("e-0", "e-").replace(".0", "") if value else "0")
+        return to_svg(figure, name, f"{column.replace('_', ' ').capitalize()} over steps")
+
+
+def draw_validation_metric(validation: Columns, name: str, best_step: float | None) -> Markup:
+    """Draw the metric by which the kept step was chosen, with its best evaluation circled if the step is known."""
+    with canvas() as (figure, axes):
+        axes.plot(validation["step"], validation[name], color=SECOND, marker="o", markersize=4)
+        best = validation["step"] == best_step
+        axes.plot(validation["step"][best], validation[name][best], marker="o", markersize=8, markerfacecolor="none", markeredgecolor=BAD)
+        axes.set(xlabel="step", ylabel=f"validation {name.replace('_', ' ')}")
+        return to_svg(figure, "validation", f"Validation {name} over steps")
+
+
+def draw_roc(curve: Columns, previous: Columns | None = None) -> Markup:
+    """Draw the ROC curve, and the diagonal of random predictions."""
+    return _draw_curve(curve, previous, "false_positive_rate", "true_positive_rate", "roc", title="ROC curve")
+
+
+def draw_precision_recall(curve: Columns, previous: Columns | None = None) -> Markup:
+    """Draw precision over recall."""
+    return _draw_curve(curve, previous, "recall", "precision", "pr", title="Precision over recall")
+
+
+def _draw_curve(curve: Columns, previous: Columns | None, x: str, y: str, name: str, *, title: str) -> Markup:
+    with canvas() as (figure, axes):
+        if name == "roc":
+            _draw_diagonal(axes)
+        axes.fill_between(curve[x], curve[y], color=FIRST, alpha=0.08, linewidth=0)
+        if previous is not None:
+            axes.plot(previous[x], previous[y], color=MUTED, linewidth=1.2, label="previous")
+        axes.plot(curve[x], curve[y], color=FIRST, label="current")
+        if previous is not None:
+            axes.legend(loc="lower right" if name == "roc" else "lower left")
+        unit_square(axes, x.replace("_", " "), y.replace("_", " "))
+        return to_svg(figure, name, title)
+
+
+def _draw_diagonal(axes: "Axes", ends: tuple[float, float] = (0, 1)) -> None:
+    axes.plot(ends, ends, color=MUTED, linewidth=0.8, linestyle=DASHED)
+
+
+def unit_square(axes: "Axes", x: str, y: str) -> None:
+    """Scale both axes from 0 to 1, and label them."""
+    ticks = [0, 0.25, 0.5, 0.75, 1]
+    labels = [f"{tick:g}" for tick in ticks]
+    axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02), xlabel=x, ylabel=y, xticks=ticks, yticks=ticks, xticklabels=labels, yticklabels=labels)
+
+
+def draw_calibration(bins: Columns, _: Columns | None = None) -> Markup:
+    """Draw the reliability diagram: accuracy over confidence, one dot per bin with an area proportional to its rows."""
+    with canvas() as (figure, axes):
+        _draw_diagonal(axes)
+        axes.vlines(bins["confidence"], bins["confidence"], bins["accuracy"], color=BAD, linewidth=1.2, alpha=0.5)
+        fraction = bins["rows"] / bins["rows"].sum()
+        axes.scatter(bins["confidence"], bins["accuracy"], s=14 + 260 * fraction, color=FIRST, alpha=0.75, linewidth=0, zorder=3)
+        unit_square(axes, "confidence", "accuracy")
+        return to_svg(figure, "calibration", "Accuracy by confidence; a calibrated model lies on the diagonal")
+
+
+def draw_confidence(predictions: ReportedPredictions) -> Markup:
+    """Draw the histogram of the confidence of correct and wrong predictions."""
+    probability = Softmax.of(predictions.logits).highest
+    correct = predictions.predicted == predictions.labels
+    with canvas() as (figure, axes):
+        groups, edges = [probability[correct], probability[~correct]], np.linspace(0, 1, BINS + 1).tolist()
+        axes.hist(groups, edges, stacked=True, rwidth=0.86, alpha=0.85, color=[FIRST, BAD], label=["correct", "wrong"])
+        axes.set(xlabel="confidence", ylabel="rows", xlim=(np.clip(np.floor(probability.min() * 10) / 10, 0, 0.9), 1))
+        axes.grid(visible=False, axis="x")
+        axes.legend(loc="best")
+        return to_svg(figure, "confidence", "Rows by confidence, correct and wrong predictions")
+
+
+def draw_scatter(points: Columns, _: Columns | None = None) -> Markup:
+    """Draw predicted over actual numbers of a regression."""
+    with canvas() as (figure, axes):
+        both = np.concatenate([points["actual"], points["predicted"]])
+        _draw_diagonal(axes, (float(both.min()), float(both.max())))
+        axes.scatter(points["actual"], points["predicted"], s=9, color=FIRST, alpha=0.45, linewidth=0)
+        axes.set(xlabel="actual", ylabel="predicted")
+        return to_svg(figure, "scatter", "Predicted over actual numbers")
+
+
+def draw_residuals(predictions: ReportedPredictions) -> Markup:
+    """Draw the histogram of the residuals of a regression."""
+    residual = predictions.predicted - predictions.labels
+    with canvas() as (figure, axes):
+        axes.hist(residual, bins=40, color=SECOND, alpha=0.8, rwidth=0.9)
+        axes.axvline(0, color=GRID, linewidth=1)
+        axes.set(xlabel="predicted - actual", ylabel="rows")
+        axes.grid(visible=False, axis="x")
+        return to_svg(figure, "residuals", "Distribution of the residuals")
+
+
+def draw_headline(headline: Headline) -> Markup:
+    """Draw the metric of the baselines, the previous result and this model on one axis, with intervals where they are known."""
+    previous = headline.previous.commit.short if headline.previous else ""
+    rows: list[tuple[str, float | None, Estimate | None, str]] = [
+        ("this model", headline.value, headline.interval, FIRST),
+        (previous, headline.previous_value, headline.previous_interval, MUTED),
+        *((title.removeprefix("the "), value, None, MUTED) for title, value in reversed(list(headline.simple.items()))),
+    ]
+    known = [(name, value, interval, colour) for name, value, interval, colour in rows if value is not None]
+    with canvas((WIDTH, 0.55 + 0.5 * len(known))) as (figure, axes):
+        for height, (_, value, interval, colour) in enumerate(known):
+            if interval is not None:
+                axes.plot([interval.low, interval.high], [height, height], color=colour, linewidth=5, alpha=0.3)
+            axes.plot([value], [height], marker="o", markersize=7, color=colour)
+            axes.annotate(f"{value:.3f}", (value, height), xytext=(0, 7), textcoords="offset points", ha="center")
+        axes.set_yticks(range(len(known)), [row[0] for row in known])
+        axes.set_ylim(-0.5, len(known) - 0.2)
+        axes.margins(x=0.08)
+        axes.spines[["left", "bottom"]].set_visible(False)
+        axes.grid(visible=False, axis="y")
+        return to_svg(figure, "headline", f"{headline.title} of the baselines, the previous commit and this model")
+
+
+CURVES: dict[str, Callable[[Columns, Columns | None], Markup]] = {
+    "precision_recall": draw_precision_recall,
+    "roc": draw_roc,
+    "calibration": draw_calibration,
+    "scatter": draw_scatter,
+}
+"""Functions that draw ``plots/evaluation/NAME.csv``, by name."""
+
+
+def draw_figures(root: Path, lock: Lock, headline: Headline | None, predictions: ReportedPredictions | None) -> dict[str, Markup]:
+    """Return every figure whose data exist, by name. Curves of the previous result are drawn too if DVC's cache has them."""
+    previous = headline.previous if headline is not None else None
+    figures = {"headline": draw_headline(headline)} if headline is not None else {}
+    figures |= _draw_training(root, lock, previous)
+    for name, draw in CURVES.items():
+        path = PLOTS / f"evaluation/{name}.csv"
+        if (curve := read_columns(root / path)) is not None:  # None for the curves of the other task
+            figures[name] = draw(curve, _read_previous(previous if previous and previous.comparable else None, path))
+    if predictions is not None and len(predictions.labels):
+        figures |= {"residuals": draw_residuals(predictions)} if predictions.names is None else {"confidence": draw_confidence(predictions)}
+    return figures
+
+
+def _read_previous(previous: PreviousResult | None, path: Path) -> Columns | None:
+    cached = previous.file(path.as_posix()) if previous else None
+    return read_columns(cached, path.suffix) if cached else None
+
+
+def _draw_training(root: Path, lock: Lock, previous: PreviousResult | None) -> dict[str, Markup]:
+    path = PLOTS / "training/loss.tsv"
+    if (curve := read_columns(root / path)) is None:
+        return {}
+    validation = read_columns(root / PLOTS / "training/validation.tsv")
+    keeps_best = lock.params().get("train.keep", "best") == "best"
+    best_step = Metrics.read_values(root / METRICS / "train.json").get("best_step")
+    figures = {
+        "loss": draw_loss(curve, validation, best_step if keeps_best else None, _read_previous(previous, path)),
+        "rate": draw_over_steps(curve, "learning_rate", "rate", "learning rate", FIRST),
+    }
+    if "gradient_norm" in curve:
+        figures["norm"] = draw_over_steps(curve, "gradient_norm", "norm", "norm before clipping", MUTED)
+    names = [name for name in validation or {} if name not in ("step", "loss")]
+    if validation is not None and names and len(validation["step"]) > 1:
+        figures["validation"] = draw_validation_metric(validation, names[0], best_step)
+    return figures

@@ -1,0 +1,429 @@
+"""The report: what is known of the model, as ``reports/index.html`` (one file without scripts or network access) and as a model card.
+
+The latency of exported models is measured while the report is written, because it is a property of the machine, not of the model.
+The card has metrics and a commit that are known only after training. It is therefore not in the out ``models/classifier``, whose
+hash DVC records when training ends; it is uploaded together with that folder.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Self
+
+from markupsafe import Markup
+
+from tuneline.core.files import file_hash, replace_file
+from tuneline.core.paths import BASE_RECORD, CHECKS, COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, REPORTS, TIMING, TOKENIZED
+from tuneline.core.provenance import BaseSource, RawSource, outs_key
+from tuneline.core.records import Metrics, Record, Timing
+from tuneline.core.tables import SplitReader, split_files
+from tuneline.metrics.table import METRIC_TABLE, custom_metrics, title_of
+from tuneline.project import latency
+from tuneline.project.dvc import Lock, read_lock
+from tuneline.project.freshness import outdated, result_key
+from tuneline.project.repo import CLASSIFIER, Commit, commit_of, find_previous, git, registered
+from tuneline.reports.checks import CheckEntry, Checks
+from tuneline.reports.evaluation import Behaviour, ComparisonRecord, Flip, Flips, SliceMetrics, Slices
+from tuneline.reports.export import EXPORT_RECORD, ExportRecord, UsageRecord
+from tuneline.reports.page import environment
+from tuneline.results.figures import draw_figures
+from tuneline.results.predictions import Confusion, Headline, ModelError, ReportedPredictions, headline, largest_errors
+from tuneline.results.verdict import Finding, RunFacts, about_errors, judge
+
+PAGE, CARD = Path("reports/index.html"), Path("reports/model_card.md")
+TEMPLATES = Path(__file__).parent / "templates"
+OUTS = ("data/raw", "data/tokenized", CLASSIFIER, "models/onnx")
+LATENCY_FILE = TIMING / "latency.json"
+BATCH_SIZES = (1, 32)
+SECONDS = 1.5
+"""Duration of a measurement of latency, for each model and batch size."""
+MAX_FLIPS = 10
+
+
+@dataclass(frozen=True)
+class ChecksSummary:
+    """Results of all data checks, and whether ``reports/checks/index.html`` exists."""
+
+    entries: Sequence[CheckEntry]
+    has_page: bool
+
+    @classmethod
+    def read(cls, root: Path) -> Self | None:
+        """Summarize ``reports/checks/checks.json``; ``None`` if it is missing or invalid."""
+        record = Checks.read_if_valid(root / CHECKS / "checks.json")
+        return cls(record.checks, (root / CHECKS / "index.html").is_file()) if record else None
+
+    @property
+    def failed(self) -> list[CheckEntry]:
+        """Failed checks, those that stop the pipeline first."""
+        return sorted((entry for entry in self.entries if entry.status != "passed"), key=lambda entry: not entry.stops)
+
+    @property
+    def counts(self) -> dict[str, dict[str, tuple[int, int]]]:
+        """Number of passed and of all checks, by checked table and split."""
+        counts: dict[str, dict[str, tuple[int, int]]] = {}
+        for entry in self.entries:
+            by_split = counts.setdefault(entry.table, {})
+            passed, total = by_split.get(entry.split, (0, 0))
+            by_split[entry.split] = (passed + (entry.status == "passed"), total + 1)
+        return counts
+
+    @property
+    def splits(self) -> list[str]:
+        """The checked splits."""
+        return list(dict.fromkeys(entry.split for entry in self.entries))
+
+
+@dataclass(frozen=True)
+class SlicesSummary:
+    """Metric of all slices, at least one, and the lower end of the axis on which it is drawn; the upper end is 1."""
+
+    record: Slices
+    floor: float
+
+    @classmethod
+    def read(cls, root: Path) -> Self | None:
+        """Read ``reports/slices.json``; ``None`` if it is missing, invalid or empty."""
+        record = Slices.read_if_valid(root / REPORTS / "slices.json")
+        return cls.of(record) if record and record.slices else None
+
+    @classmethod
+    def of(cls, record: Slices) -> Self:
+        """Return a summary of slices, at least one."""
+        lowest = min(one.low for one in record.slices)
+        return cls(record, max(-1.0, int(lowest * 10 - (lowest < 0)) / 10))
+
+    @property
+    def groups(self) -> dict[str, list[SliceMetrics]]:
+        """The slices by the property that defines them, such as ``length``."""
+        return {by: list(group) for by, group in groupby(self.record.slices, key=lambda one: one.by)}
+
+    def position(self, value: float) -> float:
+        """Return the position of a value on the axis, in percent."""
+        return 100 * min(max((value - self.floor) / (1.0 - self.floor), 0), 1)
+
+
+@dataclass(frozen=True)
+class ModelLatency(latency.Latency):
+    """Latency of the model of one precision, such as ``int8``."""
+
+    precision: str
+
+
+class Latencies(Record):
+    """All measurements on this machine: ``reports/timing/latency.json``."""
+
+    threads: int
+    """Threads of ONNX Runtime."""
+    models: str
+    """SHA-256 of ``export.json``, which names the hashes of the models that were measured."""
+    measured: Sequence[ModelLatency]
+
+
+@dataclass(frozen=True)
+class ExportedModels:
+    """The exported models beside the trained one; sizes of the published ones, and rows that flip, by precision."""
+
+    comparison: ComparisonRecord
+    megabytes: Mapping[str, float]
+    latencies: Latencies | None
+    flips: Mapping[str, Sequence[Flip]]
+
+    @classmethod
+    def read(cls, root: Path, latencies: Latencies | None) -> Self | None:
+        """Read the files of the stages ``compare`` and ``export``; ``None`` before the first comparison."""
+        comparison = ComparisonRecord.read_if_valid(root / COMPARISON / "comparison.json")
+        if comparison is None:
+            return None
+        flips = Flips.read_if_valid(root / COMPARISON / "flips.json")
+        record = UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
+        megabytes = {precision: model.bytes / 2**20 for precision, model in record.models.items() if model.bytes} if record else {}
+        return cls(comparison, megabytes, latencies, {name: flips.of(name)[:MAX_FLIPS] if flips else () for name in comparison.models})
+
+    def latency(self, precision: str, batch_size: int) -> ModelLatency | None:
+        """Return the latency of a model with batches of one size."""
+        measured = self.latencies.measured if self.latencies else ()
+        return next((one for one in measured if (one.precision, one.batch_size) == (precision, batch_size)), None)
+
+
+def measure_latency(root: Path, split: str) -> Latencies | None:
+    """Measure every exported model on rows of the reported split for a few seconds, and write ``reports/timing/latency.json``.
+
+    Without models or rows, there is nothing to measure: ``None``.
+    """
+    from tuneline.core.machine import threads
+    from tuneline.model.batches import TokenizedSplit
+    from tuneline.onnx.session import OnnxClassifier
+
+    record = UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
+    if record is None or not record.models or not split_files(root / TOKENIZED, split):
+        return None
+    data = TokenizedSplit.read(SplitReader.open(root / TOKENIZED, split, made_by="tokenize"))
+    measured = []
+    for precision in record.models:
+        classifier = OnnxClassifier.exported(root / ONNX, precision)
+        for size in BATCH_SIZES:
+            one = latency.measure_latency(classifier, data, size, record.pad_token_id, SECONDS)
+            measured.append(ModelLatency(**asdict(one), precision=precision))
+    latencies = Latencies(threads=threads(), models=file_hash(root / ONNX / EXPORT_RECORD), measured=measured)
+    latencies.write(root / LATENCY_FILE)
+    return latencies
+
+
+def read_latency(root: Path) -> Latencies | None:
+    """Return the last measurement; ``None`` if there is none, or it is of other models."""
+    latencies, export = Latencies.read_if_valid(root / LATENCY_FILE), root / ONNX / EXPORT_RECORD
+    return latencies if latencies and export.exists() and latencies.models == file_hash(export) else None
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Provenance of the model.
+
+    Attributes:
+        commit: The commit that added this version of the model; ``None`` if it is not committed.
+        changed: Number of files in the working tree that differ from HEAD.
+        tags: Names of the model in the registry.
+        outs, code: Hash by path.
+        params: Every parameter of the run as JSON text, by dotted key.
+        source: ``data/raw/source.json`` without nested values.
+        stages: Measurements in ``reports/timing/`` by stage.
+    """
+
+    commit: Commit | None
+    head: str
+    changed: int
+    tags: list[str]
+    outs: Mapping[str, str]
+    params: Mapping[str, str]
+    code: Mapping[str, str]
+    libraries: Mapping[str, str]
+    source: Mapping[str, Any]
+    base: BaseSource | None
+    stages: Mapping[str, Mapping[str, float]]
+
+    @classmethod
+    def read(cls, root: Path, lock: Lock) -> Self:
+        """Read git, ``dvc.lock``, ``export.json``, ``source.json`` and ``reports/timing/``."""
+        version = lock.out(CLASSIFIER)
+        commit = commit_of(root, version) if version else None
+        record = ExportRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
+        source = RawSource.read_if_valid(root / RAW / "source.json")
+        timing = {stage: read_timing(root, stage) for stage in lock.stages}
+        return cls(
+            commit,
+            git(root, "log", "-1", "--format=%h"),
+            len(git(root, "status", "--porcelain", "--untracked-files=no").splitlines()),
+            registered(root, version, commit) if version and commit else [],
+            {path: md5 for path in OUTS if (md5 := lock.out(path))},
+            {key: json.dumps(value, ensure_ascii=False) for key, value in sorted(lock.params().items())},
+            lock.code(),
+            record.provenance.libraries if record else {},
+            source.attributes if source else {},
+            BaseSource.read_if_valid(root / BASE_RECORD),
+            {stage: measured for stage, measured in timing.items() if measured},
+        )
+
+    @property
+    def code_hash(self) -> str:
+        """Hash of all code."""
+        return _hash(self.code)
+
+    @property
+    def params_hash(self) -> str:
+        """Hash of all parameters."""
+        return _hash(self.params)
+
+
+def read_timing(root: Path, stage: str) -> Mapping[str, float]:
+    """Return the measurements of the run that wrote the present outs of a stage; empty if they are of another run."""
+    timing = Timing.read_if_valid(root / TIMING / f"{stage}.json")
+    return timing.values if timing and timing.outs == outs_key(stage, root) else {}
+
+
+def _hash(values: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(dict(values), sort_keys=True).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Content of the page and the model card. What is missing is ``None`` or empty.
+
+    Attributes:
+        metrics, training: ``metrics/evaluate.json`` and ``metrics/train.json``.
+        params: Parameters of the run, by dotted key.
+        errors: The largest errors on the reported split.
+        key: Key of the result, by which a page of another one is known.
+        outdated: What of the project is of another run, in words.
+        findings: The verdict.
+        confidences: Confidence of all predictions, and of the wrong ones; ``None`` for a regression.
+    """
+
+    metrics: Mapping[str, float]
+    training: Mapping[str, float]
+    params: Mapping[str, Any]
+    headline: Headline | None
+    confusion: Confusion | None
+    errors: list[ModelError]
+    slices: SlicesSummary | None
+    behaviour: Behaviour | None
+    checks: ChecksSummary | None
+    exported: ExportedModels | None
+    provenance: Provenance
+    figures: dict[str, Markup]
+    key: str
+    outdated: str | None
+    findings: Sequence[Finding]
+    confidences: tuple[list[float], list[float]] | None
+
+    @property
+    def title(self) -> str:
+        """The text columns and the label column."""
+        columns = self.params.get("data.text_columns")
+        return f"{', '.join(map(str, columns))} → {self.params.get('data.label_column', 'label')}" if columns else "Text classifier"
+
+    @property
+    def name(self) -> str:
+        """Default name of the model, from data set and label column."""
+        words = [self.params.get("data.path") or self.params.get("data.source"), *map(self.params.get, ("data.name", "data.label_column"))]
+        return re.sub(r"[^\w.-]+", "-", "-".join(str(word) for word in words if word)).strip("-") or "classifier"
+
+    @property
+    def split(self) -> str:
+        """The reported split."""
+        return str(self.params.get("evaluate.split", "test"))
+
+    @property
+    def is_regression(self) -> bool:
+        """True if the model predicts a number."""
+        return self.params.get("data.task") == "regression"
+
+    @property
+    def tiles(self) -> list[tuple[str, str, float | None]]:
+        """The other metrics: title, value, change since the previous result (``None`` if there is none)."""
+        previous = self.headline.previous if self.headline else None
+        before = previous.metrics if previous and previous.comparable else {}
+        shown = [name for name in self.metric_names if not (self.headline and name == self.headline.name)]
+        return [(title_of(name), f"{self.metrics[name]:.3f}", _change(self.metrics[name], before.get(name))) for name in shown]
+
+    @property
+    def metric_names(self) -> list[str]:
+        """Names of the model's metrics: those of the metric table, then those that ``evaluate.metrics`` adds."""
+        return [*(name for name in METRIC_TABLE if name in self.metrics), *custom_metrics(self.metrics)]
+
+    @property
+    def about_errors(self) -> str:
+        """What the most confident errors are."""
+        return about_errors(*self.confidences) if self.confidences else ""
+
+
+def _change(current: float, previous: float | None) -> float | None:
+    return None if previous is None or abs(current - previous) < 0.0005 else current - previous
+
+
+def read_report(root: Path, reference: str | None = None, latencies: Latencies | None = None) -> Report:
+    """Read everything that the report shows. It compares with a commit, by default the newest with other metrics."""
+    lock = read_lock(root)
+    params = lock.params()
+    metrics = Metrics.read_values(root / METRICS / "evaluate.json")
+    predictions = ReportedPredictions.read(root / PREDICTIONS)
+    previous = find_previous(root, metrics, reference) if metrics else None
+    top = headline(metrics, params, predictions, previous)
+    if top and top.stale:
+        predictions = None
+    raw = SplitReader.find(root / RAW, str(params.get("evaluate.split", "test")))
+    return Report(
+        metrics=metrics,
+        training=Metrics.read_values(root / METRICS / "train.json"),
+        params=params,
+        headline=top,
+        confusion=Confusion.of(predictions) if predictions and predictions.names else None,
+        errors=largest_errors(predictions, raw, list(params.get("data.text_columns") or [])) if predictions else [],
+        slices=SlicesSummary.read(root),
+        behaviour=Behaviour.read_if_valid(root / REPORTS / "behaviour.json"),
+        checks=ChecksSummary.read(root),
+        exported=ExportedModels.read(root, latencies),
+        provenance=Provenance.read(root, lock),
+        figures=draw_figures(root, lock, top, predictions),
+        key=result_key(root, lock),
+        outdated=outdated(root, lock),
+        findings=judge(RunFacts.read(root, params)),
+        confidences=predictions.confidences if predictions else None,
+    )
+
+
+def write(path: Path, text: str) -> Path:
+    """Write a page or a card, whole or not at all, and return its path."""
+    with replace_file(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+    return path
+
+
+def render(report: Any, template: str = "page.html.j2") -> str:
+    """Return the page of a report, or of something like it, as HTML."""
+    templates = environment(TEMPLATES)
+    templates.filters |= {"signed": signed, "title_of": title_of}
+    return templates.get_template(template).render(report=report)
+
+
+def signed(value: float, digits: int = 3) -> str:
+    """Format a difference with its sign, a typographic minus, and no sign if it rounds to zero."""
+    text = f"{value:+.{digits}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
+
+
+def render_card(report: Report) -> str:
+    """Return the model card: metadata, then Markdown."""
+    import jinja2
+
+    environment = jinja2.Environment(  # noqa: S701 - Markdown: every text goes through ``md``
+        loader=jinja2.FileSystemLoader(TEMPLATES), trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters |= {"md": escape, "three_digits": lambda value: "" if value is None else f"{value:.3f}"}
+    columns = " and ".join(report.params.get("data.text_columns") or ["a text"])
+    body = environment.get_template("model_card.md.j2").render(report=report, columns=columns)
+    return metadata(report) + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
+
+
+def escape(value: Any) -> str:
+    """Escape text so that Markdown shows it literally, in a paragraph or a table."""
+    text = " ".join(str(value).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|~$#])", r"\\\1", text)
+
+
+def metadata(report: Report) -> str:
+    """Return the metadata block (YAML between lines of three dashes), written by the classes of huggingface_hub."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    params, source, task = report.params, report.provenance.source, "text-classification"
+    from_hub = params.get("data.source") == "hub" and bool(params.get("data.path"))
+    dataset = str(params["data.path"]) if from_hub else str(params.get("data.path") or params.get("data.source") or "data")
+    results = [
+        EvalResult(
+            task_type=task,
+            dataset_type=dataset,
+            dataset_name=f"{dataset} {params.get('data.name') or ''}".strip(),
+            dataset_config=params.get("data.name"),
+            dataset_split=report.split,
+            dataset_revision=str(source["commit"]) if source.get("commit") else None,
+            metric_type=name,
+            metric_value=report.metrics[name],
+        )
+        for name in report.metric_names
+    ]
+    checkpoint = report.provenance.base.checkpoint if report.provenance.base else None
+    data = ModelCardData(
+        library_name="transformers",
+        pipeline_tag=task,
+        tags=["tuneline", *(["onnx"] if report.exported else [])],
+        base_model=checkpoint.name if checkpoint and checkpoint.commit else None,
+        datasets=[dataset] if from_hub else None,
+        metrics=[metric.hub_name for metric in METRIC_TABLE.values() if metric.hub_name and metric.name in report.metrics],
+        model_name=report.name,
+        eval_results=results or None,
+    )
+    return f"---\n{data.to_yaml()}\n---\n"

@@ -1,0 +1,256 @@
+"""Predictions on the reported split: confusion matrix, metrics of each class, and the largest errors with their texts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneline.analysis.curves import Softmax
+from tuneline.analysis.stats import Difference, Estimate, Floats, metric_interval, paired_difference
+from tuneline.core.errors import DataError
+from tuneline.core.paths import PREDICTIONS
+from tuneline.core.tables import LabelSchema, SplitReader, read_table
+from tuneline.metrics.scores import averaging, confusion_matrix
+from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, primary_metric
+from tuneline.project.repo import PreviousResult
+
+MAX_MATRIX_CLASSES = 14
+MAX_CONFUSED_PAIRS = 15
+MAX_ERRORS = 20
+PREVIEW_LENGTH = 280
+"""Characters shown of a collapsed text; texts over twice as long are collapsed."""
+
+
+@dataclass(frozen=True)
+class ReportedPredictions:
+    """Predictions of the trained model on the reported split.
+
+    Attributes:
+        labels: int64 class ids or float32 numbers, of shape ``(rows,)``.
+        logits: float32 of shape ``(rows, outputs)``.
+        names: Class names; ``None`` for a regression.
+    """
+
+    labels: NDArray[Any]
+    logits: NDArray[np.float32]
+    names: tuple[str, ...] | None
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """Read ``reports/predictions.parquet``; ``None`` if the file is missing or invalid."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        try:
+            table = read_table(path, ["idx", "label", "logits"])
+            names = LabelSchema.of(table.schema, "label").names
+            order = np.argsort(table["idx"].to_numpy(), kind="stable")
+            logits = pc.list_flatten(table["logits"]).to_numpy().reshape(len(table), -1)[order].astype(np.float32)
+            return cls(table["label"].to_numpy()[order], logits, names)
+        except (DataError, pa.ArrowException, KeyError, ValueError, OSError):
+            return None
+
+    @property
+    def predicted(self) -> NDArray[Any]:
+        """Predicted class ids, or predicted numbers in a regression, of shape ``(rows,)``."""
+        return self.logits[:, 0] if self.names is None else self.logits.argmax(axis=1)
+
+    @property
+    def confidences(self) -> tuple[list[float], list[float]] | None:
+        """Probabilities of all predictions, and of the wrong ones; ``None`` for a regression."""
+        if self.names is None:
+            return None
+        highest = Softmax.of(self.logits).highest
+        return highest.tolist(), highest[self.predicted != self.labels].tolist()
+
+
+@dataclass(frozen=True)
+class ClassMetrics:
+    """Number of rows and metrics of one class; a metric is ``None`` where it is undefined."""
+
+    name: str
+    rows: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Confusion matrix, shape ``(classes, classes)`` with labels in rows; and its largest errors: label, prediction, rows."""
+
+    names: Sequence[str]
+    counts: Floats
+    classes: list[ClassMetrics]
+    most_confused: list[tuple[str, str, int]]
+
+    @classmethod
+    def of(cls, predictions: ReportedPredictions) -> Self:
+        """Return the confusion matrix of a classification and the metrics of its classes."""
+        names = predictions.names or ()
+        counts = confusion_matrix(predictions.labels, predictions.predicted, len(names))
+        errors = counts.copy()
+        np.fill_diagonal(errors, 0)
+        largest = [np.unravel_index(index, errors.shape) for index in np.argsort(-errors, axis=None, kind="stable")[:MAX_CONFUSED_PAIRS]]
+        most_confused = [(names[label], names[other], int(errors[label, other])) for label, other in largest if errors[label, other] > 0]
+        classes = []
+        for name, correct, labelled, predicted in zip(names, np.diag(counts), counts.sum(axis=1), counts.sum(axis=0), strict=True):
+            pairs = (correct, predicted), (correct, labelled), (2 * correct, labelled + predicted)
+            classes.append(ClassMetrics(name, int(labelled), *(float(part / whole) if whole else None for part, whole in pairs)))
+        return cls(names, counts, classes, most_confused)
+
+    @property
+    def is_small(self) -> bool:
+        """True if the page shows the matrix, not only the most frequent confusions."""
+        return len(self.names) <= MAX_MATRIX_CLASSES
+
+    def fraction(self, label: int, predicted: int) -> float:
+        """Return the fraction of a label's rows with the given prediction."""
+        total = self.counts[label].sum()
+        return float(self.counts[label, predicted] / total) if total else 0.0
+
+
+@dataclass(frozen=True)
+class ModelError:
+    """A row with a wrong prediction; label and prediction are class names or numbers.
+
+    Attributes:
+        texts: Name and text of each text column.
+        size: Probability of the predicted class; in a regression, the absolute error.
+    """
+
+    row: int
+    texts: list[tuple[str, str]]
+    label: str
+    predicted: str
+    size: float
+
+    @property
+    def is_long(self) -> bool:
+        """True if the page shows the text collapsed."""
+        return sum(len(text) for _, text in self.texts) > 2 * PREVIEW_LENGTH
+
+    @property
+    def preview(self) -> str:
+        """First characters of the text."""
+        return " ".join(text for _, text in self.texts)[:PREVIEW_LENGTH]
+
+
+def error_sizes(predictions: ReportedPredictions) -> Floats:
+    """Return the probability of each predicted class; in a regression, the absolute errors; shape ``(rows,)``."""
+    if predictions.names is None:
+        return np.asarray(np.abs(predictions.predicted - predictions.labels), dtype=np.float64)
+    return Softmax.of(predictions.logits).highest
+
+
+def largest_errors(predictions: ReportedPredictions, raw: SplitReader | None, text_columns: Sequence[str]) -> list[ModelError]:
+    """Return the wrong predictions with the highest probability, or the largest absolute errors of a regression, with their texts."""
+    names, labels, predicted = predictions.names, predictions.labels, predictions.predicted
+    sizes = error_sizes(predictions)
+    wrong = np.arange(len(sizes)) if names is None else np.flatnonzero(predicted != labels)
+    rows = wrong[np.argsort(-sizes[wrong], kind="stable")][:MAX_ERRORS]
+
+    def shown(value: Any) -> str:
+        return f"{value:.4g}" if names is None else names[int(value)]
+
+    texts = read_texts(raw, rows, text_columns)
+    return [
+        ModelError(row, text, shown(labels[row]), shown(predicted[row]), float(sizes[row]))
+        for row, text in zip(rows.tolist(), texts, strict=True)
+    ]
+
+
+def read_texts(raw: SplitReader | None, rows: NDArray[np.int64], text_columns: Sequence[str]) -> list[list[tuple[str, str]]]:
+    """Return column names and texts of the given rows, in their order; no texts if the split is missing or does not fit."""
+    columns = [name for name in text_columns if raw and name in raw.schema.names]
+    if raw is None or not columns or rows.max(initial=-1) >= raw.rows:
+        return [[] for _ in rows]
+    order = np.argsort(rows)
+    texts = raw.take(rows[order], columns).take(np.argsort(order)).to_pylist()
+    return [[(name, str(values[name] or "")) for name in columns] for values in texts]
+
+
+TOLERANCE = 1e-5
+"""Largest difference between a metric computed here from the predictions and the one in metrics/evaluate.json."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """One metric and what it is compared with.
+
+    Attributes:
+        name: Key in ``metrics/evaluate.json``.
+        previous_interval: Interval of the previous value, where its predictions are still in the cache.
+        change: From the previous result to this one, on the same rows.
+        simple: The metric of the simple models, by their title.
+        stale: True if the metrics were computed from other predictions.
+    """
+
+    name: str
+    value: float
+    interval: Estimate | None = None
+    simple: Mapping[str, float] = field(default_factory=dict)
+    previous: PreviousResult | None = None
+    previous_interval: Estimate | None = None
+    change: Difference | None = None
+    stale: bool = False
+
+    @property
+    def title(self) -> str:
+        """The metric's name for people."""
+        return METRIC_TABLE[self.name].title
+
+    @property
+    def previous_value(self) -> float | None:
+        """The metric of the previous result."""
+        return self.previous.metrics.get(self.name) if self.previous else None
+
+    @property
+    def against_previous(self) -> str:
+        """Comparison with the previous result, in words."""
+        if self.change is None:
+            return ""
+        low, high = self._gains(self.change.low, self.change.high)
+        return "clearly better" if low > 0 else "clearly worse" if high < 0 else "no clear difference"
+
+    def _gains(self, *differences: float) -> list[float]:
+        """Return differences in ascending order, with the sign that makes a gain positive."""
+        return sorted(one if METRIC_TABLE[self.name].greater_is_better else -one for one in differences)
+
+
+def headline(
+    metrics: Mapping[str, float], params: Mapping[str, Any], predictions: ReportedPredictions | None, previous: PreviousResult | None
+) -> Headline | None:
+    """Choose the headline metric, ``train.metric`` if it was measured on the reported split, and compare it."""
+    candidates = (params.get("train.metric"), primary_metric("classification").name, primary_metric("regression").name)
+    name = next((name for name in candidates if name in METRIC_TABLE and name in metrics), None)
+    if name is None:
+        return None
+    metric, value = METRIC_TABLE[name], metrics[name]
+    simple = {title: metrics[key] for one, title in SIMPLE_MODELS.items() if (key := metric.of_baseline(one)) and key in metrics}
+    interval = interval_of(name, params, predictions)
+    if interval is not None and abs(interval.value - value) > TOLERANCE:
+        return Headline(name, value, simple=simple, previous=previous, stale=True)
+    cached = previous.file(PREDICTIONS.as_posix()) if previous else None
+    before, change = ReportedPredictions.read(cached) if cached else None, None
+    if before and not (predictions and before.names == predictions.names and np.array_equal(before.labels, predictions.labels)):
+        before = None
+    if predictions and before and metric.resampled and len(predictions.labels):
+        models = predictions.predicted, before.predicted
+        change = paired_difference(metric, predictions.labels, *models, **_settings(params, predictions))
+    return Headline(name, value, interval, simple, previous, interval_of(name, params, before), change)
+
+
+def interval_of(name: str, params: Mapping[str, Any], predictions: ReportedPredictions | None) -> Estimate | None:
+    """Return a metric with its interval; ``None`` without predictions, or if the metric table gives it no interval."""
+    if predictions is None or len(predictions.labels) == 0:
+        return None
+    return metric_interval(METRIC_TABLE[name], predictions.labels, predictions.predicted, **_settings(params, predictions))
+
+
+def _settings(params: Mapping[str, Any], predictions: ReportedPredictions) -> dict[str, Any]:
+    average = averaging(LabelSchema(predictions.names), params.get("evaluate.f1"))
+    return {"average": average, "seed": int(params.get("seed") or 0)}

@@ -1,0 +1,402 @@
+"""The verdict on a trained model: what a careful colleague would say, and what to do, from the metrics and curves of its run.
+
+It is a function of numbers: ``tuneline show``, the page, the model card and ``tuneline evaluate`` all print this one.
+"""
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal, Self
+
+from tuneline.core.paths import METRICS, PLOTS
+from tuneline.core.records import Metrics
+from tuneline.metrics.table import (
+    LEAKED_ROWS,
+    MAJORITY,
+    MOST_PREDICTED,
+    NEVER_PREDICTED,
+    PREDICTED_CLASSES,
+    SIMPLE_MODELS,
+    Metric,
+    primary_metric,
+)
+
+Level = Literal["good", "bad", "warning", "note"]
+Curve = Mapping[str, Sequence[float]]
+"""Columns of a curve by name; ``step`` is one."""
+
+EXPERIMENT = "tuneline run"
+"""Command that trains with another value."""
+CLEAR_LOSS = 0.02
+"""Least relative change of a loss that is more than noise."""
+OVERFIT = 0.1
+"""Least relative rise of the validation loss that is called overfitting."""
+FEW_ROWS = 2_000
+"""Rows of the reported split below which more of them could decide an unclear comparison."""
+UNBALANCED = 0.8
+"""Majority accuracy from which class weights are worth a try."""
+CONFIDENT = 0.9
+"""Confidence of an error from which its label may be the mistake, if the model is right this often where it is as confident."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding: its name, one sentence, and what to do about it; ``advice`` is empty if nothing is."""
+
+    name: str
+    level: Level
+    sentence: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.sentence} {self.advice}".strip()
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What is known of a run.
+
+    Attributes:
+        evaluated, training: ``metrics/evaluate.json`` and ``metrics/train.json``; empty if there is none.
+        params: Parameters of the run, by dotted key.
+        validation, losses: The curves in ``plots/training/``; empty if there are none.
+    """
+
+    evaluated: Mapping[str, float]
+    training: Mapping[str, float] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
+    validation: Curve = field(default_factory=dict)
+    losses: Curve = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, root: Path, params: Mapping[str, Any]) -> Self:
+        """Read metrics and curves of a project; what is missing or invalid is empty."""
+        evaluated, training = (Metrics.read_values(root / METRICS / f"{stage}.json") for stage in ("evaluate", "train"))
+        curves = (read_curve(root / PLOTS / f"training/{name}.tsv") for name in ("validation", "loss"))
+        return cls(evaluated, training, params, *curves)
+
+    @property
+    def metric(self) -> Metric | None:
+        """The primary metric of the task; ``None`` if the run has none."""
+        metrics = (primary_metric("classification"), primary_metric("regression"))
+        return next((metric for metric in metrics if metric.name in self.evaluated), None)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the reported split."""
+        return int(self.evaluated.get("rows", 0))
+
+    @property
+    def is_fine_tuned(self) -> bool:
+        """True if the training began with a pretrained checkpoint."""
+        return self.params.get("model.checkpoint") is not None
+
+    @property
+    def steps_per_epoch(self) -> float | None:
+        """Steps of an epoch; ``None`` if the run was limited by steps."""
+        epochs, steps = self.params.get("train.epochs"), self.training.get("steps")
+        stopped_early = self.params.get("train.early_stopping") is not None
+        return steps / epochs if epochs and steps and not self.params.get("train.max_steps") and not stopped_early else None
+
+    @property
+    def longer(self) -> str:
+        """The parameter that trains twice as long, as ``KEY=VALUE``."""
+        if steps := self.params.get("train.max_steps"):
+            return f"train.max_steps={2 * steps}"
+        return f"train.epochs={2 * (self.params.get('train.epochs') or 1)}"
+
+
+def read_curve(path: Path) -> Curve:
+    """Return the columns of a curve; empty if the file is missing or invalid."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            header, *rows = list(csv.reader(file, delimiter="\t"))
+        columns = zip(*([float(cell) for cell in row] for row in rows), strict=True)
+        return dict(zip(header, columns, strict=True)) if rows else {}
+    except (OSError, ValueError):
+        return {}
+
+
+def judge(run: RunFacts) -> list[Finding]:
+    """Return the findings, the most important first; the first one says how the model compares with the simple models.
+
+    Without metrics there is no finding.
+    """
+    metric = run.metric
+    if metric is None:
+        return []
+    against = _collapsed(run, metric) or _against_simple_models(run, metric)
+    others = (_never_predicted(run), _diverged(run), _still_improving(run), _overfitting(run), _leaks(run), _few_rows(run, metric))
+    return [*against, *(finding for finding in others if finding is not None)]
+
+
+def _collapsed(run: RunFacts, metric: Metric) -> list[Finding]:
+    if run.evaluated.get(PREDICTED_CLASSES) != 1 or NEVER_PREDICTED not in run.evaluated or not run.evaluated[NEVER_PREDICTED]:
+        return []
+    majority = run.evaluated.get(str(metric.baseline), 0.0)
+    sentence = (
+        f"The model predicts the same class for all {run.rows:,} rows: it has learned nothing from the texts "
+        f"({metric.title} {run.evaluated[metric.name]:.3f}, the majority baseline {majority:.3f})."
+    )
+    weights = " Or try train.class_weights=balanced." if majority > UNBALANCED and not run.params.get("train.class_weights") else ""
+    rate = run.params.get("train.learning_rate")
+    lower = f" or with a lower learning rate (it was {rate:g})" if rate else ""
+    return [Finding("one class", "bad", sentence, f"Train longer ({run.longer}){lower}.{weights}")]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The primary metric of the trained model and of a simple one, and the 95 % interval of ``model - simple`` on the same rows."""
+
+    name: str
+    model: float
+    simple: float
+    low: float
+    high: float
+
+    @property
+    def title(self) -> str:
+        """Name of the simple model for people."""
+        return SIMPLE_MODELS[self.name]
+
+    @property
+    def beaten(self) -> bool:
+        """True if the trained model is better, and the difference is not chance."""
+        return self.low > 0
+
+    @property
+    def numbers(self) -> str:
+        """Both values and the interval, in words."""
+        return f"{self.model:.3f} against {self.simple:.3f}, 95 % interval of the difference {self.low:+.3f} to {self.high:+.3f}"
+
+
+def comparisons(evaluated: Mapping[str, float], metric: Metric) -> list[Comparison]:
+    """Return the comparisons with the simple models that ``metrics/evaluate.json`` has, the best simple model first."""
+    found = []
+    for name in SIMPLE_MODELS:
+        keys = (metric.name, metric.of_baseline(name), *metric.over(name))
+        if all(key in evaluated for key in keys):
+            found.append(Comparison(name, *(evaluated[str(key)] for key in keys)))
+    return sorted(found, key=lambda one: -one.simple)
+
+
+def _against_simple_models(run: RunFacts, metric: Metric) -> list[Finding]:
+    known = comparisons(run.evaluated, metric)
+    uninformed = _uninformed(run, metric) or next((one for one in known if one.name == MAJORITY and not one.beaten), None)
+    if uninformed is not None:
+        values = uninformed if isinstance(uninformed, str) else f"{uninformed.title}: {uninformed.numbers}"
+        clearly = "" if not isinstance(uninformed, str) and uninformed.high < 0 else "clearly "
+        sentence = f"{metric.title} is not {clearly}above {values}."
+        return [Finding("not above the majority", "bad", sentence, _learn_more(run))]
+    unbeaten = [one for one in known if not one.beaten]
+    if unbeaten:
+        best, *others = unbeaten
+        verb = "is worse than" if best.high < 0 else "is not clearly better than"
+        also = f" Nor is it better than {' and '.join(one.title for one in others)}." if others else ""
+        sentence = f"The model {verb} {best.title}: {metric.title} {best.numbers}.{also}"
+        return [Finding("not above a simple model", "bad", sentence, _instead(run, best))]
+    return [Finding("good", "good", _praise(run, metric, known))] if known else []
+
+
+def _uninformed(run: RunFacts, metric: Metric) -> str:
+    """Return what a regression's metric is not above, in words; empty for a classification, or if it is above."""
+    low, high = (run.evaluated.get(key) for key in metric.ends)
+    if metric.uninformed is None or low is None or low > metric.uninformed:
+        return ""
+    value = run.evaluated[metric.name]
+    return f"{metric.uninformed:g}, that of predictions without the text: {value:.3f}, 95 % interval {low:.3f} to {high:.3f}"
+
+
+def _learn_more(run: RunFacts) -> str:
+    start = "" if run.is_fine_tuned else "Fine-tune a pretrained checkpoint (tuneline init FILE --checkpoint NAME). "
+    return f"{start}Train longer ({run.longer}), and look at the labels (tuneline labels review)."
+
+
+def _instead(run: RunFacts, best: Comparison) -> str:
+    """Return what to do about a simple model that is not beaten."""
+    if best.high < 0:
+        return f"Use {best.title}, " + ("or get more data." if run.is_fine_tuned else "or fine-tune a pretrained checkpoint.")
+    if not run.is_fine_tuned:
+        return "Fine-tune a pretrained checkpoint (tuneline init FILE --checkpoint NAME), get more data, or use the simpler model."
+    if best.name in ("frozen", "cosine"):
+        return "Training added nothing that can be measured here: try another learning rate or more epochs, or use the simpler model."
+    return "Get more data, try a larger checkpoint, or use the simpler model."
+
+
+def _praise(run: RunFacts, metric: Metric, known: Sequence[Comparison]) -> str:
+    value, (low, high) = run.evaluated[metric.name], (run.evaluated.get(key) for key in metric.ends)
+    interval = f" (95 % interval {low:.3f} to {high:.3f})" if low is not None else ""
+    best = known[0]
+    several = ", the best of the simple models" if len(known) > 1 else ""
+    difference = f"{best.simple:.3f}, difference {best.low:+.3f} to {best.high:+.3f}"
+    return f"Good: {metric.title} {value:.3f}{interval} on {run.rows:,} rows, clearly above {best.title}{several} ({difference})."
+
+
+def _never_predicted(run: RunFacts) -> Finding | None:
+    never, share = int(run.evaluated.get(NEVER_PREDICTED, 0)), run.evaluated.get(MOST_PREDICTED, 0.0)
+    predicted = int(run.evaluated.get(PREDICTED_CLASSES, 0))
+    if not never or predicted == 1:
+        return None
+    verb = "is" if never == 1 else "are"
+    sentence = f"{never} of {never + predicted} classes {verb} never predicted; {share:.0%} of the rows get the same class."
+    weights = "" if run.params.get("train.class_weights") else ", try train.class_weights=balanced,"
+    return Finding("never predicted", "warning", sentence, f"Get more rows of the classes without predictions{weights} or join rare ones.")
+
+
+def _diverged(run: RunFacts) -> Finding | None:
+    losses, steps = run.losses.get("loss", ()), run.losses.get("step", ())
+    if len(losses) < 4:
+        return None
+    rate = run.params.get("train.learning_rate")
+    advice = f"Lower the learning rate (train.learning_rate={rate / 3:.1g})." if rate else "Lower the learning rate."
+    if not all(map(math.isfinite, losses)):
+        step = next(step for step, loss in zip(steps, losses, strict=True) if not math.isfinite(loss))
+        return Finding("diverged", "bad", f"The training loss is not a finite number at step {step:.0f}.", advice)
+    quarter = len(losses) // 4
+    means = [fmean(losses[start : start + quarter]) for start in range(0, len(losses) - quarter + 1, quarter)]
+    first, lowest, last = means[0], min(means), means[-1]
+    if last > lowest * (1 + OVERFIT) and last > first * (1 - CLEAR_LOSS):
+        return Finding("diverged", "bad", f"The training loss rises: from {lowest:.3f} to {last:.3f} at the end.", advice)
+    if last > first * (1 - CLEAR_LOSS):
+        return Finding("diverged", "warning", f"The training loss does not fall: {first:.3f} at first, {last:.3f} at the end.", advice)
+    return None
+
+
+def _still_improving(run: RunFacts) -> Finding | None:
+    name, metric = _validated(run)
+    losses, steps = run.validation.get("loss", ()), run.validation.get("step", ())
+    if len(steps) < 2 or metric[-1] <= max(metric[:-1]) or losses[-1] > min(losses[:-1]) * (1 - CLEAR_LOSS):
+        return None
+    sentence = (
+        f"Validation was still improving at the last step: {name} {metric[-2]:.3f} to {metric[-1]:.3f}, "
+        f"loss {losses[-2]:.3f} to {losses[-1]:.3f} since step {steps[-2]:.0f}."
+    )
+    return Finding("still improving", "warning", sentence, f"Train longer: {run.longer}.")
+
+
+def _validated(run: RunFacts) -> tuple[str, Sequence[float]]:
+    """Return the name and values of the metric that chooses the kept weights, where more is better; of the loss with its sign."""
+    name = next((name for name in run.validation if name not in ("step", "loss")), "loss")
+    values = run.validation.get(name, ())
+    lower = name in ("loss", "mse")
+    return name, [-value for value in values] if lower else values
+
+
+def _overfitting(run: RunFacts) -> Finding | None:
+    losses, steps = run.validation.get("loss", ()), run.validation.get("step", ())
+    trained = run.losses.get("loss", ())
+    if len(losses) < 2 or len(trained) < 2 or losses[-1] <= min(losses) * (1 + OVERFIT) or trained[-1] >= trained[0]:
+        return None
+    best = list(losses).index(min(losses))
+    epoch = run.steps_per_epoch
+    since = f"epoch {steps[best] / epoch:.2g}" if epoch else f"step {steps[best]:.0f}"
+    rise = f"the validation loss rises from {losses[best]:.3f} to {losses[-1]:.3f}, the training loss falls"
+    sentence = f"The model overfits since {since}: {rise}."
+    if run.params.get("train.keep", "best") != "best":
+        return Finding("overfitting", "warning", sentence, "Set train.keep=best.")
+    late = run.training.get("best_step", steps[best]) > steps[best]
+    kept = (
+        "The weights that were kept are of a later step: do not trust their confidence." if late else "The weights before that were kept."
+    )
+    fewer = f" train.epochs={max(1, math.ceil(steps[best] / epoch))} takes less time." if epoch and not late else ""
+    return Finding("overfitting", "warning" if late else "note", sentence, f"{kept}{fewer}")
+
+
+def _leaks(run: RunFacts) -> Finding | None:
+    effect = LeakEffect.read(run.evaluated)
+    if effect is None:
+        return None
+    advice = "Trust the metric without them; docs/data-checks.md says how to leave them out." if effect.misleads else ""
+    return Finding("leaks", "warning" if effect.misleads else "note", effect.sentence, advice)
+
+
+def _few_rows(run: RunFacts, metric: Metric) -> Finding | None:
+    """Return a note if the comparison with the best simple model that is not beaten is unclear, and there are few rows."""
+    unbeaten = next((one for one in comparisons(run.evaluated, metric) if not one.beaten), None)
+    if unbeaten is None or unbeaten.high < 0 or run.rows >= FEW_ROWS:
+        return None
+    half, difference = (unbeaten.high - unbeaten.low) / 2, abs(unbeaten.model - unbeaten.simple)
+    needed = run.rows * (half / difference) ** 2 if difference else math.inf
+    more = f"A difference as small as this one, {difference:.3f}, needs about {_rounded(needed)} rows." if needed < 100 * run.rows else ""
+    sentence = f"{run.rows:,} rows show only differences of more than about {half:.3f}."
+    return Finding("few rows", "note", sentence, more)
+
+
+def _rounded(number: float) -> str:
+    digits = 10 ** max(0, len(str(int(number))) - 2)
+    return f"{math.ceil(number / digits) * digits:,}"
+
+
+@dataclass(frozen=True)
+class LeakEffect:
+    """The primary metric with (``every``) and without the rows that repeat or resemble a row of an earlier split.
+
+    ``low`` and ``high`` are the ends of the 95 % interval of ``without``, ``gain_low`` and ``gain_high`` those of ``every - without``.
+    """
+
+    metric: Metric
+    every: float
+    without: float
+    low: float
+    high: float
+    gain_low: float
+    gain_high: float
+    leaked: int
+    rows: int
+
+    @classmethod
+    def read(cls, evaluated: Mapping[str, float]) -> Self | None:
+        """Read it from ``metrics/evaluate.json``; ``None`` if there is no leaked row, or no other row."""
+        for metric in (primary_metric("classification"), primary_metric("regression")):
+            keys = (metric.name, *metric.without_leaks, *metric.from_leaks)
+            if all(key in evaluated for key in keys):
+                every, without, low, high, gain_low, gain_high = (evaluated[key] for key in keys)
+                counts = int(evaluated[LEAKED_ROWS]), int(evaluated["rows"])
+                return cls(metric, every, without, low, high, gain_low, gain_high, *counts)
+        return None
+
+    @property
+    def misleads(self) -> bool:
+        """True if the leaked rows raise the metric, and the difference is not chance."""
+        return self.gain_low > 0
+
+    @property
+    def sentence(self) -> str:
+        """The effect in words."""
+        effect = "raise it" if self.misleads else "lower it" if self.gain_high < 0 else "do not clearly change it"
+        return (
+            f"{self.leaked:,} of {self.rows:,} rows ({self.leaked / self.rows:.1%}) repeat or resemble a row of an earlier split. "
+            f"{self.metric.title} without them: {self.without:.3f} (95 % interval {self.low:.3f} to {self.high:.3f}). "
+            f"They {effect}: {self.every - self.without:+.3f} (95 % interval {self.gain_low:+.3f} to {self.gain_high:+.3f})."
+        )
+
+
+def paragraph(findings: Sequence[Finding]) -> str:
+    """Return all findings as one text."""
+    return " ".join(map(str, findings))
+
+
+def next_steps(run: RunFacts) -> Iterator[tuple[str, str]]:
+    """Yield commands that run as printed in a project with this result, and what each is for."""
+    if _overfitting(run) is None:
+        yield f"{EXPERIMENT} {run.longer}", "train twice as long"
+    if rate := run.params.get("train.learning_rate"):
+        yield f"{EXPERIMENT} train.learning_rate={rate / 2:.2g}", "half the learning rate"
+
+
+def about_errors(confidences: Sequence[float], errors: Sequence[float]) -> str:
+    """Return what the most confident errors are, from the confidence of all predictions and of the wrong ones.
+
+    They are often wrong labels only where the model is nearly always right: those of an unsure model are its own mistakes.
+    """
+    if not errors:
+        return ""
+    sure, wrong = (sum(one >= CONFIDENT for one in values) for values in (confidences, errors))
+    if wrong:
+        right = 1 - wrong / sure
+        labels = "the errors there are often wrong labels" if right >= CONFIDENT else "it is too sure of itself"
+        return f"Of {sure:,} predictions with a confidence of at least {CONFIDENT:.0%}, {right:.0%} are right, {wrong:,} wrong: {labels}."
+    return f"The model is sure of none of them: its highest confidence is {max(errors):.0%}."

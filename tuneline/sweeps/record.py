@@ -1,0 +1,173 @@
+"""The record of a sweep: what was drawn and what came of it, and from both what is to be done next.
+
+``.dvc/tmp/sweeps/NAME/record.json`` is the only truth, and one process writes it, after every event. What is to be done next is a function
+of it, so a sweep that was killed goes on where it was. Halving is synchronous: who goes on is decided when all have reached a rung. So the
+result depends neither on the number of workers nor on their timing.
+
+Sources: Jamieson & Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", AISTATS 2016 (successive halving);
+Li, Jamieson, DeSalvo, Rostamizadeh & Talwalkar, "Hyperband", JMLR 18, 2018, of which this is one bracket.
+"""
+
+import re
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuneline.core.errors import StageError
+from tuneline.core.records import Record
+from tuneline.sweeps.space import SEED, Sweep, Values
+
+STATE = Path(".dvc/tmp/sweeps")
+SAME_ERRORS = 3
+"""Configurations, the first of a sweep, that stop it if all of them fail with the same error."""
+
+
+class Trial(Record):
+    """One training: a configuration with one seed.
+
+    Attributes:
+        number: From 1; the experiment is ``SWEEP-NUMBER``.
+        configuration: Index of the configuration.
+        parameters: What differs from ``params.yaml``, by dotted key.
+        rungs: Best validation metric so far at each rung that it has reached.
+        steps: Optimizer steps so far, of ``total_steps``.
+        metric: Validation metric of the trained model; ``None`` until it is trained to the end.
+        latency_ms: The second objective.
+        error: Why it failed.
+        seconds: Time it has taken.
+        commit: Commit of the experiment.
+    """
+
+    number: int
+    configuration: int
+    parameters: Mapping[str, Any]
+    rungs: Sequence[float] = ()
+    steps: int = 0
+    total_steps: int | None = None
+    metric: float | None = None
+    latency_ms: float | None = None
+    error: str | None = None
+    seconds: float = 0.0
+    commit: str | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """True if it is trained to the end."""
+        return self.metric is not None
+
+    def score(self, rung: int) -> float | None:
+        """Return the metric by which it is compared at a rung; ``None`` if it has not reached it."""
+        return self.rungs[rung] if rung < len(self.rungs) else self.metric
+
+
+class SweepRecord(Record):
+    """A sweep.
+
+    Attributes:
+        sweep: Content of its file.
+        inputs: Git tree of code, data and parameters on which all trials are based.
+        params: ``params.yaml`` with the values that all trials have.
+        metric: Name of the validation metric.
+        threads: Threads of each training, which decide how sums are rounded: they stay the same with another number of workers.
+        exhausted: True if the space has no other configuration, or the hours are over.
+    """
+
+    sweep: Mapping[str, Any]
+    inputs: str
+    params: str
+    metric: str
+    greater_is_better: bool
+    threads: int
+    trials: Sequence[Trial] = ()
+    exhausted: bool = False
+
+    def with_trial(self, trial: Trial) -> "SweepRecord":
+        """Return the record with another state of a trial."""
+        return self.model_copy(update={"trials": tuple(trial if one.number == trial.number else one for one in self.trials)})
+
+    def with_draws(self, draws: Sequence[Values], seeds: Sequence[int | None]) -> "SweepRecord":
+        """Return the record with further configurations, each with every seed."""
+        first = len(self.configurations())
+        drawn = [(first + index, values, seed) for index, values in enumerate(draws) for seed in seeds]
+        trials = (
+            Trial(
+                number=len(self.trials) + position,
+                configuration=index,
+                parameters={**values, **({} if seed is None else {SEED: seed})},
+            )
+            for position, (index, values, seed) in enumerate(drawn, start=1)
+        )
+        return self.model_copy(update={"trials": (*self.trials, *trials)})
+
+    def configurations(self) -> list[list[Trial]]:
+        """Return the trials of each configuration."""
+        found: dict[int, list[Trial]] = {}
+        for trial in self.trials:
+            found.setdefault(trial.configuration, []).append(trial)
+        return list(found.values())
+
+    def ranking(self, configurations: Sequence[Sequence[Trial]], rung: int) -> list[Sequence[Trial]]:
+        """Return the configurations that have reached a rung with all their seeds, the best mean first; of equal ones, the first drawn."""
+        sign = -1 if self.greater_is_better else 1
+        means = [(sign * mean, one) for one in configurations if (mean := mean_score(one, rung)) is not None]
+        return [one for _, one in sorted(means, key=lambda pair: (pair[0], pair[1][0].number))]
+
+
+def mean_score(configuration: Sequence[Trial], rung: int) -> float | None:
+    """Return the mean metric of a configuration's seeds at a rung; ``None`` if one has not reached it, or failed."""
+    scores = [score for trial in configuration if trial.error is None and (score := trial.score(rung)) is not None]
+    return statistics.fmean(scores) if len(scores) == len(configuration) else None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a worker does next: train a trial up to a step, or to the end (``None``)."""
+
+    trial: Trial
+    pause: int | None
+
+
+def next_tasks(sweep: Sweep, record: SweepRecord, *, drawing: bool = False) -> list[Task]:
+    """Return what can be done now, in any order; empty if the sweep is finished. While ``drawing``, nobody goes on to the second rung."""
+    return _next(sweep, record, drawing=drawing)[1]
+
+
+def left_behind(sweep: Sweep, record: SweepRecord) -> list[Trial]:
+    """Return the trials that halving has stopped."""
+    alive = {trial.number for configuration in _next(sweep, record, drawing=False)[0] for trial in configuration}
+    return [trial for trial in record.trials if trial.number not in alive and not trial.is_finished]
+
+
+def _next(sweep: Sweep, record: SweepRecord, *, drawing: bool) -> tuple[Sequence[Sequence[Trial]], list[Task]]:
+    """Return the configurations that are in the race, and what can be done now."""
+    alive: Sequence[Sequence[Trial]] = record.configurations()
+    rung = 0
+    while True:
+        step = None
+        if sweep.halving and (drawing or len(alive) > 1):
+            step = sweep.halving.first_steps * sweep.halving.factor**rung
+        tasks = list(_open_tasks(alive, rung, step))
+        if tasks or not sweep.halving or drawing or len(alive) <= 1:
+            return alive, tasks
+        alive = record.ranking(alive, rung)[: max(1, len(alive) // sweep.halving.factor)]
+        rung += 1
+
+
+def _open_tasks(configurations: Sequence[Sequence[Trial]], rung: int, step: int | None) -> Iterator[Task]:
+    for configuration in configurations:
+        for trial in configuration:
+            if trial.error is None and not trial.is_finished and (step is None or len(trial.rungs) <= rung):
+                to_end = step is None or (trial.total_steps is not None and trial.total_steps <= step)
+                yield Task(trial, None if to_end else step)
+
+
+def check_errors(record: SweepRecord) -> None:
+    """Stop a sweep whose first configurations all failed with the same error: which have failed does not depend on the workers."""
+    configurations = record.configurations()
+    first = [trial for configuration in configurations[:SAME_ERRORS] for trial in configuration]
+    errors = [trial.error for trial in first if trial.error]
+    same = len(errors) == len(first) and len({re.sub(r"[\d.,]+", "#", error) for error in errors}) == 1
+    if same and len(configurations) >= SAME_ERRORS:
+        raise StageError(f"All of the first {len(first)} trials failed in the same way: {errors[0]}", "Correct this, then add --restart.")

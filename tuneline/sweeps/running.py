@@ -1,0 +1,398 @@
+"""Run a sweep: workers train the trials in working trees of their own; this process alone decides and writes the record.
+
+Each worker has one working tree, ``.dvc/tmp/experiments/sweep-NAME-WORKER``, for all its trials, and finds the checkpoints of a trial
+in ``.dvc/tmp/sweeps/NAME/checkpoints/NUMBER``, wherever that was trained before. Up to a rung, the training starts without DVC. To the
+end, DVC runs the stage, which resumes from the checkpoint, and the result becomes an experiment.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+import psutil
+
+from tuneline.core.errors import PERMANENT, DiskError, ParamsError, StageError
+from tuneline.core.files import read_yaml, replace_file
+from tuneline.core.launch import find_devices
+from tuneline.core.locks import BusyError, locked
+from tuneline.core.machine import threads
+from tuneline.core.paths import CANDIDATES, CHECKPOINTS, METRICS, PARAMS, PIPELINE, REPORTS, TOKENIZED, VALIDATION_PREDICTIONS
+from tuneline.core.records import Metrics
+from tuneline.core.terminal import say
+from tuneline.project.experiments import TRAIN, Experiment, opened
+from tuneline.project.overrides import check_key, params_with, with_alternatives
+from tuneline.project.params_file import get_value, write
+from tuneline.project.repo import git
+from tuneline.project.validation import ValidationScore, validation_score
+from tuneline.sweeps.record import STATE, SweepRecord, Task, Trial, check_errors, left_behind, mean_score, next_tasks
+from tuneline.sweeps.space import LATENCY, Sweep, all_draws, next_draw
+
+ATTEMPTS = 3
+"""Starts of a training that the system kills, or a disk or network stops. A wrong parameter or data fail at once."""
+NOTE = REPORTS / "interrupted" / "train.json"
+PAUSE = "TUNELINE_PAUSE_AT_STEP"
+_EXITED = re.compile(r"exited with (-?\d+)")
+_INPUTS = ("conf/accelerate", "data", "dvc.yaml", "models", "params.yaml", "project", "stages", "tuneline")
+
+
+class Show(Protocol):
+    """Function that shows a sweep while it runs."""
+
+    def __call__(self, record: SweepRecord, training: Mapping[int, int | None]) -> None:
+        """Show the record, and up to which step the trials with these numbers are being trained."""
+
+
+@contextlib.contextmanager
+def held(root: Path, name: str) -> Iterator[Path]:
+    """Yield the folder of a sweep, which no other process writes meanwhile.
+
+    Raises:
+        StageError: Another process runs this sweep.
+    """
+    folder = root / STATE / name
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with locked(folder / "lock", wait=0):
+            yield folder
+    except BusyError:
+        raise StageError(f"Sweep {name} is running already.", "Wait for it, or stop it with Ctrl-C: the same command goes on.") from None
+
+
+def run_sweep(root: Path, file: Path, workers: int, show: Show, *, restart: bool = False) -> SweepRecord:
+    """Run a sweep to its end, from where an earlier process was stopped or killed, and return its record.
+
+    Raises:
+        ParamsError: The file, or a configuration that is drawn from it, is invalid. Nothing has run.
+        StageError: The sweep cannot go on; the message says why.
+    """
+    sweep, name = Sweep.read(file), file.stem
+    if LATENCY in (sweep.objectives or []) and workers > 1:
+        raise StageError(f"{LATENCY} cannot be measured beside other trainings.", "Leave --workers out.")
+    with held(root, name) as folder, contextlib.ExitStack() as trees:
+        if restart:
+            shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+            (folder / "record.json").unlink(missing_ok=True)
+        record = SweepRecord.read_if_exists(folder / "record.json") or begin(root, sweep, workers)
+        if record.sweep != sweep.model_dump(mode="json"):
+            raise StageError(f"{file} has changed since the sweep began.", "Copy it to another name, or begin again with --restart.")
+        check_errors(record)
+        if next_tasks(sweep, record) or _is_drawing(sweep, record):
+            opened_trees = [trees.enter_context(opened(root, f"sweep-{name}-{worker}", record.params)) for worker in range(workers)]
+            record = on_same_inputs(opened_trees[0], record)
+            record.write(folder / "record.json")
+            say(f"sweep: {name}: {len(record.trials) or sweep.trials} trials; first, the stages before {TRAIN!r}, once")
+            for tree in opened_trees:
+                prepare(tree, record.params, folder / "logs" / "prepare.log")
+            record = Workers(folder, sweep, opened_trees, show, record).run()
+            for tree in opened_trees:
+                tree.discard()
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        show(record, {})
+        return record
+
+
+def begin(root: Path, sweep: Sweep, workers: int) -> SweepRecord:
+    """Return the record of a new sweep, once every configuration that can be known was found valid."""
+    params = read_yaml(root / PARAMS)
+    metric = str(get_value(params, "train.metric"))
+    if sweep.objectives and sweep.objectives[0] != metric:
+        raise ParamsError(f"objectives: {sweep.objectives[0]} is not the validation metric: train.metric is {metric}.")
+    settings = _evaluated_at_rungs(sweep, get_value(params, "train.evaluate_every_steps"))
+    for key in sweep.parameters:
+        check_key(key)
+    draws = all_draws(sweep if sweep.sampler != "tpe" else sweep.model_copy(update={"sampler": "random"}))
+    for values in draws:
+        for seed in sweep.seeds:
+            params_with(root, with_alternatives({**settings, **values, **({} if seed is None else {"train.seed": seed})}))
+    record = SweepRecord(
+        sweep=sweep.model_dump(mode="json"),
+        inputs="",
+        params=params_with(root, settings),
+        metric=metric,
+        greater_is_better=ValidationScore(metric, 0.0).greater_is_better,
+        threads=threads(workers),
+        exhausted=sweep.sampler != "tpe",
+    )
+    return record.with_draws([] if sweep.sampler == "tpe" else draws, sweep.seeds)
+
+
+def _evaluated_at_rungs(sweep: Sweep, current: int | None) -> dict[str, Any]:
+    """Return the parameters with which every rung is an evaluation that is due anyway."""
+    if sweep.halving is None or (current and sweep.halving.first_steps % current == 0):
+        return {}
+    return {"train.evaluate_every_steps": sweep.halving.first_steps}
+
+
+def on_same_inputs(tree: Experiment, record: SweepRecord) -> SweepRecord:
+    """Return the record with what it is based on; a ``StageError`` if code, data or parameters have changed since it began."""
+    if record.inputs:
+        changed = git(tree.root, "diff", "--name-only", record.inputs, tree.inputs, "--", *_INPUTS).splitlines()
+        if changed:
+            files = ", ".join(changed[:3]) + " ..." * (len(changed) > 3)
+            raise StageError(f"Since the sweep began, {files} changed.", "Undo this, or begin again with --restart.")
+        return record
+    return record.model_copy(update={"inputs": tree.inputs})
+
+
+def prepare(tree: Experiment, params: str, log: Path) -> None:
+    """Run the stages before the training, which all trials share; for the second worker, they are in DVC's cache."""
+    stages = read_yaml(tree.path / PIPELINE)["stages"]
+    deps = [dep if isinstance(dep, str) else next(iter(dep)) for dep in stages[TRAIN].get("deps", [])]
+    outs = {name: [out if isinstance(out, str) else next(iter(out)) for out in stage.get("outs", [])] for name, stage in stages.items()}
+    needed = [name for name, made in outs.items() if any(f"{dep}/".startswith(f"{out}/") for out in made for dep in deps)]
+    write(tree.path / PARAMS, params)
+    log.parent.mkdir(exist_ok=True)
+    with log.open("w", encoding="utf-8") as output:
+        code = tree.reproduce(*needed, output=output) if needed else 0
+    if code:
+        last = "\n  ".join(log.read_text(encoding="utf-8").splitlines()[-12:])
+        raise StageError(f"The stages before {TRAIN!r} did not finish:\n  {last}", "Correct it, and repeat the command.")
+
+
+def _is_drawing(sweep: Sweep, record: SweepRecord) -> bool:
+    return not record.exhausted and len(record.configurations()) < (sweep.trials or 0)
+
+
+@dataclass
+class Workers:
+    """The workers of a sweep. All methods but ``train`` and those it calls run in one thread, which owns the record."""
+
+    folder: Path
+    sweep: Sweep
+    trees: Sequence[Experiment]
+    show: Show
+    record: SweepRecord
+    training: dict[Future[Trial | None], tuple[int, Task]] = field(default_factory=dict)
+    stopping: bool = False
+
+    def run(self) -> SweepRecord:
+        """Train until nothing is left to do."""
+        with ThreadPoolExecutor(len(self.trees)) as pool:
+            try:
+                while self._start(pool):
+                    self.show(self.record, {task.trial.number: task.pause for _, task in self.training.values()})
+                    done, _ = wait(self.training, timeout=1.0, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        self.training.pop(future)
+                        self._record(future.result())
+            finally:
+                self._stop()
+        return self.record
+
+    def _stop(self) -> None:
+        """End what the workers have started: supervisors, and a training that they end saves a checkpoint."""
+        self.stopping = True
+        while not all(future.done() for future in self.training):
+            for process in psutil.Process().children():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.terminate()
+            wait(self.training, timeout=1.0)
+
+    def _start(self, pool: ThreadPoolExecutor) -> bool:
+        """Give every idle worker a task if there is one; return False if none works."""
+        self._draw()
+        busy = {worker: task.trial.number for worker, task in self.training.values()}
+        tasks = next_tasks(self.sweep, self.record, drawing=_is_drawing(self.sweep, self.record))
+        open_tasks = [task for task in tasks if task.trial.number not in busy.values()]
+        for worker, task in zip([worker for worker in range(len(self.trees)) if worker not in busy], open_tasks, strict=False):
+            self.training[pool.submit(self.train, worker, task)] = (worker, task)
+        return bool(self.training)
+
+    def _draw(self) -> None:
+        """Draw what a sampler that learns has to draw now, and nothing more once the hours are over."""
+        record = self.record
+        spent = sum(trial.seconds for trial in record.trials) / len(self.trees)
+        if self.sweep.hours and spent > self.sweep.hours * 3600:
+            working = {task.trial.configuration for _, task in self.training.values()}
+            begun = [one for one in record.configurations() if one[0].configuration in working or any(t.steps or t.error for t in one)]
+            record = record.model_copy(update={"trials": tuple(trial for one in begun for trial in one), "exhausted": True})
+            if record != self.record:
+                self._write(record)
+        while _is_drawing(self.sweep, self.record) and len(next_tasks(self.sweep, self.record, drawing=True)) < len(self.trees):
+            configurations = self.record.configurations()
+            drawn = [{key: value for key, value in one[0].parameters.items() if key != "train.seed"} for one in configurations]
+            draw = next_draw(self.sweep, drawn, [self._result(one) for one in configurations], self._directions())
+            self._write(self.record.with_draws([draw], self.sweep.seeds) if draw else self.record.model_copy(update={"exhausted": True}))
+
+    def _directions(self) -> list[str]:
+        return ["maximize" if self.record.greater_is_better else "minimize", *(["minimize"] if self._has_latency() else [])]
+
+    def _has_latency(self) -> bool:
+        return LATENCY in (self.sweep.objectives or [])
+
+    def _result(self, configuration: Sequence[Trial]) -> list[float] | None:
+        """Return the objectives from which the sampler learns: with halving, those of the first rung."""
+        if any(trial.error for trial in configuration):
+            return []
+        if (mean := mean_score(configuration, 0)) is None:
+            return None
+        latencies = [trial.latency_ms for trial in configuration if trial.latency_ms is not None]
+        return [mean, *([sum(latencies) / len(latencies)] if latencies else [])]
+
+    def _record(self, trial: Trial | None) -> None:
+        if trial is None:  # this process is being stopped
+            return
+        self._write(self.record.with_trial(trial))
+        gone = [trial] if trial.error or trial.is_finished else []
+        if not _is_drawing(self.sweep, self.record):
+            gone += left_behind(self.sweep, self.record)
+        for one in gone:
+            shutil.rmtree(self.folder / "checkpoints" / str(one.number), ignore_errors=True)
+        check_errors(self.record)
+
+    def _write(self, record: SweepRecord) -> None:
+        self.record = record
+        record.write(self.folder / "record.json")
+
+    def train(self, worker: int, task: Task) -> Trial | None:
+        """Do a task, and return the trial as it is then; ``None`` if this process is being stopped. Runs in a thread."""
+        started, tree, trial = time.monotonic(), self.trees[worker], task.trial
+        checkpoints = self.folder / "checkpoints" / str(trial.number)
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        _link(tree.path / CHECKPOINTS, checkpoints.resolve())
+        try:
+            write(tree.path / PARAMS, self.record.params)
+            write(tree.path / PARAMS, params_with(tree.path, with_alternatives(trial.parameters)))
+            changes = self._attempts(worker, task)
+        except DiskError:  # it is no fault of the trial
+            raise
+        except StageError as error:
+            changes = {"error": str(error)}
+        if self.stopping:
+            return None
+        return trial.model_copy(update={**changes, "seconds": round(trial.seconds + time.monotonic() - started, 1)})
+
+    def _attempts(self, worker: int, task: Task) -> dict[str, Any]:
+        """Train until the task is done or fails; return what is new of the trial."""
+        message = ""
+        for _ in range(ATTEMPTS):
+            done, code, message = self._attempt(worker, task)
+            if done is not None:
+                return done
+            if self.stopping or code == PERMANENT:
+                break
+        return {"error": message}
+
+    def _attempt(self, worker: int, task: Task) -> tuple[dict[str, Any] | None, int, str]:
+        """Start the training once; return what is new of the trial, ``None`` if it failed, with its exit code and message."""
+        tree = self.trees[worker]
+        (tree.path / NOTE).unlink(missing_ok=True)
+        log = self.folder / "logs" / f"{task.trial.number}.log"
+        log.parent.mkdir(exist_ok=True)
+        with log.open("a+", encoding="utf-8") as output:
+            start = output.seek(0, os.SEEK_END)
+            code = self._start_training(worker, task.pause, output)
+            output.seek(start)
+            printed = output.read()
+        if task.pause is None and code == 0:
+            return self._finish(tree, task.trial), 0, ""
+        if task.pause is not None and (note := _pause_note(tree)):
+            _copy(tree.path / NOTE.with_name("validation.parquet"), self._predictions(task.trial))
+            steps = {"steps": note["step"], "total_steps": note["steps"], "rungs": (*task.trial.rungs, note["best"]["value"])}
+            if note["step"] < note["steps"]:
+                return steps, 0, ""
+            return self._attempt(worker, Task(task.trial.model_copy(update=steps), None))
+        exits = _EXITED.findall(printed)
+        return None, int(exits[-1]) if exits else code, _error(printed) or f"ended with exit code {code}"
+
+    def _start_training(self, worker: int, pause: int | None, output: TextIO) -> int:
+        """Run the training, in DVC's stage if it is to end or needs stages before it, and return the exit code."""
+        tree, env = self.trees[worker], {"OMP_NUM_THREADS": str(self.record.threads), **_gpu(worker, len(self.trees))}
+        if pause is None:
+            return tree.run("repro", TRAIN, output=output, env=env)
+        env[PAUSE] = str(pause)
+        if all(key.startswith("train.") for key in self.sweep.parameters):
+            return tree.execute([sys.executable, "-m", "stages.train.launch"], output, env)
+        return tree.run("repro", TRAIN, output=output, env=env)
+
+    def _finish(self, tree: Experiment, trial: Trial) -> dict[str, Any]:
+        """Keep a trained model as an experiment."""
+        _copy(tree.path / VALIDATION_PREDICTIONS, self._predictions(trial))
+        metrics = Metrics.read_values(tree.path / METRICS / "train.json")
+        score = validation_score(metrics, read_yaml(tree.path / PARAMS))
+        if score is None:
+            raise StageError(f"{METRICS}/train.json has no validation metric.")
+        overrides = [f"{key}={json.dumps(value)}" for key, value in trial.parameters.items()]
+        saved = tree.save({"overrides": overrides, "seconds": tree.seconds()}, TRAIN, f"{self.folder.name}-{trial.number}")
+        done: dict[str, Any] = {
+            "metric": score.value,
+            "commit": saved.commit,
+            "steps": int(metrics["steps"]),
+            "total_steps": int(metrics["steps"]),
+            "rungs": trial.rungs,
+        }
+        return {**done, "latency_ms": self._latency(tree, trial)} if self._has_latency() else done
+
+    def _latency(self, tree: Experiment, trial: Trial) -> float:
+        """Export the model, and measure it."""
+        log = self.folder / "logs" / f"{trial.number}.log"
+        with log.open("a", encoding="utf-8") as output:
+            code = tree.run("repro", "export", output=output)
+        with (measured := log.with_suffix(".latency")).open("w", encoding="utf-8") as output:
+            command = [sys.executable, "-m", "tuneline.project.latency", str(CANDIDATES / "model.int8.onnx"), str(TOKENIZED), "validation"]
+            code = code or tree.execute(command, output)
+        if code:
+            raise StageError(f"its latency could not be measured; {log} has the reason.")
+        return float(json.loads(measured.read_text(encoding="utf-8"))["p50_ms"])
+
+    def _predictions(self, trial: Trial) -> Path:
+        return predictions_file(self.folder, trial.number)
+
+
+def predictions_file(folder: Path, number: int) -> Path:
+    """Return the validation predictions of a trial, as far as it was trained."""
+    return folder / "predictions" / f"{number}.parquet"
+
+
+def _copy(source: Path, target: Path) -> None:
+    with contextlib.suppress(FileNotFoundError), replace_file(target) as partial:
+        shutil.copyfile(source, partial)
+
+
+def _pause_note(tree: Experiment) -> dict[str, Any] | None:
+    """Return the note of a training that has paused, and was not interrupted otherwise."""
+    with contextlib.suppress(OSError, ValueError):
+        note: dict[str, Any] = json.loads((tree.path / NOTE).read_bytes())
+        return note if note["signal"] == PAUSE and (tree.path / NOTE.with_name("validation.parquet")).exists() else None
+    return None
+
+
+def _link(link: Path, target: Path) -> None:
+    """Make a symbolic link, in place of another one or of a folder."""
+    if link.is_symlink():
+        link.unlink()
+    shutil.rmtree(link, ignore_errors=True)
+    link.symlink_to(target)
+
+
+def _error(printed: str) -> str:
+    """Return the last message of the training, which may have several lines."""
+    lines = [line for line in printed.splitlines() if line.strip()]
+    starts = [index for index, line in enumerate(lines) if line.startswith("train: ")]
+    if not starts:
+        return lines[-1] if lines else ""
+    return lines[starts[-1]].removeprefix("train: ")
+
+
+@functools.cache
+def _gpus() -> tuple[str, ...]:
+    """Return the GPUs of this machine, as CUDA_VISIBLE_DEVICES names them."""
+    devices = find_devices()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(str(number) for number in range(devices.count))
+    return tuple(visible.split(",")) if devices.type == "cuda" else ()
+
+
+def _gpu(worker: int, workers: int) -> dict[str, str]:
+    """Return the variable that gives a worker a GPU of its own, if there is one and several workers want it."""
+    names = _gpus() if workers > 1 else ()
+    return {"CUDA_VISIBLE_DEVICES": names[worker % len(names)]} if names else {}

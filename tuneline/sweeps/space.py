@@ -1,0 +1,274 @@
+"""A sweep's file, ``conf/sweep/NAME.yaml``, and the configurations that are drawn from it.
+
+What is drawn depends on the file alone, and with ``tpe`` on the metrics of earlier configurations: a sweep that was killed draws the same.
+"""
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, cast
+
+from pydantic import Field, ValidationError, model_validator
+
+from tuneline.core.errors import ParamsError
+from tuneline.core.files import read_yaml, replace_file
+from tuneline.params.loading import describe
+from tuneline.params.section import Positive, PositiveFloat, Section
+
+FOLDER = Path("conf/sweep")
+SEED = "train.seed"
+"""Parameter whose values are no choice: every configuration is trained with each of them."""
+LATENCY = "int8_latency_ms"
+"""Objective: median latency of the int8 model, one row at a time on one core."""
+Values = Mapping[str, Any]
+"""Parameters by dotted key."""
+_ATTEMPTS = 100
+"""Draws in a row that give a configuration that was drawn before, after which a space counts as exhausted."""
+
+
+class Choice(Section):
+    """A parameter that takes one of some values."""
+
+    choice: Annotated[list[Any], Field(min_length=1)]
+    when: dict[str, Any] = {}
+    """Values that parameters above must have, else this one stays as it is in ``params.yaml``. A list: one of them."""
+
+    def values(self, key: str) -> list[Any]:  # noqa: ARG002 - as Range
+        """Return all values."""
+        return self.choice
+
+    def suggest(self, trial: Any, key: str) -> Any:
+        """Let a trial of Optuna choose. It chooses an index, because a value may be a list."""
+        return self.choice[trial.suggest_categorical(key, list(range(len(self.choice))))]
+
+    def stored(self, value: Any) -> Any:
+        """Return what Optuna stores for a value."""
+        return self.choice.index(value)
+
+
+class Range(Section):
+    """A parameter with a number between two ends, which are in the range; of four digits. Two integers: an integer."""
+
+    low: int | float
+    high: int | float
+    log: bool = False
+    """Draw the logarithm evenly, for values of several magnitudes such as a learning rate."""
+    step: int | float | None = None
+    when: dict[str, Any] = {}
+    """As in a choice."""
+
+    @property
+    def _integer(self) -> bool:
+        return all(isinstance(value, int) for value in (self.low, self.high, self.step or 0))
+
+    def values(self, key: str) -> list[Any]:
+        """Return all values, for a grid."""
+        step = self.step or (1 if self._integer and not self.log else None)
+        if step is None:
+            raise ValueError(f"parameters.{key}: a grid needs a `step` without `log`, or the values: {{choice: [...]}}")
+        return [self.low + number * step for number in range(int((self.high - self.low) / step + 1e-9) + 1)]
+
+    def suggest(self, trial: Any, key: str) -> Any:
+        """Let a trial of Optuna draw a number."""
+        if self._integer:
+            return trial.suggest_int(key, self.low, self.high, step=self.step or 1, log=self.log)
+        drawn = trial.suggest_float(key, self.low, self.high, step=self.step, log=self.log)
+        return min(max(float(f"{drawn:.4g}"), self.low), self.high)
+
+    def stored(self, value: Any) -> Any:
+        """Return what Optuna stores for a value."""
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not self.low < self.high or (self.log and self.low <= 0):
+            raise ValueError("low: must be less than high, and more than 0 with log")
+        if self.log and self.step is not None:
+            raise ValueError("step: has no meaning with log; leave one of them out")
+        return self
+
+
+class Halving(Section):
+    """Successive halving: all configurations are trained for a few steps, and only the best go on, several times."""
+
+    factor: Annotated[int, Field(ge=2)] = 3
+    """One of so many configurations goes on, for so many times the steps."""
+    first_steps: Positive
+    """Optimizer steps after which configurations are compared first."""
+
+
+class Sweep(Section):
+    """A file ``conf/sweep/NAME.yaml``."""
+
+    parameters: Annotated[dict[str, Choice | Range], Field(min_length=1)]
+    """What is varied, by dotted key. ``train.seed: {choice: [...]}``: each configuration is trained with every one of these seeds."""
+    sampler: Literal["random", "quasi-random", "tpe", "grid"] = "random"
+    """How configurations are drawn. ``quasi-random``: Sobol points. ``tpe``: where earlier ones were good. ``grid``: all of them."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of the draws."""
+    trials: Positive | None = None
+    """Configurations to draw. ``grid`` needs none."""
+    hours: PositiveFloat | None = None
+    """No configuration is begun when the sweep has trained for so long. ``null``: no limit."""
+    halving: Halving | None = None
+    """``null``: every configuration is trained to the end."""
+    objectives: list[str] | None = None
+    """``null``: the metric that ``train.metric`` names. Beside it, ``int8_latency_ms``."""
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a file; a ``ParamsError`` names the keys that are wrong."""
+        if not path.is_file():
+            raise ParamsError(f"{path} does not exist.", f"There {known_sweeps(path.parents[2] if len(path.parents) > 2 else Path())}.")
+        try:
+            return cls.model_validate(read_yaml(path))
+        except ValidationError as error:
+            lines = [
+                describe(problem)
+                for problem in error.errors()
+                if problem["type"] != "extra_forbidden" or "parameters" not in problem["loc"]
+            ]
+            shapes = "A parameter is {choice: [...]} or {low: ..., high: ...}, with `log`, `step`, `when`."
+            raise ParamsError("\n  ".join([f"{path}:", *lines]), shapes if any("parameters" in line for line in lines) else None) from None
+
+    @property
+    def seeds(self) -> list[int | None]:
+        """Seeds with which each configuration is trained; ``None``: the one of ``params.yaml``."""
+        seeds = self.parameters.get(SEED)
+        return seeds.values(SEED) if seeds else [None]
+
+    @property
+    def varied(self) -> dict[str, Choice | Range]:
+        """The parameters without the seed."""
+        return {key: values for key, values in self.parameters.items() if key != SEED}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for key, values in self.parameters.items():
+            if key == "seed" or key.startswith("data."):
+                hint = f"vary {SEED}" if key == "seed" else "use another sweep for other data"
+                raise ValueError(f"parameters.{key}: it changes the rows, on which all trials are compared; {hint}")
+            if missing := [other for other in values.when if other not in itertools.takewhile(key.__ne__, self.parameters)]:
+                raise ValueError(f"parameters.{key}.when: {missing[0]} is none of the parameters above it")
+            if self.sampler == "grid" or key == SEED:
+                values.values(key)
+        if self.sampler != "grid" and self.trials is None:
+            raise ValueError("trials: give the number of configurations to draw")
+        if self.objectives and LATENCY in self.objectives and self.halving:
+            raise ValueError(f"halving: set it to null; {LATENCY} is known only of a trial that is trained to the end")
+        if self.objectives and (self.objectives[0] == LATENCY or set(self.objectives[1:]) - {LATENCY}):
+            raise ValueError(f"objectives: [METRIC] or [METRIC, {LATENCY}], where METRIC is that of train.metric")
+        return self
+
+
+def known_sweeps(root: Path = Path()) -> str:
+    """Return which sweeps a project has, in words."""
+    files = [str(path.relative_to(root)) for path in sorted((root / FOLDER).glob("*.yaml"))]
+    return f"is {', '.join(files)}" if files else f"is no file in {FOLDER}; `tuneline init` writes one, and docs/sweeps.md describes it"
+
+
+def write_first(learning_rate: float, steps: int) -> Path | None:
+    """Write a sweep around a recipe of so many optimizer steps, and return its file; ``None`` if there is one already."""
+    path = FOLDER / "first.yaml"
+    if path.exists():
+        return None
+    lines = (
+        "# tuneline sweep conf/sweep/first.yaml    docs/sweeps.md",
+        "parameters:",
+        f"  train.learning_rate: {{low: {learning_rate / 4:.1e}, high: {learning_rate * 4:.1e}, log: true}}",
+        "  train.warmup_ratio: {choice: [0.0, 0.1]}",
+        "  train.weight_decay: {choice: [0.0, 0.01, 0.1]}",
+        "sampler: random                           # or quasi-random, tpe, grid",
+        "trials: 9",
+        f"halving: {{factor: 3, first_steps: {max(1, steps // 9)}}}",
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replace_file(path) as partial:
+        partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def all_draws(sweep: Sweep) -> list[Values]:
+    """Return the configurations of a sampler that does not look at results: every one, without repetition."""
+    if sweep.sampler == "grid":
+        return list(_grid(sweep.varied, {}))[: sweep.trials]
+    import optuna
+
+    _quiet(optuna)
+    sampler: Any = optuna.samplers.RandomSampler(seed=sweep.seed)
+    if sweep.sampler == "quasi-random":
+        sampler = optuna.samplers.QMCSampler(seed=sweep.seed, scramble=True, warn_independent_sampling=False)
+    study, found = optuna.create_study(sampler=sampler), dict[str, Values]()
+    for _ in range(_ATTEMPTS * (sweep.trials or 0)):
+        trial = study.ask()
+        values = _suggest(trial, sweep.varied)
+        study.tell(trial, 0.0)  # a Sobol sequence needs the end of the trial before, whatever its result
+        found.setdefault(_key(values), values)
+        if len(found) == sweep.trials:
+            break
+    return list(found.values())
+
+
+def next_draw(sweep: Sweep, drawn: Sequence[Values], results: Sequence[Sequence[float] | None], directions: Sequence[str]) -> Values | None:
+    """Return the next configuration of ``tpe``; ``None`` if the space has no other one.
+
+    ``results`` are the objectives of the configurations that were drawn: empty if it failed, ``None`` while it is trained. The generator
+    is seeded by the sweep's seed and the number of the draw, so the same results give the same draw.
+    """
+    import numpy as np
+    import optuna
+
+    _quiet(optuna)
+    known = {_key(values) for values in drawn}
+    for attempt in range(_ATTEMPTS):
+        seed = int(np.random.SeedSequence((sweep.seed, len(drawn), attempt)).generate_state(1)[0])
+        startup = min(10, max(3, (sweep.trials or 0) // 3))
+        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, constant_liar=True)
+        study = optuna.create_study(sampler=sampler, directions=cast("Any", directions))
+        for values, result in zip(drawn, results, strict=True):
+            study.enqueue_trial({key: sweep.varied[key].stored(value) for key, value in values.items()})
+            trial = study.ask()
+            _suggest(trial, sweep.varied)
+            if result is not None:
+                study.tell(trial, list(result) or None, state=None if result else optuna.trial.TrialState.FAIL)
+        values = _suggest(study.ask(), sweep.varied)
+        if _key(values) not in known:
+            return values
+    return None
+
+
+def _suggest(trial: Any, parameters: Mapping[str, Choice | Range]) -> Values:
+    values: dict[str, Any] = {}
+    for key, parameter in parameters.items():
+        if _applies(parameter, values):
+            values[key] = parameter.suggest(trial, key)
+    return values
+
+
+def _applies(parameter: Choice | Range, values: Values) -> bool:
+    return all(values.get(key) in (one if isinstance(one, list) else [one]) for key, one in parameter.when.items())
+
+
+def _grid(parameters: Mapping[str, Choice | Range], values: dict[str, Any]) -> Iterator[Values]:
+    """Yield every configuration, the last parameter changing fastest."""
+    if not parameters:
+        yield values
+        return
+    (key, parameter), *others = parameters.items()
+    if not _applies(parameter, values):
+        yield from _grid(dict(others), values)
+        return
+    for value in parameter.values(key):
+        yield from _grid(dict(others), {**values, key: value})
+
+
+def _key(values: Values) -> str:
+    return json.dumps(values, sort_keys=True, default=str)
+
+
+def _quiet(optuna: Any) -> None:
+    import warnings
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
