@@ -36,7 +36,7 @@ from tuneline.readers.files import is_url, not_a_file, refuse_address, shown
 from tuneline.reports.export import EXPORT_RECORD, UsageRecord
 
 if TYPE_CHECKING:
-    from tuneline.core.launch import Devices
+    from tuneline.core.devices import Devices
 
 Level = Literal["ok", "warning", "error"]
 COLOURS: Final = {"ok": "green", "warning": "yellow", "error": "bold red"}
@@ -190,7 +190,8 @@ def check_disk(root: Path, free: int) -> DoctorResult:
 
 def check_accelerator(root: Path) -> Iterator[DoctorResult]:
     """Check that ``train.launch`` suits the machine, and say what it trains on; yield nothing if another check finds it invalid."""
-    from tuneline.core.launch import AUTO, find_devices
+    from tuneline.core.devices import find_devices
+    from tuneline.core.launch import AUTO
     from tuneline.core.machine import why_no_accelerator
 
     with contextlib.suppress(ParamsError), contextlib.chdir(root):
@@ -203,7 +204,7 @@ def check_accelerator(root: Path) -> Iterator[DoctorResult]:
 
 def check_choice(devices: "Devices", params: TrainParams, torch: str | None, driver: bool) -> DoctorResult:
     """Say what ``train.launch: auto`` chooses, and check that it does not overlook a GPU, of which the NVIDIA driver tells."""
-    from tuneline.core.launch import choose
+    from tuneline.core.devices import choose
 
     choice = choose(devices, params.global_batch_size, params.mixed_precision)
     message = f"train.launch auto chooses {choice}" + (f" ({devices.why_cpu})" if devices.why_cpu else "")

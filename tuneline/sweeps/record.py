@@ -62,6 +62,11 @@ class Trial(Record):
         return self.rungs[rung] if rung < len(self.rungs) else self.metric
 
 
+def predictions_file(folder: Path, number: int) -> Path:
+    """Return the validation predictions of a trial of the sweep in that folder, as far as it was trained."""
+    return folder / "predictions" / f"{number}.parquet"
+
+
 class SweepRecord(Record):
     """A sweep.
 

@@ -10,8 +10,7 @@ from tuneline.core.errors import StageError
 from tuneline.core.tables import LabelSchema, read_table
 from tuneline.metrics.scores import averaging
 from tuneline.metrics.table import METRIC_TABLE
-from tuneline.sweeps.record import STATE, SweepRecord, Trial
-from tuneline.sweeps.running import predictions_file
+from tuneline.sweeps.record import STATE, SweepRecord, Trial, predictions_file
 from tuneline.sweeps.space import SEED, Values
 
 

@@ -21,9 +21,9 @@ from typing import Any, Protocol, TextIO
 
 import psutil
 
+from tuneline.core.devices import find_devices
 from tuneline.core.errors import PERMANENT, DiskError, ParamsError, StageError
 from tuneline.core.files import read_yaml, replace_file
-from tuneline.core.launch import find_devices
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.machine import threads
 from tuneline.core.paths import CANDIDATES, CHECKPOINTS, METRICS, PARAMS, PIPELINE, REPORTS, TOKENIZED, VALIDATION_PREDICTIONS
@@ -34,7 +34,7 @@ from tuneline.project.overrides import check_key, params_with, with_alternatives
 from tuneline.project.params_file import get_value, write
 from tuneline.project.repo import git
 from tuneline.project.validation import ValidationScore, validation_score
-from tuneline.sweeps.record import STATE, SweepRecord, Task, Trial, check_errors, left_behind, mean_score, next_tasks
+from tuneline.sweeps.record import STATE, SweepRecord, Task, Trial, check_errors, left_behind, mean_score, next_tasks, predictions_file
 from tuneline.sweeps.space import LATENCY, Sweep, all_draws, next_draw
 
 ATTEMPTS = 3
@@ -347,11 +347,6 @@ class Workers:
 
     def _predictions(self, trial: Trial) -> Path:
         return predictions_file(self.folder, trial.number)
-
-
-def predictions_file(folder: Path, number: int) -> Path:
-    """Return the validation predictions of a trial, as far as it was trained."""
-    return folder / "predictions" / f"{number}.parquet"
 
 
 def _copy(source: Path, target: Path) -> None:

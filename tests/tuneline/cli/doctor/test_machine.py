@@ -3,7 +3,7 @@ import pytest
 from tests.params import params, write_params
 from tests.records import export_record
 from tuneline.cli import doctor as machine
-from tuneline.core.launch import Devices
+from tuneline.core.devices import Devices
 
 GB = 2**30
 

@@ -1,0 +1,48 @@
+"""The choice of ``train.launch: auto``, for machines that cannot be had here."""
+
+import pytest
+
+from tuneline.core.devices import DeviceChoice, Devices, choose, find_devices
+
+MACHINES = {
+    "no accelerator": (Devices(), DeviceChoice("cpu", 1, "no")),
+    "one Ampere": (Devices("cuda", 1, (8, 6)), DeviceChoice("cuda", 1, "bf16")),
+    "one Turing": (Devices("cuda", 1, (7, 5)), DeviceChoice("cuda", 1, "fp16")),
+    "four Hopper": (Devices("cuda", 4, (9, 0)), DeviceChoice("cuda", 4, "bf16")),
+    "two of AMD": (Devices("cuda", 2, rocm=True), DeviceChoice("cuda", 2, "bf16")),
+    "Apple": (Devices("mps"), DeviceChoice("mps", 1, "no")),
+}
+
+
+@pytest.mark.parametrize(("devices", "expected"), MACHINES.values(), ids=MACHINES)
+def test_choice_uses_all_accelerators_in_the_fastest_safe_precision(devices, expected):
+    assert choose(devices, global_batch_size=32) == expected
+
+
+@pytest.mark.parametrize(("devices", "_"), MACHINES.values(), ids=MACHINES)
+def test_mixed_precision_of_the_user_wins(devices, _):
+    assert choose(devices, 32, "no").precision == "no"
+    assert choose(devices, 32, "bf16").precision == "bf16"
+
+
+def test_choice_has_no_more_processes_than_examples_in_a_batch():
+    assert choose(Devices("cuda", 8, (8, 0)), global_batch_size=4).processes == 4
+    assert choose(Devices("cuda", 8, (8, 0)), global_batch_size=12).processes == 8
+
+
+@pytest.mark.parametrize(
+    ("choice", "text"),
+    [
+        (DeviceChoice("cpu", 1, "no"), "the CPU, float32"),
+        (DeviceChoice("mps", 1, "no"), "Apple's GPU (MPS), float32"),
+        (DeviceChoice("cuda", 1, "fp16"), "1 GPU, fp16"),
+        (DeviceChoice("cuda", 2, "bf16"), "2 GPUs (DDP), bf16"),
+    ],
+)
+def test_choice_is_printed_in_one_line(choice, text):
+    assert str(choice) == text
+
+
+def test_accelerate_use_cpu_chooses_the_cpu(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    assert find_devices() == Devices(why_cpu="ACCELERATE_USE_CPU is set")
