@@ -1,7 +1,7 @@
 """Print text and progress safely: texts of data, file names and commits may contain control characters, which are printed as codes."""
 
-import _thread
 import re
+import signal
 import sys
 import threading
 import time
@@ -52,7 +52,8 @@ def explain_exceptions() -> None:
 
     def raise_again(unraisable: "sys.UnraisableHookArgs") -> None:
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            threading.Timer(0.01, _thread.interrupt_main).start()  # at once, it would be raised in here
+            main = threading.main_thread().ident or 0
+            threading.Timer(0.01, signal.pthread_kill, (main, signal.SIGINT)).start()  # at once, it would be raised in here
         else:
             former(unraisable)
 

@@ -22,7 +22,7 @@ SWEEP = {
         "train.epochs": {"choice": [1]},  # max_steps becomes null: 10 steps
         "train.optimizer": {"choice": ["sgd"]},
         "train.max_grad_norm": {"choice": [None]},
-        "train.seed": {"choice": [1, 2]},
+        "train.seed": {"choice": [1]},
     },
     "sampler": "grid",
     "halving": {"factor": 2, "first_steps": 2},
@@ -73,7 +73,7 @@ def test_best_configuration_is_trained_to_the_end_and_becomes_an_experiment(swep
     trials = record(project)["trials"]
     finished = [trial for trial in trials if trial["metric"] is not None]
     assert len({trial["configuration"] for trial in finished}) == 1
-    assert [trial["steps"] for trial in finished] == [10, 10]
+    assert [trial["steps"] for trial in finished] == [10]
     names = project.run("git", "for-each-ref", "--format=%(refname:lstrip=4)", "refs/exps").stdout.split()
     assert names == [f"tiny-{trial['number']}" for trial in finished]
     assert f"Best of 2 on validation: tiny-{finished[0]['number']}" in printed
@@ -85,7 +85,7 @@ def test_nan_is_recorded_and_the_sweep_goes_on(swept):
     failed = [trial for trial in record(project)["trials"] if trial["error"]]
     assert {trial["configuration"] for trial in failed} == {2}
     assert all("loss" in trial["error"] for trial in failed)
-    assert f"{len(failed)} of 6 trials failed" in printed
+    assert f"{len(failed)} of 3 trials failed" in printed
 
 
 def test_working_tree_is_untouched_and_nothing_is_left(swept):

@@ -273,6 +273,8 @@ def open_writer(output: Output, columns: OutputColumns) -> Iterator[Writer]:
     if output.path is None:
         if output.kind == "parquet":
             raise StageError("Parquet cannot be written to standard output.", "Name a file with --output.")
+        if sys.stdout is None:  # the caller closed it, as with `>&-`
+            raise StageError("Standard output is closed.", "Name a file with --output.")
         yield TextWriter(columns, sys.stdout, output)
         return
     with ExitStack() as target, ExitStack() as stack:

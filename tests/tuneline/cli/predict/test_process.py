@@ -75,6 +75,14 @@ def test_closed_output_pipe_ends_without_a_traceback(classification):
         assert b"Traceback" not in running.stderr.read()
 
 
+def test_closed_standard_output_is_refused(classification):
+    command, options = tuneline("predict", "--model", classification / "models/onnx")
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
+    done = subprocess.run(closed, input=PAIR.encode(), stderr=subprocess.PIPE, check=False, **options)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"tuneline predict: Standard output is closed.")
+
+
 def restore_interrupts():
     """Background jobs of a shell ignore Ctrl-C (and after nohup SIGHUP), and so do their children; the tests may run in one."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
