@@ -16,7 +16,7 @@ from flows.server.worker import end_with_worker
 from flows.settings import Ref, load_settings
 from flows.train import log_cancellation, training_lock
 from tuneline.sweeps.record import STATE, SweepRecord
-from tuneline.sweeps.results import describe, rows, verdict, winner
+from tuneline.sweeps.results import table, verdict, winner
 
 COMMAND = ["python", "-c", "from tuneline.cli import app; app(prog_name='tuneline')", "sweep"]
 """The command of the checkout, not that of the worker."""
@@ -45,17 +45,7 @@ def sweep(file: str, workers: int = 1, ref: Ref | None = None) -> State[Any]:
         programs.run([*COMMAND, file, "--workers", str(workers)], f"Sweep {name}", log_line)
         record = SweepRecord.read(checkout.path / STATE / name / "record.json", "Run the flow again.")
         message = verdict(winner(checkout.path, name, record), record, name)
-    table = [
-        {
-            "trial": f"{name}-{row.trials[0].number}",
-            "parameters": describe(row.values),
-            record.metric: row.mean,
-            "spread": row.spread,
-            "state": row.state,
-        }
-        for row in rows(record)
-    ]
-    create_table_artifact(key=f"sweep-{artifact_key(name)}", table=table, description=message)
+    create_table_artifact(key=f"sweep-{artifact_key(name)}", table=table(record, name), description=message)
     return Completed(message=message)
 
 

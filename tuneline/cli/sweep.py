@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -73,7 +73,7 @@ def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
     from tuneline.cli.console import Console
 
     if not sys.stdout.isatty():  # else it is on the screen
-        Console(width=160).print(table(name, record))
+        Console(width=160).print(as_table(name, record))
     won = winner(root, name, record)
     say(verdict(won, record, name))
     if won is not None:
@@ -87,7 +87,7 @@ def apply(name: Name) -> None:
     from tuneline.sweeps.results import find_winner
 
     won = find_winner(Path.cwd(), name)
-    apply_experiment(f"{name}-{won.trial.number}")
+    apply_experiment(f"{name}-{won.best.number}")
 
 
 @contextlib.contextmanager
@@ -101,14 +101,14 @@ def shown(name: str) -> Iterator["Show"]:
     from tuneline.cli.console import Console
 
     with Live(console=Console(), refresh_per_second=2) as live:
-        yield lambda record, training: live.update(table(name, record, training))
+        yield lambda record, training: live.update(as_table(name, record, training))
 
 
 def lines() -> "Show":
     """Return a function that prints what is new of each trial."""
     before: dict[int, Trial] = {}
 
-    def show(record: "SweepRecord", training: Mapping[int, int | None]) -> None:  # noqa: ARG001 - as the table
+    def show(record: "SweepRecord", training: Collection[int]) -> None:  # noqa: ARG001 - as the table
         for trial in record.trials:
             former = before.get(trial.number)
             if former is not None and former != trial:
@@ -127,31 +127,19 @@ def event(trial: "Trial", metric: str) -> str:
     return f"step {trial.steps} of {trial.total_steps}, {metric} {trial.rungs[-1]:.4f}"
 
 
-def table(name: str, record: "SweepRecord", training: Mapping[int, int | None] | None = None) -> "Table":
-    """Return the table of the configurations, the best first."""
+def as_table(name: str, record: "SweepRecord", training: Collection[int] = ()) -> "Table":
+    """Return the table of the configurations for a terminal."""
     from rich import box
     from rich.table import Table
 
-    from tuneline.sweeps.results import describe, on_front, rows
+    from tuneline.sweeps.results import LATENCY_COLUMN, table
 
-    found, working = rows(record), training or {}
-    latency = any(row.latency_ms is not None for row in found)
-    steps = sum(trial.steps for trial in record.trials)
-    table = Table(box=box.SIMPLE, title=f"sweep {name}: {len(found)} configurations, {steps:,} steps", title_justify="left")
-    for title, justify in (("trial", "left"), ("parameters", "left"), (record.metric, "right"), *([("ms", "right")] if latency else [])):
-        table.add_column(title, justify="right" if justify == "right" else "left")
-    table.add_column("state")
-    for row in found[:SHOWN]:
-        numbers = [trial.number for trial in row.trials]
-        spread = f" ± {row.spread:.4f}" if row.spread is not None else ""
-        cells = [f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}", describe(row.values)]
-        cells.append(f"{row.mean:.4f}{spread}" if row.mean is not None else "")
-        if latency:
-            cells.append("" if row.latency_ms is None else f"{row.latency_ms:.2f}{' *' if on_front(record, row) else ''}")
-        state = "trains" if any(number in working for number in numbers) else row.state
-        table.add_row(*(visible(cell) for cell in (*cells, state)))
-    if latency:
-        table.caption = "* no other configuration is as good in both (Pareto front)"
-    elif len(found) > SHOWN:
-        table.caption = f"and {len(found) - SHOWN} more"
-    return table
+    rows, steps = table(record, name, training), sum(trial.steps for trial in record.trials)
+    shown = Table(box=box.SIMPLE, title=f"sweep {name}: {len(rows)} configurations, {steps:,} steps", title_justify="left")
+    for title in rows[0] if rows else ():
+        shown.add_column(title, justify="right" if title in {record.metric, LATENCY_COLUMN} else "left")
+    for row in rows[:SHOWN]:
+        shown.add_row(*map(visible, row.values()))
+    notes = ["* no other configuration is as good in both (Pareto front)"] if rows and LATENCY_COLUMN in rows[0] else []
+    shown.caption = "; ".join([*notes, *([f"and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else [])]) or None
+    return shown

@@ -10,10 +10,10 @@ Li, Jamieson, DeSalvo, Rostamizadeh & Talwalkar, "Hyperband", JMLR 18, 2018, of 
 
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tuneline.core.errors import StageError
 from tuneline.core.records import Record
@@ -37,7 +37,6 @@ class Trial(Record):
         latency_ms: The second objective.
         error: Why it failed.
         seconds: Time it has taken.
-        commit: Commit of the experiment.
     """
 
     number: int
@@ -50,16 +49,73 @@ class Trial(Record):
     latency_ms: float | None = None
     error: str | None = None
     seconds: float = 0.0
-    commit: str | None = None
 
     @property
     def is_finished(self) -> bool:
         """True if it is trained to the end."""
         return self.metric is not None
 
-    def score(self, rung: int) -> float | None:
-        """Return the metric by which it is compared at a rung; ``None`` if it has not reached it."""
+    def score(self, rung: int | None = None) -> float | None:
+        """Return the metric at a rung, by default that of its last step; ``None`` if it has not come so far, or has failed."""
+        if self.error is not None:
+            return None
+        if rung is None:
+            return self.metric if self.is_finished else next(reversed(self.rungs), None)
         return self.rungs[rung] if rung < len(self.rungs) else self.metric
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The trials of one configuration, one for each seed."""
+
+    trials: Sequence[Trial]
+
+    @property
+    def number(self) -> int:
+        """Number of its first trial, by which it is named."""
+        return self.trials[0].number
+
+    @property
+    def values(self) -> Values:
+        """Its parameters, without the seed."""
+        return {key: value for key, value in self.trials[0].parameters.items() if key != SEED}
+
+    @property
+    def is_finished(self) -> bool:
+        """True if all seeds are trained to the end."""
+        return all(trial.is_finished for trial in self.trials)
+
+    @property
+    def error(self) -> str | None:
+        """Why one of its trials failed."""
+        return next((trial.error for trial in self.trials if trial.error), None)
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps that every seed has."""
+        return min(trial.steps for trial in self.trials)
+
+    def scores(self, rung: int | None = None) -> list[float]:
+        """Return the metric of each seed, as ``Trial.score`` does; empty if one has none."""
+        scores = [score for trial in self.trials if (score := trial.score(rung)) is not None]
+        return scores if len(scores) == len(self.trials) else []
+
+    def mean(self, rung: int | None = None) -> float | None:
+        """Return the mean metric of the seeds; ``None`` if one has none."""
+        scores = self.scores(rung)
+        return statistics.fmean(scores) if scores else None
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation over the seeds; ``None`` for a single one."""
+        scores = self.scores()
+        return statistics.stdev(scores) if len(scores) > 1 else None
+
+    @property
+    def latency_ms(self) -> float | None:
+        """Mean of the second objective; ``None`` if it was not measured for every seed."""
+        known = [trial.latency_ms for trial in self.trials if trial.latency_ms is not None]
+        return statistics.fmean(known) if len(known) == len(self.trials) else None
 
 
 def predictions_file(folder: Path, number: int) -> Path:
@@ -106,28 +162,20 @@ class SweepRecord(Record):
         )
         return self.model_copy(update={"trials": (*self.trials, *trials)})
 
-    def configurations(self) -> list[list[Trial]]:
-        """Return the trials of each configuration."""
+    def configurations(self) -> list[Configuration]:
+        """Return the configurations, in the order in which they were drawn."""
         found: dict[int, list[Trial]] = {}
         for trial in self.trials:
             found.setdefault(trial.configuration, []).append(trial)
-        return list(found.values())
+        return [Configuration(trials) for trials in found.values()]
 
-    def ranking(self, configurations: Sequence[Sequence[Trial]], rung: int) -> list[Sequence[Trial]]:
-        """Return the configurations that have reached a rung with all their seeds, the best mean first; of equal ones, the first drawn."""
-        sign = -1 if self.greater_is_better else 1
-        means = [(sign * mean, one) for one in configurations if (mean := mean_score(one, rung)) is not None]
-        return [one for _, one in sorted(means, key=lambda pair: (pair[0], pair[1][0].number))]
-
-
-def mean_score(configuration: Sequence[Trial], rung: int) -> float | None:
-    """Return the mean metric of a configuration's seeds at a rung; ``None`` if one has not reached it, or failed."""
-    scores = [score for trial in configuration if trial.error is None and (score := trial.score(rung)) is not None]
-    return statistics.fmean(scores) if len(scores) == len(configuration) else None
+    @property
+    def sign(self) -> int:
+        """What makes a better metric the greater one."""
+        return 1 if self.greater_is_better else -1
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """What a worker does next: train a trial up to a step, or to the end (``None``)."""
 
     trial: Trial
@@ -141,37 +189,31 @@ def next_tasks(sweep: Sweep, record: SweepRecord, *, drawing: bool = False) -> l
 
 def left_behind(sweep: Sweep, record: SweepRecord) -> list[Trial]:
     """Return the trials that halving has stopped."""
-    alive = {trial.number for configuration in _next(sweep, record, drawing=False)[0] for trial in configuration}
+    alive = {trial.number for configuration in _next(sweep, record, drawing=False)[0] for trial in configuration.trials}
     return [trial for trial in record.trials if trial.number not in alive and not trial.is_finished]
 
 
-def _next(sweep: Sweep, record: SweepRecord, *, drawing: bool) -> tuple[Sequence[Sequence[Trial]], list[Task]]:
+def _next(sweep: Sweep, record: SweepRecord, *, drawing: bool) -> tuple[Sequence[Configuration], list[Task]]:
     """Return the configurations that are in the race, and what can be done now."""
-    alive: Sequence[Sequence[Trial]] = record.configurations()
-    rung = 0
+    alive, rung = record.configurations(), 0
     while True:
-        step = None
+        pause = None
         if sweep.halving and (drawing or len(alive) > 1):
-            step = sweep.halving.first_steps * sweep.halving.factor**rung
-        tasks = list(_open_tasks(alive, rung, step))
-        if tasks or not sweep.halving or drawing or len(alive) <= 1:
-            return alive, tasks
-        alive = record.ranking(alive, rung)[: max(1, len(alive) // sweep.halving.factor)]
-        rung += 1
-
-
-def _open_tasks(configurations: Sequence[Sequence[Trial]], rung: int, step: int | None) -> Iterator[Task]:
-    for configuration in configurations:
-        for trial in configuration:
-            if trial.error is None and not trial.is_finished and (step is None or len(trial.rungs) <= rung):
-                to_end = step is None or (trial.total_steps is not None and trial.total_steps <= step)
-                yield Task(trial, None if to_end else step)
+            pause = sweep.halving.first_steps * sweep.halving.factor**rung
+        trials = (trial for configuration in alive for trial in configuration.trials if not trial.error and not trial.is_finished)
+        waiting = [trial for trial in trials if pause is None or len(trial.rungs) <= rung]
+        if waiting or not sweep.halving or drawing or len(alive) <= 1:
+            # a trial of so few steps that the rung is its end has no pause
+            return alive, [Task(trial, None if pause and (trial.total_steps or pause + 1) <= pause else pause) for trial in waiting]
+        reached = [one for one in alive if one.scores(rung)]
+        reached.sort(key=lambda one: (-record.sign * statistics.fmean(one.scores(rung)), one.number))
+        alive, rung = reached[: max(1, len(alive) // sweep.halving.factor)], rung + 1
 
 
 def check_errors(record: SweepRecord) -> None:
     """Stop a sweep whose first configurations all failed with the same error: which have failed does not depend on the workers."""
     configurations = record.configurations()
-    first = [trial for configuration in configurations[:SAME_ERRORS] for trial in configuration]
+    first = [trial for configuration in configurations[:SAME_ERRORS] for trial in configuration.trials]
     errors = [trial.error for trial in first if trial.error]
     same = len(errors) == len(first) and len({re.sub(r"[\d.,]+", "#", error) for error in errors}) == 1
     if same and len(configurations) >= SAME_ERRORS:

@@ -13,11 +13,11 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 import psutil
 
@@ -34,8 +34,8 @@ from tuneline.project.overrides import check_key, params_with, with_alternatives
 from tuneline.project.params_file import get_value, write
 from tuneline.project.repo import git
 from tuneline.project.validation import ValidationScore, validation_score
-from tuneline.sweeps.record import STATE, SweepRecord, Task, Trial, check_errors, left_behind, mean_score, next_tasks, predictions_file
-from tuneline.sweeps.space import LATENCY, Sweep, all_draws, next_draw
+from tuneline.sweeps.record import STATE, Configuration, SweepRecord, Task, Trial, check_errors, left_behind, next_tasks, predictions_file
+from tuneline.sweeps.space import LATENCY, SEED, Sweep, all_draws, next_draw
 
 ATTEMPTS = 3
 """Starts of a training that the system kills, or a disk or network stops. A wrong parameter or data fail at once."""
@@ -45,11 +45,8 @@ _EXITED = re.compile(r"exited with (-?\d+)")
 _INPUTS = ("conf/accelerate", "data", "dvc.yaml", "models", "params.yaml", "project", "stages", "tuneline")
 
 
-class Show(Protocol):
-    """Function that shows a sweep while it runs."""
-
-    def __call__(self, record: SweepRecord, training: Mapping[int, int | None]) -> None:
-        """Show the record, and up to which step the trials with these numbers are being trained."""
+Show = Callable[[SweepRecord, Collection[int]], None]
+"""Function that shows the record while a sweep runs, given the numbers of the trials that are being trained."""
 
 
 @contextlib.contextmanager
@@ -76,7 +73,7 @@ def run_sweep(root: Path, file: Path, workers: int, show: Show, *, restart: bool
         StageError: The sweep cannot go on; the message says why.
     """
     sweep, name = Sweep.read(file), file.stem
-    if LATENCY in (sweep.objectives or []) and workers > 1:
+    if sweep.measures_latency and workers > 1:
         raise StageError(f"{LATENCY} cannot be measured beside other trainings.", "Leave --workers out.")
     with held(root, name) as folder, contextlib.ExitStack() as trees:
         if restart:
@@ -97,7 +94,7 @@ def run_sweep(root: Path, file: Path, workers: int, show: Show, *, restart: bool
             for tree in opened_trees:
                 tree.discard()
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-        show(record, {})
+        show(record, ())
         return record
 
 
@@ -107,13 +104,15 @@ def begin(root: Path, sweep: Sweep, workers: int) -> SweepRecord:
     metric = str(get_value(params, "train.metric"))
     if sweep.objectives and sweep.objectives[0] != metric:
         raise ParamsError(f"objectives: {sweep.objectives[0]} is not the validation metric: train.metric is {metric}.")
-    settings = _evaluated_at_rungs(sweep, get_value(params, "train.evaluate_every_steps"))
+    due, settings = get_value(params, "train.evaluate_every_steps"), dict[str, Any]()
+    if sweep.halving and not (due and sweep.halving.first_steps % due == 0):  # every rung is an evaluation that is due anyway
+        settings["train.evaluate_every_steps"] = sweep.halving.first_steps
     for key in sweep.parameters:
         check_key(key)
     draws = all_draws(sweep if sweep.sampler != "tpe" else sweep.model_copy(update={"sampler": "random"}))
     for values in draws:
         for seed in sweep.seeds:
-            params_with(root, with_alternatives({**settings, **values, **({} if seed is None else {"train.seed": seed})}))
+            params_with(root, with_alternatives({**settings, **values, **({} if seed is None else {SEED: seed})}))
     record = SweepRecord(
         sweep=sweep.model_dump(mode="json"),
         inputs="",
@@ -124,13 +123,6 @@ def begin(root: Path, sweep: Sweep, workers: int) -> SweepRecord:
         exhausted=sweep.sampler != "tpe",
     )
     return record.with_draws([] if sweep.sampler == "tpe" else draws, sweep.seeds)
-
-
-def _evaluated_at_rungs(sweep: Sweep, current: int | None) -> dict[str, Any]:
-    """Return the parameters with which every rung is an evaluation that is due anyway."""
-    if sweep.halving is None or (current and sweep.halving.first_steps % current == 0):
-        return {}
-    return {"train.evaluate_every_steps": sweep.halving.first_steps}
 
 
 def on_same_inputs(tree: Experiment, record: SweepRecord) -> SweepRecord:
@@ -180,7 +172,7 @@ class Workers:
         with ThreadPoolExecutor(len(self.trees)) as pool:
             try:
                 while self._start(pool):
-                    self.show(self.record, {task.trial.number: task.pause for _, task in self.training.values()})
+                    self.show(self.record, {task.trial.number for _, task in self.training.values()})
                     done, _ = wait(self.training, timeout=1.0, return_when=FIRST_COMPLETED)
                     for future in done:
                         self.training.pop(future)
@@ -214,30 +206,17 @@ class Workers:
         spent = sum(trial.seconds for trial in record.trials) / len(self.trees)
         if self.sweep.hours and spent > self.sweep.hours * 3600:
             working = {task.trial.configuration for _, task in self.training.values()}
-            begun = [one for one in record.configurations() if one[0].configuration in working or any(t.steps or t.error for t in one)]
-            record = record.model_copy(update={"trials": tuple(trial for one in begun for trial in one), "exhausted": True})
+            working |= {trial.configuration for trial in record.trials if trial.steps or trial.error}
+            begun = tuple(trial for trial in record.trials if trial.configuration in working)
+            record = record.model_copy(update={"trials": begun, "exhausted": True})
             if record != self.record:
                 self._write(record)
         while _is_drawing(self.sweep, self.record) and len(next_tasks(self.sweep, self.record, drawing=True)) < len(self.trees):
             configurations = self.record.configurations()
-            drawn = [{key: value for key, value in one[0].parameters.items() if key != "train.seed"} for one in configurations]
-            draw = next_draw(self.sweep, drawn, [self._result(one) for one in configurations], self._directions())
+            directions = ["maximize" if self.record.greater_is_better else "minimize", *["minimize"] * self.sweep.measures_latency]
+            results = [_objectives(one) for one in configurations]
+            draw = next_draw(self.sweep, [one.values for one in configurations], results, directions)
             self._write(self.record.with_draws([draw], self.sweep.seeds) if draw else self.record.model_copy(update={"exhausted": True}))
-
-    def _directions(self) -> list[str]:
-        return ["maximize" if self.record.greater_is_better else "minimize", *(["minimize"] if self._has_latency() else [])]
-
-    def _has_latency(self) -> bool:
-        return LATENCY in (self.sweep.objectives or [])
-
-    def _result(self, configuration: Sequence[Trial]) -> list[float] | None:
-        """Return the objectives from which the sampler learns: with halving, those of the first rung."""
-        if any(trial.error for trial in configuration):
-            return []
-        if (mean := mean_score(configuration, 0)) is None:
-            return None
-        latencies = [trial.latency_ms for trial in configuration if trial.latency_ms is not None]
-        return [mean, *([sum(latencies) / len(latencies)] if latencies else [])]
 
     def _record(self, trial: Trial | None) -> None:
         if trial is None:  # this process is being stopped
@@ -297,7 +276,7 @@ class Workers:
         if task.pause is None and code == 0:
             return self._finish(tree, task.trial), 0, ""
         if task.pause is not None and (note := _pause_note(tree)):
-            _copy(tree.path / NOTE.with_name("validation.parquet"), self._predictions(task.trial))
+            _copy(tree.path / NOTE.with_name("validation.parquet"), predictions_file(self.folder, task.trial.number))
             steps = {"steps": note["step"], "total_steps": note["steps"], "rungs": (*task.trial.rungs, note["best"]["value"])}
             if note["step"] < note["steps"]:
                 return steps, 0, ""
@@ -317,21 +296,16 @@ class Workers:
 
     def _finish(self, tree: Experiment, trial: Trial) -> dict[str, Any]:
         """Keep a trained model as an experiment."""
-        _copy(tree.path / VALIDATION_PREDICTIONS, self._predictions(trial))
+        _copy(tree.path / VALIDATION_PREDICTIONS, predictions_file(self.folder, trial.number))
         metrics = Metrics.read_values(tree.path / METRICS / "train.json")
         score = validation_score(metrics, read_yaml(tree.path / PARAMS))
         if score is None:
             raise StageError(f"{METRICS}/train.json has no validation metric.")
         overrides = [f"{key}={json.dumps(value)}" for key, value in trial.parameters.items()]
-        saved = tree.save({"overrides": overrides, "seconds": tree.seconds()}, TRAIN, f"{self.folder.name}-{trial.number}")
-        done: dict[str, Any] = {
-            "metric": score.value,
-            "commit": saved.commit,
-            "steps": int(metrics["steps"]),
-            "total_steps": int(metrics["steps"]),
-            "rungs": trial.rungs,
-        }
-        return {**done, "latency_ms": self._latency(tree, trial)} if self._has_latency() else done
+        tree.save({"overrides": overrides, "seconds": tree.seconds()}, TRAIN, f"{self.folder.name}-{trial.number}")
+        steps = int(metrics["steps"])
+        done: dict[str, Any] = {"metric": score.value, "steps": steps, "total_steps": steps, "rungs": trial.rungs}
+        return {**done, "latency_ms": self._latency(tree, trial)} if self.sweep.measures_latency else done
 
     def _latency(self, tree: Experiment, trial: Trial) -> float:
         """Export the model, and measure it."""
@@ -345,8 +319,13 @@ class Workers:
             raise StageError(f"its latency could not be measured; {log} has the reason.")
         return float(json.loads(measured.read_text(encoding="utf-8"))["p50_ms"])
 
-    def _predictions(self, trial: Trial) -> Path:
-        return predictions_file(self.folder, trial.number)
+
+def _objectives(configuration: Configuration) -> list[float] | None:
+    """Return the objectives from which a sampler learns, with halving those of the first rung; empty if a trial failed."""
+    if configuration.error:
+        return []
+    mean, latency = configuration.mean(0), configuration.latency_ms
+    return None if mean is None else [mean, *([] if latency is None else [latency])]
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -12,9 +12,10 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import Field, ValidationError, model_validator
 
 from tuneline.core.errors import ParamsError
-from tuneline.core.files import read_yaml, replace_file
+from tuneline.core.files import read_yaml
 from tuneline.params.loading import describe
 from tuneline.params.section import Positive, PositiveFloat, Section
+from tuneline.project.params_file import write
 
 FOLDER = Path("conf/sweep")
 SEED = "train.seed"
@@ -143,6 +144,11 @@ class Sweep(Section):
         """The parameters without the seed."""
         return {key: values for key, values in self.parameters.items() if key != SEED}
 
+    @property
+    def measures_latency(self) -> bool:
+        """True if the latency is an objective."""
+        return LATENCY in (self.objectives or [])
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for key, values in self.parameters.items():
@@ -155,7 +161,7 @@ class Sweep(Section):
                 values.values(key)
         if self.sampler != "grid" and self.trials is None:
             raise ValueError("trials: give the number of configurations to draw")
-        if self.objectives and LATENCY in self.objectives and self.halving:
+        if self.measures_latency and self.halving:
             raise ValueError(f"halving: set it to null; {LATENCY} is known only of a trial that is trained to the end")
         if self.objectives and (self.objectives[0] == LATENCY or set(self.objectives[1:]) - {LATENCY}):
             raise ValueError(f"objectives: [METRIC] or [METRIC, {LATENCY}], where METRIC is that of train.metric")
@@ -183,9 +189,7 @@ def write_first(learning_rate: float, steps: int) -> Path | None:
         "trials: 9",
         f"halving: {{factor: 3, first_steps: {max(1, steps // 9)}}}",
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replace_file(path) as partial:
-        partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write(path, "\n".join(lines) + "\n")
     return path
 
 
