@@ -1,5 +1,6 @@
 """Flow ``sweep``: runs a sweep (docs/sweeps.md) for a commit, in a checkout of its own, and leaves its table as an artifact."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,6 @@ def sweep(file: str, workers: int = 1, ref: Ref | None = None) -> State[Any]:
         programs.run([*COMMAND, file, "--workers", str(workers)], f"Sweep {name}", log_line)
         record = SweepRecord.read(checkout.path / STATE / name / "record.json", "Run the flow again.")
         message = verdict(winner(checkout.path, name, record), record, name)
-    create_table_artifact(key=f"sweep-{artifact_key(name)}", table=table(record, name), description=message)
+    key = "-".join(re.findall("[a-z0-9]+", f"sweep-{name}".lower()))  # as Prefect wants it
+    create_table_artifact(key=key, table=table(record, name), description=message)
     return Completed(message=message)
-
-
-def artifact_key(name: str) -> str:
-    """Return a name as Prefect wants keys: lower case, digits and dashes."""
-    return "".join(character if character.isalnum() else "-" for character in name.lower()).strip("-")

@@ -164,36 +164,32 @@ class Parameter:
 def read_reference(root: Path = Path()) -> tuple[Parameter, ...]:
     """Return all sections, in the order of ``params.yaml``, with the values in it; without values if it cannot be read."""
     schema, values = Params.model_json_schema(), None
-    parameters = _parameters(schema, default_values(), "", schema["$defs"], StageGraph.read(root / PIPELINE))
     with suppress(ParamsError):
         values = read_yaml(root / PARAMS)
-    return tuple(_with_values(parameters, values))
+    return tuple(_parameters(schema, (default_values(), values), "", schema["$defs"], StageGraph.read(root / PIPELINE)))
 
 
-def _with_values(parameters: Iterable[Parameter], values: Any) -> Iterator[Parameter]:
-    """Yield the parameters of one section with their values; ``values`` is no mapping where the section is ``null``."""
-    present = values if isinstance(values, dict) else {}
-    for parameter in parameters:
-        name = parameter.key.rpartition(".")[2]
-        children = tuple(_with_values(parameter.children, present.get(name)))
-        yield replace(parameter, children=children, value=flow(present[name]) if name in present else "")
-
-
-def _parameters(section: Schema, defaults: Any, prefix: str, definitions: Mapping[str, Schema], graph: StageGraph) -> Iterator[Parameter]:
-    """Yield the parameters of one section; ``defaults`` is no mapping where the section is ``null`` by default."""
+def _parameters(
+    section: Schema, known: tuple[Any, Any], prefix: str, definitions: Mapping[str, Schema], graph: StageGraph
+) -> Iterator[Parameter]:
+    """Yield the parameters of one section; ``known`` are its defaults and values, which are no mappings where the section is ``null``."""
+    defaults, values = (one if isinstance(one, dict) else {} for one in known)
     for name, schema in section["properties"].items():
         key, mapping = f"{prefix}{name}", mapping_in(schema, definitions)
-        default = (defaults if isinstance(defaults, dict) else {}).get(name, schema.get("default", REQUIRED))
+        default = defaults.get(name, schema.get("default", REQUIRED))
         is_section = mapping is not None and "properties" in mapping
         meaning = schema.get("description") or resolve(schema, definitions).get("description", "")
+        inner = (default, values.get(name))
+        children = tuple(_parameters(mapping, inner, f"{key}.", definitions, graph)) if mapping and is_section else ()
         yield Parameter(
             key=key,
             type="" if is_section and not prefix else describe_type(schema, definitions),
             default=default if default is REQUIRED else flow(default),
             meaning=" ".join(meaning.split()).replace("``", "`"),
             reruns=graph.reruns(key),
-            children=tuple(_parameters(mapping, default, f"{key}.", definitions, graph)) if mapping and is_section else (),
+            children=children,
             free=mapping is not None and not is_section,
+            value=flow(values[name]) if name in values else "",
         )
 
 

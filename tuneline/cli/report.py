@@ -21,6 +21,7 @@ def command(against: Against = None, latency: Measured = True) -> None:
     from tuneline.params.loading import load_params
     from tuneline.project.dvc import read_lock
     from tuneline.project.experiments import resolve
+    from tuneline.project.params_file import write
     from tuneline.project.repo import metrics_at
     from tuneline.results import page
 
@@ -34,7 +35,9 @@ def command(against: Against = None, latency: Measured = True) -> None:
         say(f"report: {named} was scored on validation only, so the page has no comparison. `tuneline show --against {named}` has one.")
     split = str(read_lock(root).params().get("evaluate.split", "test"))
     report = page.read_report(root, against, page.measure_latency(root, split) if latency else page.read_latency(root))
-    say(f"report: {page.write(root / page.PAGE, page.render(report))}, {page.write(root / page.CARD, page.render_card(report))}")
+    for path, text in ((page.PAGE, page.render(report)), (page.CARD, page.render_card(report))):
+        write(root / path, text)
+    say(f"report: {page.PAGE}, {page.CARD}")
     for finding in report.findings:
         say(str(finding))
     if report.outdated:

@@ -21,8 +21,7 @@ from tuneline.core.records import Metrics
 from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, custom_metrics, metrics_for, title_of
 from tuneline.params.loading import load_params
 from tuneline.project.dvc import Lock, cached_folder, cached_out, changed_by_machine, read_lock
-from tuneline.project.freshness import is_of_this_result, outdated
-from tuneline.project.repo import CLASSIFIER, EVALUATED, commit_of, lock_at, registered, registries
+from tuneline.project.repo import CLASSIFIER, EVALUATED, commit_of, is_of_this_result, lock_at, outdated, registered, registries
 from tuneline.results.verdict import RunFacts, judge, next_steps
 
 if TYPE_CHECKING:
@@ -305,15 +304,8 @@ def compare(now: Predicted, then: Predicted, params: dict[str, Any], split: str 
 
 def comparison_table(comparison: RevisionComparison, revision: str) -> Table:
     """Return one row for each metric: of the present model, of the other one, and the difference with its interval."""
-    table = Table(
-        "",
-        "now",
-        revision,
-        "difference",
-        "95 % interval",
-        title=f"On {comparison.rows:,} rows of both, of {comparison.split}",
-        title_justify="left",
-    )
+    title = f"On {comparison.rows:,} rows of both, of {comparison.split}"
+    table = Table("", "now", revision, "difference", "95 % interval", title=title, title_justify="left")
     for name, one in comparison.models.differences.items():
         table.add_row(title_of(name), f"{one.first:.4f}", f"{one.second:.4f}", f"{one.value:+.4f}", f"{one.low:+.4f} to {one.high:+.4f}")
     return table

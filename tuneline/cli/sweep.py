@@ -106,25 +106,18 @@ def shown(name: str) -> Iterator["Show"]:
 
 def lines() -> "Show":
     """Return a function that prints what is new of each trial."""
+    from tuneline.sweeps.record import Configuration
+
     before: dict[int, Trial] = {}
 
     def show(record: "SweepRecord", training: Collection[int]) -> None:  # noqa: ARG001 - as the table
         for trial in record.trials:
-            former = before.get(trial.number)
-            if former is not None and former != trial:
-                say(f"sweep: trial {trial.number}: {event(trial, record.metric)}")
+            if before.get(trial.number, trial) != trial:
+                score = "" if trial.score() is None else f", {record.metric} {trial.score():.4f}"
+                say(f"sweep: trial {trial.number}: {Configuration([trial]).state}{score}")
             before[trial.number] = trial
 
     return show
-
-
-def event(trial: "Trial", metric: str) -> str:
-    """Return in words how far a trial came."""
-    if trial.error:
-        return f"failed: {trial.error}"
-    if trial.metric is not None:
-        return f"trained, {metric} {trial.metric:.4f}"
-    return f"step {trial.steps} of {trial.total_steps}, {metric} {trial.rungs[-1]:.4f}"
 
 
 def as_table(name: str, record: "SweepRecord", training: Collection[int] = ()) -> "Table":

@@ -15,7 +15,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -68,12 +68,7 @@ class Lock:
 
     def params(self) -> dict[str, Any]:
         """Return the parameters of all stages by dotted key, also where a stage lists a whole section."""
-        listed = [item for stage in self.stages.values() for values in stage.get("params", {}).values() for item in values.items()]
-        params = {}
-        for key, value in listed:
-            is_section = isinstance(value, dict) and "." not in key
-            params.update({f"{key}.{name}": entry for name, entry in value.items()} if is_section else {key: value})
-        return params
+        return by_key(values for stage in self.stages.values() for values in stage.get("params", {}).values())
 
     def outs(self) -> dict[str, str]:
         """Return the hash of every out, by path."""
@@ -121,6 +116,15 @@ class Lock:
         for stage in self.stages.values():
             code.update({dep["path"]: dep["md5"] for dep in stage.get("deps", []) if dep["path"].startswith(CODE)})
         return dict(sorted(code.items()))
+
+
+def by_key(stages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the parameters that stages list, by dotted key, also where a stage lists a whole section."""
+    params: dict[str, Any] = {}
+    for key, value in (item for listed in stages for item in listed.items()):
+        is_section = isinstance(value, dict) and "." not in key
+        params.update({f"{key}.{name}": entry for name, entry in value.items()} if is_section else {key: value})
+    return params
 
 
 def _outdated(stages: Mapping[str, Any], made: set[str]) -> list[str]:

@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -33,12 +34,14 @@ from tuneline.core.processes import ending, supervised
 from tuneline.core.records import Timing
 from tuneline.project.dvc import Lock, load_yaml
 from tuneline.project.repo import git, lock_at, metrics_at
-from tuneline.project.worktrees import add_worktree, python_first, remove_worktree, repair_lock, run_git, site_cache
+from tuneline.project.worktrees import add_worktree, python_first, remove_worktree, repair_lock, run_dvc, run_git, site_cache
 
 STATE = Path(".dvc/tmp/experiments")
 TRAIN = "train"
 CARRIED = ("conf", "data", "dvc.lock", "dvc.yaml", "metrics", "models", "params.yaml", "project", "stages", "tuneline")
 """Where new files that git does not ignore belong to an experiment, as changes of tracked files do everywhere."""
+GENERATED = ("dvc.lock", f"{METRICS}/")
+"""What the pipeline writes, and ``dvc repro`` writes again."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,=+-]{0,99}")
 _KILLED_WAIT = 60.0
 """Seconds to wait for what a killed command has left: its training saves a checkpoint first."""
@@ -114,6 +117,53 @@ def resolve(root: Path, revision: str) -> str | None:
 def delete(experiment: SavedExperiment) -> None:
     """Remove a finished experiment. DVC's cache keeps its outs until they are collected."""
     run_git(experiment.root, "update-ref", "-d", experiment.ref, experiment.commit)
+
+
+def apply(root: Path, experiment: SavedExperiment, *, force: bool) -> list[str]:
+    """Write what the experiment changed into the working tree, and check its outs out; return the changed files.
+
+    Metrics of stages after the training are removed until ``dvc repro`` writes those of this model.
+
+    Raises:
+        StageError: A file that it would overwrite has uncommitted changes, or differs in HEAD from that of the experiment's base. Not
+            with ``force``.
+    """
+    files = _changed(root, experiment.base, experiment.commit)
+    if not force:
+        _check_kept(root, experiment, [path for path in files if not path.startswith(GENERATED)])
+    present = set(git(root, "ls-tree", "-r", "-z", "--name-only", experiment.commit).split("\x00"))
+    files += [path for one in (root / METRICS).glob("*.json") if (path := f"{METRICS}/{one.name}") not in {*present, *files}]
+    before = {path: _content(root / path) for path in files}
+    if written := [path for path in files if path in present]:
+        run_git(root, "restore", f"--source={experiment.commit}", "--worktree", "--", *written)
+    for path in files:
+        if path not in present:
+            (root / path).unlink(missing_ok=True)
+    targets = [] if "evaluate" in experiment.lock.stages else ["--with-deps", TRAIN]
+    if reason := run_dvc(root, "checkout", "--quiet", "--force", "--allow-missing", *targets):  # the outs that DVC's cache has
+        raise StageError(f"DVC cannot check the outs out: {reason}", "Run `dvc checkout --force`.")
+    return [path for path in files if _content(root / path) != before[path]]
+
+
+def _changed(root: Path, base: str, commit: str) -> list[str]:
+    return [path for path in git(root, "diff", "--name-only", "--no-renames", "-z", base, commit).split("\x00") if path]
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def _check_kept(root: Path, experiment: SavedExperiment, files: Sequence[str]) -> None:
+    """Refuse to overwrite what neither HEAD nor the experiment has, or what changed in HEAD since the experiment."""
+    present, theirs = (git(root, "rev-parse", f"{revision}:{PARAMS}") for revision in ("HEAD", experiment.commit))
+    if PARAMS.as_posix() in _changed(root, experiment.base, "HEAD") and present != theirs:
+        hint = f"Run it on this commit: tuneline run {shlex.join(experiment.record.get('overrides', []))}. --force takes the older file."
+        raise StageError(f"{experiment.name} is of commit {experiment.base[:7]}, and {PARAMS} has changed since.", hint)
+    for path in files:
+        theirs = git(root, "rev-parse", "--verify", "--quiet", f"{experiment.commit}:{path}")
+        mine = git(root, "hash-object", "--", path) if (root / path).is_file() else ""
+        if mine not in {theirs, git(root, "rev-parse", "--verify", "--quiet", f"HEAD:{path}")}:
+            raise StageError(f"{path} has uncommitted changes.", "Commit them, or overwrite them with --force.")
 
 
 def unfinished(root: Path) -> list[str]:

@@ -1,9 +1,6 @@
-"""Data and weights of the user: which of them neither git nor DVC has, and ``dvc add``."""
+"""Data and weights of the user: which of them neither git nor DVC has."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +8,6 @@ from tuneline.core.paths import BASE_SOURCE, SOURCE
 from tuneline.params.model import is_folder
 from tuneline.project.params_file import get_value
 from tuneline.project.repo import git
-from tuneline.project.worktrees import python_first, site_cache
 
 
 def unversioned(root: Path) -> list[Path]:
@@ -46,11 +42,3 @@ def missing(root: Path, params: Mapping[str, Any]) -> list[Path]:
     """Return of what parameters name the files and folders that neither git nor DVC has."""
     needed = named(params)
     return [path for path in unversioned(root) if any(path == one or path in one.parents or one in path.parents for one in needed)]
-
-
-def add_to_dvc(root: Path, paths: Iterable[Path]) -> str | None:
-    """Run ``dvc add``; return the reason if it fails."""
-    command = [sys.executable, "-P", "-m", "dvc", "add", "--quiet", *map(str, paths)]
-    env = {**os.environ, **python_first(), **site_cache(root)}
-    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
-    return None if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"

@@ -90,3 +90,11 @@ def site_cache(root: Path) -> dict[str, str]:
     folder = root.absolute() / SITE_CACHE
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return {"DVC_SITE_CACHE_DIR": str(folder)}
+
+
+def run_dvc(root: Path, *arguments: str) -> str | None:
+    """Run a DVC command in a working tree; return the reason if it fails."""
+    command = [sys.executable, "-P", "-m", "dvc", *arguments]
+    env = {**os.environ, **python_first(), **site_cache(root)}
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
+    return None if done.returncode == 0 else visible(done.stderr.strip() or f"exit code {done.returncode}")

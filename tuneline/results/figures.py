@@ -1,7 +1,7 @@
 """Figures of the report: the training run, and the predictions on the reported split."""
 
-import csv
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from tuneline.project.dvc import Lock
 from tuneline.project.repo import PreviousResult
 from tuneline.reports.page import BAD, DASHED, FIRST, GRID, MUTED, SECOND, WIDTH, canvas, to_svg
 from tuneline.results.predictions import Headline, ReportedPredictions
+from tuneline.results.verdict import read_curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,17 +30,8 @@ BINS = 20
 
 
 def read_columns(path: Path, suffix: str | None = None) -> Columns | None:
-    """Return the columns of a CSV or TSV file of numbers; ``None`` if it is missing, invalid or has no rows.
-
-    A file in DVC's cache has no ``suffix`` of its own.
-    """
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            header, *rows = list(csv.reader(file, delimiter="\t" if (suffix or path.suffix) == ".tsv" else ","))
-        values = np.array([[float(cell) if cell else np.nan for cell in row] for row in rows])
-    except (OSError, ValueError):
-        return None
-    return dict(zip(header, values.T, strict=True)) if rows else None
+    """Return the columns of a file as ``read_curve`` does, as arrays; ``None`` if it has none."""
+    return {name: np.array(values) for name, values in read_curve(path, suffix).items()} or None
 
 
 def draw_loss(training: Columns, validation: Columns | None, best_step: float | None, previous: Columns | None = None) -> Markup:
@@ -91,17 +83,7 @@ def draw_validation_metric(validation: Columns, name: str, best_step: float | No
         return to_svg(figure, "validation", f"Validation {name} over steps")
 
 
-def draw_roc(curve: Columns, previous: Columns | None = None) -> Markup:
-    """Draw the ROC curve, and the diagonal of random predictions."""
-    return _draw_curve(curve, previous, "false_positive_rate", "true_positive_rate", "roc", title="ROC curve")
-
-
-def draw_precision_recall(curve: Columns, previous: Columns | None = None) -> Markup:
-    """Draw precision over recall."""
-    return _draw_curve(curve, previous, "recall", "precision", "pr", title="Precision over recall")
-
-
-def _draw_curve(curve: Columns, previous: Columns | None, x: str, y: str, name: str, *, title: str) -> Markup:
+def _draw_curve(curve: Columns, previous: Columns | None = None, *, x: str, y: str, name: str, title: str) -> Markup:
     with canvas() as (figure, axes):
         if name == "roc":
             _draw_diagonal(axes)
@@ -113,6 +95,12 @@ def _draw_curve(curve: Columns, previous: Columns | None, x: str, y: str, name: 
             axes.legend(loc="lower right" if name == "roc" else "lower left")
         unit_square(axes, x.replace("_", " "), y.replace("_", " "))
         return to_svg(figure, name, title)
+
+
+draw_roc = partial(_draw_curve, x="false_positive_rate", y="true_positive_rate", name="roc", title="ROC curve")
+"""Draws the ROC curve, and the diagonal of random predictions."""
+draw_precision_recall = partial(_draw_curve, x="recall", y="precision", name="pr", title="Precision over recall")
+"""Draws precision over recall."""
 
 
 def _draw_diagonal(axes: "Axes", ends: tuple[float, float] = (0, 1)) -> None:

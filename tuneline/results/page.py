@@ -9,30 +9,31 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import groupby
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from markupsafe import Markup
 
-from tuneline.core.files import file_hash, replace_file
-from tuneline.core.paths import BASE_RECORD, CHECKS, COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, REPORTS, TIMING, TOKENIZED
+from tuneline.core.files import file_hash
+from tuneline.core.paths import BASE_RECORD, CHECKS, COMPARISON, ONNX, PREDICTIONS, RAW, REPORTS, TIMING, TOKENIZED
 from tuneline.core.provenance import BaseSource, RawSource, outs_key
-from tuneline.core.records import Metrics, Record, Timing
+from tuneline.core.records import Record, Timing
 from tuneline.core.tables import SplitReader, split_files
 from tuneline.metrics.table import METRIC_TABLE, custom_metrics, title_of
 from tuneline.project import latency
 from tuneline.project.dvc import Lock, read_lock
-from tuneline.project.freshness import outdated, result_key
-from tuneline.project.repo import CLASSIFIER, Commit, commit_of, find_previous, git, registered
-from tuneline.reports.checks import CheckEntry, Checks
-from tuneline.reports.evaluation import Behaviour, ComparisonRecord, Flip, Flips, SliceMetrics, Slices
+from tuneline.project.repo import CLASSIFIER, Commit, commit_of, find_previous, git, outdated, registered, result_key
+from tuneline.reports.checks import Checks
+from tuneline.reports.evaluation import Behaviour, ComparisonRecord, Flip, Flips, Slices
 from tuneline.reports.export import EXPORT_RECORD, ExportRecord, UsageRecord
 from tuneline.reports.page import environment
 from tuneline.results.figures import draw_figures
 from tuneline.results.predictions import Confusion, Headline, ModelError, ReportedPredictions, headline, largest_errors
-from tuneline.results.verdict import Finding, RunFacts, about_errors, judge
+from tuneline.results.verdict import Finding, RunFacts, judge
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 PAGE, CARD = Path("reports/index.html"), Path("reports/model_card.md")
 TEMPLATES = Path(__file__).parent / "templates"
@@ -44,76 +45,6 @@ SECONDS = 1.5
 MAX_FLIPS = 10
 
 
-@dataclass(frozen=True)
-class ChecksSummary:
-    """Results of all data checks, and whether ``reports/checks/index.html`` exists."""
-
-    entries: Sequence[CheckEntry]
-    has_page: bool
-
-    @classmethod
-    def read(cls, root: Path) -> Self | None:
-        """Summarize ``reports/checks/checks.json``; ``None`` if it is missing or invalid."""
-        record = Checks.read_if_valid(root / CHECKS / "checks.json")
-        return cls(record.checks, (root / CHECKS / "index.html").is_file()) if record else None
-
-    @property
-    def failed(self) -> list[CheckEntry]:
-        """Failed checks, those that stop the pipeline first."""
-        return sorted((entry for entry in self.entries if entry.status != "passed"), key=lambda entry: not entry.stops)
-
-    @property
-    def counts(self) -> dict[str, dict[str, tuple[int, int]]]:
-        """Number of passed and of all checks, by checked table and split."""
-        counts: dict[str, dict[str, tuple[int, int]]] = {}
-        for entry in self.entries:
-            by_split = counts.setdefault(entry.table, {})
-            passed, total = by_split.get(entry.split, (0, 0))
-            by_split[entry.split] = (passed + (entry.status == "passed"), total + 1)
-        return counts
-
-    @property
-    def splits(self) -> list[str]:
-        """The checked splits."""
-        return list(dict.fromkeys(entry.split for entry in self.entries))
-
-
-@dataclass(frozen=True)
-class SlicesSummary:
-    """Metric of all slices, at least one, and the lower end of the axis on which it is drawn; the upper end is 1."""
-
-    record: Slices
-    floor: float
-
-    @classmethod
-    def read(cls, root: Path) -> Self | None:
-        """Read ``reports/slices.json``; ``None`` if it is missing, invalid or empty."""
-        record = Slices.read_if_valid(root / REPORTS / "slices.json")
-        return cls.of(record) if record and record.slices else None
-
-    @classmethod
-    def of(cls, record: Slices) -> Self:
-        """Return a summary of slices, at least one."""
-        lowest = min(one.low for one in record.slices)
-        return cls(record, max(-1.0, int(lowest * 10 - (lowest < 0)) / 10))
-
-    @property
-    def groups(self) -> dict[str, list[SliceMetrics]]:
-        """The slices by the property that defines them, such as ``length``."""
-        return {by: list(group) for by, group in groupby(self.record.slices, key=lambda one: one.by)}
-
-    def position(self, value: float) -> float:
-        """Return the position of a value on the axis, in percent."""
-        return 100 * min(max((value - self.floor) / (1.0 - self.floor), 0), 1)
-
-
-@dataclass(frozen=True)
-class ModelLatency(latency.Latency):
-    """Latency of the model of one precision, such as ``int8``."""
-
-    precision: str
-
-
 class Latencies(Record):
     """All measurements on this machine: ``reports/timing/latency.json``."""
 
@@ -121,7 +52,8 @@ class Latencies(Record):
     """Threads of ONNX Runtime."""
     models: str
     """SHA-256 of ``export.json``, which names the hashes of the models that were measured."""
-    measured: Sequence[ModelLatency]
+    measured: Mapping[str, Sequence[latency.Latency]]
+    """For each precision, such as ``int8``, and each batch size."""
 
 
 @dataclass(frozen=True)
@@ -144,11 +76,6 @@ class ExportedModels:
         megabytes = {precision: model.bytes / 2**20 for precision, model in record.models.items() if model.bytes} if record else {}
         return cls(comparison, megabytes, latencies, {name: flips.of(name)[:MAX_FLIPS] if flips else () for name in comparison.models})
 
-    def latency(self, precision: str, batch_size: int) -> ModelLatency | None:
-        """Return the latency of a model with batches of one size."""
-        measured = self.latencies.measured if self.latencies else ()
-        return next((one for one in measured if (one.precision, one.batch_size) == (precision, batch_size)), None)
-
 
 def measure_latency(root: Path, split: str) -> Latencies | None:
     """Measure every exported model on rows of the reported split for a few seconds, and write ``reports/timing/latency.json``.
@@ -163,12 +90,10 @@ def measure_latency(root: Path, split: str) -> Latencies | None:
     if record is None or not record.models or not split_files(root / TOKENIZED, split):
         return None
     data = TokenizedSplit.read(SplitReader.open(root / TOKENIZED, split, made_by="tokenize"))
-    measured = []
+    measured = {}
     for precision in record.models:
         classifier = OnnxClassifier.exported(root / ONNX, precision)
-        for size in BATCH_SIZES:
-            one = latency.measure_latency(classifier, data, size, record.pad_token_id, SECONDS)
-            measured.append(ModelLatency(**asdict(one), precision=precision))
+        measured[precision] = [latency.measure_latency(classifier, data, size, record.pad_token_id, SECONDS) for size in BATCH_SIZES]
     latencies = Latencies(threads=threads(), models=file_hash(root / ONNX / EXPORT_RECORD), measured=measured)
     latencies.write(root / LATENCY_FILE)
     return latencies
@@ -191,7 +116,7 @@ class Provenance:
         outs, code: Hash by path.
         params: Every parameter of the run as JSON text, by dotted key.
         source: ``data/raw/source.json`` without nested values.
-        stages: Measurements in ``reports/timing/`` by stage.
+        stages: Measurements in ``reports/timing/`` by stage, of the runs that wrote the present outs.
     """
 
     commit: Commit | None
@@ -213,7 +138,7 @@ class Provenance:
         commit = commit_of(root, version) if version else None
         record = ExportRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
         source = RawSource.read_if_valid(root / RAW / "source.json")
-        timing = {stage: read_timing(root, stage) for stage in lock.stages}
+        timing = {stage: Timing.read_if_valid(root / TIMING / f"{stage}.json") for stage in lock.stages}
         return cls(
             commit,
             git(root, "log", "-1", "--format=%h"),
@@ -225,28 +150,8 @@ class Provenance:
             record.provenance.libraries if record else {},
             source.attributes if source else {},
             BaseSource.read_if_valid(root / BASE_RECORD),
-            {stage: measured for stage, measured in timing.items() if measured},
+            {stage: one.values for stage, one in timing.items() if one and one.values and one.outs == outs_key(stage, root)},
         )
-
-    @property
-    def code_hash(self) -> str:
-        """Hash of all code."""
-        return _hash(self.code)
-
-    @property
-    def params_hash(self) -> str:
-        """Hash of all parameters."""
-        return _hash(self.params)
-
-
-def read_timing(root: Path, stage: str) -> Mapping[str, float]:
-    """Return the measurements of the run that wrote the present outs of a stage; empty if they are of another run."""
-    timing = Timing.read_if_valid(root / TIMING / f"{stage}.json")
-    return timing.values if timing and timing.outs == outs_key(stage, root) else {}
-
-
-def _hash(values: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps(dict(values), sort_keys=True).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -260,7 +165,7 @@ class Report:
         key: Key of the result, by which a page of another one is known.
         outdated: What of the project is of another run, in words.
         findings: The verdict.
-        confidences: Confidence of all predictions, and of the wrong ones; ``None`` for a regression.
+        about_errors: What the most confident errors are; empty for a regression.
     """
 
     metrics: Mapping[str, float]
@@ -269,16 +174,17 @@ class Report:
     headline: Headline | None
     confusion: Confusion | None
     errors: list[ModelError]
-    slices: SlicesSummary | None
+    slices: Slices | None
     behaviour: Behaviour | None
-    checks: ChecksSummary | None
+    checks: Checks | None
+    has_checks_page: bool
     exported: ExportedModels | None
     provenance: Provenance
     figures: dict[str, Markup]
     key: str
     outdated: str | None
     findings: Sequence[Finding]
-    confidences: tuple[list[float], list[float]] | None
+    about_errors: str
 
     @property
     def title(self) -> str:
@@ -304,21 +210,21 @@ class Report:
 
     @property
     def tiles(self) -> list[tuple[str, str, float | None]]:
-        """The other metrics: title, value, change since the previous result (``None`` if there is none)."""
+        """The other metrics, as ``tiles_of`` returns them, with the change since the previous result."""
         previous = self.headline.previous if self.headline else None
         before = previous.metrics if previous and previous.comparable else {}
-        shown = [name for name in self.metric_names if not (self.headline and name == self.headline.name)]
-        return [(title_of(name), f"{self.metrics[name]:.3f}", _change(self.metrics[name], before.get(name))) for name in shown]
+        return tiles_of(self.metrics, self.headline.name if self.headline else None, before)
 
-    @property
-    def metric_names(self) -> list[str]:
-        """Names of the model's metrics: those of the metric table, then those that ``evaluate.metrics`` adds."""
-        return [*(name for name in METRIC_TABLE if name in self.metrics), *custom_metrics(self.metrics)]
 
-    @property
-    def about_errors(self) -> str:
-        """What the most confident errors are."""
-        return about_errors(*self.confidences) if self.confidences else ""
+def metric_names(metrics: Mapping[str, float]) -> list[str]:
+    """Return the names of a model's metrics: those of the metric table, then those that ``evaluate.metrics`` adds."""
+    return [*(name for name in METRIC_TABLE if name in metrics), *custom_metrics(metrics)]
+
+
+def tiles_of(metrics: Mapping[str, float], headline: str | None, before: Mapping[str, float]) -> list[tuple[str, str, float | None]]:
+    """Return the metrics but that of the headline: title, value, change since an earlier result (``None`` if there is none)."""
+    names = [name for name in metric_names(metrics) if name != headline]
+    return [(title_of(name), f"{metrics[name]:.3f}", _change(metrics[name], before.get(name))) for name in names]
 
 
 def _change(current: float, previous: float | None) -> float | None:
@@ -329,7 +235,8 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
     """Read everything that the report shows. It compares with a commit, by default the newest with other metrics."""
     lock = read_lock(root)
     params = lock.params()
-    metrics = Metrics.read_values(root / METRICS / "evaluate.json")
+    run = RunFacts.read(root, params)
+    metrics = run.evaluated
     predictions = ReportedPredictions.read(root / PREDICTIONS)
     previous = find_previous(root, metrics, reference) if metrics else None
     top = headline(metrics, params, predictions, previous)
@@ -338,36 +245,38 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
     raw = SplitReader.find(root / RAW, str(params.get("evaluate.split", "test")))
     return Report(
         metrics=metrics,
-        training=Metrics.read_values(root / METRICS / "train.json"),
+        training=run.training,
         params=params,
         headline=top,
         confusion=Confusion.of(predictions) if predictions and predictions.names else None,
         errors=largest_errors(predictions, raw, list(params.get("data.text_columns") or [])) if predictions else [],
-        slices=SlicesSummary.read(root),
+        slices=Slices.read_if_valid(root / REPORTS / "slices.json"),
         behaviour=Behaviour.read_if_valid(root / REPORTS / "behaviour.json"),
-        checks=ChecksSummary.read(root),
+        checks=Checks.read_if_valid(root / CHECKS / "checks.json"),
+        has_checks_page=(root / CHECKS / "index.html").is_file(),
         exported=ExportedModels.read(root, latencies),
         provenance=Provenance.read(root, lock),
         figures=draw_figures(root, lock, top, predictions),
         key=result_key(root, lock),
         outdated=outdated(root, lock),
-        findings=judge(RunFacts.read(root, params)),
-        confidences=predictions.confidences if predictions else None,
+        findings=judge(run),
+        about_errors=predictions.about_errors if predictions else "",
     )
-
-
-def write(path: Path, text: str) -> Path:
-    """Write a page or a card, whole or not at all, and return its path."""
-    with replace_file(path) as partial:
-        partial.write_text(text, encoding="utf-8")
-    return path
 
 
 def render(report: Any, template: str = "page.html.j2") -> str:
     """Return the page of a report, or of something like it, as HTML."""
+    return _templates().get_template(template).render(report=report)
+
+
+def _templates() -> "Environment":
     templates = environment(TEMPLATES)
-    templates.filters |= {"signed": signed, "title_of": title_of}
-    return templates.get_template(template).render(report=report)
+    templates.filters |= {"signed": signed, "title_of": title_of, "digest": _digest, "md": escape}
+    return templates
+
+
+def _digest(values: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(dict(values), sort_keys=True).encode()).hexdigest()[:12]
 
 
 def signed(value: float, digits: int = 3) -> str:
@@ -378,14 +287,9 @@ def signed(value: float, digits: int = 3) -> str:
 
 def render_card(report: Report) -> str:
     """Return the model card: metadata, then Markdown."""
-    import jinja2
-
-    environment = jinja2.Environment(  # noqa: S701 - Markdown: every text goes through ``md``
-        loader=jinja2.FileSystemLoader(TEMPLATES), trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    environment.filters |= {"md": escape, "three_digits": lambda value: "" if value is None else f"{value:.3f}"}
     columns = " and ".join(report.params.get("data.text_columns") or ["a text"])
-    body = environment.get_template("model_card.md.j2").render(report=report, columns=columns)
+    templates = _templates().overlay(autoescape=False)  # Markdown: every text goes through ``md``
+    body = templates.get_template("model_card.md.j2").render(report=report, columns=columns)
     return metadata(report) + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
 
 
@@ -413,7 +317,7 @@ def metadata(report: Report) -> str:
             metric_type=name,
             metric_value=report.metrics[name],
         )
-        for name in report.metric_names
+        for name in metric_names(report.metrics)
     ]
     checkpoint = report.provenance.base.checkpoint if report.provenance.base else None
     data = ModelCardData(

@@ -16,12 +16,10 @@ from tuneline.core.tables import LabelSchema, SplitReader, read_table
 from tuneline.metrics.scores import averaging, confusion_matrix
 from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, primary_metric
 from tuneline.project.repo import PreviousResult
+from tuneline.results.verdict import about_errors
 
-MAX_MATRIX_CLASSES = 14
 MAX_CONFUSED_PAIRS = 15
 MAX_ERRORS = 20
-PREVIEW_LENGTH = 280
-"""Characters shown of a collapsed text; texts over twice as long are collapsed."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +57,12 @@ class ReportedPredictions:
         return self.logits[:, 0] if self.names is None else self.logits.argmax(axis=1)
 
     @property
-    def confidences(self) -> tuple[list[float], list[float]] | None:
-        """Probabilities of all predictions, and of the wrong ones; ``None`` for a regression."""
+    def about_errors(self) -> str:
+        """What the most confident errors are; empty for a regression."""
         if self.names is None:
-            return None
+            return ""
         highest = Softmax.of(self.logits).highest
-        return highest.tolist(), highest[self.predicted != self.labels].tolist()
+        return about_errors(highest.tolist(), highest[self.predicted != self.labels].tolist())
 
 
 @dataclass(frozen=True)
@@ -102,11 +100,6 @@ class Confusion:
             classes.append(ClassMetrics(name, int(labelled), *(float(part / whole) if whole else None for part, whole in pairs)))
         return cls(names, counts, classes, most_confused)
 
-    @property
-    def is_small(self) -> bool:
-        """True if the page shows the matrix, not only the most frequent confusions."""
-        return len(self.names) <= MAX_MATRIX_CLASSES
-
     def fraction(self, label: int, predicted: int) -> float:
         """Return the fraction of a label's rows with the given prediction."""
         total = self.counts[label].sum()
@@ -127,16 +120,6 @@ class ModelError:
     label: str
     predicted: str
     size: float
-
-    @property
-    def is_long(self) -> bool:
-        """True if the page shows the text collapsed."""
-        return sum(len(text) for _, text in self.texts) > 2 * PREVIEW_LENGTH
-
-    @property
-    def preview(self) -> str:
-        """First characters of the text."""
-        return " ".join(text for _, text in self.texts)[:PREVIEW_LENGTH]
 
 
 def error_sizes(predictions: ReportedPredictions) -> Floats:
@@ -213,12 +196,8 @@ class Headline:
         """Comparison with the previous result, in words."""
         if self.change is None:
             return ""
-        low, high = self._gains(self.change.low, self.change.high)
-        return "clearly better" if low > 0 else "clearly worse" if high < 0 else "no clear difference"
-
-    def _gains(self, *differences: float) -> list[float]:
-        """Return differences in ascending order, with the sign that makes a gain positive."""
-        return sorted(one if METRIC_TABLE[self.name].greater_is_better else -one for one in differences)
+        gains = [one if METRIC_TABLE[self.name].greater_is_better else -one for one in (self.change.low, self.change.high)]
+        return "clearly better" if min(gains) > 0 else "clearly worse" if max(gains) < 0 else "no clear difference"
 
 
 def headline(

@@ -95,13 +95,6 @@ class RunFacts:
         return self.params.get("model.checkpoint") is not None
 
     @property
-    def steps_per_epoch(self) -> float | None:
-        """Steps of an epoch; ``None`` if the run was limited by steps."""
-        epochs, steps = self.params.get("train.epochs"), self.training.get("steps")
-        stopped_early = self.params.get("train.early_stopping") is not None
-        return steps / epochs if epochs and steps and not self.params.get("train.max_steps") and not stopped_early else None
-
-    @property
     def longer(self) -> str:
         """The parameter that trains twice as long, as ``KEY=VALUE``."""
         if steps := self.params.get("train.max_steps"):
@@ -109,12 +102,15 @@ class RunFacts:
         return f"train.epochs={2 * (self.params.get('train.epochs') or 1)}"
 
 
-def read_curve(path: Path) -> Curve:
-    """Return the columns of a curve; empty if the file is missing or invalid."""
+def read_curve(path: Path, suffix: str | None = None) -> Curve:
+    """Return the columns of a CSV or TSV file of numbers; empty if it is missing, invalid or has no rows. An empty cell is NaN.
+
+    A file in DVC's cache has no ``suffix`` of its own. No numpy here: ``tuneline show`` starts without it.
+    """
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            header, *rows = list(csv.reader(file, delimiter="\t"))
-        columns = zip(*([float(cell) for cell in row] for row in rows), strict=True)
+            header, *rows = csv.reader(file, delimiter="\t" if (suffix or path.suffix) == ".tsv" else ",")
+        columns = zip(*([float(cell or "nan") for cell in row] for row in rows), strict=True)
         return dict(zip(header, columns, strict=True)) if rows else {}
     except (OSError, ValueError):
         return {}
@@ -129,7 +125,7 @@ def judge(run: RunFacts) -> list[Finding]:
     if metric is None:
         return []
     against = _collapsed(run, metric) or _against_simple_models(run, metric)
-    others = (_never_predicted(run), _diverged(run), _still_improving(run), _overfitting(run), _leaks(run), _few_rows(run, metric))
+    others = (_never_predicted(run), _diverged(run), _still_improving(run), _overfitting(run), leaks(run), _few_rows(run, metric))
     return [*against, *(finding for finding in others if finding is not None)]
 
 
@@ -291,7 +287,8 @@ def _overfitting(run: RunFacts) -> Finding | None:
     if len(losses) < 2 or len(trained) < 2 or losses[-1] <= min(losses) * (1 + OVERFIT) or trained[-1] >= trained[0]:
         return None
     best = list(losses).index(min(losses))
-    epoch = run.steps_per_epoch
+    epochs, steps_of_all, until = (run.params.get(f"train.{key}") for key in ("epochs", "max_steps", "early_stopping"))
+    epoch = run.training.get("steps", 0) / epochs if epochs and not steps_of_all and until is None else None
     since = f"epoch {steps[best] / epoch:.2g}" if epoch else f"step {steps[best]:.0f}"
     rise = f"the validation loss rises from {losses[best]:.3f} to {losses[-1]:.3f}, the training loss falls"
     sentence = f"The model overfits since {since}: {rise}."
@@ -305,12 +302,26 @@ def _overfitting(run: RunFacts) -> Finding | None:
     return Finding("overfitting", "warning" if late else "note", sentence, f"{kept}{fewer}")
 
 
-def _leaks(run: RunFacts) -> Finding | None:
-    effect = LeakEffect.read(run.evaluated)
-    if effect is None:
+def leaks(run: RunFacts) -> Finding | None:
+    """Return the primary metric without the rows that repeat or resemble a row of an earlier split, and whether these raise it.
+
+    ``None`` if there is no leaked row, or no other row.
+    """
+    metric, evaluated = run.metric, run.evaluated
+    keys = (metric.name, *metric.without_leaks, *metric.from_leaks) if metric else ()
+    if metric is None or not all(key in evaluated for key in keys):
         return None
-    advice = "Trust the metric without them; docs/data-checks.md says how to leave them out." if effect.misleads else ""
-    return Finding("leaks", "warning" if effect.misleads else "note", effect.sentence, advice)
+    every, without, low, high, gain_low, gain_high = (evaluated[key] for key in keys)  # the gain is ``every - without``
+    leaked, misleads = int(evaluated[LEAKED_ROWS]), gain_low > 0
+    effect = "raise it" if misleads else "lower it" if gain_high < 0 else "do not clearly change it"
+    sentence = (
+        f"{leaked:,} of {run.rows:,} rows ({leaked / run.rows:.1%}) repeat or resemble a row of an earlier split. "
+        f"{metric.title} without them: {without:.3f} (95 % interval {low:.3f} to {high:.3f}). "
+        f"They {effect}: {every - without:+.3f} (95 % interval {gain_low:+.3f} to {gain_high:+.3f})."
+    )
+    if not misleads:
+        return Finding("leaks", "note", sentence)
+    return Finding("leaks", "warning", sentence, "Trust the metric without them; docs/data-checks.md says how to leave them out.")
 
 
 def _few_rows(run: RunFacts, metric: Metric) -> Finding | None:
@@ -328,55 +339,6 @@ def _few_rows(run: RunFacts, metric: Metric) -> Finding | None:
 def _rounded(number: float) -> str:
     digits = 10 ** max(0, len(str(int(number))) - 2)
     return f"{math.ceil(number / digits) * digits:,}"
-
-
-@dataclass(frozen=True)
-class LeakEffect:
-    """The primary metric with (``every``) and without the rows that repeat or resemble a row of an earlier split.
-
-    ``low`` and ``high`` are the ends of the 95 % interval of ``without``, ``gain_low`` and ``gain_high`` those of ``every - without``.
-    """
-
-    metric: Metric
-    every: float
-    without: float
-    low: float
-    high: float
-    gain_low: float
-    gain_high: float
-    leaked: int
-    rows: int
-
-    @classmethod
-    def read(cls, evaluated: Mapping[str, float]) -> Self | None:
-        """Read it from ``metrics/evaluate.json``; ``None`` if there is no leaked row, or no other row."""
-        for metric in (primary_metric("classification"), primary_metric("regression")):
-            keys = (metric.name, *metric.without_leaks, *metric.from_leaks)
-            if all(key in evaluated for key in keys):
-                every, without, low, high, gain_low, gain_high = (evaluated[key] for key in keys)
-                counts = int(evaluated[LEAKED_ROWS]), int(evaluated["rows"])
-                return cls(metric, every, without, low, high, gain_low, gain_high, *counts)
-        return None
-
-    @property
-    def misleads(self) -> bool:
-        """True if the leaked rows raise the metric, and the difference is not chance."""
-        return self.gain_low > 0
-
-    @property
-    def sentence(self) -> str:
-        """The effect in words."""
-        effect = "raise it" if self.misleads else "lower it" if self.gain_high < 0 else "do not clearly change it"
-        return (
-            f"{self.leaked:,} of {self.rows:,} rows ({self.leaked / self.rows:.1%}) repeat or resemble a row of an earlier split. "
-            f"{self.metric.title} without them: {self.without:.3f} (95 % interval {self.low:.3f} to {self.high:.3f}). "
-            f"They {effect}: {self.every - self.without:+.3f} (95 % interval {self.gain_low:+.3f} to {self.gain_high:+.3f})."
-        )
-
-
-def paragraph(findings: Sequence[Finding]) -> str:
-    """Return all findings as one text."""
-    return " ".join(map(str, findings))
 
 
 def next_steps(run: RunFacts) -> Iterator[tuple[str, str]]:

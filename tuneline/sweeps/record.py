@@ -95,6 +95,13 @@ class Configuration:
         """Optimizer steps that every seed has."""
         return min(trial.steps for trial in self.trials)
 
+    @property
+    def state(self) -> str:
+        """How far it came, in words."""
+        if self.error or self.is_finished:
+            return f"failed: {self.error}" if self.error else "trained"
+        return f"step {self.steps} of {self.trials[0].total_steps}" if self.steps else "waits"
+
     def scores(self, rung: int | None = None) -> list[float]:
         """Return the metric of each seed, as ``Trial.score`` does; empty if one has none."""
         scores = [score for trial in self.trials if (score := trial.score(rung)) is not None]

@@ -38,14 +38,8 @@ def table(record: SweepRecord, name: str, training: Collection[int] = ()) -> lis
         }
         if any(other.latency_ms is not None for other in configurations):
             row[LATENCY_COLUMN] = "" if latency is None else f"{latency:.2f}{' *' if on_front(record, one) else ''}"
-        rows.append({**row, "state": "trains" if any(trial.number in training for trial in one.trials) else _state(one)})
+        rows.append({**row, "state": "trains" if any(trial.number in training for trial in one.trials) else one.state})
     return rows
-
-
-def _state(one: Configuration) -> str:
-    if one.error or one.is_finished:
-        return f"failed: {one.error}" if one.error else "trained"
-    return f"step {one.steps} of {one.trials[0].total_steps}" if one.steps else "waits"
 
 
 def on_front(record: SweepRecord, one: Configuration) -> bool:

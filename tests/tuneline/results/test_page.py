@@ -215,8 +215,8 @@ def test_failed_rendering_leaves_the_previous_page(project, monkeypatch):
 
 
 def test_latency_of_other_models_is_not_shown(project):
-    one = {"precision": "fp32", "batch_size": 1, "p50_ms": 1.25, "p95_ms": 2.0, "rows_per_second": 800.0}
-    record = {"threads": 2, "measured": [one], "models": file_hash(project.root / "models/onnx/export.json")}
+    one = {"batch_size": 1, "p50_ms": 1.25, "p95_ms": 2.0, "rows_per_second": 800.0}
+    record = {"threads": 2, "measured": {"fp32": [one]}, "models": file_hash(project.root / "models/onnx/export.json")}
     project.write("reports/timing/latency.json", record)
     assert "1.2 ms" in write_page()
     project.write("reports/timing/latency.json", {**record, "models": "0" * 64})

@@ -1,6 +1,5 @@
 """``tuneline data history``: what changed from one version of the data to the next, as a page with plots."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -14,7 +13,7 @@ from tuneline.analysis.drift import Counts, Distance, Distribution, population_s
 from tuneline.core.paths import CHECKS, METRICS, RAW, SPLITS
 from tuneline.core.records import Metrics, Record
 from tuneline.project.dvc import Lock, cached_out, read_lock
-from tuneline.project.repo import Commit, commits, git, lock_at, registries
+from tuneline.project.repo import Commit, commits, lock_at, metrics_at, registries
 from tuneline.reports.checks import CheckEntry, Checks, Profile, SplitProfile, WordCounts
 from tuneline.reports.page import draw_lines, draw_spark, environment, number
 
@@ -106,12 +105,8 @@ def _read(root: Path, data: str, group: Sequence[Commit], names: Sequence[str]) 
         lock = lock_at(root, commit.sha)
         if profile := _cached(root, lock, "profile.json", Profile):
             break
-    try:
-        metrics = dict(json.loads(git(root, "show", f"{commit.sha}:{(METRICS / 'validate.json').as_posix()}")))
-    except ValueError:
-        metrics = {}
     words, checks = _cached(root, lock, "words.json", WordCounts), _cached(root, lock, "checks.json", Checks)
-    return DataVersion(group[-1], data, names, metrics, profile, words, checks)
+    return DataVersion(group[-1], data, names, metrics_at(root, commit.sha, "validate"), profile, words, checks)
 
 
 def _cached(root: Path, lock: Lock, name: str, record: type[R]) -> R | None:

@@ -32,7 +32,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model.
     """
-    from tuneline.cli.evaluate.files import FileOptions, read_labelled
+    from tuneline.cli.evaluate.files import read_labelled
     from tuneline.cli.evaluate.models import found_model
     from tuneline.cli.evaluate.results import evaluate, print_evaluation, write_errors, write_page
     from tuneline.cli.predict import BAD_ROW_OPTIONS, refusing, text_columns
@@ -46,9 +46,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
         names = text_columns(text, chosen.classifier.text_columns)
         policy = BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS)
         label_column = label or str(chosen.params.get("data.label_column", params.data.label_column))
-        options = FileOptions(names, label_column, tuple(by or ()), policy, encoding)
         with refusing():
-            rows = read_labelled(file, options, chosen.classifier.labels)
+            rows = read_labelled(file, names, label_column, chosen.classifier.labels, policy, by=by or (), encoding=encoding)
         result = evaluate(params, chosen, rows)
     print_evaluation(result)
     if json is not None:

@@ -10,7 +10,7 @@ from tuneline.cli.predict.streaming import ModelChoice, TextClassifier
 from tuneline.core.errors import StageError
 from tuneline.core.files import temporary_directory
 from tuneline.core.paths import CHECKS, ONNX
-from tuneline.project.dvc import cached_folder, cached_out
+from tuneline.project.dvc import by_key, cached_folder, cached_out
 from tuneline.project.repo import git, lock_at, registries
 from tuneline.reports.checks import Profile
 from tuneline.reports.export import EXPORT_RECORD, ExportRecord
@@ -36,14 +36,7 @@ class EvaluatedModel:
     @property
     def params(self) -> Mapping[str, Any]:
         """Parameters with which it was made, by dotted key."""
-        return {key: value for stage in self.record.provenance.stages.values() for key, value in _flat(stage.parameters)}
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        yield f"{prefix}{key}", value
+        return by_key(stage.parameters for stage in self.record.provenance.stages.values())
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The evaluation of a model on a file: metrics, simple models, slices, drift; printed, as a page, and the errors as a file."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -42,15 +42,15 @@ from tuneline.evaluation.scoring import (
 )
 from tuneline.metrics.functions import load_metric
 from tuneline.metrics.scores import averaging, predictions_of
-from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, custom_metrics, title_of
+from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, title_of
 from tuneline.params import DataParams, Params
-from tuneline.readers.labelled import POSITION
+from tuneline.project.params_file import write
 from tuneline.reports.drift import DriftLimits, DriftMeasure, RowCounts, measure
 from tuneline.reports.evaluation import Slices
 from tuneline.results.figures import CURVES, draw_confidence, draw_residuals
-from tuneline.results.page import SlicesSummary, render
+from tuneline.results.page import metric_names, render, tiles_of
 from tuneline.results.predictions import Confusion, ReportedPredictions, error_sizes, largest_errors
-from tuneline.results.verdict import Finding, RunFacts, about_errors, judge
+from tuneline.results.verdict import Finding, RunFacts, judge
 
 LIMITS = DriftLimits()
 MAX_GROUPS = 20
@@ -76,11 +76,6 @@ class Evaluation:
     drift: Sequence[DriftMeasure]
     findings: Sequence[Finding]
     notes: Sequence[str]
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the metrics of the model."""
-        return [*(name for name in METRIC_TABLE if name in self.metrics), *custom_metrics(self.metrics)]
 
     @property
     def simple(self) -> dict[str, float]:
@@ -176,7 +171,7 @@ def print_evaluation(result: Evaluation) -> None:
     table = Table(title=f"{result.model.name} on {result.file.path.name}, {len(result.file.labels):,} rows{left_out}", title_justify="left")
     for name, side in (("", "left"), ("value", "right"), ("95 % interval", "left")):
         table.add_column(name, justify=side)  # type: ignore[arg-type]
-    for name in result.names:
+    for name in metric_names(result.metrics):
         ends = result.intervals.get(name)
         table.add_row(title_of(name), f"{result.metrics[name]:.4f}", f"{ends.low:.4f} to {ends.high:.4f}" if ends else "")
     for title, value in result.simple.items():
@@ -204,7 +199,7 @@ def write_errors(path: Path, result: Evaluation, data: DataParams) -> int:
         label, predicted = ([names[one] for one in values] for values in (label, predicted))
     texts = {name: text.take(rows) for name, text in file.texts.items()}
     added = free_names((file.unit, "label", "predicted", "confidence" if names else "error"), list(texts)).values()
-    values = [file.rows[POSITION].take(rows), pa.array(label), pa.array(predicted), pa.array(error_sizes(shown)[order].round(6))]
+    values = [file.positions.take(rows), pa.array(label), pa.array(predicted), pa.array(error_sizes(shown)[order].round(6))]
     (first, numbers), *others = zip(added, values, strict=True)
     table = pa.table({first: numbers, **texts, **dict(others)})
     if path.suffix.lower() == ".parquet":
@@ -221,28 +216,18 @@ def write_page(path: Path, result: Evaluation) -> None:
     errors = largest_errors(shown, None, ())
     texts = [[(name, column[one.row].as_py()) for name, column in file.texts.items()] for one in errors]
     report = {
-        "title": f"{', '.join(file.options.texts)} → {file.options.label}",
-        "model": result.model.name,
-        "of_file": file.path.name,
-        "unit": file.unit,
+        **{one.name: getattr(result, one.name) for one in fields(result)},
+        "title": f"{', '.join(file.texts)} → {file.label}",
         "is_regression": shown.names is None,
-        "metric": metric,
-        "metrics": result.metrics,
-        "intervals": result.intervals,
         "simple": result.simple,
-        "tiles": [(title_of(name), f"{result.metrics[name]:.3f}", None) for name in result.names if name != metric],
+        "tiles": tiles_of(result.metrics, metric, {}),
         "figures": draw(shown),
         "confusion": Confusion.of(shown) if shown.names else None,
-        "errors": [replace(one, row=file.rows[POSITION][one.row].as_py(), texts=text) for one, text in zip(errors, texts, strict=True)],
-        "about_errors": about_errors(*shown.confidences) if shown.confidences else "",
-        "slices": SlicesSummary.of(result.slices),
+        "errors": [replace(one, row=file.positions[one.row].as_py(), texts=text) for one, text in zip(errors, texts, strict=True)],
+        "about_errors": shown.about_errors,
         "behaviour": None,
-        "drift": result.drift,
-        "findings": result.findings,
-        "notes": result.notes,
     }
-    with replace_file(path) as partial:
-        partial.write_text(render(report, "evaluation.html.j2"), encoding="utf-8")
+    write(path, render(report, "evaluation.html.j2"))
 
 
 def draw(predictions: ReportedPredictions) -> dict[str, Markup]:

@@ -50,7 +50,7 @@ def page(output: Output = Path("reports/experiments.html"), every: All = False) 
     """Write a page with the learning curves, the parameters and the table of all experiments: one file, without scripts or network."""
     from tuneline.cli.experiments.page import render
     from tuneline.cli.experiments.table import read_rows
-    from tuneline.core.files import replace_file
+    from tuneline.project.params_file import write
 
     root = Path.cwd()
     rows = read_rows(root, every=every)
@@ -58,19 +58,17 @@ def page(output: Output = Path("reports/experiments.html"), every: All = False) 
         raise StageError(
             "There is no experiment on this commit.", "`tuneline run KEY=VALUE` makes one; --all shows those on other commits."
         )
-    with replace_file(output) as partial:
-        partial.write_text(render(root, rows), encoding="utf-8")
+    write(output, render(root, rows))
     say(f"experiments: {output}, {len(rows.rows)} experiments")
 
 
 @app.command("apply")
 def apply(name: Named, force: Force = False) -> None:
     """Take an experiment over: its params.yaml, dvc.lock, metrics and model. `dvc repro` then scores test, once, for this one."""
-    from tuneline.cli.experiments.taking import apply_experiment
+    from tuneline.project import experiments
 
     root = Path.cwd()
-    experiment = found(root, name)
-    changed = apply_experiment(root, experiment, force=force)
+    changed = experiments.apply(root, found(root, name), force=force)
     say(f"experiments: {name} is in the working tree: {', '.join(changed) or 'nothing has changed'}.")
     say(f"Next: `dvc repro` scores test and exports; then: git commit -am 'Use {name}'")
 
@@ -95,12 +93,10 @@ def remove(names: Names) -> None:
 def found(root: Path, name: str) -> "SavedExperiment":
     """Return the experiment of that name; a ``StageError`` with the nearest one if there is none."""
     from tuneline.project.experiments import find_experiment, saved_experiments
+    from tuneline.readers.rows import listed, nearest
 
     if experiment := find_experiment(root, name):
         return experiment
-    import difflib
-
     names = sorted({one.name for one in saved_experiments(root)})
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f"Did you mean {close[0]}?" if close else f"There are {', '.join(names[:10])}." if names else "`tuneline run` makes one."
-    raise StageError(f"There is no experiment {name!r}.", hint)
+    hint = f"There are {listed(names)}." if names else "`tuneline run` makes one."
+    raise StageError(f"There is no experiment {name!r}{nearest(name, names)}.", hint)

@@ -59,34 +59,35 @@ def _draw_lines(name: str, title: str, column: str, curves: Sequence[tuple[Row, 
     with canvas() as (figure, axes):
         for row, columns in sorted(curves, key=lambda curve: _order(curve[0])):
             every = math.ceil(len(columns["step"]) / MAX_POINTS)
-            axes.plot(columns["step"][::every], columns[column][::every], **_style(row, len(curves)))
+            axes.plot(columns["step"][::every], columns[column][::every], **_style(_kind(row), len(curves)))
         axes.set(xlabel="step", ylabel=title)
         _add_legend(axes, [row for row, _ in curves])
         return to_svg(figure, name, f"{title.capitalize()} over steps, {len(curves)} experiments")
 
 
+KINDS = ("others", "base", "best")
+"""In the order in which they are drawn: the best one last, above all others."""
+
+
+def _kind(row: Row) -> str:
+    return "best" if row.is_best else "others" if row.differs else "base"
+
+
 def _order(row: Row) -> int:
-    """Draw the best one last, above all others."""
-    return 2 if row.is_best else int(not row.differs)
+    return KINDS.index(_kind(row))
 
 
-def _style(row: Row, number_of_lines: int) -> dict[str, Any]:
-    if row.is_best:
+def _style(kind: str, number_of_lines: int = 1) -> dict[str, Any]:
+    if kind == "best":
         return {"color": FIRST, "linewidth": 2.2}
-    if not row.differs:
+    if kind == "base":
         return {"color": SECOND, "linewidth": 1.6, "linestyle": (0, (7, 3))}
     return {"color": MUTED, "linewidth": 1.0, "alpha": max(0.25, min(0.7, 8 / number_of_lines))}
 
 
 def _add_legend(axes: "Axes", rows: Sequence[Row]) -> None:
-    labels = {_order(row): label for row, label in zip(rows, map(_label, rows), strict=True)}
-    examples = {_order(row): row for row in rows}
-    handles = [axes.plot([], [], **_style(examples[order], 1))[0] for order in sorted(labels, reverse=True)]
-    axes.legend(handles, [labels[order] for order in sorted(labels, reverse=True)], loc="best")
-
-
-def _label(row: Row) -> str:
-    return "best" if row.is_best else "others" if row.differs else "base"
+    kinds = sorted({_kind(row) for row in rows}, key=KINDS.index, reverse=True)
+    axes.legend([axes.plot([], [], **_style(kind))[0] for kind in kinds], kinds, loc="best")
 
 
 def draw_parallel(root: Path, rows: Rows) -> Markup | None:
@@ -105,7 +106,7 @@ def draw_parallel(root: Path, rows: Rows) -> Markup | None:
     with canvas((WIDTH, 0.4 + 0.9 * len(axes_of))) as (figure, axes):
         heights = [-float(index) for index in range(len(axes_of))]
         for order in sorted(range(len(scored)), key=lambda index: _order(scored[index])):
-            axes.plot([positions[order] for positions, _ in placed], heights, **_style(scored[order], len(scored)))
+            axes.plot([positions[order] for positions, _ in placed], heights, **_style(_kind(scored[order]), len(scored)))
         for height, (title, _), (_, ticks) in zip(heights, axes_of, placed, strict=True):
             _draw_axis(axes, height, title, ticks)
         axes.set(xlim=(-0.06, 1.06), ylim=(heights[-1] - 0.45, 0.45))

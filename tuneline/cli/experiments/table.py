@@ -4,7 +4,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,9 @@ from tuneline.project.experiments import SavedExperiment, flat, saved_experiment
 from tuneline.project.repo import git
 from tuneline.project.validation import ScoreDifference, ValidationPredictions, ValidationScore, compare_scores, validation_score
 
+SCORES = ("metric", "validation", "low", "high", "to_best", "to_best_low", "to_best_high", "distinguishable", "test")
+COLUMNS = ("name", "commit", "base", "date", "seconds", *SCORES)
+"""Columns of the CSV file before those of the parameters."""
 SHOWN = 4
 """Parameters of an experiment that a terminal shows."""
 
@@ -59,14 +62,16 @@ class Row:
             return ""
         return f"{self.to_best.value:+.3f}" if self.to_best.distinguishable else "not distinguishable"
 
-    def sort_key(self, column: str, short: Mapping[str, str]) -> tuple[int, Any]:
-        """Return the value of a column, as a key that puts missing values last."""
-        keys = {short.get(key, key): value for key, value in self.differs.items()} | dict(self.differs)
-        own = {"name": self.experiment.name, "date": self.experiment.date, "commit": self.experiment.commit, "seconds": self.seconds}
-        value = own[column] if column in own else keys.get(column)
-        if value is None:
-            return 2, ""
-        return (0, value) if isinstance(value, (int, float)) else (1, str(value))
+    def values(self) -> dict[str, Any]:
+        """Return what is known of it, by column; parameters by their dotted keys."""
+        one, score, to_best = self.experiment, self.score, self.to_best
+        values = {"name": one.name, "commit": one.commit, "base": one.base, "date": one.date, "seconds": self.seconds, "test": self.test}
+        if score:
+            values |= {"metric": score.metric, "validation": score.value, "low": score.low, "high": score.high}
+        if to_best:
+            values |= {"to_best": to_best.value, "to_best_low": to_best.low, "to_best_high": to_best.high}
+            values["distinguishable"] = str(to_best.distinguishable).lower()
+        return {**flat(one.params), **values}
 
 
 @dataclass(frozen=True)
@@ -126,11 +131,7 @@ def ranked(root: Path, rows: Sequence[Row]) -> list[Row]:
     predicted = [ValidationPredictions.of(root, row.experiment.lock) for row in scored]
     compared = [compare_scores(one, predicted[0], str(metric)) for one in predicted[1:]]
     best, *worse = scored
-    return [
-        Row(best.experiment, best.score, best.differs, is_best=True),
-        *(Row(row.experiment, row.score, row.differs, found) for row, found in zip(worse, compared, strict=True)),
-        *others,
-    ]
+    return [replace(best, is_best=True), *(replace(row, to_best=found) for row, found in zip(worse, compared, strict=True)), *others]
 
 
 def chosen(rows: Rows, filtered: str | None, sort: str | None) -> Rows:
@@ -138,10 +139,16 @@ def chosen(rows: Rows, filtered: str | None, sort: str | None) -> Rows:
     kept = [row for row in rows.rows if filtered is None or filtered.lower() in f"{row.experiment.name} {rows.text(row)}".lower()]
     if sort is None or sort in {"validation", rows.metric}:
         return Rows(kept, rows.short)
-    known = ["validation", "name", "seconds", "commit", "date", *sorted({*rows.short.values()})]
-    if sort not in {*known, *rows.short}:
+    columns = {**{short: key for key, short in rows.short.items()}, **{name: name for name in (*COLUMNS, *rows.short)}}
+    if sort not in columns:
+        known = [*COLUMNS, *sorted({*rows.short.values()})]
         raise StageError(f"--sort {sort}: there is no such column.", f"Choose one of {', '.join(known)}.")
-    return Rows(sorted(kept, key=lambda row: row.sort_key(sort, rows.short)), rows.short)
+
+    def order(row: Row) -> tuple[int, Any]:
+        value = None if columns[sort] in rows.short and columns[sort] not in row.differs else row.values().get(columns[sort])
+        return (2, "") if value is None else (0, value) if isinstance(value, (int, float)) else (1, str(value))
+
+    return Rows(sorted(kept, key=order), rows.short)
 
 
 def as_table(rows: Rows, *, every: bool) -> Table:
@@ -171,15 +178,8 @@ def as_table(rows: Rows, *, every: bool) -> Table:
 
 def as_csv(rows: Rows) -> str:
     """Return all values as CSV: one column for each parameter that differs anywhere."""
-    keys = list(dict.fromkeys(key for row in rows.rows for key in row.differs))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    scored = ["metric", "validation", "low", "high", "to_best", "to_best_low", "to_best_high", "distinguishable", "test"]
-    writer.writerow(["name", "commit", "base", "date", "seconds", *scored, *keys])
-    for row in rows.rows:
-        one, score, to_best = row.experiment, row.score, row.to_best
-        scores = (score.metric, score.value, score.low, score.high) if score else (None,) * 4
-        differences = (to_best.value, to_best.low, to_best.high, str(to_best.distinguishable).lower()) if to_best else (None,) * 4
-        params = flat(one.params)
-        writer.writerow([one.name, one.commit, one.base, one.date, row.seconds, *scores, *differences, row.test, *map(params.get, keys)])
+    keys, text = dict.fromkeys(key for row in rows.rows for key in row.differs), io.StringIO()
+    writer = csv.DictWriter(text, [*COLUMNS, *keys], extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(row.values() for row in rows.rows)
     return text.getvalue().rstrip("\n")

@@ -26,7 +26,8 @@ from tuneline.core.terminal import say, visible
 from tuneline.metrics.table import metrics_for, primary_metric
 from tuneline.params import Params
 from tuneline.params.data import SplitParams, Task
-from tuneline.project.versioned import add_to_dvc, file_of_dvc, missing, named
+from tuneline.project.versioned import file_of_dvc, missing, named
+from tuneline.project.worktrees import run_dvc
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.inputs import Input, open_table, readable
 from tuneline.readers.labelled import LABEL, LabelledColumns, has_text, labelled_rows, plain_text
@@ -322,7 +323,7 @@ def version(plan: Plan, content: str) -> None:
     """Run ``dvc add`` for the data and the weights that the new ``params.yaml`` names; if that fails, say how to do it."""
     paths = dict.fromkeys([*missing(Path(), YAML(typ="safe", pure=True).load(content)), *_owners(plan)])
     with Console().status("dvc add ..."):
-        reason = add_to_dvc(Path(), paths) if paths else None
+        reason = run_dvc(Path(), "add", "--quiet", *map(str, paths)) if paths else None
     if reason:
         command = f"dvc add {' '.join(map(str, paths))}"
         say(f"! dvc add failed, so experiments and other machines lack the data: {reason}\n  {command}", error=True)
