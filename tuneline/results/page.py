@@ -56,27 +56,6 @@ class Latencies(Record):
     """For each precision, such as ``int8``, and each batch size."""
 
 
-@dataclass(frozen=True)
-class ExportedModels:
-    """The exported models beside the trained one; sizes of the published ones, and rows that flip, by precision."""
-
-    comparison: ComparisonRecord
-    megabytes: Mapping[str, float]
-    latencies: Latencies | None
-    flips: Mapping[str, Sequence[Flip]]
-
-    @classmethod
-    def read(cls, root: Path, latencies: Latencies | None) -> Self | None:
-        """Read the files of the stages ``compare`` and ``export``; ``None`` before the first comparison."""
-        comparison = ComparisonRecord.read_if_valid(root / COMPARISON / "comparison.json")
-        if comparison is None:
-            return None
-        flips = Flips.read_if_valid(root / COMPARISON / "flips.json")
-        record = UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
-        megabytes = {precision: model.bytes / 2**20 for precision, model in record.models.items() if model.bytes} if record else {}
-        return cls(comparison, megabytes, latencies, {name: flips.of(name)[:MAX_FLIPS] if flips else () for name in comparison.models})
-
-
 def measure_latency(root: Path, split: str) -> Latencies | None:
     """Measure every exported model on rows of the reported split for a few seconds, and write ``reports/timing/latency.json``.
 
@@ -165,6 +144,9 @@ class Report:
         key: Key of the result, by which a page of another one is known.
         outdated: What of the project is of another run, in words.
         findings: The verdict.
+        exported: Comparison of the exported models with the trained one; ``None`` before the first one.
+        export: The published models.
+        flips: Rows that flip, by precision.
         about_errors: What the most confident errors are; empty for a regression.
     """
 
@@ -178,7 +160,10 @@ class Report:
     behaviour: Behaviour | None
     checks: Checks | None
     has_checks_page: bool
-    exported: ExportedModels | None
+    exported: ComparisonRecord | None
+    export: UsageRecord | None
+    flips: Mapping[str, Sequence[Flip]]
+    latencies: Latencies | None
     provenance: Provenance
     figures: dict[str, Markup]
     key: str
@@ -242,6 +227,8 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
     top = headline(metrics, params, predictions, previous)
     if top and top.stale:
         predictions = None
+    exported = ComparisonRecord.read_if_valid(root / COMPARISON / "comparison.json")
+    flips = Flips.read_if_valid(root / COMPARISON / "flips.json")
     raw = SplitReader.find(root / RAW, str(params.get("evaluate.split", "test")))
     return Report(
         metrics=metrics,
@@ -254,7 +241,10 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
         behaviour=Behaviour.read_if_valid(root / REPORTS / "behaviour.json"),
         checks=Checks.read_if_valid(root / CHECKS / "checks.json"),
         has_checks_page=(root / CHECKS / "index.html").is_file(),
-        exported=ExportedModels.read(root, latencies),
+        exported=exported,
+        export=UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD),
+        flips={name: flips.of(name)[:MAX_FLIPS] if flips else () for name in (exported.models if exported else ())},
+        latencies=latencies,
         provenance=Provenance.read(root, lock),
         figures=draw_figures(root, lock, top, predictions),
         key=result_key(root, lock),
