@@ -4,6 +4,7 @@ import fcntl
 import gc
 import os
 import secrets
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +25,9 @@ os.environ.update(
     }
 )
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A background job of a shell ignores Ctrl-C (after nohup SIGHUP, too), and so would every program that a test starts and interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"

@@ -260,7 +260,14 @@ def test_signal_saves_a_checkpoint_and_writes_a_note(folder, reference, number):
     assert_same_outs(reference, folder)
 
 
-@pytest.mark.parametrize("pauses", [[5, 15], [7], [STEPS]], ids=["at evaluations", "between evaluations", "at the end"])
+@pytest.mark.parametrize(
+    "pauses",
+    [
+        pytest.param([5, 15], id="at evaluations", marks=pytest.mark.slow),
+        pytest.param([7], id="between evaluations"),
+        pytest.param([STEPS], id="at the end", marks=pytest.mark.slow),
+    ],
+)
 def test_pause_stops_after_its_step_and_the_resumed_run_gives_identical_outs(folder, reference, pauses):
     for step in pauses:
         for _ in range(2):  # the second start finds that the step is reached

@@ -15,6 +15,7 @@ from stages.export.graph import save_model, to_onnx
 from tests.conftest import ROOT
 from tests.records import export_record
 from tests.small_pipeline import tiny_model, write_pipeline
+from tuneline.core.files import file_hash
 from tuneline.core.tables import SplitReader
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 from tuneline.onnx.session import OnnxClassifier, logits_of, processor_saturates
@@ -137,6 +138,9 @@ def test_predict_warns_of_8_bit_weights_if_products_saturate(project, tmp_path, 
     model = to_dynamic_int8(to_onnx(tiny_model("bert", 3), ["input_ids", "attention_mask", "token_type_ids"], opset=20), False)
     embed(model, record, precision="int8", quantization={"weight_bits": 8})
     save_model(model, folder / "model.int8.onnx")
+    exported = json.loads((folder / "export.json").read_text())
+    exported["models"]["int8"]["sha256"] = {"model.int8.onnx": file_hash(folder / "model.int8.onnx")}
+    (folder / "export.json").write_text(json.dumps(exported))
     done = run_emulated("Haswell", *arguments, folder=project)
     assert "this processor clips their products" in done.stderr
     assert json.loads(done.stdout)["row"] == 1

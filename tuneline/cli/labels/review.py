@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from tuneline.analysis.corrections import row_keys
 from tuneline.analysis.curves import probabilities
 from tuneline.analysis.text import normalized, same_text_keys, words
+from tuneline.baselines.simple import majority_model
 from tuneline.cli.labels.applying import Suspect
 from tuneline.core import paths
 from tuneline.core.errors import DataError, StageError
@@ -31,7 +32,17 @@ from tuneline.core.paths import RAW, SPLITS, TOKENIZED
 from tuneline.core.processes import PARENT, ending, start
 from tuneline.core.provenance import ROOT, split_hash, stage_provenance
 from tuneline.core.stage import require
-from tuneline.core.tables import LABELS, ROW_GROUP, UNLABELLED, LabelSchema, SplitReader, check_text_columns, read_table, write_table
+from tuneline.core.tables import (
+    LABELS,
+    ROW_GROUP,
+    UNLABELLED,
+    LabelSchema,
+    SplitReader,
+    baselines_schema,
+    check_text_columns,
+    read_table,
+    write_table,
+)
 from tuneline.core.terminal import progress, say
 from tuneline.metrics.scores import compute_metric, task_of
 from tuneline.metrics.table import primary_metric
@@ -249,6 +260,17 @@ def _write_project(project: Path, rows: LabelledRows, splits: Mapping[str, Rows]
         table = _read_all(folder, rows)
         for split, chosen in splits.items():
             write_table(table.take(pa.array(chosen)), paths.split_file(project / folder, split))
+    _write_majority(project, rows.schema, len(splits["test"]))
+
+
+def _write_majority(project: Path, labels: LabelSchema, rows: int) -> None:
+    """Write what the majority predicts, because ``evaluate`` compares with simple models: no other is needed to find wrong labels."""
+    predict = majority_model(SplitReader.open(project / RAW, "train", made_by="download"), labels)
+    predicted = predict([[""] * rows])
+    schema = baselines_schema(labels, list(predicted))
+    path = paths.split_file(project / paths.BASELINES, "test")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_table(pa.table([pa.array(predicted[name], type=schema.field(name).type) for name in schema.names], schema=schema), path)
 
 
 def _read_all(folder: Path, rows: LabelledRows) -> pa.Table:

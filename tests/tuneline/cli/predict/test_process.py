@@ -83,12 +83,6 @@ def test_closed_standard_output_is_refused(classification):
     assert done.stderr.startswith(b"tuneline predict: Standard output is closed.")
 
 
-def restore_interrupts():
-    """Background jobs of a shell ignore Ctrl-C (and after nohup SIGHUP), and so do their children; the tests may run in one."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
 def send_until_ended(running, number):
     """Send a signal, and again after ten seconds: Python answers none that arrives between its last look and the start of a read (measured
     on a busy machine: 3 of 450), and a person repeats it then."""
@@ -102,7 +96,7 @@ def send_until_ended(running, number):
 def test_interrupted_run_leaves_no_file(classification, tmp_path, number):
     words = ("predict", "--model", classification / "models/onnx", "--window", 1, "-o", tmp_path / "out.csv")
     command, options = tuneline(*words)
-    options |= {"preexec_fn": restore_interrupts, "text": True}
+    options |= {"text": True}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, **options) as running:
         running.stdin.write(PAIR * 3)
         running.stdin.flush()
