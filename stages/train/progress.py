@@ -124,15 +124,17 @@ class TrainingProgress:
     def record_evaluation(self, row: Evaluation, greater_is_better: bool, min_gain: float = 0.0) -> bool:
         """Record an evaluation of the current weights; return True if it is the best so far.
 
-        Any gain makes an evaluation the best. Early stopping counts only a gain of more than ``min_gain``.
+        Any gain makes an evaluation the best, and of equal metrics the lower loss: on few rows, a metric such as the accuracy repeats while
+        the model becomes surer. Early stopping counts only a gain of more than ``min_gain``.
         """
-        sign = 1 if greater_is_better else -1
-        gain = math.inf if self.best is None else sign * (row.metric - self.best.metric)
+        sign, best = 1 if greater_is_better else -1, self.best
+        gain = math.inf if best is None else sign * (row.metric - best.metric)
+        improved = gain > 0 or (best is not None and gain == 0 and row.loss < best.loss)
         self.evaluated.append(row)
         self.evaluations_without_improvement = 0 if gain > min_gain else self.evaluations_without_improvement + 1
-        if gain > 0:
+        if improved:
             self.best_step = self.step
-        return gain > 0
+        return improved
 
 
 SECONDS_BETWEEN_LINES = 10.0

@@ -327,7 +327,7 @@ def leaks(run: RunFacts) -> Finding | None:
 def _few_rows(run: RunFacts, metric: Metric) -> Finding | None:
     """Return a note if the comparison with the best simple model that is not beaten is unclear, and there are few rows."""
     unbeaten = next((one for one in comparisons(run.evaluated, metric) if not one.beaten), None)
-    if unbeaten is None or unbeaten.high < 0 or run.rows >= FEW_ROWS:
+    if unbeaten is None or unbeaten.high < 0 or unbeaten.high == unbeaten.low or run.rows >= FEW_ROWS:
         return None
     half, difference = (unbeaten.high - unbeaten.low) / 2, abs(unbeaten.model - unbeaten.simple)
     needed = run.rows * (half / difference) ** 2 if difference else math.inf

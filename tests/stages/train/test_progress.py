@@ -1,3 +1,5 @@
+import math
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,11 +30,12 @@ def test_logged_loss_is_the_mean_since_the_last_logged_step():
     assert [(row.step, row.loss) for row in progress.logged] == [(3, 3.0), (4, 5.0)]
 
 
-def record_evaluations(metrics, greater_is_better=True, min_gain=0.0):
+def record_evaluations(metrics, greater_is_better=True, min_gain=0.0, losses=None):
     progress, best = TrainingProgress(), []
     for step, metric in enumerate(metrics, start=1):
         progress.step = step
-        best.append(progress.record_evaluation(Evaluation(step, 1.0, metric), greater_is_better, min_gain))
+        loss = 1.0 if losses is None else losses[step - 1]
+        best.append(progress.record_evaluation(Evaluation(step, loss, metric), greater_is_better, min_gain))
     return progress, best
 
 
@@ -41,6 +44,13 @@ def test_best_evaluation_is_the_first_of_equals():
     assert best == [True, True, False, False]
     assert progress.best.step == 2
     assert progress.evaluations_without_improvement == 2
+
+
+def test_lower_loss_decides_between_equal_metrics():
+    progress, best = record_evaluations([0.5, 0.7, 0.7, 0.7, 0.7], losses=[0.9, 0.8, 0.6, 0.7, math.nan])
+    assert best == [True, True, True, False, False]
+    assert progress.best.step == 3
+    assert progress.evaluations_without_improvement == 3
 
 
 def test_best_loss_is_the_lowest():

@@ -40,7 +40,7 @@ def queue(  # noqa: PLR0917 - typer calls it by name
 
     People fill in the label column. The file is then new labelled data: put it into the drop folder of flow ingest, or add it to your own.
     """
-    from tuneline.cli.labels.queue import check_replaced, collect, labelled_keys, predict, rank, training_words, write_queue
+    from tuneline.cli.labels.queue import check_replaced, collect, count_labelled, labelled_keys, predict, rank, training_words, write_queue
     from tuneline.params.loading import load_params
 
     params = load_params()
@@ -67,7 +67,8 @@ def queue(  # noqa: PLR0917 - typer calls it by name
     chosen = rank(candidates, labelled, words, rows, params.validate_.near_duplicates.similarity)
     write_queue(output, data, id_column, chosen)
     kind = "scored rows" if file is None else "rows"
-    say(f"{len(chosen):,} of {len(candidates):,} {kind} to label: {output}. Fill in the column {data.label_column!r}.")
+    counts = f"{len(chosen):,} of {len(candidates):,} {kind} to label, {count_labelled(candidates, labelled):,} have a label already"
+    say(f"{counts}: {output}. Fill in the column {data.label_column!r}.")
 
 
 @app.command("review")

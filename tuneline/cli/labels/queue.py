@@ -187,6 +187,11 @@ def training_words() -> Words | None:
     return None
 
 
+def count_labelled(rows: Sequence[ScoredRow], labelled: Keys) -> int:
+    """Return how many rows have the texts of a labelled one."""
+    return int(np.isin(keys_of([row.texts for row in rows]), labelled).sum())
+
+
 def rank(rows: Sequence[ScoredRow], labelled: Keys, known: Words | None, most: int, similarity: float) -> list[QueueRow]:
     """Choose the rows to label, the most useful first. Of equal texts, the first row counts, and none that is labelled.
 

@@ -61,7 +61,7 @@ def test_uncertain_and_new_texts_come_first(run, tmp_path):
     scored(tmp_path, {**rows, "is my invoice late": UNSURE, "quantum flux capacitor broken": SURE})
     done = run("--rows", 2, "--id", "id")
     assert done.exit_code == 0, done.output
-    assert "2 of 7 scored rows to label: reports/labels/queue.csv. Fill in the column 'queue'." in done.output
+    assert "2 of 7 scored rows to label, 0 have a label already: reports/labels/queue.csv. Fill in the column 'queue'." in done.output
     assert queue() == [
         {"id": "6", "text": "is my invoice late", "queue": "", "predicted": "billing", "probability": "0.51", "new_words": "0.0",
          "reason": "uncertain: billing 0.51, parcel 0.49"},
@@ -81,6 +81,7 @@ def test_labelled_and_near_equal_texts_are_left_out(run, tmp_path):
     assert done.exit_code == 0, done.output
     assert sorted(row["text"] for row in queue()) == ["HELP", "my parcel", long]
     assert "left out: data/archive/gone.csv is missing, or is not the file that was scored" in done.output
+    assert "3 of 7 scored rows to label, 2 have a label already" in done.output
 
 
 def test_only_the_last_rows_are_read(run, tmp_path):
@@ -143,7 +144,7 @@ def test_plain_file_gives_the_queue_that_the_flow_would_give(plain, tmp_path):
     (tmp_path / "new.csv").write_text(content)
     done = plain("labels", "queue", "new.csv", "--id", "id", "--rows", 5)
     assert done.exit_code == 0, done.output
-    assert "5 of 8 rows to label: reports/labels/queue.csv. Fill in the column 'queue'." in done.output
+    assert "5 of 8 rows to label, 0 have a label already: reports/labels/queue.csv. Fill in the column 'queue'." in done.output
     assert "skipped row 5 (line 6): column 'subject' and 'body': no text" in done.output
     from_file = (tmp_path / QUEUE).read_bytes()
     predicted = plain("predict", "new.csv", "--bad-rows", "skip", "--max-bad-share", 1).stdout.splitlines()
