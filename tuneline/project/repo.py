@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tuneline.core.errors import ParamsError
 from tuneline.core.files import read_yaml
-from tuneline.core.paths import METRICS, PARAMS
+from tuneline.core.paths import METRICS, PARAMS, RAW
 from tuneline.project.dvc import Lock, cached_out, load_yaml, read_lock
 from tuneline.project.registry import TAG_FORMAT, RegistryTags
 
@@ -121,13 +121,24 @@ class PreviousResult:
         return cached_out(self.root, self.lock, path)
 
 
+TASK = ("source", "path", "name", "text_columns", "label_column", "task")
+"""Parameters of the section ``data`` that are others for another task: its rows are not compared with those of this one."""
+
+
+def task_of(lock: Lock) -> list[object] | None:
+    """Return the values of ``TASK`` in ``dvc.lock``; ``None`` without data."""
+    params = lock.params()
+    return [params.get(f"data.{name}") for name in TASK] if lock.out(RAW.as_posix()) else None
+
+
 def find_previous(root: Path, current: Mapping[str, float], reference: str | None = None) -> PreviousResult | None:
-    """Return the result of ``reference``, by default of the newest commit with other metrics; ``None`` if there is none."""
+    """Return the result of ``reference``, by default of the newest commit of this task with other metrics; ``None`` if there is none."""
+    current_lock = read_lock(root)
     candidates = commits(root, "-1", reference, "--") if reference else commits(root, "-100", "--", EVALUATED)
     for commit in candidates:
         metrics = metrics_at(root, commit.sha)
-        if metrics and (reference or metrics != current):
-            current_lock, lock = read_lock(root), lock_at(root, commit.sha)
+        lock = lock_at(root, commit.sha)
+        if metrics and (reference or (metrics != current and task_of(lock) in (None, task_of(current_lock)))):
             rows = lock.reported_rows()
             comparable = rows == current_lock.reported_rows() and None not in rows
             return PreviousResult(commit, metrics, comparable, lock, root)

@@ -133,6 +133,14 @@ def test_commits_with_the_same_metrics_are_skipped(project):
     assert find_previous(project.root, metrics(project)).commit.subject == "Run the pipeline"
 
 
+def test_results_of_another_task_are_skipped_unless_they_are_named(project):
+    project.git("branch", "tickets")
+    project.change_params(**{"data.label_column": "urgency"})
+    project.run_pipeline(skill=3.0, seed=2).commit("Predict something else")
+    assert find_previous(project.root, metrics(project)) is None
+    assert find_previous(project.root, metrics(project), "tickets").commit.subject == "Run the pipeline"
+
+
 def test_reference_sets_the_commit(project):
     project.git("branch", "base")
     project.run_pipeline(skill=3.0, seed=2).commit("Learn more")
