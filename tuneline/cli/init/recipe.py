@@ -321,8 +321,8 @@ def few_rows(rows: int) -> list[str]:
     if rows >= FEW_ROWS:
         return []
     return [
-        f"! {rows:,} rows are few for fine-tuning. On 300 pairs of MRPC, a linear model on the frozen checkpoint had an accuracy of 0.717 and 0.725, "
-        "the fine-tuned one 0.660 and 0.681. The pipeline measures both on your data, and `tuneline show` says which is better."
+        f"! {rows:,} rows are few for fine-tuning. On 300 pairs of MRPC, a linear model on the frozen checkpoint had an accuracy of 0.717 "
+        "and 0.725, the fine-tuned one 0.660 and 0.681. The pipeline measures both on your data, and `tuneline show` says which is better."
     ]
 
 
