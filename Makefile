@@ -87,7 +87,7 @@ lock: setup ## Compile requirements.txt from pyproject.toml
 
 .PHONY: bench
 bench: setup ## Measure against the usual alternatives (minutes)
-	@for file in benchmarks/[a-z]*.py; do name=$$(basename $$file .py); echo "== $$name"; python -m benchmarks.$$name || exit 1; done
+	@for path in benchmarks/[a-z]*.py benchmarks/*/__main__.py; do name=$$(basename $${path%/__main__.py} .py); echo "== $$name"; python -m benchmarks.$$name || exit 1; done
 
 .PHONY: clean
 clean: ## Remove .venv and tool caches; keep data, models and DVC's cache

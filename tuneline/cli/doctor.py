@@ -223,7 +223,7 @@ def check_launch_device(launch: str, why_no_gpu: str | None) -> DoctorResult:
         hint = "Set train.launch to auto, or install the driver."
         return error(f"train.launch {launch} needs a GPU, and there is none: {why_no_gpu}", hint)
     if why_no_gpu is None and sys.platform != "darwin":
-        return warning(f"train.launch {launch} does not use the GPU of this machine", "dvc exp run -S train.launch=auto")
+        return warning(f"train.launch {launch} does not use the GPU of this machine", "tuneline run train.launch=auto")
     return ok(f"train.launch {launch}")
 
 
