@@ -17,7 +17,7 @@ import pytest
 from tests.project import GIT_IDENTITY, SMALL, Project
 from tuneline.project.experiments import STATE, SavedExperiment, find_experiment, saved_experiments
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]  # tests/tuneline/project/test_experiments.py has a pipeline of two stages
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,6 @@ def wait_for_step(process: subprocess.Popen[str], checkpoints: Path, step: int) 
 LONG = ("train.epochs=12", "run.checkpoint_every_steps=5")
 
 
-@pytest.mark.slow
 def test_killed_and_interrupted_run_ends_with_the_model_of_an_undisturbed_one(project):
     checkpoints = project.folder / STATE / "disturbed/checkpoints"
     process = start(project, *LONG, "--name", "disturbed")
@@ -156,7 +155,6 @@ def test_killed_and_interrupted_run_ends_with_the_model_of_an_undisturbed_one(pr
     assert project.status() == ""
 
 
-@pytest.mark.slow
 def test_two_run_at_once(project):
     processes = [start(project, f"seed={seed}") for seed in (1, 2)]
     outputs = [process.communicate()[0] for process in processes]
@@ -165,7 +163,6 @@ def test_two_run_at_once(project):
     assert experiment(project, "seed=2").params["seed"] == 2
 
 
-@pytest.mark.slow
 def test_task_is_composed_with_other_values(project):
     project.run("tuneline", "run", "task=tickets", "train.epochs=1", "data.sample.rows=400", "tokenize.vocab_size=600", "--name", "other")
     text = project.run("git", "show", f"{experiment(project, 'other').commit}:params.yaml").stdout
@@ -181,7 +178,6 @@ def test_page_draws_all_and_escapes_names(project, better, tmp_path):
     assert not re.search(r"<script|https?://(?!www\.w3\.org)", page)
 
 
-@pytest.mark.slow
 def test_applied_experiment_is_scored_on_test_by_repro(project, better, tmp_path):
     """In a copy: the others need this tree as it is."""
     copy = Project(tmp_path / "copy")
@@ -215,4 +211,4 @@ def test_removed_experiment_is_gone(project):
     project.run("tuneline", "experiments", "remove", "gone")
     assert "gone" not in {one.name for one in saved_experiments(project.folder)}
     done = project.run("tuneline", "experiments", "remove", "bas", check=False)
-    assert "Did you mean base?" in done.stdout
+    assert "the nearest is 'base'" in done.stdout

@@ -23,9 +23,9 @@ def columns_of(family):
     return COLUMNS if family in WITH_TOKEN_TYPES else COLUMNS[:2]
 
 
-LIKE_BERT = {"albert", "distilbert", "electra", "minilm", "roberta"}
+IN_THE_SLOW_SET = {"albert", "deberta-v2", "distilbert", "electra", "minilm", "roberta"}
 FAMILIES_AND_OUTPUTS = [
-    pytest.param(family, outputs, marks=[pytest.mark.slow] if outputs == 1 or family in LIKE_BERT else [])
+    pytest.param(family, outputs, marks=[pytest.mark.slow] if outputs == 1 or family in IN_THE_SLOW_SET else [])
     for family in FAMILIES
     for outputs in (3, 1)
 ]
