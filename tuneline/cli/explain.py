@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,53 +28,29 @@ MARKERS = frozenset({"reports/checks/passed"})
 """Outs that only say that a stage passed. Their content never changes, so what depends on nothing else of that stage is not rerun."""
 
 
-@dataclass(frozen=True)
-class Reruns:
-    """Stages that run again after a change of a parameter: its readers, and those after them if one of their inputs has changed."""
+def reruns(key: str, stages: Mapping[str, Any]) -> str:
+    """Return the stages of ``dvc.yaml`` that run again after a change of a parameter, or of any parameter of a section.
 
-    readers: tuple[str, ...]
-    followers: tuple[str, ...] = ()
+    They are its readers, and those after them if one of their inputs has changed.
+    """
+    readers = [name for name, stage in stages.items() if any(_contains(key, entry, ".") for entry in _names(stage, "params"))]
+    reached = set(readers)
+    while following := {name for name in stages if name not in reached and any(_feeds(stages[one], stages[name]) for one in reached)}:
+        reached |= following
+    followers = [name for name in stages if name in reached and name not in readers]
+    words = ", ".join(readers) or "no stage"
+    whose = "their" if len(followers) > 1 else "its"
+    return f"{words}; then {', '.join(followers)} if {whose} inputs change" if followers else words
 
-    def __str__(self) -> str:
-        readers = ", ".join(self.readers) or "no stage"
-        whose = "their" if len(self.followers) > 1 else "its"
-        return f"{readers}; then {', '.join(self.followers)} if {whose} inputs change" if self.followers else readers
+
+def _feeds(stage: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    deps = [dep for dep in _names(other, "deps") if dep not in MARKERS]
+    return any(_contains(out, dep, "/") for out in _names(stage, "outs", "metrics", "plots") for dep in deps)
 
 
-@dataclass(frozen=True)
-class StageGraph:
-    """The stages of ``dvc.yaml``: parameters and sections, paths of dependencies, and paths of outs, metrics among them, by stage."""
-
-    params: Mapping[str, tuple[str, ...]]
-    deps: Mapping[str, tuple[str, ...]]
-    outs: Mapping[str, tuple[str, ...]]
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read ``dvc.yaml``; a ``ParamsError`` if the file is missing or is not valid YAML."""
-        stages = (read_yaml(path) or {}).get("stages") or {}
-
-        def names(*kinds: str) -> dict[str, tuple[str, ...]]:
-            """Return the names in lists of each stage, whose entries are a name or a name with options."""
-            entries = {name: [entry for kind in kinds for entry in stage.get(kind, [])] for name, stage in stages.items()}
-            return {
-                name: tuple(str(next(iter(one)) if isinstance(one, dict) else one) for one in listed) for name, listed in entries.items()
-            }
-
-        return cls(names("params"), names("deps"), names("outs", "metrics", "plots"))
-
-    def reruns(self, key: str) -> Reruns:
-        """Return the stages that run again after a change of a parameter, or of any parameter of a section."""
-        readers = {name for name, listed in self.params.items() if any(_contains(key, entry, ".") for entry in listed)}
-        reached = set(readers)
-        while following := {name for name in self.deps if name not in reached and any(self._feeds(stage, name) for stage in reached)}:
-            reached |= following
-        followers = reached - readers
-        return Reruns(tuple(name for name in self.deps if name in readers), tuple(name for name in self.deps if name in followers))
-
-    def _feeds(self, stage: str, other: str) -> bool:
-        deps = [dep for dep in self.deps[other] if dep not in MARKERS]
-        return any(_contains(out, dep, "/") for out in self.outs[stage] for dep in deps)
+def _names(stage: Mapping[str, Any], *kinds: str) -> list[str]:
+    """Return the names in lists of a stage, whose entries are a name or a name with options."""
+    return [next(iter(entry)) if isinstance(entry, dict) else entry for kind in kinds for entry in stage.get(kind, [])]
 
 
 def _contains(one: str, other: str, separator: str) -> bool:
@@ -146,6 +122,7 @@ class Parameter:
         type: Type in words; empty for a top-level section.
         default: Value as YAML on one line, ``REQUIRED`` or ``VARIES``.
         meaning: Docstring of the key, with code in single backticks.
+        reruns: Stages that a change reruns, in words.
         children: Parameters of a section; empty for a single value.
         free: True for a mapping with keys of the user's choice.
         value: Value in ``params.yaml`` as YAML on one line; empty if it has none.
@@ -155,7 +132,7 @@ class Parameter:
     type: str
     default: str
     meaning: str
-    reruns: Reruns
+    reruns: str
     children: tuple["Parameter", ...] = ()
     free: bool = False
     value: str = ""
@@ -164,13 +141,14 @@ class Parameter:
 def read_reference(root: Path = Path()) -> tuple[Parameter, ...]:
     """Return all sections, in the order of ``params.yaml``, with the values in it; without values if it cannot be read."""
     schema, values = Params.model_json_schema(), None
+    stages = (read_yaml(root / PIPELINE) or {}).get("stages") or {}
     with suppress(ParamsError):
         values = read_yaml(root / PARAMS)
-    return tuple(_parameters(schema, (default_values(), values), "", schema["$defs"], StageGraph.read(root / PIPELINE)))
+    return tuple(_parameters(schema, (default_values(), values), "", schema["$defs"], stages))
 
 
 def _parameters(
-    section: Schema, known: tuple[Any, Any], prefix: str, definitions: Mapping[str, Schema], graph: StageGraph
+    section: Schema, known: tuple[Any, Any], prefix: str, definitions: Mapping[str, Schema], stages: Mapping[str, Any]
 ) -> Iterator[Parameter]:
     """Yield the parameters of one section; ``known`` are its defaults and values, which are no mappings where the section is ``null``."""
     defaults, values = (one if isinstance(one, dict) else {} for one in known)
@@ -180,13 +158,13 @@ def _parameters(
         is_section = mapping is not None and "properties" in mapping
         meaning = schema.get("description") or resolve(schema, definitions).get("description", "")
         inner = (default, values.get(name))
-        children = tuple(_parameters(mapping, inner, f"{key}.", definitions, graph)) if mapping and is_section else ()
+        children = tuple(_parameters(mapping, inner, f"{key}.", definitions, stages)) if mapping and is_section else ()
         yield Parameter(
             key=key,
             type="" if is_section and not prefix else describe_type(schema, definitions),
             default=default if default is REQUIRED else flow(default),
             meaning=" ".join(meaning.split()).replace("``", "`"),
-            reruns=graph.reruns(key),
+            reruns=reruns(key, stages),
             children=children,
             free=mapping is not None and not is_section,
             value=flow(values[name]) if name in values else "",
@@ -269,7 +247,7 @@ def print_parameter(console: "Console", parameter: Parameter) -> None:
         _print_entry(console, child, None if child.reruns == usual else child.reruns)
 
 
-def _print_entry(console: "Console", parameter: Parameter, reruns: Reruns | None) -> None:
+def _print_entry(console: "Console", parameter: Parameter, reruns: str | None) -> None:
     _print_wrapped(console, parameter.key, "", bold=len(parameter.key))
     _print_wrapped(console, f"    {parameter.meaning}", "    ")
     if parameter.type:
