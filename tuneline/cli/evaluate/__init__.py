@@ -32,9 +32,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model.
     """
-    from tuneline.cli.evaluate.files import read_labelled
-    from tuneline.cli.evaluate.models import found_model
-    from tuneline.cli.evaluate.results import evaluate, print_evaluation, write_errors, write_page
+    from tuneline.cli.evaluate.results import evaluate, found_model, print_evaluation, read_labelled, write_errors, write_page
     from tuneline.cli.predict import BAD_ROW_OPTIONS, refusing, text_columns
     from tuneline.core.records import Metrics
     from tuneline.core.terminal import say

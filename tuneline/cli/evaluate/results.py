@@ -1,6 +1,10 @@
-"""The evaluation of a model on a file: metrics, simple models, slices, drift; printed, as a page, and the errors as a file."""
+"""The evaluation of a model on a file: metrics, simple models, slices, drift; printed, as a page, and the errors as a file.
+
+The model is that of a folder, of a commit, or of a version or stage of the registry.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
@@ -8,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from markupsafe import Markup
 from numpy.typing import NDArray
@@ -18,13 +23,14 @@ from tuneline.analysis.curves import Softmax, calibration, precision_recall_curv
 from tuneline.analysis.stats import Estimate, metric_interval
 from tuneline.baselines.simple import majority_model, tfidf_model
 from tuneline.cli.console import Console
-from tuneline.cli.evaluate.files import LabelledFile
-from tuneline.cli.evaluate.models import EvaluatedModel
+from tuneline.cli.init.layout import detect_layout
+from tuneline.cli.init.planning import open_rows
 from tuneline.cli.labels.queue import free_names, write_csv
 from tuneline.cli.predict import BATCH_SIZE, WINDOW
-from tuneline.cli.predict.streaming import TextClassifier
-from tuneline.core.files import replace_file
-from tuneline.core.paths import RAW
+from tuneline.cli.predict.streaming import ModelChoice, Report, TextClassifier
+from tuneline.core.errors import DataError, StageError
+from tuneline.core.files import replace_file, temporary_directory
+from tuneline.core.paths import CHECKS, ONNX, RAW
 from tuneline.core.provenance import split_hash
 from tuneline.core.tables import LabelSchema, SplitReader
 from tuneline.core.terminal import phase, progress
@@ -44,13 +50,169 @@ from tuneline.metrics.functions import load_metric
 from tuneline.metrics.scores import averaging, predictions_of
 from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, title_of
 from tuneline.params import DataParams, Params
+from tuneline.project.dvc import by_key, cached_folder, cached_out
+from tuneline.project.experiments import resolve
 from tuneline.project.params_file import write
+from tuneline.project.repo import lock_at, registries
+from tuneline.readers.inputs import open_table
+from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows, written_classes
+from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, check_columns, listed
+from tuneline.reports.checks import Profile
 from tuneline.reports.drift import DriftLimits, DriftMeasure, RowCounts, measure
 from tuneline.reports.evaluation import Slices
+from tuneline.reports.export import EXPORT_RECORD, ExportRecord
 from tuneline.results.figures import CURVES, draw_confidence, draw_residuals
 from tuneline.results.page import metric_names, render, tiles_of
 from tuneline.results.predictions import Confusion, ReportedPredictions, error_sizes, largest_errors
 from tuneline.results.verdict import Finding, RunFacts, judge
+
+PROFILE = CHECKS / "profile.json"
+
+
+@dataclass(frozen=True)
+class EvaluatedModel:
+    """A loaded model.
+
+    Attributes:
+        name: What the user named.
+        record: Its ``export.json``.
+        profile: Profile of its training data; ``None`` if it is not known.
+    """
+
+    name: str
+    classifier: TextClassifier
+    record: ExportRecord
+    profile: Profile | None
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """Parameters with which it was made, by dotted key."""
+        return by_key(stage.parameters for stage in self.record.provenance.stages.values())
+
+
+@contextmanager
+def found_model(root: Path, name: str, precision: str | None) -> Iterator[EvaluatedModel]:
+    """Load a model.
+
+    Raises:
+        StageError: There is no such folder or commit, or DVC's cache lacks the model of the commit.
+    """
+    if Path(name).exists():
+        profile = Profile.read_if_valid(root / PROFILE) if Path(name).resolve() == (root / ONNX).resolve() else None
+        yield _load(name, Path(name), precision, profile)
+        return
+    commit = _commit(root, name)
+    if commit is None:
+        raise StageError(f"--model {name}: no folder, and no commit, version or stage that git knows.", "Run git fetch, or name another.")
+    lock = lock_at(root, commit)
+    files = cached_folder(root, lock, ONNX.as_posix())
+    if files is None or None in files.values():
+        hint = f"Run `dvc fetch --rev {commit[:12]} {ONNX} {CHECKS}`, if a DVC remote has them."
+        raise StageError(f"--model {name}: DVC's cache does not have {ONNX} of {commit[:12]}.", hint)
+    cached = cached_out(root, lock, PROFILE.as_posix())
+    with temporary_directory() as folder:
+        for file, path in files.items():
+            (folder / file).symlink_to(Path(str(path)).absolute())
+        yield _load(f"{name} ({commit[:12]})", folder, precision, Profile.read_if_valid(cached) if cached else None)
+
+
+def _commit(root: Path, name: str) -> str | None:
+    """Return the commit of a version or stage of the artifact ``onnx``, else that of a revision or experiment."""
+    if tags := registries(root).get(ONNX.name):
+        found = next((version for version in tags.versions if version.name == name), None) or tags.in_stage(name)
+        if found is not None:
+            return found.commit
+    return resolve(root, name)
+
+
+def _load(name: str, folder: Path, precision: str | None, profile: Profile | None) -> EvaluatedModel:
+    choice = ModelChoice(folder, precision)
+    classifier, file = choice.load_and_warn(), choice.file()
+    return EvaluatedModel(name, classifier, ExportRecord.read(file.parent / EXPORT_RECORD), profile)
+
+
+@dataclass(frozen=True)
+class LabelledFile:
+    """The rows of a file, at least one.
+
+    Attributes:
+        label: Name of the label column.
+        texts: The text columns by name.
+        groups: The columns by whose values there are slices.
+        positions: The line of each row; its row in a Parquet file.
+        labels: Class ids or numbers, of shape ``(rows,)``.
+        unit: What positions count: ``line`` or ``row``.
+        left_out: Number of bad rows.
+    """
+
+    path: Path
+    label: str
+    texts: dict[str, pa.Array]
+    groups: dict[str, pa.Array]
+    positions: pa.Array
+    labels: NDArray[Any]
+    unit: str
+    left_out: int
+
+
+def read_labelled(
+    path: Path,
+    texts: Sequence[str],
+    label: str,
+    classes: Sequence[str] | None,
+    policy: BadRowPolicy,
+    *,
+    by: Sequence[str] = (),
+    encoding: str | None = None,
+) -> LabelledFile:
+    """Read a file, whose labels are names of ``classes`` (or their ids, if none is a name); numbers without classes.
+
+    ``texts``, ``label`` and ``by`` are columns; the encoding is detected by default.
+
+    Raises:
+        DataError: The file cannot be read, lacks a column, has no rows, or a bad row where these are an error.
+    """
+    file, printed = open_rows(path, detect_layout(path, encoding), policy=policy), Report()
+    others = dict.fromkeys(by, "--by")
+    check_columns(file.columns, dict.fromkeys(texts, "--text") | {label: "--label"} | others, str(path))
+    unit = file.source.unit
+    bad = BadRows(str(path), unit, policy, lambda problem: printed.add(f"skipped {problem.place(unit)}: {problem.message}"))
+    columns = LabelledColumns(tuple(texts), label, classes is None, others, sparse=True, policy=policy)
+    with open_table(file.source) as table:
+        rows = pa.Table.from_batches(labelled_rows(table, columns, bad), columns.schema).combine_chunks()
+    labels = rows[LABEL]
+    if classes is not None:
+        written = written_classes(classes, set(pc.unique(labels.drop_null()).to_pylist()))
+        labels = pc.index_in(labels, value_set=pa.array(written, pa.string()), skip_nulls=True)
+    used = np.ones(len(rows), dtype=bool)
+    for index, problem in _problems(rows, labels, texts, label, classes or ()):
+        used[index] = False
+        bad.add(problem)
+    bad.check(int(used.sum()))
+    if not used.any():
+        raise DataError(f"{path} has no labelled rows.", f"It needs rows with text and a label in {label!r}.")
+    (kept,) = rows.filter(pa.array(used)).combine_chunks().to_batches()
+    of_texts = {name: kept[f"text_{index}"] for index, name in enumerate(texts)}
+    groups = {name: kept[f"other_{index}"] for index, name in enumerate(by)}
+    ids = labels.to_numpy()[used].astype(np.float32 if classes is None else np.int64)
+    return LabelledFile(path, label, of_texts, groups, kept[POSITION], ids, unit, bad.count)
+
+
+def _problems(
+    rows: pa.Table, labels: pa.ChunkedArray, texts: Sequence[str], label: str, classes: Sequence[str]
+) -> Iterator[tuple[int, RowProblem]]:
+    """Yield the rows without text, without a label, or with one that is none of the classes."""
+    filled = has_text([rows[f"text_{index}"].combine_chunks() for index in range(len(texts))])
+    usable = filled.to_numpy(zero_copy_only=False) & labels.is_valid().to_numpy()
+    for index in np.flatnonzero(~usable).tolist():
+        given, position = rows[LABEL][index].as_py(), rows[POSITION][index].as_py()
+        if not filled[index].as_py():
+            yield index, RowProblem(position, "no text", "Every row needs text.", " and ".join(map(repr, texts)))
+        elif given is None:
+            yield index, RowProblem(position, "no label", "`tuneline predict` takes rows without labels.", repr(label))
+        else:
+            yield index, RowProblem(position, f"the model has no class {given!r}", f"It knows {listed(classes)}.", repr(label))
+
 
 LIMITS = DriftLimits()
 MAX_GROUPS = 20
