@@ -49,55 +49,27 @@ def count_words(text: str) -> int:
     return len(text.split()) if text.isascii() else len(WORD.findall(text))
 
 
-@dataclass(frozen=True)
-class Relation:
-    """What two columns of texts have in common.
+def pair(rows: Sequence[Cells], one: int, other: int) -> tuple[float, str] | None:
+    """Compare two columns of a sample of rows, by their positions.
 
-    Attributes:
-        within, across: Mean share of the words of the shorter text that are in the other text of the same row, and of the next row.
-        t: t statistic of their difference over the rows.
-        alike: The columns are wordy and have one length and one vocabulary.
-        copies: Share of rows in which one text is the other without some of its words.
+    Returns:
+        How much larger the share of words that two texts have in common is within rows than across rows, and why the columns are a pair;
+        ``None`` if they are none: one does not consist of various texts of several words, or is a copy of the other, or they have too
+        little in common.
     """
-
-    within: float
-    across: float
-    t: float
-    alike: bool
-    copies: float
-
-    @property
-    def is_pair(self) -> bool:
-        """True if the texts of a row belong together and neither is a copy of the other."""
-        return (self.is_related or self.alike) and self.copies < MOST_COPIES
-
-    @property
-    def is_related(self) -> bool:
-        """True if the texts of a row share more words than those of different rows."""
-        return self.within - self.across >= LEAST_GAIN and self.t >= LEAST_T
-
-    @property
-    def reason(self) -> str:
-        """Why it is a pair."""
-        if self.is_related:
-            return f"{self.within:.0%} of the words are in both texts of a row, {self.across:.0%} in texts of different rows"
-        return "texts of similar length with the same words"
-
-
-def relation(rows: Sequence[Cells], one: int, other: int) -> Relation | None:
-    """Compare two columns of a sample of rows, by their positions; ``None`` if one does not consist of various texts of several words."""
     texts = [(row[one] or "", row[other] or "") for row in rows[:ROWS] if row[one] and row[other]]
     if len(texts) < 3:
         return None
     left, right = ([WORD.findall(text.casefold()) for text in column] for column in zip(*texts, strict=True))
-    if not (_are_texts(left) and _are_texts(right)):
+    if not (_are_texts(left) and _are_texts(right)) or np.mean([_is_copy(a, b) for a, b in zip(left, right, strict=True)]) >= MOST_COPIES:
         return None
     within = np.array([_in_common(set(a), set(b)) for a, b in zip(left, right, strict=True)])
     across = np.array([_in_common(set(a), set(b)) for a, b in zip(left, right[1:] + right[:1], strict=True)])
-    gain = within - across
-    t = float(gain.mean() / max(gain.std(ddof=1) / len(gain) ** 0.5, 1e-9))
-    copies = float(np.mean([_is_copy(a, b) for a, b in zip(left, right, strict=True)]))
-    return Relation(float(within.mean()), float(across.mean()), t, _are_alike(left, right), copies)
+    gains = within - across
+    gain, t = float(gains.mean()), gains.mean() / max(gains.std(ddof=1) / len(gains) ** 0.5, 1e-9)
+    if gain >= LEAST_GAIN and t >= LEAST_T:
+        return gain, f"{within.mean():.0%} of the words are in both texts of a row, {across.mean():.0%} in texts of different rows"
+    return (gain, "texts of similar length with the same words") if _are_alike(left, right) else None
 
 
 def _are_texts(texts: Sequence[Sequence[str]]) -> bool:
@@ -304,11 +276,10 @@ def text_of(profiles: Sequence[ColumnProfile], sample: Sequence[Cells], columns:
         candidates.values(), key=lambda one: (one.mean_words >= 2, one.name.strip().lower() in TEXT_NAMES, one.mean_words)
     )
     position = list(columns).index
-    found = {one.name: relation(sample, position(most.name), position(one.name)) for one in others}
-    pairs = {name: one for name, one in found.items() if one is not None and one.is_pair}
-    if pairs:
-        second = max(pairs, key=lambda name: pairs[name].within - pairs[name].across)
-        return tuple(sorted((most.name, second), key=position)), f"a pair: {pairs[second].reason}"
+    found = {one.name: pair(sample, position(most.name), position(one.name)) for one in others}
+    if pairs := {name: one for name, one in found.items() if one is not None}:
+        second, (_, reason) = max(pairs.items(), key=lambda item: item[1][0])
+        return tuple(sorted((most.name, second), key=position)), f"a pair: {reason}"
     unused = [f"{one.name!r} ({one.mean_words:.0f} words)" for one in others if one.mean_words >= ALIKE_WORDS]
     more = f"; not used: {', '.join(unused)}; --text COLUMN --text COLUMN makes a pair" if unused else ""
     return (most.name,), f"{most.mean_words:.0f} words per row{more}"

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from tuneline.cli.init.columns import count_words, relation
+from tuneline.cli.init.columns import LEAST_GAIN, count_words, pair
 
 WORDS = (
     "river",
@@ -29,24 +29,27 @@ def text(generator, words):
 def test_headline_and_body_are_related_whatever_their_lengths():
     generator = random.Random(1)
     bodies = [text(generator, 30) for _ in range(200)]
-    found = relation([(" ".join(body.split()[5:1:-1]), body) for body in bodies], 0, 1)
-    assert found.is_pair
-    assert found.is_related
-    assert not found.alike
-    assert "of the words are in both texts of a row" in found.reason
+    gain, reason = pair([(" ".join(body.split()[5:1:-1]), body) for body in bodies], 0, 1)
+    assert gain >= LEAST_GAIN
+    assert "of the words are in both texts of a row" in reason
 
 
 def test_texts_of_one_length_and_vocabulary_are_a_pair_even_if_they_are_not_related():
     generator = random.Random(1)
-    found = relation([(text(generator, 9), text(generator, 11)) for _ in range(200)], 0, 1)
-    assert found.is_pair
-    assert not found.is_related
-    assert found.reason == "texts of similar length with the same words"
+    gain, reason = pair([(text(generator, 9), text(generator, 11)) for _ in range(200)], 0, 1)
+    assert gain < LEAST_GAIN
+    assert reason == "texts of similar length with the same words"
 
 
 def test_short_text_is_no_pair_with_an_unrelated_long_one():
     generator = random.Random(1)
-    assert not relation([(text(generator, 8), text(generator, 30)) for _ in range(200)], 0, 1).is_pair
+    assert pair([(text(generator, 8), text(generator, 30)) for _ in range(200)], 0, 1) is None
+
+
+def test_cleaned_copy_is_no_pair_with_its_text():
+    generator = random.Random(1)
+    bodies = [text(generator, 9) for _ in range(200)]
+    assert pair([(body, " ".join(body.split()[1:])) for body in bodies], 0, 1) is None
 
 
 @pytest.mark.parametrize(
@@ -61,7 +64,7 @@ def test_short_text_is_no_pair_with_an_unrelated_long_one():
 )
 def test_dates_names_and_categories_are_no_texts(cell):
     generator = random.Random(1)
-    assert relation([(text(generator, 9), cell(number)) for number in range(200)], 0, 1) is None
+    assert pair([(text(generator, 9), cell(number)) for number in range(200)], 0, 1) is None
 
 
 @pytest.mark.parametrize(
