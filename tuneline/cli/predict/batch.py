@@ -10,11 +10,11 @@ import re
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from tuneline.cli.predict.streaming import ModelChoice, Report, StreamOptions, TaskResult, ended_by_reader, predict_file, say_summary
@@ -283,18 +283,28 @@ class ResultFolder:
 
 @dataclass(frozen=True)
 class Task:
-    """A file, or a part of one, to predict into a file."""
+    """A file, or a part of one, to predict into a file.
+
+    Attributes:
+        folder, record: The folder of the output, and its record there, which lacks the counts; ``None`` for any other output.
+    """
 
     model: ModelChoice
     source: Input
     columns: InputColumns
     output: Output
     options: StreamOptions
+    folder: ResultFolder | None = None
+    record: ResultRecord | None = None
 
 
 def predict_task(task: Task) -> TaskResult:
-    """Write the predictions of a task, as ``predict_file`` does."""
-    return predict_file(task.model.load(), task.source, task.columns, task.output, task.options, report=False)
+    """Write the predictions of a task, as ``predict_file`` does, then its record."""
+    result = predict_file(task.model.load(), task.source, task.columns, task.output, task.options, report=False)
+    if task.folder and task.record and task.output.path:
+        counts = {"rows": result.rows, "skipped": result.skipped, "first": list(result.first)}
+        task.folder.write(task.output.path.name, task.record.model_copy(update=counts))
+    return result
 
 
 class Tally:
@@ -326,7 +336,6 @@ class Tally:
 
 LIBRARIES = ("numpy", "onnxruntime", "pyarrow", "tokenizers")
 """Libraries that the bytes of the results depend on."""
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -345,7 +354,7 @@ class Batch:
         with ended_by_reader(), open_writer(output, columns) as writer, _scratch(output.path) as folder:
             places = [folder / f"{number}.{output.kind}" for number in range(len(parts))]
             tasks = [self._task(part, Output(place, output.kind, header=False)) for part, place in zip(parts, places, strict=True)]
-            for part, place, result in zip(parts, places, self._results(predict_task, tasks), strict=True):
+            for part, place, result in zip(parts, places, self._results(tasks), strict=True):
                 tally.add(part, result)
                 writer.append(place)
                 place.unlink()
@@ -363,11 +372,11 @@ class Batch:
             planned = dict(zip(names, self._records(parts, kind), strict=True))
             kept = kept_results(planned, folder)
             waiting = [
-                FolderTask(self._task(part, Output(folder.file(name), kind)), folder, name, planned[name])
+                dataclasses.replace(self._task(part, Output(folder.file(name), kind)), folder=folder, record=planned[name])
                 for name, part in zip(names, parts, strict=True)
                 if name not in kept
             ]
-            results = self._results(predict_into_folder, waiting)
+            results = self._results(waiting)
             for name, part in zip(names, parts, strict=True):
                 result = kept[name] if name in kept else next(results)
                 try:
@@ -383,8 +392,8 @@ class Batch:
         policy = self.options.bad_rows if part.count == 1 else dataclasses.replace(self.options.bad_rows, max_share=1.0)
         return Task(self.model, part.source, self.columns, output, dataclasses.replace(self.options, bad_rows=policy))
 
-    def _results(self, function: Callable[[T], TaskResult], tasks: Sequence[T]) -> Iterator[TaskResult]:
-        results = map_tasks(function, tasks, self.run, name="predict")
+    def _results(self, tasks: Sequence[Task]) -> Iterator[TaskResult]:
+        results = map_tasks(predict_task, tasks, self.run, name="predict")
         if self.run.engine != "local" or len(tasks) == 1:  # which show their own progress
             yield from results
             return
@@ -410,24 +419,6 @@ class Batch:
                 step.advance(1)
                 made = {"command": command, "source": str(path), "version": versions[path], "part": f"{rows} {reading}"}
                 yield ResultRecord(**made, rows=0, skipped=0, first=[])
-
-
-@dataclass(frozen=True)
-class FolderTask:
-    """A task whose result goes into a folder, with a record, which lacks the counts."""
-
-    task: Task
-    folder: ResultFolder
-    name: str
-    record: ResultRecord
-
-
-def predict_into_folder(task: FolderTask) -> TaskResult:
-    """Write the predictions of a task, then its record."""
-    result = predict_task(task.task)
-    counts = {"rows": result.rows, "skipped": result.skipped, "first": list(result.first)}
-    task.folder.write(task.name, task.record.model_copy(update=counts))
-    return result
 
 
 def kept_results(planned: Mapping[str, ResultRecord], folder: ResultFolder) -> dict[str, TaskResult]:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from tuneline.cli.predict import batch, jobs
 
-_predict_into_folder, _predict_job = batch.predict_into_folder, jobs.predict_job
+_predict_task, _predict_job = batch.predict_task, jobs.predict_job
 
 
 def kill_first_worker(task):
     """Kill the worker that is the first to come to the second file of the folder."""
-    if "b.csv" in task.name and not Path("killed").exists():
+    if "b.csv" in task.output.path.name and not Path("killed").exists():
         Path("killed").touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return _predict_into_folder(task)
+    return _predict_task(task)
 
 
 def kill_first_worker_of_jobs(job):

@@ -184,7 +184,7 @@ def test_ray_writes_the_bytes_of_the_local_engine(given, predict, monkeypatch):
     for kind in ("csv", "parquet"):
         assert predict("in", "-o", f"ray.{kind}", "--engine", "ray", "--workers", 2).exit_code == 0
         assert Path(f"ray.{kind}").read_bytes() == Path(f"local.{kind}").read_bytes()
-    monkeypatch.setattr(batch, "predict_into_folder", killing.kill_first_worker)
+    monkeypatch.setattr(batch, "predict_task", killing.kill_first_worker)
     assert predict("in", "-o", "killed-worker/", "--engine", "ray", "--workers", 2).exit_code == 0
     assert Path("killed").exists()
     assert contents(Path("killed-worker")) == contents(Path("local"))
