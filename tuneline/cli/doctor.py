@@ -93,7 +93,7 @@ def check_environment(root: Path) -> Iterator[DoctorResult]:
 
 
 def check_machine(root: Path) -> Iterator[DoctorResult]:
-    """Yield the results for cores, memory, disk, GPU and the int8 model."""
+    """Yield the results for cores, memory, disk and the int8 model."""
     import psutil
 
     from tuneline.core.machine import available_cores, cpu_quota
@@ -101,7 +101,6 @@ def check_machine(root: Path) -> Iterator[DoctorResult]:
     yield check_cores(available_cores(), cpu_quota(), os.environ.get("OMP_NUM_THREADS"))
     yield check_memory(min(psutil.virtual_memory().available, available_in_container(CGROUP)))
     yield check_disk(root, shutil.disk_usage(root).free)
-    yield from check_accelerator(root)
     yield from check_int8(root / ONNX)
 
 
@@ -188,45 +187,6 @@ def check_disk(root: Path, free: int) -> DoctorResult:
     return ok(f"{free / GB:,.0f} GB of disk free")
 
 
-def check_accelerator(root: Path) -> Iterator[DoctorResult]:
-    """Check that ``train.launch`` suits the machine, and say what it trains on; yield nothing if another check finds it invalid."""
-    from tuneline.core.devices import find_devices
-    from tuneline.core.launch import AUTO
-    from tuneline.core.machine import why_no_accelerator
-
-    with contextlib.suppress(ParamsError), contextlib.chdir(root):
-        params = load_params().train
-        if params.launch == AUTO:
-            yield check_choice(find_devices(), params, installed_packages().get("torch"), NVIDIA_DRIVER.exists())
-        else:
-            yield check_launch_device(params.launch, why_no_accelerator())
-
-
-def check_choice(devices: "Devices", params: TrainParams, torch: str | None, driver: bool) -> DoctorResult:
-    """Say what ``train.launch: auto`` chooses, and check that it does not overlook a GPU, of which the NVIDIA driver tells."""
-    from tuneline.core.devices import choose
-
-    choice = choose(devices, params.global_batch_size, params.mixed_precision)
-    message = f"train.launch auto chooses {choice}" + (f" ({devices.why_cpu})" if devices.why_cpu else "")
-    if driver and torch is not None and torch.endswith("+cpu"):
-        return warning(message, "This machine has a GPU. Install the CUDA build of torch: README.md, 'torch with or without CUDA'.")
-    return ok(message)
-
-
-def check_launch_device(launch: str, why_no_gpu: str | None) -> DoctorResult:
-    """Check that there is a GPU for a launch configuration that needs one, and that one for the CPU leaves none unused."""
-    from tuneline.core.launch import needs_gpu
-
-    if needs_gpu(launch):
-        if why_no_gpu is None:
-            return ok(f"train.launch {launch}, on a GPU")
-        hint = "Set train.launch to auto, or install the driver."
-        return error(f"train.launch {launch} needs a GPU, and there is none: {why_no_gpu}", hint)
-    if why_no_gpu is None and sys.platform != "darwin":
-        return warning(f"train.launch {launch} does not use the GPU of this machine", "tuneline run train.launch=auto")
-    return ok(f"train.launch {launch}")
-
-
 def check_int8(folder: Path) -> Iterator[DoctorResult]:
     """Check that the exported int8 model computes the same on every processor; yield nothing if there is none."""
     record = UsageRecord.read_if_exists(folder / EXPORT_RECORD)
@@ -260,7 +220,7 @@ def check_checkout(root: Path) -> Iterator[DoctorResult]:
         yield error(str(invalid), "The comments in params.yaml describe every key.")
     else:
         yield ok("params.yaml is valid")
-        yield check_launch_file(root, params)
+        yield check_launch(root, params.train)
         yield check_source(root, params)
         yield check_base_model(root, params)
     yield check_corrections(root)
@@ -296,15 +256,33 @@ def check_git(root: Path) -> Iterator[DoctorResult]:
     yield ok("git")
 
 
-def check_launch_file(root: Path, params: Params) -> DoctorResult:
-    """Check that the launch configuration named by ``train.launch`` exists."""
-    from tuneline.core.launch import launch_file
+def check_launch(root: Path, params: TrainParams) -> DoctorResult:
+    """Check that the launch configuration exists, suits the machine and leaves no GPU unused; say what ``auto`` chooses."""
+    from tuneline.core import launch, machine
+    from tuneline.core.devices import find_devices
 
-    path = root / launch_file(params.train.launch)
-    if path.exists():
-        return ok(f"train.launch: {params.train.launch}")
-    available = ", ".join(sorted(file.stem for file in path.parent.glob("*.yaml")))
-    return error(f"train.launch: {path} does not exist", f"Set train.launch to one of: {available}")
+    try:
+        with contextlib.chdir(root):
+            is_for_gpu = launch.needs_gpu(params.launch)
+            launch.check_launch(params.launch, params.optimizer)
+            if params.launch == launch.AUTO:
+                return check_choice(find_devices(), params, installed_packages().get("torch"), NVIDIA_DRIVER.exists())
+    except ParamsError as invalid:
+        return error(invalid.problem, invalid.hint)
+    if not is_for_gpu and machine.why_no_accelerator() is None and sys.platform != "darwin":
+        return warning(f"train.launch {params.launch} does not use the GPU of this machine", "tuneline run train.launch=auto")
+    return ok(f"train.launch {params.launch}")
+
+
+def check_choice(devices: "Devices", params: TrainParams, torch: str | None, driver: bool) -> DoctorResult:
+    """Say what ``train.launch: auto`` chooses, and check that it does not overlook a GPU, of which the NVIDIA driver tells."""
+    from tuneline.core.devices import choose
+
+    choice = choose(devices, params.global_batch_size, params.mixed_precision)
+    message = f"train.launch auto chooses {choice}" + (f" ({devices.why_cpu})" if devices.why_cpu else "")
+    if driver and torch is not None and torch.endswith("+cpu"):
+        return warning(message, "This machine has a GPU. Install the CUDA build of torch: README.md, 'torch with or without CUDA'.")
+    return ok(message)
 
 
 def check_source(root: Path, params: Params) -> DoctorResult:

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.params import params, write_params
+from tests.params import params
 from tests.records import export_record
 from tuneline.cli import doctor as machine
 from tuneline.core.devices import Devices
@@ -54,15 +54,14 @@ def test_disk_hint_keeps_the_versions_that_branches_and_tags_use(tmp_path, free)
     assert "Never only --workspace" in hint
 
 
-def accelerator_results(root, **changes):
-    write_params(root, **changes)
-    return [(result.level, result.message) for result in machine.check_accelerator(root)]
+def launch_result(root, **changes):
+    return machine.check_launch(root, params(**changes).train)
 
 
 def test_doctor_says_what_auto_chooses(checkout, monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
-    ((level, message),) = accelerator_results(checkout)
-    assert (level, message) == ("ok", "train.launch auto chooses the CPU, float32 (ACCELERATE_USE_CPU is set)")
+    result = launch_result(checkout)
+    assert (result.level, result.message) == ("ok", "train.launch auto chooses the CPU, float32 (ACCELERATE_USE_CPU is set)")
 
 
 def test_auto_on_a_gpu_machine_with_torch_for_the_cpu_is_a_warning(monkeypatch):
@@ -75,20 +74,23 @@ def test_auto_on_a_gpu_machine_with_torch_for_the_cpu_is_a_warning(monkeypatch):
 def test_launch_for_a_gpu_without_one_is_an_error(checkout, monkeypatch):
     monkeypatch.delenv("ACCELERATE_USE_CPU")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    ((level, message),) = accelerator_results(checkout, train={"launch": "gpu"})
-    assert level == "error"
-    assert "train.launch gpu needs a GPU, and there is none" in message
+    result = launch_result(checkout, train={"launch": "gpu"})
+    assert result.level == "error"
+    assert "gpu.yaml needs a GPU, and there is none" in result.message
 
 
 def test_launch_for_the_cpu_on_a_machine_with_a_gpu_is_a_warning(checkout, monkeypatch):
-    assert machine.check_launch_device("cpu", None).level == "warning"
-    assert machine.check_launch_device("cpu", "/dev has no file of a GPU driver").level == "ok"
+    for why, level in ((None, "warning"), ("/dev has no file of a GPU driver", "ok")):
+        monkeypatch.setattr("tuneline.core.machine.why_no_accelerator", lambda why=why: why)
+        assert launch_result(checkout, train={"launch": "cpu"}).level == level
     monkeypatch.delenv("ACCELERATE_USE_CPU")
-    assert machine.check_launch_device("gpu", None).level == "ok"
+    monkeypatch.setattr("tuneline.core.launch.why_no_accelerator", lambda: None)
+    assert launch_result(checkout, train={"launch": "gpu"}).level == "ok"
 
 
-def test_accelerator_check_leaves_an_unknown_launch_to_another_check(checkout):
-    assert accelerator_results(checkout, train={"launch": "absent"}) == []
+def test_broken_launch_configuration_is_an_error(checkout):
+    (checkout / "conf/accelerate/cpu.yaml").write_text("[]")
+    assert launch_result(checkout, train={"launch": "cpu"}).level == "error"
 
 
 def int8_results(folder, model):
