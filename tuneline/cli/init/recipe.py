@@ -23,7 +23,9 @@ from tuneline.cli.init.trial import TrialSpec, batch_lengths, is_busy, run_trial
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.model.architectures import checkpoint_limit, load_tokenizer, token_limit
 from tuneline.params import Params
+from tuneline.params.loading import default_values
 from tuneline.params.model import invalid_name
+from tuneline.project.params_file import get_value
 from tuneline.sweeps.space import write_first
 
 OPTION = "--checkpoint"
@@ -257,30 +259,22 @@ def scratch_config(params: Params, max_length: int) -> dict[str, Any]:
     return config
 
 
+RESET = (
+    *("tokenize.tokenizer", "tokenize.revision", "train.max_steps", "train.optimizer", "train.weight_decay", "train.max_grad_norm"),
+    *("train.schedule", "train.schedule_options", "train.warmup_ratio", "train.warmup_steps", "train.label_smoothing"),
+    *("train.class_weights", "train.freeze", "train.lora", "train.keep", "evaluate.split", "evaluate.metrics", "evaluate.f1"),
+)
+"""Parameters of a former task or recipe that could contradict the new one."""
+
+
 def reset(plan: Plan, params: Params) -> dict[str, Any]:
-    """Return values that replace those of a former task or recipe and could contradict the new one."""
-    regression, train = plan.decision.task == "regression", params.train
-    weights = None if regression or isinstance(train.class_weights, dict) else train.class_weights
-    return {
-        "tokenize.tokenizer": None,
-        "tokenize.revision": None,
-        "train.max_steps": None,
-        "train.optimizer": "adamw",
-        "train.weight_decay": 0.01,
-        "train.max_grad_norm": 1.0,
-        "train.schedule": "linear",
-        "train.schedule_options": {},
-        "train.warmup_ratio": 0.1,
-        "train.warmup_steps": None,
-        "train.label_smoothing": 0.0 if regression else train.label_smoothing,
-        "train.class_weights": weights,
-        "train.freeze": [],
-        "train.lora": None,
-        "train.keep": "best",
-        "evaluate.split": "test",
-        "evaluate.metrics": None,
-        "evaluate.f1": None,
-    }
+    """Return the defaults of ``RESET``; of a classification, a value that says nothing of its classes stays."""
+    defaults, train = default_values(), params.train
+    values = {key: get_value(defaults, key) for key in RESET}
+    if plan.decision.task != "regression":
+        values["train.label_smoothing"] = train.label_smoothing
+        values["train.class_weights"] = None if isinstance(train.class_weights, dict) else train.class_weights
+    return values
 
 
 def write_sweep(plan: Plan, params: Params) -> Path | None:
