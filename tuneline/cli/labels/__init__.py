@@ -111,7 +111,7 @@ def review(
 def apply(file: Review, dry_run: DryRun = False) -> None:
     """Keep the corrections of a review in data/corrections/labels.csv, which the next `dvc repro` applies. The source is not changed."""
     from tuneline.analysis.corrections import NEXT_STEPS, Corrections, corrections_locked, label_file
-    from tuneline.cli.labels.applying import apply_review, read_filled
+    from tuneline.cli.labels.applying import MergedCorrections, read_filled
     from tuneline.core.paths import RAW, SPLITS
     from tuneline.core.tables import SplitReader, check_text_columns
     from tuneline.params.loading import load_params
@@ -122,7 +122,7 @@ def apply(file: Review, dry_run: DryRun = False) -> None:
     filled = read_filled(file, data)
     with corrections_locked():
         present = Corrections.read()
-        applied = apply_review(file, filled, data, present.labels)
+        applied = MergedCorrections(file, filled, data, present.labels)
         if not dry_run:
             Corrections(applied.table(), present.dropped).write()
     counts = f"{applied.present:,} were already, {applied.confirmed:,} are right as they are{'; a dry run writes nothing' * dry_run}"

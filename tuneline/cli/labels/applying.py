@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -112,14 +112,6 @@ SHOWN = 10
 """Problems that a message names."""
 
 
-@dataclass
-class PresentRow:
-    """Rows of ``data/raw`` with the same texts; their labels as ``label_text`` writes them."""
-
-    texts: tuple[str, ...]
-    labels: set[str] = field(default_factory=set)
-
-
 def label_text(label: object, schema: LabelSchema) -> str:
     """Return a label as corrections have it: the class name, given it or its id; or a number with the digits of a 32-bit float.
 
@@ -133,70 +125,62 @@ def label_text(label: object, schema: LabelSchema) -> str:
     return str(number)
 
 
-def apply_review(path: Path, filled: Sequence[FilledRow], data: DataParams, present: pa.Table) -> "MergedCorrections":
-    """Add the corrections of a review, its rows in which ``correct`` is filled in, to the present ones.
-
-    Raises:
-        InputError: A label is not a class, a hash or text or label is not that of the data, or two corrections of a row differ.
-    """
-    schema = LabelSchema.of(SplitReader.open(RAW, "train", "download").schema)
-    rows = find_rows({row.key for row in filled}, data.text_columns, schema)
-    merged = MergedCorrections(path, schema, data.text_columns, rows, present)
-    for row in filled:
-        merged.add(row)
-    if problems := merged.problems:
-        more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
-        raise InputError("\n  ".join(["nothing was applied.", *problems[:SHOWN], *more]))
-    return merged
-
-
-def find_rows(keys: set[str], texts: Sequence[str], schema: LabelSchema) -> dict[str, PresentRow]:
-    """Return the rows of ``data/raw`` with these hashes."""
-    wanted = pa.array(sorted(keys), pa.string())
-    found: dict[str, PresentRow] = {}
-    for split in SPLITS:
-        for batch in SplitReader.open(RAW, split, "download").batches([*texts, LABELS]):
-            hashes = row_keys([batch[name] for name in texts])
-            is_wanted = pc.is_in(hashes, value_set=wanted)
-            chosen = batch.filter(is_wanted)
-            for key, row in zip(hashes.filter(is_wanted).to_pylist(), chosen.to_pylist(), strict=True):
-                one = found.setdefault(key, PresentRow(tuple(row[name] for name in texts)))
-                one.labels.add(label_text(row[LABELS], schema))
-    return found
-
-
 class MergedCorrections:
-    """Adds the corrections of a review to the present ones, row by row, and collects the problems.
+    """Adds the corrections of a review to the present ones, row by row.
 
     Attributes:
         new, present, confirmed: Rows whose correction is new, is there already, or is the label that they have.
     """
 
-    def __init__(
-        self, path: Path, schema: LabelSchema, texts: Sequence[str], rows: Mapping[str, PresentRow], corrections: pa.Table
-    ) -> None:
-        self.path, self.schema, self.texts, self.rows = path, schema, texts, rows
-        self.names = free_names(ROLES, texts)
+    def __init__(self, path: Path, filled: Sequence[FilledRow], data: DataParams, corrections: pa.Table) -> None:
+        """Add the rows of a review in which ``correct`` is filled in.
+
+        Raises:
+            InputError: A label is not a class, a hash or text or label is not that of the data, or two corrections of a row differ.
+        """
+        self.path, self.text_columns = path, data.text_columns
+        self.names = free_names(ROLES, data.text_columns)
+        self.schema = LabelSchema.of(SplitReader.open(RAW, "train", "download").schema)
         self.known = {(one["key"], one["before"]): (one["split"], one["after"]) for one in corrections.to_pylist()}
         self.origins: dict[tuple[str, str], list[str]] = defaultdict(list)  # the labels of the source that became a label of data/raw
         for (key, before), (_, after) in self.known.items():
             self.origins[key, after].append(before)
+        self.texts: dict[str, tuple[str, ...]] = {}  # of the rows of data/raw, by their hash
+        self.labels: dict[str, set[str]] = defaultdict(set)  # of these rows, as ``label_text`` writes them
+        self._find({row.key for row in filled})
         self.lines: dict[tuple[str, str], tuple[int, str]] = {}
         self.problems: list[str] = []
         self.new = self.present = self.confirmed = 0
+        for row in filled:
+            self._add(row)
+        if problems := self.problems:
+            more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+            raise InputError("\n  ".join(["nothing was applied.", *problems[:SHOWN], *more]))
+
+    def _find(self, keys: set[str]) -> None:
+        """Find the rows of ``data/raw`` with these hashes."""
+        wanted = pa.array(sorted(keys), pa.string())
+        for split in SPLITS:
+            for batch in SplitReader.open(RAW, split, "download").batches([*self.text_columns, LABELS]):
+                hashes = row_keys([batch[name] for name in self.text_columns])
+                is_wanted = pc.is_in(hashes, value_set=wanted)
+                chosen = batch.filter(is_wanted)
+                for key, row in zip(hashes.filter(is_wanted).to_pylist(), chosen.to_pylist(), strict=True):
+                    self.texts[key] = tuple(row[name] for name in self.text_columns)
+                    self.labels[key].add(label_text(row[LABELS], self.schema))
 
     def table(self) -> pa.Table:
         """Return all corrections, of ``LABEL_SCHEMA``."""
         rows = [(key, split, before, after) for (key, before), (split, after) in self.known.items()]
         return pa.Table.from_pylist([dict(zip(LABEL_SCHEMA.names, row, strict=True)) for row in rows], LABEL_SCHEMA)
 
-    def add(self, row: FilledRow) -> None:
+    def _add(self, row: FilledRow) -> None:
         """Add the correction of a row, or its problem."""
         labels = self._labels(row)
         if labels is None or not self._is_row(row):
             return
         label, correct = labels
-        now = self.rows[row.key].labels
+        now = self.labels[row.key]
         line, other = self.lines.setdefault((row.key, label), (row.line, correct))
         decided = self.known.get((row.key, label), ("", correct))[1]
         if other != correct:
@@ -237,10 +221,10 @@ class MergedCorrections:
         return None
 
     def _is_row(self, row: FilledRow) -> bool:
-        if row.key not in self.rows:
+        if row.key not in self.texts:
             self._refuse(row, self.names[KEY], f"{row.key!r} is no row of {RAW}. It may have changed in a spreadsheet, or the data since")
             return False
-        for name, cell, text in zip(self.texts, row.texts, self.rows[row.key].texts, strict=True):
+        for name, cell, text in zip(self.text_columns, row.texts, self.texts[row.key], strict=True):
             if not is_same_text(cell, text):
                 self._refuse(row, name, f"{cell[:40]!r} is not the text of this {self.names[KEY]}. Sort all columns together, or none")
                 return False
