@@ -23,7 +23,7 @@ def write(path, text, rows=ROWS):
     with open_writer(Output(Path(path), "csv"), OutputColumns(("a", "b"), ("text",))) as writer:
         for first in range(0, rows, 50):
             window = [Row(number, ("",), {"text": text}) for number in range(first, first + 50)]
-            writer.put(window, np.tile([0.25, 0.75], (50, 1)))
+            writer.write(window, np.tile([0.25, 0.75], (50, 1)))
 
 
 def test_two_writers_of_one_file_do_not_mix(tmp_path):

@@ -194,7 +194,7 @@ def predict_rows(
     with progress(f"predict: {bad.name}", source.total, unit="" if position else "rows") as step:
         for rows in windows(good_rows(source, bad, report=report), options.batch_size, options.window):
             outputs = model.predict([row.texts for row in rows], options.batch_size)
-            writer.put(rows, outputs)
+            writer.write(rows, outputs)
             predicted += len(rows)
             step.done = position() if position else rows[-1].number
             step.detail = f"{predicted:,} rows" if position else ""

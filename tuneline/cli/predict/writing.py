@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.core.errors import StageError
-from tuneline.core.files import full_disk, replace_file, temporary_directory
+from tuneline.core.files import replace_file, temporary_directory
 from tuneline.core.tables import ROW_GROUP
 from tuneline.readers.files import DataFile, RemoteFile
 from tuneline.readers.inputs import Row
@@ -86,19 +86,6 @@ def open_target(path: DataFile) -> Iterator[BinaryIO]:
                 yield file
 
 
-@contextmanager
-def explained() -> Iterator[None]:
-    """Replace errors of the operating system by errors for users, but for a full disk, which ``replace_file`` explains."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        if full_disk(error):
-            raise
-        raise StageError(f"The output cannot be written: {error.strerror or error}.", "Check your permission to write there.") from None
-
-
 DIGITS = 6
 SEPARATORS = re.compile(r"[\t\r\n]")
 """What no cell of a TSV file can have."""
@@ -142,11 +129,6 @@ class Writer(ABC):
     def __init__(self, columns: OutputColumns) -> None:
         self.columns = columns
 
-    def put(self, rows: Sequence[Row], outputs: NDArray[np.float64]) -> None:
-        """Write rows as ``write`` does, with errors of the operating system explained."""
-        with explained():
-            self.write(rows, outputs)
-
     @abstractmethod
     def append(self, part: Path) -> None:
         """Copy the rows of a file that another writer of this kind has written without a header."""
@@ -180,7 +162,7 @@ class TextWriter(Writer):
 
     def append(self, part: Path) -> None:
         """Copy the text."""
-        with explained(), part.open(encoding="utf-8", newline="") as text:
+        with part.open(encoding="utf-8", newline="") as text:
             shutil.copyfileobj(text, self._text)
             self._text.flush()
 
@@ -236,7 +218,7 @@ class ParquetWriter(Writer):
     def append(self, part: Path) -> None:
         """Copy the row groups."""
         self._flush()
-        with explained(), pq.ParquetFile(part) as file:
+        with pq.ParquetFile(part) as file:
             for batch in file.iter_batches(ROW_GROUP):
                 self._file.write_batch(batch)
 
@@ -277,17 +259,12 @@ def open_writer(output: Output, columns: OutputColumns) -> Iterator[Writer]:
             raise StageError("Standard output is closed.", "Name a file with --output.")
         yield TextWriter(columns, sys.stdout, output)
         return
-    with ExitStack() as target, ExitStack() as stack:
-        with explained():
-            file: Any = target.enter_context(open_target(output.path))
-            if output.path.suffix == ".gz" and output.kind != "parquet":
-                file = stack.enter_context(gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0))
-            writer: Writer
-            if output.kind == "parquet":
-                writer = stack.enter_context(closing(ParquetWriter(columns, file)))
-            else:
-                text = stack.enter_context(io.TextIOWrapper(file, encoding="utf-8", newline=""))
-                writer = TextWriter(columns, text, output)
-        yield writer
-        with explained():
-            stack.close()
+    with ExitStack() as stack:
+        file: Any = stack.enter_context(open_target(output.path))
+        if output.kind == "parquet":
+            yield stack.enter_context(closing(ParquetWriter(columns, file)))
+            return
+        if output.path.suffix == ".gz":
+            file = stack.enter_context(gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0))
+        text = stack.enter_context(io.TextIOWrapper(file, encoding="utf-8", newline=""))
+        yield TextWriter(columns, text, output)

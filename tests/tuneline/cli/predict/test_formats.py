@@ -23,7 +23,7 @@ def write(path, kind, names, cells, labels=("a", "b")):
     columns = OutputColumns(labels, tuple(names))
     rows = [Row(number, ("",), dict(zip(names, values, strict=True))) for number, values in enumerate(cells, start=1)]
     with open_writer(Output(path, kind), columns) as writer:
-        writer.put(rows, np.tile([0.25, 0.75], (len(rows), 1)))
+        writer.write(rows, np.tile([0.25, 0.75], (len(rows), 1)))
     return columns.renamed
 
 
