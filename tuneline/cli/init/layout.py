@@ -9,7 +9,6 @@ import csv
 import filecmp
 import itertools
 import re
-import shlex
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import replace_file
 from tuneline.core.paths import SOURCE, SPLITS
 from tuneline.readers.files import not_a_file
-from tuneline.readers.rows import DEFAULT_LIMITS, ENDINGS, PARAMETERS, Limits, listed
+from tuneline.readers.rows import DEFAULT_LIMITS, ENDINGS, PARAMETERS, Limits, OptionNames, listed
 from tuneline.readers.text import explained, is_encoded, open_bytes, open_text
 
 Family = Literal["delimited", "jsonl", "parquet"]
@@ -42,6 +41,8 @@ HINTS = {
     ".xls": "Save the sheet as CSV (UTF-8).",
     ".zip": "Unpack it first.",
 }
+SOURCES = OptionNames("the delimiter", "the quoting", "the first row", "--encoding")
+"""What messages name instead of options: ``tuneline init`` detects them."""
 DELIMITERS = (",", "\t", ";", "|")
 SAMPLE = 2**20
 """Characters from which the layout is detected."""
@@ -191,8 +192,6 @@ def _is_number(cell: str) -> bool:
 
 WESTERN = "cp1252"
 """The encoding in which Excel saves CSV files in Western Europe and America."""
-MOST_BROKEN = 5
-"""Lines that a message names."""
 MOST_ACCENTS = 0.5
 """Largest share of letters beyond ASCII in a Western European text; 5 % are usual."""
 MOST_ACCIDENTS = 0.05
@@ -206,19 +205,17 @@ class BrokenLines:
     Attributes:
         valid: Number of those that are UTF-8.
         count: Number of the others.
-        first: The first ones of these, by line number; at most ``MOST_BROKEN``.
         high, letters: Bytes beyond ASCII and ASCII letters in them.
-        foreign: The first of them that is not cp1252 either, with its number.
+        foreign: One of them is not cp1252 either.
     """
 
     valid: int = 0
     count: int = 0
-    first: dict[int, bytes] = field(default_factory=dict)
     high: int = 0
     letters: int = 0
-    foreign: tuple[int, bytes] | None = None
+    foreign: bool = False
 
-    def add(self, number: int, line: bytes) -> None:
+    def add(self, line: bytes) -> None:
         """Count one line that is not ASCII."""
         if is_encoded(line, "utf-8"):
             self.valid += 1
@@ -226,10 +223,7 @@ class BrokenLines:
         self.count += 1
         self.high += sum(byte >= 0x80 for byte in line)
         self.letters += sum(byte < 0x80 and chr(byte).isalpha() for byte in line)
-        if self.foreign is None and not is_encoded(line, WESTERN):
-            self.foreign = number, line
-        if len(self.first) < MOST_BROKEN:
-            self.first[number] = line
+        self.foreign = self.foreign or not is_encoded(line, WESTERN)
 
 
 def detect_encoding(path: Path, limits: Limits = DEFAULT_LIMITS) -> str:
@@ -248,47 +242,19 @@ def detect_encoding(path: Path, limits: Limits = DEFAULT_LIMITS) -> str:
     with open_text(path, "latin-1", limits=limits) as text:  # which gives each byte as the character of its number
         for line in text:
             if not line.isascii():
-                lines.add(text.number, line.encode("latin-1"))
+                lines.add(line.encode("latin-1"))
     if not lines.count:
         return "utf-8-sig" if start.startswith(codecs.BOM_UTF8) else "utf-8"
-    if lines.valid > MOST_ACCIDENTS * lines.count:
-        raise _mixed(path, lines)
-    number, line_bytes = lines.foreign or next(iter(lines.first.items()))
-    if lines.foreign or lines.high > MOST_ACCENTS * (lines.high + lines.letters):
-        problem = f"{path}, line {number:,}: neither utf-8 nor {WESTERN}: {_shown(line_bytes)}."
-        raise DataError(problem, "Save it as UTF-8, or name its encoding, such as --encoding cp1251 or shift_jis.")
-    return WESTERN
-
-
-def _mixed(path: Path, lines: BrokenLines) -> DataError:
-    (number, line), *others = lines.first.items()
-    more = f" and {lines.count - len(lines.first):,} more" if lines.count > len(lines.first) else ""
-    like = f"; likewise line{'s' * (len(others) > 1)} {', '.join(f'{other:,}' for other, _ in others)}{more}" if others else ""
-    reading = _around(line).decode(WESTERN, errors="replace").strip()
-    return DataError(
-        f"{path}, line {number:,}: not utf-8: {_shown(line)}{like}. {lines.valid:,} other lines beyond ASCII are utf-8.",
-        f"Convert these lines (in {WESTERN} this reads {reading!r}): `tuneline data recode {shlex.quote(str(path))}`; or read every line "
-        f"in one encoding, which damages the others: --encoding {WESTERN}.",
+    is_mixed, is_western = lines.valid > MOST_ACCIDENTS * lines.count, lines.high <= MOST_ACCENTS * (lines.high + lines.letters)
+    if not is_mixed and is_western and not lines.foreign:
+        return WESTERN
+    with open_text(path, "utf-8", SOURCES, limits) as text:
+        first = next(problem for _ in text if (problem := text.take_problem()))
+    damage = f" To read every line in one encoding, which damages the others: --encoding {WESTERN}." if is_mixed else ""
+    raise DataError(
+        f"{path}, line {first.line:,}: {first.message}. Of the lines beyond ASCII, {lines.count:,} are not utf-8, and {lines.valid:,} are.",
+        first.hint + damage,
     )
-
-
-def _shown(line: bytes) -> str:
-    """Return the bad bytes of a line with their surroundings."""
-    bad = [f"0x{byte:02x}" for byte in dict.fromkeys(line[_first_bad(line) :]) if byte >= 0x80][:4]
-    return f"byte{'s' * (len(bad) > 1)} {', '.join(bad)} in {_around(line).strip().decode('ascii', errors='backslashreplace')!r}"
-
-
-def _around(line: bytes) -> bytes:
-    position = _first_bad(line)
-    return line[max(0, position - 20) : position + 20]
-
-
-def _first_bad(line: bytes) -> int:
-    try:
-        line.decode()
-    except UnicodeDecodeError as error:
-        return error.start
-    return 0
 
 
 def known_encoding(name: str) -> str:

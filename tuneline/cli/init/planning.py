@@ -19,7 +19,7 @@ from tuneline.analysis.corrections import dropped_file, label_file
 from tuneline.analysis.splitting import assign_splits, hashes, row_hashes
 from tuneline.cli.console import Console
 from tuneline.cli.init.columns import NESTED, Cells, ColumnChoice, ColumnProfile, decide, profile, sampling
-from tuneline.cli.init.layout import WESTERN, Layout, Placement, by_split, detect_layout, files_in, place
+from tuneline.cli.init.layout import SOURCES, WESTERN, Layout, Placement, by_split, detect_layout, files_in, place
 from tuneline.core.errors import DataError
 from tuneline.core.paths import SPLITS
 from tuneline.core.terminal import say, visible
@@ -31,11 +31,8 @@ from tuneline.project.worktrees import run_dvc
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.inputs import Input, open_table, readable
 from tuneline.readers.labelled import LABEL, LabelledColumns, has_text, labelled_rows, plain_text
-from tuneline.readers.rows import DEFAULT_LIMITS, STOP, BadRowPolicy, BadRows, Limits, OptionNames, check_columns, listed
+from tuneline.readers.rows import DEFAULT_LIMITS, STOP, BadRowPolicy, BadRows, Limits, check_columns, listed
 from tuneline.readers.text import open_text
-
-SOURCES = OptionNames("the delimiter", "the quoting", "the first row", "--encoding")
-"""What messages name instead of options: ``tuneline init`` detects them."""
 
 
 @dataclass(frozen=True)

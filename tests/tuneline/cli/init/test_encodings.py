@@ -19,19 +19,15 @@ def test_encoding_of_a_whole_file_is_detected(tmp_path, encoding):
     assert detect_encoding(written(tmp_path, (LINE * 40).encode(encoding))) == encoding
 
 
-@pytest.mark.parametrize(
-    ("good", "bad", "message"),
-    [
-        (300, 1, r"a\.csv, line 301: not utf-8: byte 0xe9 in .* 300 other lines beyond ASCII are utf-8"),
-        (300, 3, "line 301: .*; likewise lines 302, 303. "),
-        (10, 90, "line 11: .*; likewise lines 12, 13, 14, 15 and 85 more. "),
-    ],
-)
-def test_file_in_two_encodings_is_not_guessed(tmp_path, good, bad, message):
+@pytest.mark.parametrize(("good", "bad"), [(300, 1), (300, 3), (10, 90)])
+def test_file_in_two_encodings_is_not_guessed(tmp_path, good, bad):
     path = written(tmp_path, (LINE * good).encode(), (LINE * bad).encode("cp1252"))
-    with pytest.raises(DataError, match=message) as refused:
+    with pytest.raises(
+        DataError, match=rf"a\.csv, line {good + 1}: not utf-8: byte 0xe9\. .* {bad} are not utf-8, and {good} are"
+    ) as refused:
         detect_encoding(path)
-    assert "in cp1252 this reads 'un café noir,a'" in refused.value.hint
+    assert "In cp1252 it reads 'un café noir,a'" in refused.value.hint
+    assert "tuneline data recode" in refused.value.hint
     assert "--encoding cp1252" in refused.value.hint
 
 
@@ -47,8 +43,15 @@ def test_text_cut_off_inside_a_character_names_its_last_line(tmp_path):
 
 @pytest.mark.parametrize(("text", "encoding"), [("Привет мир", "cp1251"), ("これは文です", "shift_jis"), ("žluťoučký kůň", "cp1250")])
 def test_letters_of_another_alphabet_are_not_taken_for_western_ones(tmp_path, text, encoding):
-    with pytest.raises(DataError, match="line 1: neither utf-8 nor cp1252"):
+    with pytest.raises(DataError, match="line 1: not utf-8: byte") as refused:
         detect_encoding(written(tmp_path, f"{text},a\n".encode(encoding) * 30))
+    assert "set --encoding to it" in refused.value.hint
+
+
+def test_probable_encoding_of_another_alphabet_is_named(tmp_path):
+    with pytest.raises(DataError) as refused:
+        detect_encoding(written(tmp_path, "Привет мир,a\n".encode("cp1251") * 30))
+    assert "In cp1251 it reads 'Привет мир,a'" in refused.value.hint
 
 
 def test_packed_file_is_read_unpacked(tmp_path):
