@@ -63,7 +63,7 @@ warning, error = partial(DoctorResult, "warning"), partial(DoctorResult, "error"
 def command(data: Annotated[bool, typer.Option("--data", help="Read DVC's cache of what dvc.lock names, to find damage")] = False) -> None:
     """Check this machine and this checkout, and say how to fix what is wrong. Exit code 1 if there is an error."""
     console, errors = Console(), 0
-    for check in (check_environment, check_machine, check_checkout, check_registry, *[check_cache] * data):
+    for check in (check_machine, check_checkout, check_registry, *[check_cache] * data):
         for result in check(Path()):
             errors += result.level == "error"
             console.print(Text(f"{result.level:>8}", COLOURS[result.level]), Text(result.message), soft_wrap=True)
@@ -85,19 +85,15 @@ FREE_DISK_HINT = (
 )
 
 
-def check_environment(root: Path) -> Iterator[DoctorResult]:
-    """Yield the results for the interpreter, the programs that stages call, and the installed packages."""
-    yield check_python(sys.version_info[:2])
-    yield check_programs(Path(sys.prefix), shutil.which("python"), shutil.which("dvc"))
-    yield check_packages(root / "requirements.txt", installed_packages())
-
-
 def check_machine(root: Path) -> Iterator[DoctorResult]:
-    """Yield the results for cores, memory, disk and the int8 model."""
+    """Yield the results for the interpreter, programs and packages, for cores, memory and disk, and for the int8 model."""
     import psutil
 
     from tuneline.core.machine import available_cores, cpu_quota
 
+    yield check_python(sys.version_info[:2])
+    yield check_programs(Path(sys.prefix), shutil.which("python"), shutil.which("dvc"))
+    yield check_packages(root / "requirements.txt", installed_packages())
     yield check_cores(available_cores(), cpu_quota(), os.environ.get("OMP_NUM_THREADS"))
     yield check_memory(min(psutil.virtual_memory().available, available_in_container(CGROUP)))
     yield check_disk(root, shutil.disk_usage(root).free)
