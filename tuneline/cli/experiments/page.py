@@ -10,11 +10,10 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from tuneline.cli.experiments.table import Row, Rows, shown
-from tuneline.core.paths import PARAMS, PLOTS
+from tuneline.core.paths import PLOTS
 from tuneline.metrics.table import title_of
-from tuneline.project.dvc import cached_folder, load_yaml
+from tuneline.project.dvc import cached_folder
 from tuneline.project.experiments import flat
-from tuneline.project.repo import git
 from tuneline.reports.page import FIRST, MUTED, SECOND, SURFACE, WIDTH, canvas, environment, number, to_svg
 from tuneline.results.figures import Columns, read_columns
 
@@ -37,7 +36,7 @@ def render(root: Path, rows: Rows) -> str:
         metric=title_of(rows.metric) if rows.metric else "metric",
         best=next((row for row in rows.rows if row.is_best), None),
         curves=draw_curves(root, rows),
-        parallel=draw_parallel(root, rows),
+        parallel=draw_parallel(rows),
         tested=any(row.test is not None for row in rows.rows),
     )
 
@@ -90,13 +89,13 @@ def _add_legend(axes: "Axes", rows: Sequence[Row]) -> None:
     axes.legend([axes.plot([], [], **_style(kind))[0] for kind in kinds], kinds, loc="best")
 
 
-def draw_parallel(root: Path, rows: Rows) -> Markup | None:
+def draw_parallel(rows: Rows) -> Markup | None:
     """Draw one axis for each parameter that differs, below them the metric, and one line for each experiment.
 
     ``None`` if fewer than two experiments have a score, or nothing differs. The axes are horizontal: any number fits a narrow screen.
     """
     scored = [row for row in rows.rows if row.score and row.score.metric == rows.metric]
-    values = [_values(root, row) for row in scored]
+    values = [flat(row.experiment.params) for row in scored]
     keys = [key for key in rows.short if any(one.get(key) != values[0].get(key) for one in values)][:MAX_AXES] if values else []
     if len(scored) < 2 or not keys:
         return None
@@ -112,11 +111,6 @@ def draw_parallel(root: Path, rows: Rows) -> Markup | None:
         axes.set(xlim=(-0.06, 1.06), ylim=(heights[-1] - 0.45, 0.45))
         axes.set_axis_off()
         return to_svg(figure, "parallel", f"Parameters and validation metric of {len(scored)} experiments")
-
-
-def _values(root: Path, row: Row) -> dict[str, Any]:
-    base = flat(load_yaml(git(root, "show", f"{row.experiment.base}:{PARAMS}")) or {})
-    return {**base, **row.differs}
 
 
 def _placed(values: Sequence[Any]) -> tuple[list[float], Mapping[float, str]]:
