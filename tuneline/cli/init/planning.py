@@ -307,18 +307,16 @@ def show_changes(changes: Mapping[str, tuple[Any, Any]]) -> None:
 
 def show_versioned(plan: Plan, content: str) -> bool:
     """Print which files and folders ``dvc add`` will be run for, given the new ``params.yaml``; return False if there are none."""
-    values = YAML(typ="safe", pure=True).load(content)
-    names = dict.fromkeys([*missing(Path(), values), *(path for path in named(values) if not path.exists()), *_owners(plan)])
-    names = names if Path(".dvc").is_dir() else {}
-    if names:
-        text = f"\nDVC keeps {', '.join(map(str, names))} (dvc add), so that experiments and other machines have it."
+    paths = _to_add(plan, content)
+    if paths:
+        text = f"\nDVC keeps {', '.join(map(str, paths))} (dvc add), so that experiments and other machines have it."
         Console().print(Text(text), soft_wrap=True)
-    return bool(names)
+    return bool(paths)
 
 
 def version(plan: Plan, content: str) -> None:
     """Run ``dvc add`` for the data and the weights that the new ``params.yaml`` names; if that fails, say how to do it."""
-    paths = dict.fromkeys([*missing(Path(), YAML(typ="safe", pure=True).load(content)), *_owners(plan)])
+    paths = _to_add(plan, content)
     with Console().status("dvc add ..."):
         reason = run_dvc(Path(), "add", "--quiet", *map(str, paths)) if paths else None
     if reason:
@@ -326,9 +324,12 @@ def version(plan: Plan, content: str) -> None:
         say(f"! dvc add failed, so experiments and other machines lack the data: {reason}\n  {command}", error=True)
 
 
-def _owners(plan: Plan) -> list[Path]:
-    """Return what DVC tracks already that a copy changes."""
-    return [owner for target in plan.placement.copies if (owner := file_of_dvc(Path(), target))]
+def _to_add(plan: Plan, content: str) -> list[Path]:
+    """Return what of the named files and folders git and DVC lack, or do not exist yet, and what DVC tracks that a copy changes."""
+    values = YAML(typ="safe", pure=True).load(content)
+    tracked = [owner for target in plan.placement.copies if (owner := file_of_dvc(Path(), target))]
+    paths = dict.fromkeys([*missing(Path(), values), *(path for path in named(values) if not path.exists()), *tracked])
+    return list(paths) if Path(".dvc").is_dir() else []
 
 
 def first_rows(plan: Plan) -> Table:

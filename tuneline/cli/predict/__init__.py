@@ -1,6 +1,5 @@
 """``tuneline predict``: the exported model on files of any size. Imports no torch, which would take seconds to start."""
 
-import codecs
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -117,13 +116,11 @@ def refusing() -> Iterator[None]:
 
 def check_options(delimiter: str | None, encoding: str, engine: str, workers: int | None) -> None:
     """Check options before anything is loaded."""
+    from tuneline.cli.init.layout import known_encoding
+
     if delimiter is not None and len(delimiter) != 1:
         raise StageError(f"--delimiter: {delimiter!r} is not one character.")
-    try:
-        codecs.lookup(encoding)
-    except LookupError:
-        problem = f"--encoding: {encoding!r} is not an encoding that Python knows."
-        raise StageError(problem, "utf-8, cp1252 and latin-1 are common.") from None
+    known_encoding(encoding)
     if workers is not None and engine == "local":
         raise StageError("--workers: only the engine ray has workers.", "Add --engine ray, or set the --threads of this process.")
 

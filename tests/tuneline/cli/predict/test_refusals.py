@@ -150,7 +150,7 @@ def test_unreadable_file_ends_with_one_error_and_keeps_the_previous_output(predi
 INVALID_OPTIONS = {
     "no file": (("nowhere.csv",), "nowhere.csv does not exist"),
     "delimiter": (("in.csv", "--delimiter", "::"), "--delimiter: '::' is not one character"),
-    "encoding": (("in.csv", "--encoding", "klingon"), "not an encoding that Python knows"),
+    "encoding": (("in.csv", "--encoding", "klingon"), "Python has no such encoding"),
     "too few texts": (("in.csv", "--text", "subject"), "the model takes two texts"),
     "parquet to standard output": (("in.csv", "--output-format", "parquet"), "cannot be written to standard output"),
     "precision": (("in.csv", "--precision", "fp16"), "no model fp16; it has fp32, int8"),
