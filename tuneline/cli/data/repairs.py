@@ -1,9 +1,10 @@
 """What is done about faulty data: rows that violate a check are dropped, lines in another encoding are converted to UTF-8."""
 
 import gzip
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -172,49 +173,6 @@ GUESSED_BYTES = 1 << 20
 """Bytes of lines that are not UTF-8 from which their encoding is guessed."""
 
 
-@dataclass
-class LinesToRecode:
-    """Lines of a file that need to be converted.
-
-    Attributes:
-        valid: Lines beyond ASCII that are right.
-        sample: The first lines that are not UTF-8, joined.
-        shown: The first lines to convert, by line number.
-    """
-
-    total: int = 0
-    valid: int = 0
-    wrong: int = 0
-    mojibake: int = 0
-    sample: bytes = b""
-    shown: dict[int, bytes] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, path: Path, mojibake: bool) -> "LinesToRecode":
-        """Read all lines of a file."""
-        found = cls()
-        for number, line in _read_lines(path):
-            found.total = number
-            if b"\0" in line:
-                raise DataError(f"{path}, line {number:,}: a zero byte.", UTF_16)
-            if not line.isascii():
-                found._add(line, mojibake)
-        return found
-
-    def _add(self, line: bytes, mojibake: bool) -> None:
-        if not is_encoded(line, "utf-8"):
-            self.wrong += 1
-            if len(self.sample) < GUESSED_BYTES:
-                self.sample += line
-        elif mojibake and repaired(text := line.decode()) != text:
-            self.mojibake += 1
-        else:
-            self.valid += 1
-            return
-        if len(self.shown) < SHOWN_LINES:
-            self.shown[self.total] = line
-
-
 def recode(path: Path, encoding: str | None, mojibake: bool, output: Path | None) -> None:
     """Show the lines of a text file that are not UTF-8, and write a copy in which they are.
 
@@ -230,36 +188,64 @@ def recode(path: Path, encoding: str | None, mojibake: bool, output: Path | None
         raise StageError(f"{path} {problem}.", "Name a file.")
     if output is not None and output.exists():
         raise StageError(f"{output} exists.", "Name another file in --output; the source is never changed.")
-    found = LinesToRecode.read(path, mojibake)
-    encoding = encoding or (probable_encoding(found.sample) if found.wrong else "utf-8")
-    for number, line in found.shown.items():
-        say(f"line {number:,}: {_change(path, number, line, encoding)}")
-    more = found.wrong + found.mojibake - len(found.shown)
-    say(f"and {more:,} more lines" if more else f"{path}: {found.total:,} lines; {found.valid:,} beyond ASCII are right utf-8.")
-    if not found.shown:
-        return
-    parts = [f"{found.wrong:,} in {encoding}"] * bool(found.wrong) + [f"{found.mojibake:,} of mojibake"] * bool(found.mojibake)
-    if output is None:
-        say(f"To convert: {' and '.join(parts)}. Nothing is written without --output; --encoding names another encoding.")
-        return
+    encoding = encoding or _guessed_encoding(path)
+    parts = _show_changes(path, encoding, mojibake)
+    if parts and output is None:
+        say(f"To convert: {parts}. Nothing is written without --output; --encoding names another encoding.")
+    elif parts and output is not None:
+        _write(output, _converted_lines(path, encoding, mojibake))
+        say(f"{output}: converted lines: {parts}. Compare it with {path}, and replace that.")
+
+
+def _show_changes(path: Path, encoding: str, mojibake: bool) -> str:
+    """Show the first lines to convert, and return how many there are; an empty text if there are none."""
+    counts: Counter[str] = Counter()
+    total = valid = 0
+    for total, line, converted in _converted_lines(path, encoding, mojibake):
+        if converted == line:
+            valid += not line.isascii()
+            continue
+        counts["of mojibake" if is_encoded(line, "utf-8") else f"in {encoding}"] += 1
+        if counts.total() <= SHOWN_LINES:
+            say(f"line {total:,}: {_change(line, converted, encoding)}")
+    more = counts.total() - SHOWN_LINES
+    say(f"and {more:,} more lines" if more > 0 else f"{path}: {total:,} lines; {valid:,} beyond ASCII are right utf-8.")
+    return " and ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
+
+
+def _write(output: Path, lines: Iterator[tuple[int, bytes, bytes]]) -> None:
     with replace_file(output) as partial, partial.open("wb") as file:
         packed: Any = gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) if output.suffix == ".gz" else nullcontext(file)
         with packed as target:
-            for number, line in _read_lines(path):
-                target.write(line if line.isascii() else _converted(path, number, line, encoding, mojibake))
-    say(f"{output}: converted lines: {' and '.join(parts)}. Compare it with {path}, and replace that.")
+            target.writelines(converted for _, _, converted in lines)
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     with explained(str(path)), open_bytes(path) as (content, _), progress(f"data recode: {path}", unit="lines") as step:
         for step.done, line in enumerate(content, 1):
+            if b"\0" in line:
+                raise DataError(f"{path}, line {step.done:,}: a zero byte.", UTF_16)
             yield step.done, line
 
 
-def _converted(path: Path, number: int, line: bytes, encoding: str, mojibake: bool) -> bytes:
-    if not is_encoded(line, "utf-8"):
-        return _decoded(path, number, line, encoding).encode()
-    return repaired(line.decode()).encode() if mojibake else line
+def _guessed_encoding(path: Path) -> str:
+    """Return the probable encoding of the lines that are not UTF-8, by the first of them."""
+    sample = b""
+    for _, line in _read_lines(path):
+        if not is_encoded(line, "utf-8"):
+            sample += line
+        if len(sample) >= GUESSED_BYTES:
+            break
+    return probable_encoding(sample) if sample else "utf-8"
+
+
+def _converted_lines(path: Path, encoding: str, mojibake: bool) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield the number of each line, and the line before and after its conversion."""
+    for number, line in _read_lines(path):
+        if not is_encoded(line, "utf-8"):
+            yield number, line, _decoded(path, number, line, encoding).encode()
+        else:
+            yield number, line, repaired(line.decode()).encode() if mojibake else line
 
 
 def _decoded(path: Path, number: int, line: bytes, encoding: str) -> str:
@@ -271,11 +257,10 @@ def _decoded(path: Path, number: int, line: bytes, encoding: str) -> str:
         raise DataError(f"{path}, line {number:,}: {known}: byte 0x{line[error.start]:02x}.", hint) from None
 
 
-def _change(path: Path, number: int, line: bytes, encoding: str) -> str:
+def _change(line: bytes, converted: bytes, encoding: str) -> str:
     """Say what a line reads now and after the conversion."""
     try:
         return str(correction(line.decode().strip()))
     except UnicodeDecodeError as error:
         around = slice(max(0, error.start - SHOWN_CHARACTERS), error.start + SHOWN_CHARACTERS)
-        after = _decoded(path, number, line, encoding)[around].strip()
-        return f"byte 0x{line[error.start]:02x} in {encoding}: {after!r}"
+        return f"byte 0x{line[error.start]:02x} in {encoding}: {converted.decode()[around].strip()!r}"
