@@ -7,7 +7,6 @@ import dataclasses
 import importlib.metadata
 import os
 import re
-import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from tuneline.cli.predict.streaming import ModelChoice, Report, StreamOptions, TaskResult, ended_by_reader, predict_file, say_summary
 from tuneline.cli.predict.writing import Output, OutputColumns, check_target, descriptor, open_writer
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.files import cannot_write, content_key, file_hash, temporary_directory
+from tuneline.core.files import cannot_write, content_key, file_hash, temporary_directory, working_directory
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.records import Record
 from tuneline.core.terminal import progress, say
@@ -455,15 +454,10 @@ def _check_names(names: Sequence[str], parts: Sequence[Part], folder: ResultFold
 
 @contextmanager
 def _scratch(target: DataFile | None) -> Iterator[Path]:
-    """Yield a folder for the results of tasks: beside the target, which the workers reach, too.
-
-    It is named and locked like what ``replace_file`` writes: after a kill, the next writer of the target removes it.
-    """
+    """Yield a folder for the results of tasks: beside the target, which the workers reach, too."""
     if isinstance(target, Path) and not is_stream(target) and not target.is_char_device():
-        place = Path(os.path.realpath(target))
-        temporary = tempfile.TemporaryDirectory(prefix=f".{place.name[:100]}.", suffix=".partial", dir=place.parent)
-        with temporary as name, locked(Path(name)):
-            yield Path(name)
+        with working_directory(Path(os.path.realpath(target))) as folder:
+            yield folder
         return
     if os.environ.get("RAY_ADDRESS"):
         hint = "Name a folder (a URL or path that ends in /) or a file."
