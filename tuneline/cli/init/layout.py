@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from tuneline.core.errors import DataError, StageError
+from tuneline.core.errors import DataError
 from tuneline.core.files import replace_file
 from tuneline.core.paths import SOURCE, SPLITS
 from tuneline.readers.files import not_a_file
@@ -305,11 +305,8 @@ class Placement:
     def write(self) -> None:
         """Write the copies, each atomically."""
         for target, source in self.copies.items():
-            try:
-                with replace_file(target) as partial:
-                    shutil.copyfile(source, partial)
-            except OSError as error:
-                raise StageError(f"{target} cannot be written: {error.strerror or error}; params.yaml is unchanged.") from None
+            with replace_file(target) as partial:
+                shutil.copyfile(source, partial)
 
 
 def files_in(paths: Sequence[Path]) -> Sequence[Path]:
