@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
@@ -30,7 +30,7 @@ from rich.table import Table
 
 from flows.clean import DAY, Cleaning, clean_all
 from flows.promotion import decide
-from flows.promotion.gate import PairedPredictions, PromotionDecision
+from flows.promotion.gate import PairedPredictions, PromotionCriterion, PromotionDecision
 from flows.promotion.gate import decide as judge
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout, isolated
@@ -41,7 +41,6 @@ from flows.runs.results import Run
 from flows.settings import PromotionPolicy, Settings
 from tests.dvc_files import add_remote
 from tests.flows.conftest import make_toy, sh
-from tests.flows.promotion.measurements import GOOD
 from tuneline.project import dvc
 
 PROMOTED, WEEK, MONTH = 10, 7, 30
@@ -55,7 +54,8 @@ def decision(*, promoted: bool) -> PromotionDecision:
     """Return a decision with all its criteria."""
     labels = np.arange(400) % 4
     rows = PairedPredictions(labels, labels, labels * 0, ("a", "b", "c", "d"))
-    return judge(rows, GOOD if promoted else replace(GOOD, latency_ms=999.0), PromotionPolicy())
+    names = ("agreement of the model", "logit difference of model.onnx", "data checks", "size in MB", "latency of one row in ms")
+    return judge(rows, [PromotionCriterion(name, "999", "<= 250", met=promoted) for name in names], PromotionPolicy())
 
 
 @dataclass

@@ -33,6 +33,8 @@ from tuneline.reports.checks import Checks
 
 HOLD_CRITERION = "hold"
 """Name of the criterion that a person sets (``python -m flows.promotion hold``); it comes first."""
+Names = tuple[str, ...] | None
+"""Class names; ``None`` for a regression."""
 
 
 @dataclass(frozen=True)
@@ -42,32 +44,14 @@ class PairedPredictions:
     Attributes:
         labels: Class ids or numbers.
         production: Predictions of the model in production; ``None`` if there is none.
-        names: Class names; ``None`` for a regression.
         incomparable: Reason why the model in production cannot predict these rows; ``None`` if it can.
     """
 
     labels: NDArray[Any]
     candidate: NDArray[Any]
     production: NDArray[Any] | None
-    names: tuple[str, ...] | None
+    names: Names
     incomparable: str | None = None
-
-
-@dataclass(frozen=True)
-class Measurements:
-    """Other measurements of the candidate; ``None`` where a value is missing.
-
-    Attributes:
-        agreement: Share of rows for which ``model.onnx`` and the trained model predict the same.
-        max_abs_diff: Largest absolute difference of a logit between the two.
-        latency_ms: Milliseconds for one row, 95th percentile.
-    """
-
-    agreement: float | None
-    max_abs_diff: float | None
-    checks_passed: bool | None
-    megabytes: float | None
-    latency_ms: float | None
 
 
 @dataclass(frozen=True)
@@ -128,11 +112,11 @@ class PromotionDecision:
 
 
 def decide(
-    predictions: PairedPredictions, measurements: Measurements, policy: PromotionPolicy, production: Version | None = None
+    predictions: PairedPredictions, measured: Sequence[PromotionCriterion], policy: PromotionPolicy, production: Version | None = None
 ) -> PromotionDecision:
     """Compare the candidate with the model in production, or with the majority baseline if there is none.
 
-    A criterion whose value is missing is not met.
+    ``measured`` are the criteria of the candidate alone, from ``measure``.
 
     Raises:
         ValueError: The policy names a metric that cannot decide this task: accuracy for a regression, for example.
@@ -152,7 +136,7 @@ def decide(
         _bounded("rows of the reported split", len(predictions.labels), policy.min_rows, at_least=True),
         _gain(compared.differences[metric], metric, predictions, policy),
         *_significance(compared.test, policy),
-        *_limits(measurements, policy),
+        *measured,
     ]
     if predictions.incomparable:
         criteria.insert(0, PromotionCriterion("comparison with production", predictions.incomparable, "possible", met=False))
@@ -196,17 +180,6 @@ def _significance(test: McNemar | None, policy: PromotionPolicy) -> list[Promoti
     return [PromotionCriterion("McNemar's test", value, f"p < {alpha:.2g}, candidate better", test.p < alpha and better)]
 
 
-def _limits(measurements: Measurements, policy: PromotionPolicy) -> Sequence[PromotionCriterion]:
-    checks = {None: "unknown", True: "passed", False: "failed"}[measurements.checks_passed]
-    return [
-        _bounded("agreement of model.onnx", measurements.agreement, policy.min_agreement, at_least=True),
-        _bounded("logit difference of model.onnx", measurements.max_abs_diff, policy.max_abs_diff),
-        PromotionCriterion("data checks", checks, "passed", bool(measurements.checks_passed)),
-        _bounded("size of model.onnx in MB", measurements.megabytes, policy.max_megabytes),
-        _bounded("latency of one row in ms", measurements.latency_ms, policy.max_latency_ms),
-    ]
-
-
 def _bounded(name: str, value: float | None, limit: float, *, at_least: bool = False) -> PromotionCriterion:
     required = f"{'>=' if at_least else '<='} {limit:g}"
     if value is None:
@@ -214,40 +187,31 @@ def _bounded(name: str, value: float | None, limit: float, *, at_least: bool = F
     return PromotionCriterion(name, f"{value:.4g}", required, value >= limit if at_least else value <= limit)
 
 
-@dataclass(frozen=True)
-class CandidateModel:
-    """The model that a run made, in its checkout, by its name under ``artifacts:`` in ``dvc.yaml``."""
+def measure(pipeline: Pipeline, artifact: str, policy: PromotionPolicy) -> list[PromotionCriterion]:
+    """Return the criteria of the candidate alone. One whose value cannot be had is not met.
 
-    root: Path
-    artifact: str
-
-    @property
-    def model(self) -> Path:
-        """``model.onnx``, relative to the root."""
-        return Path(PipelineFiles.of_checkout(self.root).artifact(self.artifact)) / "model.onnx"
-
-    @property
-    def split(self) -> str:
-        """Name of the reported split."""
-        return str((read_yaml(self.root / PARAMS) or {}).get("evaluate", {}).get("split", "test"))
-
-
-def measure(candidate: CandidateModel, pipeline: Pipeline) -> Measurements:
-    """Collect the values that the policy limits. A value that cannot be had is ``None``, which the gate does not accept."""
-    compared = read_metrics(candidate.root, "compare")
-    checks = Checks.read_if_exists(candidate.root / CHECKS / "checks.json")
-    files = list((candidate.root / candidate.model).parent.glob("model.onnx*"))
-    return Measurements(
-        agreement=compared.get("fp32_agreement"),
-        max_abs_diff=compared.get("fp32_max_abs_diff"),
-        checks_passed=checks.passed if checks else None,
-        megabytes=sum(file.stat().st_size for file in files) / 2**20 if files else None,
-        latency_ms=_latency(candidate, pipeline),
-    )
+    Raises:
+        ArtifactError: ``dvc.yaml`` lists no such artifact.
+    """
+    root = pipeline.programs.cwd
+    model = Path(PipelineFiles.of_checkout(root).artifact(artifact)) / "model.onnx"
+    compared = read_metrics(root, "compare")
+    checks = Checks.read_if_exists(root / CHECKS / "checks.json")
+    passed = "unknown" if checks is None else "passed" if checks.passed else "failed"
+    files = list((root / model).parent.glob("model.onnx*"))  # with its external weights
+    megabytes = sum(file.stat().st_size for file in files) / 2**20 if files else None
+    return [
+        _bounded("agreement of model.onnx", compared.get("fp32_agreement"), policy.min_agreement, at_least=True),
+        _bounded("logit difference of model.onnx", compared.get("fp32_max_abs_diff"), policy.max_abs_diff),
+        PromotionCriterion("data checks", passed, "passed", passed == "passed"),
+        _bounded("size of model.onnx in MB", megabytes, policy.max_megabytes),
+        _bounded("latency of one row in ms", _latency(pipeline, model), policy.max_latency_ms),
+    ]
 
 
-def _latency(candidate: CandidateModel, pipeline: Pipeline) -> float | None:
-    command = [sys.executable, "-P", "-m", "tuneline.project.latency", str(candidate.model), str(TOKENIZED), candidate.split]
+def _latency(pipeline: Pipeline, model: Path) -> float | None:
+    split = reported_split(pipeline.programs.cwd)
+    command = [sys.executable, "-P", "-m", "tuneline.project.latency", str(model), str(TOKENIZED), split]
     try:
         printed = pipeline.programs.run(command, "Measuring the latency of model.onnx", lambda _line: None)
     except ProgramError as error:
@@ -256,7 +220,12 @@ def _latency(candidate: CandidateModel, pipeline: Pipeline) -> float | None:
     return float(json.loads(printed[-1])["p95_ms"])
 
 
-def predictions(candidate: CandidateModel, production: Version | None, registry: Registry, pipeline: Pipeline) -> PairedPredictions:
+def reported_split(root: Path) -> str:
+    """Return the name of the split that a checkout reports its metrics on."""
+    return str((read_yaml(root / PARAMS) or {}).get("evaluate", {}).get("split", "test"))
+
+
+def predictions(pipeline: Pipeline, registry: Registry, production: Version | None) -> PairedPredictions:
     """Return what the candidate and the model in production predict for the rows of the candidate's reported split.
 
     If both runs have the same raw splits, byte for byte, production's predictions are those that its own run wrote. Else
@@ -266,52 +235,42 @@ def predictions(candidate: CandidateModel, production: Version | None, registry:
     Raises:
         DataError: The candidate's predictions are missing.
     """
-    ours = _read(candidate.root / PREDICTIONS)
-    if production is None:
-        return PairedPredictions(ours.labels, ours.predicted, None, ours.names)
-    try:
-        theirs = _production_predictions(candidate, production, registry, pipeline, ours)
-    except (ProgramError, ArtifactError, DataError) as error:
-        reason = error.reason if isinstance(error, ProgramError) else error
-        return PairedPredictions(ours.labels, ours.predicted, None, ours.names, incomparable=f"{production.name}: {reason}")
-    return PairedPredictions(ours.labels, ours.predicted, theirs, ours.names)
+    labels, ours, names = _read(pipeline.programs.cwd / PREDICTIONS)
+    theirs = incomparable = None
+    if production is not None:
+        try:
+            theirs = _production_predictions(pipeline, registry, production, names)
+        except (ProgramError, ArtifactError, DataError) as error:
+            incomparable = f"{production.name}: {error.reason if isinstance(error, ProgramError) else error}"
+    return PairedPredictions(labels, ours, theirs, names, incomparable)
 
 
-@dataclass(frozen=True)
-class _Table:
-    labels: NDArray[Any]
-    predicted: NDArray[Any]
-    names: tuple[str, ...] | None
-
-
-def _read(path: Path) -> _Table:
+def _read(path: Path) -> tuple[NDArray[Any], NDArray[Any], Names]:
+    """Return labels, predictions and class names, in the order of the rows."""
     if not path.exists():
         raise DataError(f"{path} is missing: the promotion gate compares predictions.", "Run stage evaluate, which writes them.")
     table = read_table(path, ["idx", "label", "prediction"]).sort_by("idx")
-    return _Table(table["label"].to_numpy(), table["prediction"].to_numpy(), LabelSchema.of(table.schema, "label").names)
+    return table["label"].to_numpy(), table["prediction"].to_numpy(), LabelSchema.of(table.schema, "label").names
 
 
-def _production_predictions(
-    candidate: CandidateModel, production: Version, registry: Registry, pipeline: Pipeline, ours: _Table
-) -> NDArray[Any]:
-    folder = candidate.root / ".dvc" / "tmp"
-    there, here = PipelineFiles.of_commit(registry.repository, production.commit), PipelineFiles.of_checkout(candidate.root)
+def _production_predictions(pipeline: Pipeline, registry: Registry, production: Version, names: Names) -> NDArray[Any]:
+    root = pipeline.programs.cwd
+    there, here = PipelineFiles.of_commit(registry.repository, production.commit), PipelineFiles.of_checkout(root)
     if there.lock.reported_rows() == here.lock.reported_rows():
-        target, what = folder / f"{production.name}.parquet", f"Fetching the predictions of {production.name}"
+        target, what = root / ".dvc" / "tmp" / f"{production.name}.parquet", f"Fetching the predictions of {production.name}"
         pipeline.get(registry.repository, str(PREDICTIONS), production.commit, target, what)
-        theirs = _read(target)
-        return translated_ids(theirs.predicted, theirs.names, ours.names)
-    model = fetch_model(registry, production, pipeline)
-    predicted = []
-    for rows in SplitReader.open(candidate.root / RAW, candidate.split, made_by="download").paths:
-        target = folder / f"{production.name}-{rows.name}"
+        _, predicted, theirs = _read(target)
+        return translated_ids(predicted, theirs, names)
+    model, parts = fetch_model(registry, production, pipeline), []
+    for rows in SplitReader.open(root / RAW, reported_split(root), made_by="download").paths:
+        target = root / ".dvc" / "tmp" / f"{production.name}-{rows.name}"
         command = ["tuneline", "predict", str(rows), "--model", str(model.folder), "--output", str(target), "--bad-rows", "stop"]
         pipeline.programs.run(command, f"Predicting {rows.name} with {production.name}", pipeline.on_line)
-        predicted.append(_predicted(target, ours.names))
-    return np.concatenate(predicted)
+        parts.append(_predicted(target, names))
+    return np.concatenate(parts)
 
 
-def _predicted(path: Path, names: tuple[str, ...] | None) -> NDArray[Any]:
+def _predicted(path: Path, names: Names) -> NDArray[Any]:
     """Return the numbers or class ids in a file that ``tuneline predict`` wrote; -1 for a class that the candidate does not have."""
     if names is None:
         return np.asarray(read_table(path, ["prediction"])["prediction"].to_numpy())
@@ -322,10 +281,9 @@ def _predicted(path: Path, names: tuple[str, ...] | None) -> NDArray[Any]:
 @task(name="gate", task_run_name="gate", **UNCACHED)
 def gate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> PromotionDecision:
     """Compare the candidate with the model in production, on the same rows."""
-    candidate = CandidateModel(pipeline.programs.cwd, registry.artifact)
     production = registry.in_stage(policy.stage)
-    rows = predictions(candidate, production, registry, pipeline)
-    decision = decide(rows, measure(candidate, pipeline), policy, production)
+    rows = predictions(pipeline, registry, production)
+    decision = decide(rows, measure(pipeline, registry.artifact, policy), policy, production)
     if hold := registry.tags().hold(policy.stage):
         decision = replace(decision, criteria=(PromotionCriterion(HOLD_CRITERION, hold, "none", met=False), *decision.criteria))
     get_run_logger().info("The candidate is %s: %s", decision.outcome, decision.reason)

@@ -13,7 +13,7 @@ from flows.promotion.decide import (
     forget_unpushed,
     unpushed_results,
 )
-from flows.promotion.gate import PairedPredictions, PromotionDecision, as_markdown, as_payload, decide
+from flows.promotion.gate import PairedPredictions, PromotionCriterion, PromotionDecision, as_markdown, as_payload, decide
 from flows.runs.checkout import RunSpec
 from flows.runs.repository import Repository
 from flows.runs.results import Run, RunResult
@@ -21,7 +21,6 @@ from flows.settings import PromotionPolicy
 from tests.faults.clones import Machine, clone, git, origin
 from tests.faults.truncation import damages
 from tests.flows.conftest import sh
-from tests.flows.promotion.measurements import GOOD
 from tuneline.project.registry import Version
 
 
@@ -29,7 +28,7 @@ from tuneline.project.registry import Version
 def outcome() -> PromotionDecision:
     labels = np.arange(400) % 4
     rows = PairedPredictions(labels, labels, labels * 0, ("a", "b", "c", "d"))
-    return decide(rows, replace(GOOD, latency_ms=999.0), PromotionPolicy())
+    return decide(rows, [PromotionCriterion("latency of one row in ms", "999", "<= 250", met=False)], PromotionPolicy())
 
 
 def test_markdown_table_has_a_row_for_each_criterion(outcome):

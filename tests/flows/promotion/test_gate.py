@@ -1,5 +1,4 @@
 import json
-from dataclasses import fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -7,14 +6,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.promotion import gate as candidates
-from flows.promotion.gate import CandidateModel, PairedPredictions, decide, measure, predictions, promotion_metric
-from flows.runs.pipeline import ArtifactError
+from flows.promotion.gate import PairedPredictions, PromotionCriterion, decide, measure, predictions, promotion_metric
+from flows.runs.pipeline import ArtifactError, Pipeline
+from flows.runs.processes import Programs
 from flows.settings import PromotionPolicy
 from tests.flows.conftest import sh
-from tests.flows.promotion.measurements import GOOD
 from tests.shards import into_shards
 from tuneline.core.errors import DataError
 from tuneline.project.registry import Version
+from tuneline.reports.checks import Checks
 
 NAMES = ("billing", "parcel", "login", "other")
 POLICY = PromotionPolicy()
@@ -31,7 +31,7 @@ def labels() -> np.ndarray:
 
 @pytest.mark.parametrize("metric", [None, "accuracy", "f1"])
 def test_better_model_is_promoted(labels, metric):
-    decision = decide(PairedPredictions(labels, model(labels, 0.9), model(labels, 0.8), NAMES), GOOD, PromotionPolicy(metric=metric))
+    decision = decide(PairedPredictions(labels, model(labels, 0.9), model(labels, 0.8), NAMES), (), PromotionPolicy(metric=metric))
     assert decision.metric == (metric or "accuracy")
     assert decision.promoted
     assert decision.reason == "every criterion is met"
@@ -39,56 +39,83 @@ def test_better_model_is_promoted(labels, metric):
 
 @pytest.mark.parametrize(("ours", "theirs"), [(0.8, 0.9), (0.9, 0.9)], ids=["worse", "as good"])
 def test_model_that_is_not_better_is_rejected_with_the_reason(labels, ours, theirs):
-    decision = decide(PairedPredictions(labels, model(labels, ours), model(labels, theirs), NAMES), GOOD, POLICY)
+    decision = decide(PairedPredictions(labels, model(labels, ours), model(labels, theirs), NAMES), (), POLICY)
     assert not decision.promoted
     assert "accuracy over production" in decision.reason
 
 
 def test_insignificant_gain_is_rejected(labels):
     ours, theirs = model(labels, 0.805, seed=1), model(labels, 0.8, seed=2)
-    decision = decide(PairedPredictions(labels, ours, theirs, NAMES), GOOD, POLICY)
+    decision = decide(PairedPredictions(labels, ours, theirs, NAMES), (), POLICY)
     assert not decision.promoted
 
 
 def test_too_few_rows_decide_nothing():
     labels = np.arange(99) % 4
-    decision = decide(PairedPredictions(labels, labels, model(labels, 0.2), NAMES), GOOD, POLICY)
+    decision = decide(PairedPredictions(labels, labels, model(labels, 0.2), NAMES), (), POLICY)
     assert decision.reason == "rows of the reported split: 99, required >= 100"
-    assert decide(PairedPredictions(labels, labels, model(labels, 0.2), NAMES), GOOD, PromotionPolicy(min_rows=99)).promoted
+    assert decide(PairedPredictions(labels, labels, model(labels, 0.2), NAMES), (), PromotionPolicy(min_rows=99)).promoted
 
 
 def test_first_model_must_beat_the_majority_baseline(labels):
-    assert decide(PairedPredictions(labels, model(labels, 0.8), None, NAMES), GOOD, POLICY).promoted
-    decision = decide(PairedPredictions(labels, model(labels, 0.28), None, NAMES), GOOD, POLICY)
+    assert decide(PairedPredictions(labels, model(labels, 0.8), None, NAMES), (), POLICY).promoted
+    decision = decide(PairedPredictions(labels, model(labels, 0.28), None, NAMES), (), POLICY)
     assert not decision.promoted
     assert "accuracy over the majority" in decision.reason
 
 
 def test_first_model_that_predicts_the_majority_is_rejected():
     labels = np.where(np.arange(1000) < 900, 0, 1)
-    assert not decide(PairedPredictions(labels, np.zeros_like(labels), None, ("no", "yes")), GOOD, POLICY).promoted
+    assert not decide(PairedPredictions(labels, np.zeros_like(labels), None, ("no", "yes")), (), POLICY).promoted
+
+
+@pytest.fixture
+def measured(tmp_path, monkeypatch):
+    """Measures a model that meets every limit, but for the given changes; ``None`` removes what a value is read from."""
+
+    def measured(latency: float | None = 5.0, **change) -> list[PromotionCriterion]:
+        values = {"fp32_agreement": 1.0, "fp32_max_abs_diff": 1e-6, "passed": True, "megabytes": 1} | change
+        (tmp_path / "metrics").mkdir()
+        (tmp_path / "models").mkdir()
+        (tmp_path / "reports/checks").mkdir(parents=True)
+        (tmp_path / "dvc.yaml").write_text("artifacts: {onnx: {path: models}}")
+        compared = {name: values[name] for name in ("fp32_agreement", "fp32_max_abs_diff") if values[name] is not None}
+        (tmp_path / "metrics/compare.json").write_text(json.dumps(compared))
+        if values["passed"] is not None:
+            checks = Checks(passed=values["passed"], errors=0, warnings=0, metrics={}, not_run=[], checks=[])
+            checks.write(tmp_path / "reports/checks/checks.json")
+        if values["megabytes"] is not None:
+            (tmp_path / "models/model.onnx").write_bytes(bytes(values["megabytes"] * 2**20))
+        monkeypatch.setattr(candidates, "_latency", lambda _pipeline, _model: latency)
+        return measure(Pipeline(Programs(tmp_path, "measured"), print), "onnx", PromotionPolicy(max_megabytes=2))
+
+    return measured
+
+
+def test_model_within_all_limits_is_promoted(labels, measured):
+    assert decide(PairedPredictions(labels, model(labels, 0.9), None, NAMES), measured(), POLICY).promoted
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"agreement": 0.9}, "agreement of model.onnx"),
-        ({"max_abs_diff": 0.1}, "logit difference"),
-        ({"checks_passed": False}, "data checks: failed"),
-        ({"megabytes": 5000.0}, "size"),
-        ({"latency_ms": 900.0}, "latency"),
-        ({"latency_ms": float("nan")}, "latency"),
+        ({"fp32_agreement": 0.9}, "agreement of model.onnx"),
+        ({"fp32_max_abs_diff": 0.1}, "logit difference"),
+        ({"passed": False}, "data checks: failed"),
+        ({"megabytes": 3}, "size"),
+        ({"latency": 900.0}, "latency"),
+        ({"latency": float("nan")}, "latency"),
     ],
 )
-def test_better_model_outside_a_limit_is_rejected(labels, change, said):
-    decision = decide(PairedPredictions(labels, model(labels, 0.9), model(labels, 0.8), NAMES), replace(GOOD, **change), POLICY)
+def test_better_model_outside_a_limit_is_rejected(labels, measured, change, said):
+    decision = decide(PairedPredictions(labels, model(labels, 0.9), model(labels, 0.8), NAMES), measured(**change), POLICY)
     assert not decision.promoted
     assert said in decision.reason
 
 
-@pytest.mark.parametrize("figure", [field.name for field in fields(GOOD)])
-def test_missing_measurement_is_rejected(labels, figure):
-    decision = decide(PairedPredictions(labels, model(labels, 0.9), None, NAMES), replace(GOOD, **{figure: None}), POLICY)
+@pytest.mark.parametrize("value", ["fp32_agreement", "fp32_max_abs_diff", "passed", "megabytes", "latency"])
+def test_missing_measurement_is_rejected(labels, measured, value):
+    decision = decide(PairedPredictions(labels, model(labels, 0.9), None, NAMES), measured(**{value: None}), POLICY)
     assert not decision.promoted
     assert "unknown" in decision.reason
 
@@ -96,24 +123,24 @@ def test_missing_measurement_is_rejected(labels, figure):
 def test_negative_min_gain_promotes_a_slightly_worse_model(labels):
     policy = PromotionPolicy(min_gain=-0.05)
     same = model(labels, 0.8)
-    assert decide(PairedPredictions(labels, same, same, NAMES), GOOD, policy).promoted
-    assert not decide(PairedPredictions(labels, model(labels, 0.7), model(labels, 0.8), NAMES), GOOD, policy).promoted
+    assert decide(PairedPredictions(labels, same, same, NAMES), (), policy).promoted
+    assert not decide(PairedPredictions(labels, model(labels, 0.7), model(labels, 0.8), NAMES), (), policy).promoted
 
 
 def test_regression_is_compared_by_correlation():
     draw = np.random.default_rng(0)
     labels = draw.normal(size=500)
     good, bad = labels + draw.normal(size=500) / 4, labels + draw.normal(size=500)
-    assert decide(PairedPredictions(labels, good, bad, None), GOOD, POLICY).promoted
-    assert not decide(PairedPredictions(labels, bad, good, None), GOOD, POLICY).promoted
-    assert decide(PairedPredictions(labels, bad, None, None), GOOD, POLICY).promoted
-    assert not decide(PairedPredictions(labels, draw.normal(size=500), None, None), GOOD, POLICY).promoted
+    assert decide(PairedPredictions(labels, good, bad, None), (), POLICY).promoted
+    assert not decide(PairedPredictions(labels, bad, good, None), (), POLICY).promoted
+    assert decide(PairedPredictions(labels, bad, None, None), (), POLICY).promoted
+    assert not decide(PairedPredictions(labels, draw.normal(size=500), None, None), (), POLICY).promoted
 
 
 @pytest.mark.parametrize(("metric", "names"), [("pearson", NAMES), ("accuracy", None)])
 def test_metric_that_cannot_decide_the_task_is_an_error(labels, metric, names):
     with pytest.raises(ValueError, match=r"promotion\.metric"):
-        decide(PairedPredictions(labels, labels, None, names), GOOD, PromotionPolicy(metric=metric))
+        decide(PairedPredictions(labels, labels, None, names), (), PromotionPolicy(metric=metric))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +160,7 @@ def test_promotion_metric_that_cannot_decide_is_an_error(name, task):
 
 def test_majority_baseline_predicts_the_most_frequent_label():
     labels = np.array([2, 0, 2, 1])
-    assert decide(PairedPredictions(labels, labels, None, NAMES), GOOD, POLICY).gain.second == 0.5
+    assert decide(PairedPredictions(labels, labels, None, NAMES), (), POLICY).gain.second == 0.5
 
 
 @pytest.fixture
@@ -156,7 +183,7 @@ def accuracy(labels, predicted) -> float:
 
 def test_predictions_without_a_model_in_production(toy, registry, pipeline, make):
     make()
-    found = predictions(CandidateModel(toy.root, "onnx"), None, registry, pipeline)
+    found = predictions(pipeline, registry, None)
     assert found.production is None
     assert found.names == ("billing", "parcel", "login", "other")
     assert accuracy(found.labels, found.candidate) == pytest.approx(0.825)
@@ -165,7 +192,7 @@ def test_predictions_without_a_model_in_production(toy, registry, pipeline, make
 def test_predictions_for_equal_rows_are_those_of_productions_run(toy, registry, pipeline, make):
     production = Version("v0.1.0", make())
     make("task=strong")
-    found = predictions(CandidateModel(toy.root, "onnx"), production, registry, pipeline)
+    found = predictions(pipeline, registry, production)
     assert accuracy(found.labels, found.production) == pytest.approx(0.825)
     assert accuracy(found.labels, found.candidate) > 0.9
 
@@ -174,7 +201,7 @@ def test_predictions_for_other_rows_come_from_productions_model(toy, registry, p
     production = Version("v0.1.0", make())
     make("seed=7")
     into_shards(toy.root / "data/raw", rows=400)
-    found = predictions(CandidateModel(toy.root, "onnx"), production, registry, pipeline)
+    found = predictions(pipeline, registry, production)
     # The same words are known, so both models are right about the same rows: production really saw the new ones.
     assert found.production.tolist() == found.candidate.tolist()
     assert len(found.labels) == 600
@@ -187,7 +214,7 @@ def test_predictions_report_why_production_cannot_be_compared(toy, registry, pip
     renamed = pq.read_table(path).rename_columns(["body", "labels", "idx"])
     path.unlink()
     pq.write_table(renamed, path)
-    found = predictions(CandidateModel(toy.root, "onnx"), production, registry, pipeline)
+    found = predictions(pipeline, registry, production)
     assert found.production is None
     assert "no column 'text'" in found.incomparable
 
@@ -197,37 +224,41 @@ def test_predictions_are_sorted_by_row_index(tmp_path):
     features = {"info": {"features": {"label": {"dtype": "float32", "_type": "Value"}}}}
     rows = rows.replace_schema_metadata({"huggingface": json.dumps(features)})
     pq.write_table(rows, tmp_path / "predictions.parquet")
-    assert candidates._read(tmp_path / "predictions.parquet").predicted.tolist() == [0.5, 1.5, 2.5]
+    _, predicted, _ = candidates._read(tmp_path / "predictions.parquet")
+    assert predicted.tolist() == [0.5, 1.5, 2.5]
 
 
 def test_missing_predictions_error_names_the_file(toy, registry, pipeline):
     with pytest.raises(DataError, match=r"predictions\.parquet is missing"):
-        predictions(CandidateModel(toy.root, "onnx"), None, registry, pipeline)
+        predictions(pipeline, registry, None)
+
+
+def values(pipeline: Pipeline) -> dict[str, str]:
+    return {one.name: one.value for one in measure(pipeline, "onnx", POLICY)}
 
 
 def test_measure_reads_metrics_and_measures_latency(toy, pipeline, make):
     make()
-    found = measure(CandidateModel(toy.root, "onnx"), pipeline)
-    assert (found.agreement, found.max_abs_diff, found.checks_passed) == (1.0, 0.0, True)
-    assert 0 < found.megabytes < 1
-    assert 0 < found.latency_ms < 1000
+    found = values(pipeline)
+    assert (found["agreement of model.onnx"], found["logit difference of model.onnx"], found["data checks"]) == ("1", "0", "passed")
+    assert 0 < float(found["size of model.onnx in MB"]) < 1
+    assert 0 < float(found["latency of one row in ms"]) < 1000
 
 
-def test_measure_returns_none_for_missing_values(toy, pipeline, make):
+def test_measure_does_not_know_missing_values(toy, pipeline, make):
     make()
     (toy.root / "metrics" / "compare.json").unlink()
     (toy.root / "models" / "onnx" / "model.onnx").unlink()
     (toy.root / "reports" / "checks" / "checks.json").unlink()
-    found = measure(CandidateModel(toy.root, "onnx"), pipeline)
-    assert (found.agreement, found.checks_passed, found.megabytes, found.latency_ms) == (None, None, None, None)
+    assert set(values(pipeline).values()) == {"unknown"}
 
 
 def test_measure_counts_external_weights(toy, pipeline, make):
     make()
     (toy.root / "models" / "onnx" / "model.onnx.data").write_bytes(bytes(2**20))
-    assert measure(CandidateModel(toy.root, "onnx"), pipeline).megabytes > 1
+    assert float(values(pipeline)["size of model.onnx in MB"]) > 1
 
 
-def test_unknown_artifact_is_an_error(toy):
+def test_unknown_artifact_is_an_error(pipeline):
     with pytest.raises(ArtifactError, match="no artifact 'classifier'"):
-        _ = CandidateModel(toy.root, "classifier").model
+        measure(pipeline, "classifier", POLICY)
