@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,8 +15,7 @@ import pyarrow as pa
 from prefect import flow, get_run_logger, runtime, task
 from prefect.client.schemas import State
 
-from flows import alerts
-from flows.alerts import ended, ended_again
+from flows.alerts import ended, ended_again, send
 from flows.inbox import unused, was_written_on
 from flows.ingestion.harvest import Delivery, Harvester, NewRows
 from flows.ingestion.known import RowHashes
@@ -133,31 +132,54 @@ def raw_texts(root: Path, texts: tuple[str, ...]) -> dict[str, Keys]:
 
 @dataclass
 class IngestAttempt:
-    """One attempt of a run: brings new rows, or a new commit of a data set of the hub, into a checkout, to check and to commit them."""
+    """One attempt of a run: brings new rows, or a new commit of a data set of the hub, into a checkout, checks and commits them."""
 
     repository: Repository
     settings: Settings
     checkout: Checkout
     pipeline: Pipeline
+    sources: Sequence[IngestSource]
+    push: bool
+    dry_run: bool
     revision: HubRevision | None = None
+    new: NewRows = field(default_factory=NewRows)
 
     @property
-    def required(self) -> int:
-        """Fewer new rows than this are not committed."""
-        return max(1, self.settings.ingest.min_rows)
+    def branch(self) -> str:
+        """The branch that gets the rows."""
+        return self.settings.ingest.branch
 
-    def is_enough(self, new: NewRows) -> bool:
-        """Return True if there are as many new rows as ``ingest.min_rows`` asks for; a commit of the hub always is."""
-        return bool(new.entries) and (self.revision is not None or new.rows >= self.required)
+    def run(self) -> State[Any] | None:
+        """Collect, check and commit; ``None`` if the branch has moved."""
+        if self.checkout.spec.ref != self.branch and not self.dry_run:  # an attempt that was killed after its push left this clone behind
+            follow_origin(self.repository, self.branch, self.checkout.spec.commit)
+        self.pipeline.restore(self.pipeline.graph().sources)
+        self.new = new = task(name="collect", task_run_name="collect", **UNCACHED)(self.collect)()
+        if not new.entries or (self.revision is None and new.rows < max(1, self.settings.ingest.min_rows)):
+            return self._nothing_new()
+        try:
+            self.check()
+        except RefusedDataError as error:
+            return self._refused(str(error))
+        if self.dry_run:
+            return self._ended(f"Would commit to {self.branch}: {new.summary}", "DryRun")
+        commit = self.commit()
+        try:
+            fast_forward(self.repository, self.branch, commit, push=self.push)
+        except NotFastForwardError as error:
+            get_run_logger().warning("%s The run starts again from there.", error)
+            return None
+        put_away(self.repository, new.done, DONE)
+        return self._ingested(commit, new.rows, f": {new.summary}")
 
-    def collect(self, sources: Sequence[IngestSource]) -> NewRows:
+    def collect(self) -> NewRows:
         """Bring the new rows of the sources into the checkout.
 
         Raises:
             ParamsError: The parameters of the branch do not allow it.
             DataError: The data of the branch cannot be read.
         """
-        root, repository = self.checkout.path, self.repository
+        root, repository, sources = self.checkout.path, self.repository, self.sources
         data = load_params(root / PARAMS).data
         if any(source.hub for source in sources):
             if len(sources) > 1:
@@ -172,7 +194,7 @@ class IngestAttempt:
         new.tracked = tracked
         return new
 
-    def check(self, new: NewRows) -> None:
+    def check(self) -> None:
         """Run the data checks, with production's data as the reference; before a promotion, with those of the checked-out commit.
 
         Raises:
@@ -193,7 +215,7 @@ class IngestAttempt:
                 lines = (f"{entry.check}, {entry.split}: {entry.found} (allowed: {entry.allowed})" for entry in failed)
                 raise RefusedDataError("\n".join(lines)) from None
         if self.revision:
-            new.entries = [self.revision.entry()]
+            self.new.entries = [self.revision.entry()]
 
     def _fetch_present(self) -> None:
         target, spec = self.checkout.path / REFERENCE_PROFILE, self.checkout.spec
@@ -205,36 +227,67 @@ class IngestAttempt:
             message = "The profile of the present data cannot be had, so the new data is compared with nothing"
             self.pipeline.on_line(f"{message}: {error.reason}")
 
-    def set_aside(self, batches: list[Path]) -> Path:
-        """Keep refused batches and the report of their checks under ``.dvc/tmp/flows/refused/``, and return the folder."""
-        root, target = self.checkout.path, self.repository.state / REFUSED_BATCHES / self.checkout.name
-        with replace_directory(target) as folder:
-            for batch in batches:
-                shutil.copy2(root / batch, folder / batch.name)
-            if (root / CHECKS).is_dir():
-                shutil.copytree(root / CHECKS, folder / "checks")
-        return target
-
-    def commit(self, new: NewRows, run_id: str, *, push: bool) -> str:
+    def commit(self) -> str:
         """Commit batch files and ledger in the checkout, and return the commit. No branch has it yet.
 
         ``push`` pushes the rows to the DVC remote first: what a commit names must be available.
         """
-        paths = [str(PARAMS)] if new.tracked is None else self._version(new.tracked, push=push)
+        paths = [str(PARAMS)] if self.new.tracked is None else self._version(self.new.tracked)
         root, git = self.checkout.path, self.repository.git
-        Ledger.of(root).plus(new.entries).write(root / LEDGER)
+        Ledger.of(root).plus(self.new.entries).write(root / LEDGER)
         git("add", "--", *paths, str(LEDGER), cwd=root)
-        git("-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-", cwd=root, text=_commit_message(new, run_id))
+        message = _commit_message(self.new, runtime.flow_run.id)
+        git("-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-", cwd=root, text=message)
         return git("rev-parse", "HEAD", cwd=root)
 
-    def _version(self, tracked: Path, *, push: bool) -> list[str]:
+    def _version(self, tracked: Path) -> list[str]:
         """Add the folder of the batches to DVC, and return the files that git has to have."""
         file, ignored = f"{tracked}.dvc", tracked.parent / ".gitignore"  # dvc add lists the folder there, if git does not ignore it already
         self.pipeline.dvc("add", "--quiet", str(tracked), what="Versioning the new rows")
-        if push:
+        if self.push:
             require_remote(self.checkout.path)
             self.pipeline.dvc("push", file, what="Pushing the new rows to the DVC remote")
         return [file, *([str(ignored)] if (self.checkout.path / ignored).exists() else [])]
+
+    def _ended(self, message: str, name: str = "Completed") -> State[Any]:
+        problems = self.new.problems
+        if self.dry_run:
+            return ended(message, problems, name)
+        return ended_again(self.repository.state / PROBLEMS, self.settings.alerts.repeat_hours, message, problems, name)
+
+    def _nothing_new(self) -> State[Any]:
+        new, required = self.new, self.settings.ingest.min_rows
+        if 0 < new.rows < required:
+            return self._ended(f"{new.rows:,} new rows wait until there are {required:,} (ingest.min_rows): {new.summary}", "NothingNew")
+        if not self.dry_run:
+            put_away(self.repository, new.done, DONE)
+            if committed := committed_by(self.repository, self.checkout.spec.commit, runtime.flow_run.id):
+                return self._ingested(*committed, ", by an earlier attempt of this run")  # which was killed, maybe before its event
+        return self._ended(new.summary or "Nothing new.", "NothingNew")
+
+    def _refused(self, checks: str) -> State[Any]:
+        """Keep refused batches and the report of their checks under ``.dvc/tmp/flows/refused/``, and put the files away."""
+        new, root, kept = self.new, self.checkout.path, self.repository.state / REFUSED_BATCHES / self.checkout.name
+        if self.dry_run:
+            return ended(f"The data checks would refuse {new.summary}:", [checks])
+        with replace_directory(kept) as folder:
+            for batch in new.batches:
+                shutil.copy2(root / batch, folder / batch.name)
+            if (root / CHECKS).is_dir():
+                shutil.copytree(root / CHECKS, folder / "checks")
+        put_away(self.repository, new.files, REFUSED)
+        message = f"The data checks refused {new.summary}; nothing was committed. Kept in {kept}."
+        self._send(REFUSED_EVENT, f"{message}\n{checks}", rows=new.rows, checks=checks.splitlines(), folder=str(kept))
+        return ended(message, [checks])
+
+    def _ingested(self, commit: str, rows: int, more: str) -> State[Any]:
+        message = f"{rows:,} rows to {self.branch}, commit {commit[:12]}{more}"
+        self._send(INGESTED, message, branch=self.branch, commit=commit, rows=rows)
+        return self._ended(message)
+
+    def _send(self, event: str, message: str, **payload: Any) -> None:
+        """Emit an event, with a message for people and a payload for programs."""
+        send(event, {"prefect.resource.id": RESOURCE}, {"source": self.new.names, "message": message, **payload})
 
 
 def _commit_message(new: NewRows, run_id: str) -> str:
@@ -294,12 +347,6 @@ def take_back(repository: Repository, sources: Sequence[IngestSource]) -> None:
                 get_run_logger().warning("%s was written on after it was read: it is read again.", record.path)
 
 
-@task(name="collect", task_run_name="collect", **UNCACHED)
-def _collect(attempt: IngestAttempt, sources: Sequence[IngestSource]) -> NewRows:
-    """Read the sources."""
-    return attempt.collect(sources)
-
-
 @flow(name="ingest", persist_result=False)
 def ingest(source: Name | None = None, push: bool | None = None, dry_run: bool = False) -> State[Any]:
     """Commit the new rows of the sources in `conf/flows.yaml`.
@@ -343,73 +390,9 @@ def _ingest(repository: Repository, settings: Settings, sources: list[IngestSour
     for _ in range(ATTEMPTS):
         with isolated(repository, f"ingest-{runtime.flow_run.id[:8]}", ref, trains=False) as checkout:
             programs = Programs(checkout.path, checkout.name, locks=[checkout.lock])
-            attempt = IngestAttempt(repository, settings, checkout, Pipeline(programs, log_line, settings.lock_wait_seconds))
-            state = None if checkout.resumed else _attempt(attempt, sources, push=push, dry_run=dry_run)
+            pipeline = Pipeline(programs, log_line, settings.lock_wait_seconds)
+            attempt = IngestAttempt(repository, settings, checkout, pipeline, sources, push, dry_run)
+            state = None if checkout.resumed else attempt.run()
         if state is not None:
             return state
     raise NotFastForwardError(f"{branch} moved during each of {ATTEMPTS} attempts; the next run tries again.")
-
-
-def _attempt(attempt: IngestAttempt, sources: list[IngestSource], *, push: bool, dry_run: bool) -> State[Any] | None:
-    """Collect, check and commit; ``None`` if the branch has moved."""
-    repository, branch, run_id = attempt.repository, attempt.settings.ingest.branch, str(runtime.flow_run.id)
-    if attempt.checkout.spec.ref != branch and not dry_run:  # an attempt that was killed after its push has left this clone behind
-        follow_origin(repository, branch, attempt.checkout.spec.commit)
-    attempt.pipeline.restore(attempt.pipeline.graph().sources)
-    new = _collect(attempt, sources)
-    if not attempt.is_enough(new):
-        return _nothing_new(attempt, new, run_id, dry_run=dry_run)
-    try:
-        attempt.check(new)
-    except RefusedDataError as error:
-        return _refused(attempt, new, error, dry_run=dry_run)
-    if dry_run:
-        return _ended(attempt, new, f"Would commit to {branch}: {new.summary}", "DryRun", dry_run=True)
-    commit = attempt.commit(new, run_id, push=push)
-    try:
-        fast_forward(repository, branch, commit, push=push)
-    except NotFastForwardError as error:
-        get_run_logger().warning("%s The run starts again from there.", error)
-        return None
-    put_away(repository, new.done, DONE)
-    return _ingested(attempt, new, f"{new.rows:,} rows to {branch}, commit {commit[:12]}: {new.summary}", commit, new.rows)
-
-
-def _ended(attempt: IngestAttempt, new: NewRows, message: str, name: str = "Completed", *, dry_run: bool = False) -> State[Any]:
-    if dry_run:
-        return ended(message, new.problems, name)
-    return ended_again(attempt.repository.state / PROBLEMS, attempt.settings.alerts.repeat_hours, message, new.problems, name)
-
-
-def _nothing_new(attempt: IngestAttempt, new: NewRows, run_id: str, *, dry_run: bool) -> State[Any]:
-    branch, required = attempt.settings.ingest.branch, attempt.required
-    if 0 < new.rows < required:
-        message = f"{new.rows:,} new rows wait until there are {required:,} (ingest.min_rows): {new.summary}"
-        return _ended(attempt, new, message, "NothingNew", dry_run=dry_run)
-    if not dry_run:
-        put_away(attempt.repository, new.done, DONE)
-        if committed := committed_by(attempt.repository, attempt.checkout.spec.commit, run_id):
-            commit, rows = committed  # by an attempt that was killed afterwards, maybe before its event
-            message = f"{rows:,} rows to {branch}, commit {commit[:12]}, by an earlier attempt of this run"
-            return _ingested(attempt, new, message, commit, rows)
-    return _ended(attempt, new, new.summary or "Nothing new.", "NothingNew", dry_run=dry_run)
-
-
-def _refused(attempt: IngestAttempt, new: NewRows, error: RefusedDataError, *, dry_run: bool) -> State[Any]:
-    if dry_run:
-        return ended(f"The data checks would refuse {new.summary}:", [str(error)])
-    folder = attempt.set_aside(new.batches)
-    put_away(attempt.repository, new.files, REFUSED)
-    message = f"The data checks refused {new.summary}; nothing was committed. Kept in {folder}."
-    _send(REFUSED_EVENT, new, f"{message}\n{error}", rows=new.rows, checks=str(error).splitlines(), folder=str(folder))
-    return ended(message, [str(error)])
-
-
-def _ingested(attempt: IngestAttempt, new: NewRows, message: str, commit: str, rows: int) -> State[Any]:
-    _send(INGESTED, new, message, branch=attempt.settings.ingest.branch, commit=commit, rows=rows)
-    return _ended(attempt, new, message)
-
-
-def _send(event: str, new: NewRows, message: str, **payload: Any) -> None:
-    """Emit an event, with a message for people and a payload for programs."""
-    alerts.send(event, {"prefect.resource.id": RESOURCE}, {"source": new.names, "message": message, **payload})

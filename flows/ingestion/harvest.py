@@ -22,7 +22,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.types import NullType
 
 from flows.inbox import Incoming, settled, unread
-from flows.ingestion.known import BatchColumns, ClassNames, DataLayout, KnownData, NewRowSelection, RowHashes, RowStatus, ending_of
+from flows.ingestion.known import BatchColumns, ClassNames, DataLayout, NewRowSelection, RowHashes, RowStatus, ending_of, read_known
 from flows.ingestion.ledger import PLACES, Ingested, Ledger, Read
 from flows.settings import IngestSource
 from tuneline.core.errors import DataError, StageError
@@ -118,25 +118,20 @@ class Delivery:
     watermark: str | int | float | None = None
 
 
-@dataclass
-class Collected:
-    """What a source has. Files that could not be had are problems, and do not hold up the others."""
+def collect(source: IngestSource, root: Path, scratch: Path, ledger: Ledger, log: Log) -> tuple[list[Delivery], list[str]]:
+    """Bring what a source has to this machine, into an empty folder for copies. Drop folders and SQL files are relative to ``root``.
 
-    deliveries: list[Delivery] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-
-def collect(source: IngestSource, root: Path, scratch: Path, ledger: Ledger, log: Log) -> Collected:
-    """Bring what a source has to this machine, into an empty folder for copies. Drop folders and SQL files are relative to ``root``."""
-    collected = Collected()
+    Return the files, and what stopped it as a problem: files that could not be had do not hold up the others.
+    """
+    deliveries: list[Delivery] = []
     try:
-        collected.deliveries.extend(_deliveries(source, root, scratch, ledger, log))
+        deliveries.extend(_deliveries(source, root, scratch, ledger, log))
     except StageError as error:
-        collected.problems.append(f"{source.name}: {error}")
+        return deliveries, [f"{source.name}: {error}"]
     except Exception as error:  # fsspec and database drivers raise whatever they like; a source that is away stops no other
         message = shown(str(error).partition("\n")[0])
-        collected.problems.append(f"{source.name}: {type(error).__name__}: {message}")
-    return collected
+        return deliveries, [f"{source.name}: {type(error).__name__}: {message}"]
+    return deliveries, []
 
 
 def _deliveries(source: IngestSource, root: Path, scratch: Path, ledger: Ledger, log: Log) -> Iterator[Delivery]:
@@ -315,8 +310,8 @@ class Harvester:
         self._root, self._checkout, self._files, self._log, self._find_texts = root, checkout, data.files, log, find_texts
         self.layout = DataLayout.of(data)
         self._columns = BatchColumns.of(data, key)
-        known = KnownData.read(checkout, self.layout, self._columns, data.files, log)
-        self._classes, self._selection = ClassNames.of(data, known.labels), NewRowSelection(known.rows)
+        rows, labels = read_known(checkout, self.layout, self._columns, data.files, log)
+        self._classes, self._selection = ClassNames.of(data, labels), NewRowSelection(rows)
         self._ledger = Ledger.of(checkout)
 
     def harvest(self, sources: Sequence[IngestSource], scratch: Path) -> NewRows:
@@ -325,9 +320,17 @@ class Harvester:
         for source in sources:
             folder = scratch / source.name
             folder.mkdir(parents=True)
-            collected = collect(source, self._root, folder, self._ledger, self._log)
-            staged = self._staged(source, collected)
-            result.problems += collected.problems
+            deliveries, problems = collect(source, self._root, folder, self._ledger, self._log)
+            staged: list[Staged] = []
+            for delivery in deliveries:
+                try:
+                    staged.append(self._stage(source, delivery, folder / f"{len(staged)}.staged"))
+                except DataError as error:
+                    message = error.problem.replace(str(delivery.path), delivery.read.name)  # the hint may quote the file
+                    problems.append(f"{source.name}: {message}")
+            for problem in problems:
+                self._log(f"Not read: {problem}")
+            result.problems += problems
             if staged:
                 entry = self._entry(source, staged)
                 result.entries.append(entry)
@@ -338,19 +341,6 @@ class Harvester:
                 self._log(f"{source.name}: {entry.counts}")
             shutil.rmtree(folder)
         return result
-
-    def _staged(self, source: IngestSource, collected: Collected) -> list[Staged]:
-        """Read the files of a source; those that cannot be read are added to the problems."""
-        staged: list[Staged] = []
-        for delivery in collected.deliveries:
-            try:
-                staged.append(self._stage(source, delivery, delivery.path.with_name(f"{len(staged)}.staged")))
-            except DataError as error:
-                message = error.problem.replace(str(delivery.path), delivery.read.name)  # the hint may quote the file
-                collected.problems.append(f"{source.name}: {message}")
-        for problem in collected.problems:
-            self._log(f"Not read: {problem}")
-        return staged
 
     def _stage(self, source: IngestSource, delivery: Delivery, target: Path) -> Staged:
         """Read a file to its end before any row of it counts: one that cannot be read gives no row."""

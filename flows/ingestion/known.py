@@ -262,27 +262,25 @@ def _ignored(root: Path, repository: Repository, path: Path) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class KnownData:
-    """The hashes of the rows of every split of the source, and the labels of the split that gets new rows, if they are classes."""
+def read_known(
+    root: Path, layout: DataLayout, columns: BatchColumns, files: FilesParams, log: Callable[[str], None]
+) -> tuple[RowHashes, frozenset[str]]:
+    """Return the hashes of the rows of every split in a checkout, and the labels of the split that gets new rows, if they are classes.
 
-    rows: RowHashes
-    labels: frozenset[str]
-
-    @classmethod
-    def read(cls, root: Path, layout: DataLayout, columns: BatchColumns, files: FilesParams, log: Callable[[str], None]) -> "KnownData":
-        """Read the data of a checkout; a ``DataError`` if a file cannot be read."""
-        parts: list[RowHashes] = []
-        labels: set[str] = set()
-        for split in (layout.split, *layout.held):
-            for path in layout.files(root, split):
-                for texts, label, keys in _known_rows(path, columns, files):
-                    parts.append(RowHashes.of(texts, label, keys, held=split != layout.split))
-                    if split == layout.split and not columns.regression:
-                        labels.update(pc.unique(label.drop_null()).to_pylist())
-        rows = RowHashes.joined(parts)
-        log(f"The data has {len(rows.texts):,} rows.")
-        return cls(rows, frozenset(labels))
+    Raises:
+        DataError: A file cannot be read.
+    """
+    parts: list[RowHashes] = []
+    labels: set[str] = set()
+    for split in (layout.split, *layout.held):
+        for path in layout.files(root, split):
+            for texts, label, keys in _known_rows(path, columns, files):
+                parts.append(RowHashes.of(texts, label, keys, held=split != layout.split))
+                if split == layout.split and not columns.regression:
+                    labels.update(pc.unique(label.drop_null()).to_pylist())
+    rows = RowHashes.joined(parts)
+    log(f"The data has {len(rows.texts):,} rows.")
+    return rows, frozenset(labels)
 
 
 def _known_rows(path: Path, columns: BatchColumns, files: FilesParams) -> Iterator[tuple[list[pa.Array], pa.Array, pa.Array | None]]:

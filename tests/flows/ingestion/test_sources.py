@@ -8,10 +8,11 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from flows.ingestion.harvest import Collected, collect
+from flows.ingestion.harvest import Delivery, collect
 from flows.ingestion.ledger import Ingested, Ledger
 from flows.settings import IngestSource
 from tests.flows.postgres import postgres
@@ -34,10 +35,15 @@ def web(tmp_path) -> Iterator[str]:
         server.shutdown()
 
 
+class Collected(NamedTuple):
+    deliveries: list[Delivery]
+    problems: list[str]
+
+
 def collected(source: IngestSource, root: Path, ledger: Ledger = Ledger()) -> Collected:  # noqa: B008 - it is frozen
     scratch = root / "scratch" / str(len(list((root / "scratch").glob("*"))))
     scratch.mkdir(parents=True)
-    return collect(source, root, scratch, ledger, lambda _line: None)
+    return Collected(*collect(source, root, scratch, ledger, lambda _line: None))
 
 
 def entry(found: Collected, **values) -> Ingested:
