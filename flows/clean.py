@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from prefect import flow, get_run_logger
-from prefect.artifacts import create_markdown_artifact
+from prefect.artifacts import create_table_artifact
 from prefect.client.schemas import State
 
 from flows.alerts import ended
@@ -79,24 +79,17 @@ class Removed:
         """How many are removed."""
         return len(self.names) if self.count is None else self.count
 
+    def as_cells(self) -> dict[str, Any]:
+        """Return the row of the table in Prefect's UI, with a few names."""
+        more = self.number - EXAMPLES
+        names = [*self.names[:EXAMPLES], *([f"and {more} more"] if self.names and more > 0 else [])]
+        details = "; ".join(filter(None, (", ".join(names), self.note)))
+        return {"what": self.what, "number": self.number, "MB": f"{self.bytes / 1e6:.1f}", "": details}
+
     def __str__(self) -> str:
         """Return the row for a log: with all names."""
         text = f"{self.what}: {self.number}, {self.bytes / 1e6:.1f} MB"
         return "; ".join(filter(None, (text, ", ".join(self.names), self.note)))
-
-
-def as_markdown(rows: Sequence[Removed], *, dry_run: bool) -> str:
-    """Return the rows as a table, for Prefect's UI."""
-    total = sum(row.bytes for row in rows)
-    head = f"# {'Would free' if dry_run else 'Freed'} {total / 1e6:.1f} MB"
-    table = [f"| {row.what} | {row.number} | {row.bytes / 1e6:.1f} | {_cell(row)} |" for row in rows]
-    return "\n".join([head, "", "| what | number | MB | |", "|---|---|---|---|", *table])
-
-
-def _cell(row: Removed) -> str:
-    more = row.number - EXAMPLES
-    names = [f"`{name}`" for name in row.names[:EXAMPLES]] + ([f"and {more} more"] if row.names and more > 0 else [])
-    return "; ".join(filter(None, (", ".join(names), row.note))).replace("|", "\\|")
 
 
 def summary(rows: Sequence[Removed]) -> str:
@@ -388,8 +381,9 @@ def clean(dry_run: bool = False) -> State[Any]:
             rows, problems = clean_all(cleaning, settings)
     except BusyError:
         return ended("Another run is cleaning.", name="Skipped")
-    create_markdown_artifact(as_markdown(rows, dry_run=dry_run), key="clean", description=summary(rows))
-    return ended(f"{'Would free' if dry_run else 'Freed'} {summary(rows)}", problems, "DryRun" if dry_run else "Completed")
+    message = f"{'Would free' if dry_run else 'Freed'} {summary(rows)}"
+    create_table_artifact([row.as_cells() for row in rows], key="clean", description=message)
+    return ended(message, problems, "DryRun" if dry_run else "Completed")
 
 
 def clean_all(cleaning: Cleaning, settings: Settings) -> tuple[list[Removed], list[str]]:

@@ -1,5 +1,6 @@
 """Flow ``clean`` against a real Prefect server, beside a real training, and Prefect's own removal of old runs."""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -46,7 +47,8 @@ def test_clean_beside_a_training_leaves_what_belongs_to_it(cleaned, served, toy,
     assert failed.exists()
     assert sh("git", "branch", "--list", "runs/*", cwd=toy.root) == before
     (table, *_) = served.client.read_artifacts(artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=["clean"])))
-    assert "| branches runs/* | 1 | 0.0 | `runs/" in table.data
+    assert json.loads(table.data)[0]["what"] == "branches runs/*"
+    assert table.description.startswith("Would free 2.0 MB")
     with locked(toy.state / "clean.lock", wait=0):
         assert cleaned().name == "Skipped"
 
