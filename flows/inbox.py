@@ -353,16 +353,11 @@ def _renamed(path: Path, target: Path) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class RescoreSelection:
-    """The archived files that are scored again: by patterns of names, and the days since they were first scored, at most."""
+def archived_files(root: Path, outbox: Outbox, commit: str, names: Sequence[str], days: float | None = None) -> list[Archived]:
+    """List the archived inputs whose last result is not by the model of a commit, in the order in which they were first scored.
 
-    names: Sequence[str]
-    days: float | None
-
-
-def archived_files(root: Path, outbox: Outbox, commit: str, selection: RescoreSelection) -> list[Archived]:
-    """List the selected inputs whose last result is not by the model of a commit, in the order in which they were first scored."""
+    Of those, the ones with one of ``names``, which may be patterns, that were first scored in the last so many ``days``.
+    """
     first: dict[str, float] = {}
     last: dict[str, tuple[str, ScoredRecord]] = {}
     for stem, numbers in outbox.numbers().items():
@@ -370,10 +365,10 @@ def archived_files(root: Path, outbox: Outbox, commit: str, selection: RescoreSe
             if (file := Incoming.find(path)) and (record := scored_record(path)) and record.archived:
                 first.setdefault(record.archived, file.mtime_ns / 1e9)
                 last[record.archived] = stem, record
-    since = 0.0 if selection.days is None else time.time() - selection.days * 86400
+    since = 0.0 if days is None else time.time() - days * 86400
     return [
         Archived(found.path, found.size, found.mtime_ns, found.ctime_ns, record, stem)
         for place, (stem, record) in sorted(last.items(), key=lambda one: first[one[0]])
-        if record.commit != commit and first[place] >= since and any(fnmatch(record.path, name) for name in selection.names)
+        if record.commit != commit and first[place] >= since and any(fnmatch(record.path, name) for name in names)
         if (found := Incoming.find(root / place))
     ]

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from prefect import flow, get_run_logger, task
-from prefect.artifacts import create_markdown_artifact
+from prefect.artifacts import create_table_artifact
 from prefect.client.schemas import State
 
 from flows.alerts import ended, send_if_due
@@ -28,7 +28,6 @@ from flows.inbox import (
     ChangedError,
     Incoming,
     Outbox,
-    RescoreSelection,
     archived_files,
     is_data,
     new_files,
@@ -41,14 +40,14 @@ from flows.runs.pipeline import UNCACHED, OnLine, Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.server.worker import end_with_worker
-from flows.settings import Drift, Scoring, load_settings
+from flows.settings import Drift, Scoring, Settings, load_settings
 from tuneline.core.errors import InputError
 from tuneline.core.files import replace_file
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.terminal import visible
 from tuneline.project.scored import BEGINS, ENDS, METADATA, MODULE, JobOptions, ScoredRecord
 from tuneline.reports.checks import Profile
-from tuneline.reports.drift import DriftMeasure, RowCounts, measure
+from tuneline.reports.drift import RowCounts, measure
 
 RESCORE_WAIT = 3600.0
 """Seconds that a run which was asked to score files again waits for another run."""
@@ -63,10 +62,21 @@ def report_drift(model: FetchedModel, outbox: Outbox, limits: Drift, state: Path
     if counts.rows < limits.min_rows:
         return f"{counts.rows} rows are too few to detect drift"
     measures = measure(model.profile, counts, limits)
-    create_markdown_artifact(as_markdown(model, counts, measures), key="drift", description=f"{model.version.name}, {counts.rows} rows")
+    table = [
+        {
+            "": "❌" if one.drifted else "✅",
+            "measure": one.name,
+            "value": f"{one.value:.4g}",
+            "limit": f"{one.limit:g}",
+            "p-value": "" if one.p_value is None else f"{one.p_value:.1g}",
+        }
+        for one in measures
+    ]
+    drifted = [one.name for one in measures if one.drifted]
+    about = f"The last {counts.rows} rows, against the training data of {model.version.name} (`{model.version.commit[:12]}`)."
+    create_table_artifact(table, key="drift", description=f"{'The data drifted.' if drifted else 'No drift.'} {about}")
     for one in measures:
         get_run_logger().info("%s: %.4g (limit %g)%s", one.name, one.value, one.limit, " DRIFTED" if one.drifted else "")
-    drifted = [one.name for one in measures if one.drifted]
     if not drifted:
         return "no drift"
     payload = {"version": model.version.name, "rows": counts.rows, "measures": [one._asdict() for one in measures]}
@@ -85,18 +95,6 @@ def recent_counts(profile: Profile, version: str, outbox: Outbox, rows: int) -> 
         if counts.rows >= rows:
             break
     return counts
-
-
-def as_markdown(model: FetchedModel, counts: RowCounts, measures: list[DriftMeasure]) -> str:
-    """Return the measures as a table, for Prefect's UI."""
-    head = f"# {'The data drifted' if any(one.drifted for one in measures) else 'No drift'}"
-    about = f"The last {counts.rows} rows, against the training data of {model.version.name} (`{model.version.commit[:12]}`)."
-    rows = [
-        f"| {'❌' if one.drifted else '✅'} | {one.name} | {one.value:.4g} | {one.limit:g} | "
-        f"{'' if one.p_value is None else f'{one.p_value:.1g}'} |"
-        for one in measures
-    ]
-    return "\n".join([head, "", about, "", "| | measure | value | limit | p-value |", "|---|---|---|---|---|", *rows])
 
 
 FILES = 200
@@ -158,10 +156,6 @@ VERSION = "model_version"
 """Column with the version of the model."""
 
 
-class RefusedFileError(Exception):
-    """A file cannot be scored; the message is the reason."""
-
-
 @dataclass
 class Results:
     """The results of a run.
@@ -210,11 +204,10 @@ class Results:
         """
         self.ended += 1
         try:
-            if error is not None:
+            if error is None:
+                self._write(incoming, predictions)
+            else:
                 self._refuse(incoming, error)
-            self._write(incoming, predictions)
-        except RefusedFileError as refusal:
-            self.problems.append(f"refused {incoming.name}: {refusal}")
         except Exception as cause:
             reason = cause.reason if isinstance(cause, ProgramError) else f"{type(cause).__name__}: {cause}"
             self.problems.append(f"not scored {incoming.name}, the next run tries again: {reason}")
@@ -222,13 +215,13 @@ class Results:
             predictions.unlink(missing_ok=True)
 
     def _refuse(self, incoming: Incoming, error: ProgramError) -> None:
-        """Refuse a file for the error of its prediction, if the file is at fault. Always raises an error."""
+        """Refuse a file for the error of its prediction; raise the error if the file is not at fault."""
         _check_unchanged(incoming)
         if error.code != InputError.status:
             raise error
         if not isinstance(incoming, Archived):
             self.outbox.refuse(incoming, "\n".join(error.last))
-        raise RefusedFileError(error.reason)
+        self.problems.append(f"refused {incoming.name}: {error.reason}")
 
     def _write(self, incoming: Incoming, predictions: Path) -> None:
         number = max(self._numbers.get(incoming.stem, ()), default=0) + 1
@@ -306,19 +299,19 @@ def score(rescore: list[str] | None = None, rescore_days: float | None = None) -
     settings = load_settings(repository.root)
     end_with_worker()
     registry = Registry(repository, settings.promotion.artifact)
-    again = RescoreSelection(tuple(rescore or ["*"]), rescore_days) if rescore or rescore_days is not None else None
+    again = (rescore or ["*"]) if rescore or rescore_days is not None else None
     repository.state.mkdir(parents=True, exist_ok=True)
     try:
         with locked(repository.state / "scoring.lock", wait=RESCORE_WAIT if again else 0) as lock:
-            return _score(registry, settings.promotion.stage, settings.scoring, lock, again)
+            return _score(registry, settings, lock, again, rescore_days)
     except BusyError:
         if again:  # no later run would do it
             raise
         return ended("Another run is scoring; the next run scores what it leaves.", name="Skipped")
 
 
-def _score(registry: Registry, stage: str, scoring: Scoring, lock: int, again: RescoreSelection | None) -> State[Any]:
-    repository = registry.repository
+def _score(registry: Registry, settings: Settings, lock: int, again: Sequence[str] | None, days: float | None) -> State[Any]:
+    repository, scoring, stage = registry.repository, settings.scoring, settings.promotion.stage
     inbox, outbox = repository.root / scoring.inbox, Outbox(repository.root / scoring.outbox, repository.state / "scoring")
     archive = Archive(repository.root, scoring.archive)
     problems = archive.complete(inbox, outbox)
@@ -333,7 +326,7 @@ def _score(registry: Registry, stage: str, scoring: Scoring, lock: int, again: R
     if version is None:
         return _logged(f"No model is in {stage} yet; {len(waiting)} files wait.", problems, "NoModel")
     if again:
-        waiting += archived_files(repository.root, outbox, version.commit, again)
+        waiting += archived_files(repository.root, outbox, version.commit, again, days)
     if not waiting:
         return _logged("No new file.", problems, "NothingNew")
     outbox.prepare()

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.inbox import Archive, ChangedError, Incoming, Outbox, RescoreSelection, archived_files, new_files
+from flows.inbox import Archive, ChangedError, Incoming, Outbox, archived_files, new_files
 from tests.faults.kills import kills
 from tests.flows.scoring.results import NEW, OLD, mark_scored
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - another file system, not a temporary folder
-ALL = RescoreSelection(["*"], None)
 
 
 @pytest.fixture
@@ -154,8 +153,8 @@ def test_files_whose_last_result_is_by_another_model_are_scored_again(tmp_path, 
         os.utime(outbox.scored(incoming.stem, number), (time.time() - days * 86400,) * 2)
         archive.move(incoming, place)
 
-    def again(commit: str, selection: RescoreSelection = ALL) -> list[str]:
-        found = archived_files(tmp_path, outbox, commit, selection)
+    def again(commit: str, names: tuple[str, ...] = ("*",), days: float | None = None) -> list[str]:
+        found = archived_files(tmp_path, outbox, commit, names, days)
         assert all(one.name.endswith(".csv") and one.unchanged for one in found)
         return [one.path.name for one in found]
 
@@ -166,13 +165,13 @@ def test_files_whose_last_result_is_by_another_model_are_scored_again(tmp_path, 
     mark_scored(outbox, put("inbox.csv"), commit=OLD)
     assert again(NEW) == ["old.csv", "old.csv.2.csv", "kept.csv"]
     assert again(OLD) == ["new.csv"]
-    assert again(NEW, RescoreSelection(["k*", "none"], None)) == ["kept.csv"]
-    assert again(NEW, RescoreSelection(["*"], 6)) == ["old.csv.2.csv", "kept.csv"]
+    assert again(NEW, ("k*", "none")) == ["kept.csv"]
+    assert again(NEW, days=6) == ["old.csv.2.csv", "kept.csv"]
 
     scored("old.csv", 3, NEW, place_of=1)  # the first one, scored again today
     assert again(NEW) == ["old.csv.2.csv", "kept.csv"]
     scored("old.csv", 4, OLD, place_of=1)  # and once more, after a rollback
     assert again(NEW) == ["old.csv", "old.csv.2.csv", "kept.csv"]
-    assert again(NEW, RescoreSelection(["*"], 6)) == ["old.csv.2.csv", "kept.csv"], "scored first nine days ago"
+    assert again(NEW, days=6) == ["old.csv.2.csv", "kept.csv"], "scored first nine days ago"
     (tmp_path / "archive" / "kept.csv").unlink()
     assert again(NEW) == ["old.csv", "old.csv.2.csv"], "what is no longer archived"
