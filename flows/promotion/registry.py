@@ -21,32 +21,27 @@ PATIENCE = 30.0
 """Seconds to wait for ``origin`` where what this clone knows will do: the next run asks again."""
 
 
-@dataclass(frozen=True)
-class Merge:
-    """The tags of a clone after the merge, by name, and what happened to its own; a tag whose own name differs is to be made anew."""
+def merge(ours: RegistryTags, theirs: RegistryTags) -> tuple[dict[str, RegistryTag], list[str]]:
+    """Merge the tags of a clone with those of ``origin``.
 
-    tags: Mapping[str, RegistryTag]
-    messages: tuple[str, ...]
-
-
-def merge(ours: RegistryTags, theirs: RegistryTags) -> Merge:
-    """Merge the tags of a clone with those of ``origin``."""
+    Return the tags by name, of which one whose own name differs is to be made anew, and what happened to those of the clone, in words.
+    """
     published = {tag.name: tag for tag in theirs.tags}
     unpublished = [tag for tag in ours.tags if tag.name not in published or published[tag.name].commit != tag.commit]
     versions = _renumbered([tag for tag in unpublished if tag.version], theirs)
     changed = _changed_stages(ours, theirs)
     assignments = {tag.name: tag for tag in unpublished if tag.stage and tag.stage not in changed}
-    renamed = [
+    messages = [
         f"{tag.name} ({tag.commit[:12]}) is now {name}: another machine published other versions."
         for name, tag in versions.items()
         if tag.name != name
     ]
-    undone = [
+    messages += [
         f"{tag.name} ({tag.commit[:12]}) was never pushed, and no longer counts: another machine has changed {tag.stage} since."
         for tag in unpublished
         if tag.stage in changed
     ]
-    return Merge({**versions, **assignments, **published}, (*renamed, *undone))
+    return {**versions, **assignments, **published}, messages
 
 
 def _renumbered(unpublished: list[RegistryTag], theirs: RegistryTags) -> dict[str, RegistryTag]:
@@ -134,16 +129,15 @@ class Registry:
 
         Return the conflicts that were resolved, for the log (``merge``).
         """
-        messages: tuple[str, ...] = ()
+        messages: list[str] = []
         if self.repository.has_remote():
             ours, theirs = self.tags(), self._tags_of_origin()
-            here, merged = {tag.name: tag.object for tag in ours.tags}, merge(ours, theirs)
+            here, (merged, messages) = {tag.name: tag.object for tag in ours.tags}, merge(ours, theirs)
             if missing := [tag.name for tag in theirs.tags if here.get(tag.name) != tag.object]:
                 self.repository.transfer("fetch", "--no-tags", "origin", *(f"refs/tags/{name}" for name in missing))
-            self._update(here, {name: self._object(name, tag) for name, tag in merged.tags.items()})
-            messages = merged.messages
+            self._update(here, {name: self._object(name, tag) for name, tag in merged.items()})
         self._unfinished.unlink(missing_ok=True)
-        return [*messages]
+        return messages
 
     def fetch_if_possible(self) -> list[str]:
         """Fetch promotions and rollbacks of other machines; if ``origin`` does not answer, say so at once and keep what is known."""
