@@ -324,7 +324,6 @@ def _log_checkout(checkout: Checkout) -> None:
     logger.info("Commit %s of %s, in %s", checkout.spec.commit[:12], checkout.spec.ref, checkout.path)
     if checkout.resumed:
         logger.info("Resuming an earlier attempt of this run; the stages it finished are not run again.")
-    _warn(f"{path} cannot be read, so it was renamed; what it described is not resumed." for path in checkout.damaged)
     if checkout.adopted:
         logger.info("Run %s ended early; training resumes from its checkpoints.", checkout.adopted)
 

@@ -10,7 +10,7 @@ import contextlib
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
@@ -57,7 +57,6 @@ class Checkout:
         lock: File descriptor of the run's lock; the run is alive while a process holds it.
         resumed: True if an earlier attempt of the same run created it.
         adopted: The abandoned run whose checkpoints were taken over, if any.
-        damaged: Records of runs that could not be read, and were renamed.
     """
 
     path: Path
@@ -66,7 +65,6 @@ class Checkout:
     lock: int
     resumed: bool = False
     adopted: str | None = None
-    damaged: tuple[Path, ...] = ()
 
 
 @contextlib.contextmanager
@@ -84,14 +82,14 @@ def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, 
     with locked(state / f"{name}.lock", wait=ATTEMPT_WAIT) as lock:
         with locked(state / "checkouts.lock", wait=CHECKOUTS_WAIT):
             _kill_processes(name)
-            damaged = _set_damaged_records_aside(repository)
+            _set_damaged_records_aside(repository)
             checkout = _resume(repository, name, lock)
             checkout = checkout or _create(repository, name, RunSpec(ref, repository.resolve(ref), overrides), lock, trains=trains)
             for old in superfluous(repository, load_settings(repository.root).retention.checkouts):
                 remove(repository, old)
             repository.git("worktree", "prune")
         try:
-            yield replace(checkout, damaged=damaged)
+            yield checkout
         except BaseException:
             # Pruning goes by the folder's time, which changes only with its direct entries.
             checkout.path.touch()
@@ -100,9 +98,8 @@ def isolated(repository: Repository, name: str, ref: str, overrides: tuple[str, 
             remove(repository, name)
 
 
-def _set_damaged_records_aside(repository: Repository) -> tuple[Path, ...]:
+def _set_damaged_records_aside(repository: Repository) -> None:
     """Rename the records that cannot be read: their runs are not resumed, and stop no other run."""
-    damaged = []
     for record in (_record(repository, name) for name in _checkouts(repository)):
         try:
             SPEC.validate_json(record.read_bytes())
@@ -110,8 +107,7 @@ def _set_damaged_records_aside(repository: Repository) -> tuple[Path, ...]:
             continue
         except ValidationError:
             record.replace(record.with_name(f"{record.name}.damaged"))
-            damaged.append(record)
-    return tuple(damaged)
+            repository.log(f"{record} cannot be read, so it was renamed; what it described is not resumed.")
 
 
 def _resume(repository: Repository, name: str, lock: int) -> Checkout | None:

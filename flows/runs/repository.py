@@ -53,7 +53,7 @@ class Worktree(NamedTuple):
 
 @dataclass(frozen=True)
 class Repository:
-    """A clone, which a person may be working in: no method changes its working tree. ``log`` is told of remotes that are away."""
+    """A clone, which a person may be working in: no method changes its working tree. ``log`` is told of what a run can do without."""
 
     root: Path
     log: Callable[[str], None] = field(default=_say_error, compare=False)
