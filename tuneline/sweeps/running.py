@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import psutil
 
@@ -253,46 +253,38 @@ class Workers:
 
     def _attempts(self, worker: int, task: Task) -> dict[str, Any]:
         """Train until the task is done or fails; return what is new of the trial."""
-        message = ""
+        tree, trial, message = self.trees[worker], task.trial, ""
         for _ in range(ATTEMPTS):
-            done, code, message = self._attempt(worker, task)
-            if done is not None:
-                return done
-            if self.stopping or code == PERMANENT:
+            (tree.path / NOTE).unlink(missing_ok=True)
+            code, printed = self._start_training(worker, task)
+            if task.pause is None and code == 0:
+                return self._finish(tree, trial)
+            if task.pause is not None and (note := _pause_note(tree)):
+                _copy(tree.path / NOTE.with_name("validation.parquet"), predictions_file(self.folder, trial.number))
+                steps = {"steps": note["step"], "total_steps": note["steps"], "rungs": (*trial.rungs, note["best"]["value"])}
+                at_end = note["step"] >= note["steps"]
+                return self._attempts(worker, Task(trial.model_copy(update=steps), None)) if at_end else steps
+            exits = _EXITED.findall(printed)
+            message = _error(printed) or f"ended with exit code {code}"
+            if self.stopping or (int(exits[-1]) if exits else code) == PERMANENT:
                 break
         return {"error": message}
 
-    def _attempt(self, worker: int, task: Task) -> tuple[dict[str, Any] | None, int, str]:
-        """Start the training once; return what is new of the trial, ``None`` if it failed, with its exit code and message."""
-        tree = self.trees[worker]
-        (tree.path / NOTE).unlink(missing_ok=True)
+    def _start_training(self, worker: int, task: Task) -> tuple[int, str]:
+        """Run the training, in DVC's stage if it is to end or needs stages before it; return its exit code and what it printed."""
+        tree, env = self.trees[worker], {"OMP_NUM_THREADS": str(self.record.threads), **_gpu(worker, len(self.trees))}
+        command = [sys.executable, "-P", "-m", "dvc", "repro", TRAIN]
+        if task.pause is not None:
+            env[PAUSE] = str(task.pause)
+            if all(key.startswith("train.") for key in self.sweep.parameters):
+                command = [sys.executable, "-m", "stages.train.launch"]
         log = self.folder / "logs" / f"{task.trial.number}.log"
         log.parent.mkdir(exist_ok=True)
         with log.open("a+", encoding="utf-8") as output:
             start = output.seek(0, os.SEEK_END)
-            code = self._start_training(worker, task.pause, output)
+            code = tree.execute(command, output, env)
             output.seek(start)
-            printed = output.read()
-        if task.pause is None and code == 0:
-            return self._finish(tree, task.trial), 0, ""
-        if task.pause is not None and (note := _pause_note(tree)):
-            _copy(tree.path / NOTE.with_name("validation.parquet"), predictions_file(self.folder, task.trial.number))
-            steps = {"steps": note["step"], "total_steps": note["steps"], "rungs": (*task.trial.rungs, note["best"]["value"])}
-            if note["step"] < note["steps"]:
-                return steps, 0, ""
-            return self._attempt(worker, Task(task.trial.model_copy(update=steps), None))
-        exits = _EXITED.findall(printed)
-        return None, int(exits[-1]) if exits else code, _error(printed) or f"ended with exit code {code}"
-
-    def _start_training(self, worker: int, pause: int | None, output: TextIO) -> int:
-        """Run the training, in DVC's stage if it is to end or needs stages before it, and return the exit code."""
-        tree, env = self.trees[worker], {"OMP_NUM_THREADS": str(self.record.threads), **_gpu(worker, len(self.trees))}
-        if pause is None:
-            return tree.run("repro", TRAIN, output=output, env=env)
-        env[PAUSE] = str(pause)
-        if all(key.startswith("train.") for key in self.sweep.parameters):
-            return tree.execute([sys.executable, "-m", "stages.train.launch"], output, env)
-        return tree.run("repro", TRAIN, output=output, env=env)
+            return code, output.read()
 
     def _finish(self, tree: Experiment, trial: Trial) -> dict[str, Any]:
         """Keep a trained model as an experiment."""
@@ -359,14 +351,10 @@ def _error(printed: str) -> str:
 
 
 @functools.cache
-def _gpus() -> tuple[str, ...]:
-    """Return the GPUs of this machine, as CUDA_VISIBLE_DEVICES names them."""
-    devices = find_devices()
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(str(number) for number in range(devices.count))
-    return tuple(visible.split(",")) if devices.type == "cuda" else ()
-
-
 def _gpu(worker: int, workers: int) -> dict[str, str]:
     """Return the variable that gives a worker a GPU of its own, if there is one and several workers want it."""
-    names = _gpus() if workers > 1 else ()
-    return {"CUDA_VISIBLE_DEVICES": names[worker % len(names)]} if names else {}
+    devices = find_devices() if workers > 1 else None
+    if devices is None or devices.type != "cuda":
+        return {}
+    names = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(devices.count)))
+    return {"CUDA_VISIBLE_DEVICES": names.split(",")[worker % len(names.split(","))]}
