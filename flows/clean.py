@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from prefect import flow, get_run_logger
 from prefect.artifacts import create_table_artifact
@@ -112,13 +112,6 @@ LOCK_WAIT = 900.0
 """Seconds to wait for a promotion."""
 
 
-class RunBranch(NamedTuple):
-    """A branch whose last commit is the result of a run: its name from ``runs/`` on, and that commit."""
-
-    name: str
-    commit: str
-
-
 def clean_branches(cleaning: Cleaning) -> Removed:
     """Remove the branches of old results: with ``push``, from ``origin`` first, so that a failure leaves them for the next time."""
     repository, what = cleaning.repository, "branches runs/*"
@@ -127,17 +120,17 @@ def clean_branches(cleaning: Cleaning) -> Removed:
     with cleaning.registry.locked(LOCK_WAIT):
         needed = _needed(cleaning)
         here = _old(cleaning, "refs/heads/", needed)
-        there: list[RunBranch] = []
+        there: dict[str, str] = {}
         if cleaning.push and repository.has_remote():
             repository.transfer("fetch", "--prune", "--no-tags", "origin", "+refs/heads/runs/*:refs/remotes/origin/runs/*")
             there = _old(cleaning, "refs/remotes/origin/", needed)
         if there and not cleaning.dry_run:
-            leases = (f"--force-with-lease=refs/heads/{one.name}:{one.commit}" for one in there)
-            repository.transfer("push", "--quiet", *leases, "origin", *(f":refs/heads/{one.name}" for one in there))
+            leases = (f"--force-with-lease=refs/heads/{name}:{commit}" for name, commit in there.items())
+            repository.transfer("push", "--quiet", *leases, "origin", *(f":refs/heads/{name}" for name in there))
         if here and not cleaning.dry_run:
             # In one transaction, and only if they still are at these commits.
-            repository.git("update-ref", "--stdin", text="".join(f"delete refs/heads/{one.name} {one.commit}\n" for one in here))
-    return Removed(what, [one.name for one in here], note=f"{len(there)} in origin" if there else "")
+            repository.git("update-ref", "--stdin", text="".join(f"delete refs/heads/{name} {commit}\n" for name, commit in here.items()))
+    return Removed(what, [*here], note=f"{len(there)} in origin" if there else "")
 
 
 def _needed(cleaning: Cleaning) -> set[str]:
@@ -148,13 +141,13 @@ def _needed(cleaning: Cleaning) -> set[str]:
     return in_stages | unpushed | Judgements(cleaning.repository).commits_since(cleaning.before(cleaning.retention.branch_days))
 
 
-def _old(cleaning: Cleaning, prefix: str, needed: set[str]) -> list[RunBranch]:
-    """List the old branches that runs made, nobody has committed to, and nobody has checked out."""
-    before, found = cleaning.before(cleaning.retention.branch_days), []
+def _old(cleaning: Cleaning, prefix: str, needed: set[str]) -> dict[str, str]:
+    """Return the commits of old branches that runs made, nobody has committed to, and nobody has checked out: by name from ``runs/`` on."""
+    before, found = cleaning.before(cleaning.retention.branch_days), {}
     for line in cleaning.repository.git("for-each-ref", f"--format={_LINE}", f"{prefix}runs/").splitlines():
         commit, date, worktree, run, ref = line.split("\x1f")
         if run and not worktree and float(date) < before and commit not in needed:
-            found.append(RunBranch(ref.removeprefix(prefix), commit))
+            found[ref.removeprefix(prefix)] = commit
     return found
 
 

@@ -14,7 +14,6 @@ Environment variables:
 import math
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,7 +29,7 @@ from tuneline.core import processes
 from tuneline.core.files import working_directory
 from tuneline.core.locks import locked
 from tuneline.core.terminal import say, visible
-from tuneline.project.worktrees import GitError
+from tuneline.project.worktrees import GitError, run_dvc
 from tuneline.readers.files import redacted
 
 ORIGIN, DVC_REMOTE = "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"
@@ -168,10 +167,8 @@ def _update(repository: Repository) -> None:
 
 def _set_dvc_remote(repository: Repository, url: str) -> None:
     """Write the DVC remote to the clone's local settings, which are not in git."""
-    command = [sys.executable, "-m", "dvc", "remote", "add", "--local", "--default", "--force", "worker", url]
-    done = subprocess.run(command, cwd=repository.root, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RemoteError(redacted(f"{DVC_REMOTE}: dvc remote add {url}: {(done.stderr or done.stdout).strip()}"))
+    if reason := run_dvc(repository.root, "remote", "add", "--local", "--default", "--force", "worker", url):
+        raise RemoteError(redacted(f"{DVC_REMOTE}: dvc remote add {url}: {reason}"))
 
 
 if __name__ == "__main__":
