@@ -30,8 +30,7 @@ from tuneline.params import Params, TrainParams
 from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
 from tuneline.project.registry import Version
-from tuneline.project.repo import TIMEOUT, git, registries, why_not_in_dvc_remote
-from tuneline.project.versioned import unversioned
+from tuneline.project.repo import TIMEOUT, git, registries, unversioned, why_not_in_dvc_remote
 from tuneline.readers.files import is_url, not_a_file, refuse_address, shown
 from tuneline.reports.export import EXPORT_RECORD, UsageRecord
 

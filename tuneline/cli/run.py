@@ -90,7 +90,7 @@ def check_same(root: Path, name: str, params: Mapping[str, Any]) -> None:
 
 def check_versioned(root: Path, params: Mapping[str, Any]) -> None:
     """Refuse data or weights that the parameters name and that only this working tree has."""
-    from tuneline.project.versioned import missing
+    from tuneline.project.repo import missing
 
     for path in missing(root, params):
         hint = f"An experiment runs in a tree of its own. Let DVC keep it: dvc add {shlex.quote(str(path))}"
@@ -118,7 +118,7 @@ def how_to_go_on(experiment: "Experiment", overrides: Sequence[str], *, test: bo
 
 def summary(root: Path, saved: "SavedExperiment") -> str:
     """Return the last line: score with interval, difference from the base, and what to do next."""
-    from tuneline.project.validation import ValidationPredictions, compare_scores, validation_score
+    from tuneline.project.validation import compare_scores, validation_score
 
     score = validation_score(saved.metrics(), saved.params)
     if score is None:
@@ -126,8 +126,7 @@ def summary(root: Path, saved: "SavedExperiment") -> str:
     text = f"run: {saved.name}: validation {score.metric} {score}"
     if saved.name == BASE:
         return f"{text}. Next: `tuneline run KEY=VALUE`, `tuneline experiments`"
-    base = base_lock(root, saved)
-    compared = compare_scores(ValidationPredictions.of(root, saved.lock), ValidationPredictions.of(root, base), score.metric)
+    compared = compare_scores(root, saved.lock, base_lock(root, saved), score.metric)
     if compared:
         text += f", {compared} against {BASE}: {'distinguishable' if compared.distinguishable else 'not distinguishable'}"
     else:

@@ -59,32 +59,19 @@ class ScoreDifference:
         return f"{self.value:+.3f} ({self.low:+.3f} to {self.high:+.3f})"
 
 
-@dataclass(frozen=True)
-class ValidationPredictions:
-    """A file of validation predictions, and the files of the raw split that it is for."""
+def compare_scores(root: Path, first: Lock, second: Lock, metric: str, seed: int = 0) -> ScoreDifference | None:
+    """Compare two trainings on validation.
 
-    path: Path
-    rows: tuple[Path | None, ...]
-
-    @classmethod
-    def of(cls, root: Path, lock: Lock) -> "ValidationPredictions | None":
-        """Return those of a version that DVC's cache has; ``None`` if it has none."""
-        path = cached_out(root, lock, VALIDATION_PREDICTIONS.as_posix())
-        folder = cached_folder(root, lock, RAW.as_posix()) or {}
-        rows = tuple(file for name, file in sorted(folder.items()) if is_split_file(name, "validation"))
-        return cls(path, rows) if path is not None and rows else None
-
-
-def compare_scores(
-    first: ValidationPredictions | None, second: ValidationPredictions | None, metric: str, seed: int = 0
-) -> ScoreDifference | None:
-    """Compare two trainings on validation; ``None`` if their rows differ, or the metric has no interval."""
-    if first is None or second is None or first.rows != second.rows or not (entry := METRIC_TABLE.get(metric)) or not entry.resampled:
+    ``None`` if DVC's cache lacks the predictions of one of them, if their rows differ, or if the metric has no interval.
+    """
+    files = [cached_out(root, lock, VALIDATION_PREDICTIONS.as_posix()) for lock in (first, second)]
+    rows, others = (_validation_files(root, lock) for lock in (first, second))
+    if None in files or not rows or rows != others or not (entry := METRIC_TABLE.get(metric)) or not entry.resampled:
         return None
     from tuneline.analysis.stats import paired_difference
     from tuneline.metrics.scores import averaging
 
-    ours, theirs = (read_table(one.path, ["label", "prediction"]) for one in (first, second))
+    ours, theirs = (read_table(file, ["label", "prediction"]) for file in files if file)
     schema = LabelSchema.of(ours.schema, "label")
     if schema != LabelSchema.of(theirs.schema, "label"):
         return None
@@ -93,3 +80,9 @@ def compare_scores(
     if entry.greater_is_better:
         return ScoreDifference(found.value, found.low, found.high)
     return ScoreDifference(-found.value, -found.high, -found.low)
+
+
+def _validation_files(root: Path, lock: Lock) -> list[Path | None]:
+    """Return where DVC's cache has the files of the raw validation split."""
+    folder = cached_folder(root, lock, RAW.as_posix()) or {}
+    return [file for name, file in sorted(folder.items()) if is_split_file(name, "validation")]

@@ -19,8 +19,7 @@ from tuneline.core.errors import StageError
 from tuneline.core.files import read_yaml
 from tuneline.project import experiments
 from tuneline.project.experiments import Experiment, find_experiment, opened, resolve, saved_experiments
-from tuneline.project.repo import lock_at
-from tuneline.project.versioned import unversioned
+from tuneline.project.repo import lock_at, unversioned
 
 STAGE = """
     import json, signal, sys, time

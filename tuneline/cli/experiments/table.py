@@ -19,7 +19,7 @@ from tuneline.metrics.table import title_of
 from tuneline.project.dvc import load_yaml
 from tuneline.project.experiments import SavedExperiment, flat, saved_experiments
 from tuneline.project.repo import git
-from tuneline.project.validation import ScoreDifference, ValidationPredictions, ValidationScore, compare_scores, validation_score
+from tuneline.project.validation import ScoreDifference, ValidationScore, compare_scores, validation_score
 
 SCORES = ("metric", "validation", "low", "high", "to_best", "to_best_low", "to_best_high", "distinguishable", "test")
 COLUMNS = ("name", "commit", "base", "date", "seconds", *SCORES)
@@ -128,9 +128,8 @@ def ranked(root: Path, rows: Sequence[Row]) -> list[Row]:
         return others
     sign = -1 if scored[0].score and scored[0].score.greater_is_better else 1
     scored.sort(key=lambda row: (sign * row.score.value if row.score else 0.0, row.experiment.name))
-    predicted = [ValidationPredictions.of(root, row.experiment.lock) for row in scored]
-    compared = [compare_scores(one, predicted[0], str(metric)) for one in predicted[1:]]
     best, *worse = scored
+    compared = [compare_scores(root, row.experiment.lock, best.experiment.lock, str(metric)) for row in worse]
     return [replace(best, is_best=True), *(replace(row, to_best=found) for row, found in zip(worse, compared, strict=True)), *others]
 
 

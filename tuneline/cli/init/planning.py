@@ -26,7 +26,7 @@ from tuneline.core.terminal import say, visible
 from tuneline.metrics.table import metrics_for, primary_metric
 from tuneline.params import Params
 from tuneline.params.data import SplitParams, Task
-from tuneline.project.versioned import file_of_dvc, missing, named
+from tuneline.project.repo import file_of_dvc, missing, named
 from tuneline.project.worktrees import run_dvc
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.inputs import Input, open_table, readable

@@ -9,7 +9,7 @@ from tests.dvc_files import init_dvc
 from tuneline.cli import app
 from tuneline.cli.doctor import check_versioned
 from tuneline.core.files import read_yaml
-from tuneline.project.versioned import missing, unversioned
+from tuneline.project.repo import missing, unversioned
 
 
 @pytest.fixture
