@@ -24,13 +24,15 @@ from flows.promotion.production import push_versions
 from flows.promotion.registry import ConflictError, Registry
 from flows.promotion.take_over import take_over
 from flows.runs.checkout import Checkout, RunSpec
-from flows.runs.pipeline import UNCACHED, Pipeline, PipelineFiles, push_artifacts
+from flows.runs.pipeline import UNCACHED, Pipeline, push_artifacts
 from flows.runs.processes import ProgramError
 from flows.runs.repository import Repository, UnreachableError
 from flows.runs.results import Run, RunResult, commit_run, earlier_result
 from flows.settings import PromotionPolicy, Settings
 from tuneline.core.files import write_json
+from tuneline.project.dvc import read_lock
 from tuneline.project.registry import Version
+from tuneline.project.repo import artifact_path
 from tuneline.project.worktrees import GitError
 
 PROMOTION_WAIT = 900.0
@@ -227,7 +229,8 @@ def _attempt(ended: EndedRun) -> Outcome:
 
 def _known_version(ended: EndedRun, policy: PromotionPolicy) -> Version | None:
     """Return the version, now or once in the stage, with the candidate's bytes: the next run must not undo a rollback."""
-    model = PipelineFiles.of_checkout(ended.checkout.path).artifact_hash(ended.registry.artifact)
+    root = ended.checkout.path
+    model = read_lock(root).out(artifact_path(root, ended.registry.artifact))
     versions = {version.commit: version for version in ended.registry.tags().ever_in(policy.stage)}
     if not (model and versions):
         return None

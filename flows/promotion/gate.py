@@ -17,7 +17,7 @@ from prefect.events import emit_event
 
 from flows.promotion.production import fetch_model
 from flows.promotion.registry import Registry
-from flows.runs.pipeline import UNCACHED, ArtifactError, Pipeline, PipelineFiles
+from flows.runs.pipeline import UNCACHED, Pipeline
 from flows.runs.processes import ProgramError
 from flows.runs.results import read_metrics
 from flows.settings import PromotionPolicy
@@ -27,8 +27,10 @@ from tuneline.core.files import read_yaml
 from tuneline.core.paths import CHECKS, PARAMS, PREDICTIONS, RAW, TOKENIZED
 from tuneline.core.tables import LabelSchema, SplitReader, read_table
 from tuneline.metrics.table import METRIC_TABLE, Task, metrics_for, primary_metric
+from tuneline.project.dvc import read_lock
 from tuneline.project.paired import McNemar, PairedComparison, translated_ids
 from tuneline.project.registry import Version
+from tuneline.project.repo import ArtifactError, artifact_path, lock_at
 from tuneline.reports.checks import Checks
 
 HOLD_CRITERION = "hold"
@@ -194,7 +196,7 @@ def measure(pipeline: Pipeline, artifact: str, policy: PromotionPolicy) -> list[
         ArtifactError: ``dvc.yaml`` lists no such artifact.
     """
     root = pipeline.programs.cwd
-    model = Path(PipelineFiles.of_checkout(root).artifact(artifact)) / "model.onnx"
+    model = Path(artifact_path(root, artifact)) / "model.onnx"
     compared = read_metrics(root, "compare")
     checks = Checks.read_if_exists(root / CHECKS / "checks.json")
     passed = "unknown" if checks is None else "passed" if checks.passed else "failed"
@@ -255,8 +257,7 @@ def _read(path: Path) -> tuple[NDArray[Any], NDArray[Any], Names]:
 
 def _production_predictions(pipeline: Pipeline, registry: Registry, production: Version, names: Names) -> NDArray[Any]:
     root = pipeline.programs.cwd
-    there, here = PipelineFiles.of_commit(registry.repository, production.commit), PipelineFiles.of_checkout(root)
-    if there.lock.reported_rows() == here.lock.reported_rows():
+    if lock_at(registry.repository.root, production.commit).reported_rows() == read_lock(root).reported_rows():
         target, what = root / ".dvc" / "tmp" / f"{production.name}.parquet", f"Fetching the predictions of {production.name}"
         pipeline.get(registry.repository, str(PREDICTIONS), production.commit, target, what)
         _, predicted, theirs = _read(target)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flows.promotion.registry import Registry
-from flows.runs.pipeline import Pipeline, PipelineFiles
+from flows.runs.pipeline import Pipeline
 from flows.runs.repository import Repository
 from tuneline.core.errors import DataError
 from tuneline.core.files import replace_directory
@@ -18,6 +18,7 @@ from tuneline.core.locks import locked
 from tuneline.core.paths import CHECKS, REFERENCE_PROFILE
 from tuneline.project.dvc import default_remote, folder_hash
 from tuneline.project.registry import Version
+from tuneline.project.repo import artifact_path, lock_at
 from tuneline.reports.checks import Profile
 from tuneline.reports.export import EXPORT_RECORD, UsageRecord
 
@@ -49,19 +50,21 @@ def fetch_model(registry: Registry, version: Version, pipeline: Pipeline) -> Fet
         ArtifactError: ``dvc.yaml`` of its commit does not list the artifact.
         DataError: The model in the cache or in the DVC remote is damaged.
     """
-    models, files = registry.repository.state / MODELS, PipelineFiles.of_commit(registry.repository, version.commit)
+    root, models = registry.repository.root, registry.repository.state / MODELS
     models.mkdir(parents=True, exist_ok=True)
+    path = artifact_path(root, registry.artifact, version.commit)
+    md5 = lock_at(root, version.commit).out(path)
     folder = models / f"{registry.artifact}-{version.name}-{version.commit[:12]}"
     what = f"Fetching {registry.artifact} {version.name}"
     with locked(models / ".lock", wait=600):
         try:
-            model = _load(version, folder, files.artifact_hash(registry.artifact))
+            model = _load(version, folder, md5)
         except (DataError, OSError) as problem:
             pipeline.on_line(f"{what}: {problem}")
             with replace_directory(folder) as partial:
-                pipeline.get(registry.repository, files.artifact(registry.artifact), version.commit, partial / "model", what)
+                pipeline.get(registry.repository, path, version.commit, partial / "model", what)
                 fetch_profile(pipeline, registry.repository, version, partial / PROFILE.name)
-            model = _load(version, folder, files.artifact_hash(registry.artifact))
+            model = _load(version, folder, md5)
         folder.touch()  # flow `clean` keeps those that were used last
     return model
 
@@ -92,7 +95,7 @@ def fetch_reference(pipeline: Pipeline, registry: Registry, stage: str) -> Versi
 
 def fetch_profile(pipeline: Pipeline, repository: Repository, version: Version, target: Path) -> bool:
     """Fetch the profile of a version's data; return False if it has none, a ``ProgramError`` if neither cache nor remote has it."""
-    if PipelineFiles.of_commit(repository, version.commit).lock.out(str(PROFILE.parent)) is None:
+    if lock_at(repository.root, version.commit).out(str(PROFILE.parent)) is None:
         pipeline.on_line(f"{version.name} ({version.commit[:12]}) has no {PROFILE}.")
         return False
     pipeline.get(repository, str(PROFILE), version.commit, target, f"Fetching {PROFILE} of {version.name}")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 from prefect import Task, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
@@ -25,8 +25,8 @@ from flows.settings import StagePolicy
 from tuneline.core.errors import PERMANENT, DataError
 from tuneline.core.files import read_yaml, replace_directory, replace_file
 from tuneline.project import compose
-from tuneline.project.dvc import Lock, cached_folder, cached_out, default_remote, is_intact, load_yaml, read_lock
-from tuneline.project.repo import git, lock_at
+from tuneline.project.dvc import cached_folder, cached_out, default_remote, is_intact
+from tuneline.project.repo import lock_at
 
 StageOutcome = Literal["ran", "skipped", "restored"]
 OnLine = Callable[[str], None]
@@ -35,44 +35,8 @@ _HINT = re.compile(r"To track the changes with git|\s*git add |To enable auto st
 _BUSY = ("Unable to acquire lock", "is busy, it is being blocked by")
 
 
-class ArtifactError(Exception):
-    """``dvc.yaml`` does not list an artifact."""
-
-
 class OverridesError(Exception):
     """Parameter overrides that cannot be composed."""
-
-
-@dataclass(frozen=True)
-class PipelineFiles:
-    """``dvc.yaml`` and ``dvc.lock`` of a checkout or a commit, which ``source`` names in messages."""
-
-    source: str
-    definition: Mapping[str, Any]
-    lock: Lock
-
-    @classmethod
-    def of_checkout(cls, root: Path) -> Self:
-        """Read the files of a working tree."""
-        path = root / "dvc.yaml"
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        return cls(str(root), load_yaml(text) or {}, read_lock(root))
-
-    @classmethod
-    def of_commit(cls, repository: Repository, commit: str) -> Self:
-        """Read the files of a commit."""
-        return cls(commit[:12], load_yaml(git(repository.root, "show", f"{commit}:dvc.yaml")) or {}, lock_at(repository.root, commit))
-
-    def artifact(self, name: str) -> str:
-        """Return the path of an artifact; an ``ArtifactError`` if ``dvc.yaml`` lists none of that name."""
-        artifacts = self.definition.get("artifacts", {})
-        if name not in artifacts:
-            raise ArtifactError(f"dvc.yaml of {self.source} has no artifact {name!r}; promotion.artifact in conf/flows.yaml names it.")
-        return str(artifacts[name]["path"])
-
-    def artifact_hash(self, name: str) -> str | None:
-        """Return the hash of an artifact that ``dvc.yaml`` lists; ``None`` if it was not made."""
-        return self.lock.out(self.artifact(name))
 
 
 class Graph(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any
 
 from tuneline.core.errors import ParamsError
 from tuneline.core.files import read_yaml
-from tuneline.core.paths import BASE_SOURCE, METRICS, PARAMS, RAW, SOURCE
+from tuneline.core.paths import BASE_SOURCE, METRICS, PARAMS, PIPELINE, RAW, SOURCE
 from tuneline.params.model import is_folder
 from tuneline.project.dvc import Lock, cached_out, load_yaml, read_lock
 from tuneline.project.params_file import get_value
@@ -60,10 +60,27 @@ def lock_at(root: Path, revision: str) -> Lock:
     return Lock(git(root, "show", f"{revision}:dvc.lock"))
 
 
+class ArtifactError(Exception):
+    """``dvc.yaml`` does not list an artifact."""
+
+
+def artifact_path(root: Path, name: str, commit: str | None = None) -> str:
+    """Return the path of an artifact in ``dvc.yaml`` of a commit, else of the working tree; an ``ArtifactError`` if none has that name."""
+    file = root / PIPELINE
+    text = git(root, "show", f"{commit}:{PIPELINE}") if commit else file.read_text(encoding="utf-8") if file.exists() else ""
+    artifacts = (load_yaml(text) or {}).get("artifacts", {})
+    if name not in artifacts:
+        where = commit[:12] if commit else root
+        raise ArtifactError(f"dvc.yaml of {where} has no artifact {name!r}; promotion.artifact in conf/flows.yaml names it.")
+    return str(artifacts[name]["path"])
+
+
 def why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
     """Return why the DVC remote does not have an artifact, as far as is known; ``None`` if it has it."""
-    listed = (load_yaml(git(root, "show", f"{commit}:dvc.yaml")) or {}).get("artifacts", {})
-    md5 = lock_at(root, commit).out(str(listed.get(artifact, {}).get("path")))
+    try:
+        md5 = lock_at(root, commit).out(artifact_path(root, artifact, commit))
+    except ArtifactError as missing_artifact:
+        return str(missing_artifact)
     if md5 is None:
         return f"dvc.lock of {commit[:12]} does not list it"
     try:

@@ -7,13 +7,14 @@ import pytest
 
 from flows.promotion import gate as candidates
 from flows.promotion.gate import PairedPredictions, PromotionCriterion, decide, measure, predictions, promotion_metric
-from flows.runs.pipeline import ArtifactError, Pipeline
+from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from flows.settings import PromotionPolicy
 from tests.flows.conftest import sh
 from tests.shards import into_shards
 from tuneline.core.errors import DataError
 from tuneline.project.registry import Version
+from tuneline.project.repo import ArtifactError
 from tuneline.reports.checks import Checks
 
 NAMES = ("billing", "parcel", "login", "other")

@@ -11,14 +11,14 @@ from prefect.logging import disable_run_logger
 
 from flows.promotion.production import PROFILE
 from flows.runs import pipeline as pipelines
-from flows.runs.pipeline import ArtifactError, KilledError, Pipeline, PipelineFiles, cause, killed_by, out_of_memory_kills, stage_task
+from flows.runs.pipeline import KilledError, Pipeline, cause, killed_by, out_of_memory_kills, stage_task
 from flows.runs.processes import ProgramError, Programs
 from flows.settings import StagePolicy
 from tests.dvc_files import add_remote
 from tests.flows.conftest import sh
 from tuneline.core.errors import DataError
-from tuneline.project.dvc import cached_out, folder_hash
-from tuneline.project.repo import lock_at
+from tuneline.project.dvc import cached_out, folder_hash, read_lock
+from tuneline.project.repo import ArtifactError, artifact_path, lock_at
 
 
 @pytest.fixture
@@ -117,16 +117,16 @@ def test_restore_fails_for_missing_sources(pipeline, toy):
         pipeline.restore(("source.csv.dvc",))
 
 
-def test_pipeline_files_of_a_checkout_and_its_commit_are_equal(toy, registry, promoted):
-    here, there = PipelineFiles.of_checkout(toy.root), PipelineFiles.of_commit(toy, registry.in_stage("production").commit)
-    assert here.artifact("onnx") == there.artifact("onnx") == "models/onnx"
-    assert here.lock.out("models/onnx") == there.lock.out("models/onnx") is not None
-    assert there.lock.params()["model.skill"] == 0.8
+def test_artifact_of_a_checkout_and_its_commit_are_equal(toy, registry, promoted):
+    commit = registry.in_stage("production").commit
+    assert artifact_path(toy.root, "onnx") == artifact_path(toy.root, "onnx", commit) == "models/onnx"
+    assert read_lock(toy.root).out("models/onnx") == lock_at(toy.root, commit).out("models/onnx") is not None
+    assert lock_at(toy.root, commit).params()["model.skill"] == 0.8
 
 
-def test_pipeline_files_have_no_hash_of_outs_that_were_not_made(toy):
-    assert PipelineFiles.of_commit(toy, "main").lock.out("models/onnx") is None
-    assert "model.skill" not in PipelineFiles.of_commit(toy, "main").lock.params()
+def test_commit_has_no_hash_of_outs_that_were_not_made(toy):
+    assert lock_at(toy.root, "main").out("models/onnx") is None
+    assert "model.skill" not in lock_at(toy.root, "main").params()
 
 
 def test_file_or_folder_of_a_commit_is_copied_from_the_cache_without_dvc_unless_it_is_damaged_there(toy, registry, promoted, tmp_path):
@@ -146,7 +146,9 @@ def test_file_or_folder_of_a_commit_is_copied_from_the_cache_without_dvc_unless_
 
 def test_unknown_artifact_error_names_the_setting(toy):
     with pytest.raises(ArtifactError, match=r"has no artifact 'classifier'; promotion\.artifact in conf/flows\.yaml"):
-        PipelineFiles.of_checkout(toy.root).artifact("classifier")
+        artifact_path(toy.root, "classifier")
+    with pytest.raises(ArtifactError, match=r"dvc\.yaml of main has no artifact"):
+        artifact_path(toy.root, "classifier", "main")
 
 
 @pytest.fixture
