@@ -105,7 +105,7 @@ def finish(ended: EndedRun) -> Outcome:
         if ended.push and not known:
             push_artifacts(ended.pipeline, weights=False)  # takes long, so without the lock
         with locked():
-            result, version = known or _decide(ended)
+            result, version = known or judge_and_promote(ended)
             if version and (message := take_over(ended.registry, ended.settings.promotion, version, push=ended.push)):
                 get_run_logger().info(message)
     except (GitError, ProgramError) as error:
@@ -123,14 +123,6 @@ def known_outcome(ended: EndedRun) -> Outcome | None:
         return promoted
     judged = judged_before(ended)
     return nothing_new(ended, judged) if judged else None
-
-
-def _decide(ended: EndedRun) -> Outcome:
-    for change in ended.registry.refresh(push=ended.push):
-        get_run_logger().warning(change)
-    if ended.push:
-        push_versions(ended.pipeline, ended.registry.unpublished())
-    return known_outcome(ended) or judge_and_promote(ended)
 
 
 def commit_undecided(ended: EndedRun) -> str:
@@ -186,12 +178,18 @@ def nothing_new(ended: EndedRun, judged: "Judgement") -> Outcome:
 def judge_and_promote(ended: EndedRun) -> Outcome:
     """Decide about the candidate, commit the run with the decision, push, and promote a candidate that passes.
 
-    The caller holds a lock, so that runs of one machine are promoted one after the other, and has fetched the registry.
+    The caller holds the registry's lock, so that runs of one machine are promoted one after the other.
 
     Raises:
         ConflictError: Other machines promoted models during every attempt.
         GitError: ``origin`` refused the push, or cannot be reached.
     """
+    for change in ended.registry.refresh(push=ended.push):
+        get_run_logger().warning(change)
+    if ended.push:
+        push_versions(ended.pipeline, ended.registry.unpublished())
+    if known := known_outcome(ended):
+        return known
     for _ in range(ATTEMPTS - 1):
         with contextlib.suppress(ConflictError):  # the registry is that of origin now
             return _attempt(ended)
