@@ -4,6 +4,7 @@ import io
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ BUFFER = 1 << 20
 """Bytes of a column that are read ahead. Without a limit, a whole row group would be, however large."""
 BATCH = 16 * MB
 """Bytes of a batch, decoded. Batches have fewer rows where their rows might take more, at least one."""
+SAMPLE = 16
+"""Rows at the start of a row group that show how large rows are when decoded: a dictionary makes large rows from few bytes."""
 
 
 class ParquetReader:
@@ -69,10 +72,10 @@ class ParquetReader:
         encoded = sum(metadata.column(self._leaves[name]).total_uncompressed_size for name in columns)
         self._check_group(group, encoded)
         size = 0
-        for stored in self._file.iter_batches(
-            max(1, min(rows, BATCH * metadata.num_rows // max(1, encoded))), row_groups=[group], columns=list(columns)
-        ):
-            batch = _plain(stored)
+        read = partial(self._file.iter_batches, row_groups=[group], columns=list(columns))
+        sample = next(map(_plain, read(SAMPLE)), None)
+        large = max(encoded / max(1, metadata.num_rows), sample.nbytes / len(sample) if sample else 0, 1)
+        for batch in map(_plain, read(max(1, min(rows, int(BATCH / large))))):
             self._check_cells(batch, first)
             size += batch.nbytes
             self._check_group(group, size)
