@@ -142,7 +142,7 @@ def test_killed_and_interrupted_run_ends_with_the_model_of_an_undisturbed_one(pr
     output = process.communicate()[0]
     assert process.returncode == 130
     assert "Traceback" not in output
-    assert re.search(r"run: interrupted\. It goes on from step \d+: tuneline run train\.epochs=12 run\.check\S+ --name disturbed\n", output)
+    assert re.search(r"run: interrupted\. It resumes from step \d+: tuneline run train\.epochs=12 run\.check\S+ --name disturbed\n", output)
     assert "not finished: disturbed" in project.run("tuneline", "experiments").stdout
     assert "resumes from step" in project.run("tuneline", "run", *LONG, "--name", "disturbed").stdout
     for entry in (project.folder / ".dvc/cache/runs").glob("*/*/*"):  # else DVC has the result

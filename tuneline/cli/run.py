@@ -113,7 +113,7 @@ def how_to_go_on(experiment: "Experiment", overrides: Sequence[str], *, test: bo
     options = [*overrides, "--name", experiment.name, *(["--test"] if test else [])]
     steps = sorted(int(path.name.removeprefix("step-")) for path in (experiment.path / CHECKPOINTS).glob("*/step-*"))
     where = f"from step {steps[-1]}" if steps else "from the last complete stage"
-    return f"It goes on {where}: tuneline run {shlex.join(options)}"
+    return f"It resumes {where}: tuneline run {shlex.join(options)}"
 
 
 def summary(root: Path, saved: "SavedExperiment") -> str:

@@ -31,6 +31,7 @@ from tuneline.core.errors import DiskError, ParamsError, StageError
 from tuneline.core.locks import BusyError, lock, locked
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_AWAY = (errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.ENODEV, errno.EHOSTDOWN)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG)
 _TEXTS = {
     os.strerror(errno.ENOSPC): errno.ENOSPC,
@@ -49,7 +50,7 @@ def explain_disk_errors(place: Path | None = None) -> Iterator[None]:
     """Replace an error of a disk by one for the user, who is told what is written (default: what the error names); others pass.
 
     Raises:
-        DiskError: A file system is full, does not let this user read or write, or has no names or files of that length.
+        DiskError: A file system is full or away, does not let this user read or write, or has no names or files of that length.
     """
     try:
         yield
@@ -61,6 +62,9 @@ def explain_disk_errors(place: Path | None = None) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno in _FORBIDDEN and error.filename:
             hint = "A name has at most 255 bytes." if error.errno == errno.ENAMETOOLONG else _look_at(Path(error.filename))
             raise DiskError(f"{error.filename}: {error.strerror}.", hint) from error
+        if isinstance(error, OSError) and error.errno in _AWAY:
+            hint = "A disk is damaged, or a network folder or terminal is gone (`findmnt`). Then run the same command again."
+            raise DiskError(f"{error.filename or place or 'A file'} cannot be read or written: {error.strerror}.", hint) from error
         raise
 
 

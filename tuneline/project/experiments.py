@@ -1,8 +1,8 @@
 """Experiments: trainings with other parameters, each in a working tree of its own, kept as commits that DVC knows as experiments.
 
 A working tree is ``.dvc/tmp/experiments/NAME``: HEAD with the uncommitted changes of the user's tree, and DVC's cache. So the user's
-tree is never touched, several experiments run at once, and a killed one leaves nothing but its folder, whose checkpoints the same
-experiment goes on from. A finished one is a commit, on top of HEAD, under ``refs/exps/``: ``dvc exp show``, ``apply`` and ``push`` know
+tree is never touched, several experiments run at once, and a killed one leaves nothing but its folder, from whose checkpoints the
+same experiment resumes. A finished one is a commit, on top of HEAD, under ``refs/exps/``: ``dvc exp show``, ``apply`` and ``push`` know
 it. ``dvc exp save`` cannot make it: it wants the outs of all stages, and records outdated ones as new.
 
 The commit has the parameters, ``dvc.lock`` and the metrics of the stages that ran. What stages after the training wrote is of another

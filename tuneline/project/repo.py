@@ -66,8 +66,10 @@ class ArtifactError(Exception):
 
 def artifact_path(root: Path, name: str, commit: str | None = None) -> str:
     """Return the path of an artifact in ``dvc.yaml`` of a commit, else of the working tree; an ``ArtifactError`` if none has that name."""
-    file = root / PIPELINE
-    text = git(root, "show", f"{commit}:{PIPELINE}") if commit else file.read_text(encoding="utf-8") if file.exists() else ""
+    if commit:
+        text = git(root, "show", f"{commit}:{PIPELINE}")
+    else:
+        text = (root / PIPELINE).read_text(encoding="utf-8") if (root / PIPELINE).exists() else ""
     artifacts = (load_yaml(text) or {}).get("artifacts", {})
     if name not in artifacts:
         where = commit[:12] if commit else root

@@ -32,6 +32,15 @@ def probable_encoding(text: bytes) -> str:
     return min(encodings, key=lambda encoding: _odd_characters(text, encoding))
 
 
+def known_encoding(name: str) -> str:
+    """Return the name of an encoding that ``--encoding`` names; refuse one that Python does not have."""
+    try:
+        "".encode(name)  # which, unlike a look-up, refuses what is no encoding of text
+    except LookupError:
+        raise DataError(f"--encoding {name!r}: Python has no such encoding.", "Common ones: 'utf-8', 'cp1252', 'latin-1'.") from None
+    return name
+
+
 def is_encoded(text: bytes, encoding: str) -> bool:
     """Return whether bytes are valid in an encoding."""
     try:

@@ -53,6 +53,16 @@ def test_full_disk_is_found_among_the_causes(cause):
     assert full_disk(error) == errno.ENOSPC
 
 
+def test_disk_that_is_away_is_explained():
+    message = r"^out\.csv cannot be read or written: Input/output error"
+    with (
+        Path("/proc/self/mem").open("r+b", buffering=0) as memory,
+        pytest.raises(DiskError, match=message),
+        explain_disk_errors(Path("out.csv")),
+    ):
+        memory.write(b"x")  # to an address that nothing is mapped to
+
+
 def test_other_errors_pass():
     with pytest.raises(ZeroDivisionError), explain_disk_errors():
         _ = 1 / 0

@@ -1,6 +1,7 @@
 import pytest
 
-from tuneline.readers.text import probable_encoding
+from tuneline.core.errors import DataError
+from tuneline.readers.text import known_encoding, probable_encoding
 
 TEXTS = [
     ("cp1252", "un café au lait,ham"),
@@ -18,3 +19,9 @@ TEXTS = [
 @pytest.mark.parametrize(("encoding", "text"), TEXTS)
 def test_probable_encoding_is_that_in_which_bytes_read_like_a_text(encoding, text):
     assert probable_encoding(text.encode(encoding)) == encoding
+
+
+def test_unknown_name_of_an_encoding_is_refused():
+    assert known_encoding("cp1251") == "cp1251"
+    with pytest.raises(DataError, match="--encoding 'utf9': Python has no such encoding"):
+        known_encoding("utf9")

@@ -102,6 +102,6 @@ def history(last: Last = 20, output: Page = Path("reports/data-history.html")) -
 def recode(file: TextFile, encoding: Encoding = None, mojibake: Mojibake = False, output: Output = None) -> None:
     """Show the lines of a text file that are not UTF-8, and write a copy in which they are."""
     from tuneline.cli.data.repairs import recode as write
-    from tuneline.cli.init.layout import known_encoding
+    from tuneline.readers.text import known_encoding
 
     write(file, None if encoding is None else known_encoding(encoding), mojibake, output)

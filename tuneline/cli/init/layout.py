@@ -21,7 +21,7 @@ from tuneline.core.files import replace_file
 from tuneline.core.paths import SOURCE, SPLITS
 from tuneline.readers.files import not_a_file
 from tuneline.readers.rows import DEFAULT_LIMITS, ENDINGS, PARAMETERS, Limits, OptionNames, listed
-from tuneline.readers.text import explained, is_encoded, open_bytes, open_text
+from tuneline.readers.text import explained, is_encoded, known_encoding, open_bytes, open_text
 
 Family = Literal["delimited", "jsonl", "parquet"]
 Quoting = Literal["standard", "literal"]
@@ -255,16 +255,6 @@ def detect_encoding(path: Path, limits: Limits = DEFAULT_LIMITS) -> str:
         f"{path}, line {first.line:,}: {first.message}. Of the lines beyond ASCII, {lines.count:,} are not utf-8, and {lines.valid:,} are.",
         first.hint + damage,
     )
-
-
-def known_encoding(name: str) -> str:
-    """Return the name of an encoding that the user named; refuse one that Python does not have."""
-    try:
-        "".encode(name)  # which, unlike a look-up, refuses what is no encoding of text
-    except LookupError:
-        known = f"Common ones: {listed(['utf-8', WESTERN, 'latin-1'])}."
-        raise DataError(f"--encoding {name!r}: Python has no such encoding.", known) from None
-    return name
 
 
 ALIASES = {"train": "train|training", "validation": "validation|valid|val|dev", "test": "test"}

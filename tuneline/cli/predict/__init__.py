@@ -116,7 +116,7 @@ def refusing() -> Iterator[None]:
 
 def check_options(delimiter: str | None, encoding: str, engine: str, workers: int | None) -> None:
     """Check options before anything is loaded."""
-    from tuneline.cli.init.layout import known_encoding
+    from tuneline.readers.text import known_encoding
 
     if delimiter is not None and len(delimiter) != 1:
         raise StageError(f"--delimiter: {delimiter!r} is not one character.")

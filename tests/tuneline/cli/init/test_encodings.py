@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from tuneline.cli.init.layout import detect_encoding, known_encoding
+from tuneline.cli.init.layout import detect_encoding
 from tuneline.core.errors import DataError
 
 LINE = "un café noir,a\n"
@@ -58,9 +58,3 @@ def test_packed_file_is_read_unpacked(tmp_path):
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress((LINE * 3).encode("cp1252")))
     assert detect_encoding(path) == "cp1252"
-
-
-def test_unknown_name_of_an_encoding_is_refused():
-    assert known_encoding("cp1251") == "cp1251"
-    with pytest.raises(DataError, match="--encoding 'utf9': Python has no such encoding"):
-        known_encoding("utf9")
