@@ -28,10 +28,10 @@ from tuneline.cli.predict.streaming import StreamOptions, TextClassifier, predic
 from tuneline.cli.predict.writing import Output, OutputColumns, open_writer
 from tuneline.core.files import file_hash
 from tuneline.model.batches import Batch, length_sorted_batches
+from tuneline.onnx.records import EXPORT_RECORD
 from tuneline.readers.delimited import Dialect
 from tuneline.readers.inputs import Input, InputColumns, Row, open_rows
 from tuneline.readers.rows import STOP, BadRows
-from tuneline.reports.export import EXPORT_RECORD
 
 WORDS = [f"{stem}{ending}" for stem in ("parcel", "invoice", "refund", "order", "carrier", "login") for ending in ("", "s", "ed", "ing")]
 BATCH, WINDOW = 32, 4096
@@ -65,7 +65,7 @@ def write_rows(path: Path, rows: int) -> None:
 
 def verification(model: Path) -> float:
     """Return the seconds in which the command compares the files of a model with their hashes before it loads them."""
-    code = "import sys, time; from tuneline.reports.export import exported_file; started = time.perf_counter(); "
+    code = "import sys, time; from tuneline.onnx.records import exported_file; started = time.perf_counter(); "
     code += "exported_file(__import__('pathlib').Path(sys.argv[1])); print(time.perf_counter() - started)"
     return float(subprocess.run([sys.executable, "-c", code, str(model)], capture_output=True, text=True, check=True).stdout)
 

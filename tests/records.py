@@ -3,7 +3,7 @@
 from typing import Any
 
 from tuneline.core.provenance import DevicesUsed, StageProvenance
-from tuneline.reports.export import FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord, TokenizerRecord
+from tuneline.onnx.records import FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord, TokenizerRecord
 
 
 def export_record(models: dict[str, dict[str, Any]] | None = None, **changes: Any) -> ExportRecord:

@@ -21,11 +21,11 @@ from flows.runs.pipeline import UNCACHED, Pipeline
 from flows.runs.processes import ProgramError
 from flows.runs.results import read_metrics
 from flows.settings import PromotionPolicy
-from tuneline.analysis.stats import Difference
 from tuneline.core.errors import DataError
 from tuneline.core.files import read_yaml
 from tuneline.core.paths import CHECKS, PARAMS, PREDICTIONS, RAW, TOKENIZED
 from tuneline.core.tables import LabelSchema, SplitReader, read_table
+from tuneline.metrics.stats import Difference
 from tuneline.metrics.table import METRIC_TABLE, Task, metrics_for, primary_metric
 from tuneline.project.dvc import read_lock
 from tuneline.project.paired import McNemar, PairedComparison, translated_ids

@@ -16,11 +16,11 @@ from tuneline.core.errors import DataError
 from tuneline.core.files import replace_directory
 from tuneline.core.locks import locked
 from tuneline.core.paths import CHECKS, REFERENCE_PROFILE
+from tuneline.onnx.records import EXPORT_RECORD, UsageRecord
 from tuneline.project.dvc import default_remote, folder_hash
 from tuneline.project.registry import Version
 from tuneline.project.repo import artifact_path, lock_at
 from tuneline.reports.checks import Profile
-from tuneline.reports.export import EXPORT_RECORD, UsageRecord
 
 MODELS = Path("models")
 """Folder of fetched models in the repository's folder of states; ``.lock`` in it is held while it changes."""

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from tuneline.analysis.tfidf import read_sample
-from tuneline.baselines.frozen import FrozenBaselines, FrozenEncoder, most_rows
-from tuneline.baselines.simple import Predict, majority_model, tfidf_model
+from stages.baseline.frozen import FrozenBaselines, FrozenEncoder, most_rows
+from tuneline.analysis.baselines import Predict, majority_model, read_sample, tfidf_model
 from tuneline.core.files import replace_directory
 from tuneline.core.paths import BASE_MODEL, BASELINES, RAW, TOKENIZER, split_file
 from tuneline.core.stage import require, run_stage

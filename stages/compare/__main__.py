@@ -16,8 +16,6 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from tuneline.analysis.curves import Softmax, calibration, calibration_error, probabilities
-from tuneline.analysis.stats import Interval, accuracy_drop_interval, paired_difference
 from tuneline.core.errors import DataError, GateError
 from tuneline.core.files import replace_directory
 from tuneline.core.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, TOKENIZED
@@ -25,15 +23,26 @@ from tuneline.core.records import Metrics
 from tuneline.core.stage import require, run_stage
 from tuneline.core.tables import LabelSchema, SplitReader, numpy_values, read_table
 from tuneline.core.terminal import say
+from tuneline.metrics.curves import Softmax, calibration, calibration_error, probabilities
 from tuneline.metrics.scores import compute_metric, predictions_of, task_of
+from tuneline.metrics.stats import Interval, accuracy_drop_interval, paired_difference
 from tuneline.metrics.table import Metric, primary_metric
 from tuneline.model.batches import Batch, TokenizedSplit, length_sorted_batches
+from tuneline.onnx.records import (
+    EXPORT_RECORD,
+    ComparisonRecord,
+    ExportRecord,
+    Flip,
+    Flips,
+    ModelComparison,
+    ModelRecord,
+    Prediction,
+    Saturation,
+)
 from tuneline.onnx.session import OnnxClassifier, logits_of, run_outputs
 from tuneline.params import CompareParams, Params
 from tuneline.params.evaluate import Int8Tolerance, Tolerance
 from tuneline.params.loading import load_params
-from tuneline.reports.evaluation import ComparisonRecord, Flip, Flips, ModelComparison, Prediction, Saturation
-from tuneline.reports.export import EXPORT_RECORD, ExportRecord, ModelRecord
 
 Logits = NDArray[np.float32]
 LARGEST_SUM = 32_767

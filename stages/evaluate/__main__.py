@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.evaluate.behaviour import LabelledTexts, pass_rates, read_suite, run_suite, violations_of
-from tuneline.analysis.curves import Columns, Softmax, calibration, precision_recall_curve, roc_curve
 from tuneline.core.errors import DataError, GateError
 from tuneline.core.files import replace_directory
 from tuneline.core.paths import BASELINES, CLASSIFIER, FAILING_ROWS, METRICS, PLOTS, PREDICTIONS, RAW, REPORTS, TOKENIZED, split_file
@@ -31,6 +30,7 @@ from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import ROW_GROUP, UNLABELLED, LabelSchema, SplitReader, numpy_values
 from tuneline.core.terminal import phase, progress
+from tuneline.evaluation.records import Behaviour, BehaviourResult, Slices
 from tuneline.evaluation.scoring import (
     RowSlice,
     SplitPredictions,
@@ -47,13 +47,13 @@ from tuneline.evaluation.scoring import (
     split_metrics,
     spread_metrics,
 )
+from tuneline.metrics.curves import Columns, Softmax, calibration, precision_recall_curve, roc_curve
 from tuneline.metrics.functions import CustomMetric, load_metric
 from tuneline.metrics.predictions import write_predictions
 from tuneline.metrics.scores import averaging, predictions_of
 from tuneline.model.batches import TokenizedSplit
 from tuneline.params import Params
 from tuneline.params.loading import load_params
-from tuneline.reports.evaluation import Behaviour, BehaviourResult, Slices
 
 Logits = NDArray[np.float32]
 

@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
-from tuneline.analysis.curves import probabilities
-from tuneline.analysis.stats import wilson_interval
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.files import read_yaml
 from tuneline.core.tables import LabelSchema, SplitReader
 from tuneline.core.terminal import progress
+from tuneline.evaluation.records import BehaviourResult, FailedCase, TestedTexts
+from tuneline.metrics.curves import probabilities
+from tuneline.metrics.stats import wilson_interval
 from tuneline.params.loading import describe
 from tuneline.params.section import Rate, Section
-from tuneline.reports.evaluation import BehaviourResult, FailedCase, TestedTexts
 
 FOLDER = Path("conf/behaviour")
 BLANK = re.compile(r"\{(\w+)\}")

@@ -31,11 +31,11 @@ from tuneline.core.provenance import BaseSource, RawSource, StageProvenance, pro
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import LABELS, SplitReader
 from tuneline.model.batches import Batch, TokenizedSplit, length_sorted_batches
+from tuneline.onnx.records import EXPORT_RECORD, FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord, TokenizerRecord
 from tuneline.onnx.session import SAFE_WEIGHT_BITS, OnnxClassifier, logits_of
 from tuneline.params import ExportParams, Params
 from tuneline.params.evaluate import Int8Params
 from tuneline.params.loading import load_params
-from tuneline.reports.export import EXPORT_RECORD, FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord, TokenizerRecord
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -40,7 +40,6 @@ from stages.train.launch import INTERRUPTED, STOPPING, end_with_launcher
 from stages.train.loop import train
 from stages.train.progress import TrainingProgress
 from stages.train.state import TrainingResult, TrainState
-from tuneline.analysis.stats import Interval
 from tuneline.core.files import replace_directory, write_json
 from tuneline.core.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER, VALIDATION_PREDICTIONS
 from tuneline.core.provenance import TrainingSegment
@@ -48,6 +47,7 @@ from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, run_stage
 from tuneline.core.terminal import say
 from tuneline.metrics.predictions import write_predictions
+from tuneline.metrics.stats import Interval
 from tuneline.model.architectures import read_base
 from tuneline.params.loading import load_params, print_warnings
 

@@ -14,11 +14,11 @@ from torch.nn import functional
 from torch.optim import Optimizer
 from transformers import SchedulerType, get_scheduler
 
-from tuneline.analysis.stats import Interval, metric_interval
 from tuneline.core.errors import ParamsError
 from tuneline.core.tables import LabelSchema
 from tuneline.metrics.functions import CustomMetric, ProjectFunction, load_function, load_metric
 from tuneline.metrics.scores import averaging, metrics_of, predictions_of
+from tuneline.metrics.stats import Interval, metric_interval
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.model.batches import TokenizedSplit
 from tuneline.params import TrainParams

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from stages.validate.raw import RawSplit
+from tuneline.analysis.baselines import UNSPACED, read_sample, stratified_folds
 from tuneline.analysis.drift import Numbers
-from tuneline.analysis.stats import Interval, wilson_interval
 from tuneline.analysis.text import BOUNDARY, normalized
-from tuneline.analysis.tfidf import UNSPACED, read_sample, stratified_folds
 from tuneline.core.tables import LABELS, UNLABELLED, LabelSchema, SplitReader
+from tuneline.metrics.stats import Interval, wilson_interval
 from tuneline.params import ValidateParams
 from tuneline.params.validate import Revealing
 

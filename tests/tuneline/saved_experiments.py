@@ -11,9 +11,9 @@ import pyarrow as pa
 from tests.dvc_files import init_dvc
 from tests.params import write_params
 from tests.project import GIT_IDENTITY
-from tuneline.analysis.stats import metric_interval
 from tuneline.core.tables import LabelSchema, raw_schema, write_table
 from tuneline.metrics.predictions import write_predictions
+from tuneline.metrics.stats import metric_interval
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.project.experiments import SavedExperiment, opened
 from tuneline.project.overrides import params_with

@@ -1,1 +1,1 @@
-"""Statistics of texts, labels and predictions: similarity, splits, intervals, drift, leaks, baselines."""
+"""Texts, labels and predictions as numbers: similarity, splits, corrections, drift, simple models."""

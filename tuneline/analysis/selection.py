@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.analysis.stats import LEVEL, RESAMPLES, chunks, percentile_interval
 from tuneline.metrics.scores import numeric_columns
+from tuneline.metrics.stats import LEVEL, RESAMPLES, chunks, percentile_interval
 from tuneline.metrics.table import Averaging, Metric
 
 Floats = NDArray[np.float64]

@@ -26,13 +26,13 @@ from tuneline.cli.console import Console
 from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.paths import BASE, BASE_RECORD, BASE_SOURCE, CORRECTIONS, ONNX, PARAMS, SITE_CACHE, SOURCE
 from tuneline.core.provenance import BaseSource
+from tuneline.onnx.records import EXPORT_RECORD, UsageRecord
 from tuneline.params import Params, TrainParams
 from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
 from tuneline.project.registry import Version
 from tuneline.project.repo import TIMEOUT, git, registries, unversioned, why_not_in_dvc_remote
 from tuneline.readers.files import is_url, not_a_file, refuse_address, shown
-from tuneline.reports.export import EXPORT_RECORD, UsageRecord
 
 if TYPE_CHECKING:
     from tuneline.core.devices import Devices

@@ -165,7 +165,7 @@ def base_facts(base: BaseSource | None) -> dict[str, str]:
 
 def show_export(console: Console, folder: Path) -> None:
     """Print the record of a folder of exported models, which may be far from its project."""
-    from tuneline.reports.export import EXPORT_RECORD, ExportRecord  # without a folder, `show` starts faster
+    from tuneline.onnx.records import EXPORT_RECORD, ExportRecord  # without a folder, `show` starts faster
 
     path = folder / EXPORT_RECORD
     if not path.exists():

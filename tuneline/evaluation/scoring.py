@@ -14,14 +14,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.analysis.curves import Softmax, calibration, calibration_error, ranking_metrics
-from tuneline.analysis.stats import LEVEL, Estimate, leak_difference, metric_interval, paired_difference
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import full_disk
 from tuneline.core.stage import require
 from tuneline.core.tables import ROW_GROUP, LabelSchema, read_table
+from tuneline.evaluation.records import SliceMetrics, Slices
+from tuneline.metrics.curves import Softmax, calibration, calibration_error, ranking_metrics
 from tuneline.metrics.functions import CustomMetric
 from tuneline.metrics.scores import averaging, compute_metric, loss_of, prediction_metrics, predictions_of, task_of
+from tuneline.metrics.stats import LEVEL, Estimate, leak_difference, metric_interval, paired_difference
 from tuneline.metrics.table import (
     LEAKED_ROWS,
     METRIC_TABLE,
@@ -35,7 +36,6 @@ from tuneline.metrics.table import (
     primary_metric,
 )
 from tuneline.params import EvaluateParams
-from tuneline.reports.evaluation import SliceMetrics, Slices
 
 os.environ.setdefault("HF_UPDATE_DOWNLOAD_COUNTS", "0")  # read when evaluate is imported: no telemetry when a metric is loaded
 

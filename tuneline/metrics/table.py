@@ -51,7 +51,7 @@ class Metric:
 
     Attributes:
         name: Key in ``metrics/*.json``, and value of ``train.metric``.
-        interval: Method of its confidence interval in ``tuneline.analysis.stats``.
+        interval: Method of its confidence interval in ``tuneline.metrics.stats``.
         count_score: Formula for class ids; ``None`` for a regression, and for a metric of logits or probabilities.
         on_ranks: True if ``row_score`` takes ranks instead of values.
         baseline: Key in ``metrics/evaluate.json`` of the same metric of the majority (or mean) baseline.

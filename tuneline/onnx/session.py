@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tuneline.core.errors import StageError
 from tuneline.core.machine import threads
 from tuneline.model.batches import TokenizedRows, length_sorted_batches
-from tuneline.reports.export import exported_file
+from tuneline.onnx.records import exported_file
 
 if TYPE_CHECKING:
     import onnx

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.analysis.stats import LEVEL, RESAMPLES, Difference, mcnemar_p_value, paired_difference
+from tuneline.metrics.stats import LEVEL, RESAMPLES, Difference, mcnemar_p_value, paired_difference
 from tuneline.metrics.table import Averaging, Metric
 
 Names = tuple[str, ...]

@@ -68,8 +68,8 @@ def compare_scores(root: Path, first: Lock, second: Lock, metric: str, seed: int
     rows, others = (_validation_files(root, lock) for lock in (first, second))
     if None in files or not rows or rows != others or not (entry := METRIC_TABLE.get(metric)) or not entry.resampled:
         return None
-    from tuneline.analysis.stats import paired_difference
     from tuneline.metrics.scores import averaging
+    from tuneline.metrics.stats import paired_difference
 
     ours, theirs = (read_table(file, ["label", "prediction"]) for file in files if file)
     schema = LabelSchema.of(ours.schema, "label")

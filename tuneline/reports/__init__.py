@@ -1,1 +1,1 @@
-"""Pages, plots, and the records that reports read."""
+"""Pages, plots, and the results of data checks."""

@@ -9,10 +9,10 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from tuneline.analysis.curves import Softmax
-from tuneline.analysis.stats import Estimate
 from tuneline.core.paths import METRICS, PLOTS
 from tuneline.core.records import Metrics
+from tuneline.metrics.curves import Softmax
+from tuneline.metrics.stats import Estimate
 from tuneline.project.dvc import Lock
 from tuneline.project.repo import PreviousResult
 from tuneline.reports.page import BAD, DASHED, FIRST, GRID, MUTED, SECOND, WIDTH, canvas, to_svg

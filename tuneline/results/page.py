@@ -20,13 +20,13 @@ from tuneline.core.paths import BASE_RECORD, CHECKS, COMPARISON, ONNX, PREDICTIO
 from tuneline.core.provenance import BaseSource, RawSource, outs_key
 from tuneline.core.records import Record, Timing
 from tuneline.core.tables import SplitReader, split_files
+from tuneline.evaluation.records import Behaviour, Slices
 from tuneline.metrics.table import METRIC_TABLE, custom_metrics, title_of
+from tuneline.onnx.records import EXPORT_RECORD, ComparisonRecord, ExportRecord, Flip, Flips, UsageRecord
 from tuneline.project import latency
 from tuneline.project.dvc import Lock, read_lock
 from tuneline.project.repo import CLASSIFIER, Commit, commit_of, find_previous, git, outdated, registered, result_key
 from tuneline.reports.checks import Checks
-from tuneline.reports.evaluation import Behaviour, ComparisonRecord, Flip, Flips, Slices
-from tuneline.reports.export import EXPORT_RECORD, ExportRecord, UsageRecord
 from tuneline.reports.page import environment
 from tuneline.results.figures import draw_figures
 from tuneline.results.predictions import Confusion, Headline, ModelError, ReportedPredictions, headline, largest_errors

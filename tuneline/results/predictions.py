@@ -8,12 +8,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.analysis.curves import Softmax
-from tuneline.analysis.stats import Difference, Estimate, Floats, metric_interval, paired_difference
 from tuneline.core.errors import DataError
 from tuneline.core.paths import PREDICTIONS
 from tuneline.core.tables import LabelSchema, SplitReader, read_table
+from tuneline.metrics.curves import Softmax
 from tuneline.metrics.scores import averaging, confusion_matrix
+from tuneline.metrics.stats import Difference, Estimate, Floats, metric_interval, paired_difference
 from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, primary_metric
 from tuneline.project.repo import PreviousResult
 from tuneline.results.verdict import about_errors

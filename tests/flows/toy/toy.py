@@ -190,7 +190,7 @@ def save_bag_of_words(table: object, labels: list[str], max_length: int) -> None
 
     from stages.export.__main__ import embed, tokenizer_record
     from tuneline.core.files import file_hash
-    from tuneline.reports.export import FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord
+    from tuneline.onnx.records import FORMAT, DataRecord, ExportRecord, ModelProvenance, ModelRecord
 
     ids = [helper.make_tensor_value_info(name, TensorProto.INT64, ["rows", "tokens"]) for name in ("input_ids", "attention_mask")]
     nodes = [

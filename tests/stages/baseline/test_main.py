@@ -7,13 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.baseline import __main__ as baseline
+from stages.baseline import frozen
+from stages.baseline.frozen import FrozenEncoder
 from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
 from tests.params import change_params, write_params
 from tests.shards import into_shards
 from tests.stages.evaluate.project import write_classifier
-from tuneline.analysis.tfidf import predict_with_tfidf, read_sample
-from tuneline.baselines import frozen
-from tuneline.baselines.frozen import FrozenEncoder
+from tuneline.analysis.baselines import predict_with_tfidf, read_sample
 from tuneline.core.errors import StageError
 from tuneline.core.tables import LabelSchema, SplitReader, raw_schema, write_table
 

@@ -17,7 +17,7 @@ from tests.exported_pipeline import exported_pipeline
 from tests.params import change_params
 from tuneline.core.errors import DataError, GateError, StageError
 from tuneline.core.files import file_hash
-from tuneline.reports.export import ExportRecord
+from tuneline.onnx.records import ExportRecord
 
 
 @pytest.fixture(scope="module", params=["classification", "regression"])

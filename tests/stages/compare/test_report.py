@@ -7,7 +7,7 @@ from stages.compare import __main__ as comparison
 from stages.compare.__main__ import TrainedLogits, compare_logits, describe_flips
 from tests.shards import into_shards
 from tuneline.core.tables import LabelSchema, SplitReader
-from tuneline.reports.evaluation import Prediction
+from tuneline.onnx.records import Prediction
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.params import write_params
 from tests.small_pipeline import MAX_LENGTH, QUEUES, write_pipeline
 from tuneline.core.errors import StageError
 from tuneline.core.provenance import StageProvenance, provenance_file
-from tuneline.reports.export import ExportRecord
+from tuneline.onnx.records import ExportRecord
 
 FILES = {"config.json", "export.json", "model.fp16.onnx", "model.int8.onnx", "model.onnx", "tokenizer.json", "tokenizer_config.json"}
 

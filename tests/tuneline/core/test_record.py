@@ -9,7 +9,8 @@ from tests.conftest import ROOT
 from tests.imports import imported_files
 from tuneline.core.errors import DataError
 from tuneline.core.records import OMITTED, Number, Record
-from tuneline.reports.evaluation import Behaviour, ComparisonRecord, Flips, Slices
+from tuneline.evaluation.records import Behaviour, Slices
+from tuneline.onnx.records import ComparisonRecord, Flips
 
 ENTRY = {"from": "a", "rows": 3, "rate": 0.25, "hint": None}
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneline.core.tables import LabelSchema
+from tuneline.evaluation.records import SliceMetrics
 from tuneline.evaluation.scoring import (
     ENOUGH_ROWS,
     RowSlice,
@@ -17,7 +18,6 @@ from tuneline.evaluation.scoring import (
     slices_report,
     source_slices,
 )
-from tuneline.reports.evaluation import SliceMetrics
 
 PAIR, NUMBER = LabelSchema(("no", "yes")), LabelSchema(None)
 

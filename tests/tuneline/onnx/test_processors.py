@@ -18,8 +18,8 @@ from tests.small_pipeline import tiny_model, write_pipeline
 from tuneline.core.files import file_hash
 from tuneline.core.tables import SplitReader
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
+from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.session import OnnxClassifier, logits_of, processor_saturates
-from tuneline.reports.export import ExportRecord
 
 QEMU = shutil.which("qemu-x86_64")
 needs_qemu = pytest.mark.skipif(QEMU is None, reason="qemu-x86_64 is not installed (Debian: apt-get install qemu-user)")

@@ -6,7 +6,7 @@ from onnx import TensorProto, helper
 from tests.records import export_record
 from tuneline.core.files import file_hash
 from tuneline.core.tables import LabelSchema, tokenized_schema, write_table
-from tuneline.reports.export import TokenizerRecord
+from tuneline.onnx.records import TokenizerRecord
 from tuneline.results import page
 
 

@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
-from tuneline.analysis.curves import Softmax, calibration, precision_recall_curve, roc_curve
-from tuneline.analysis.stats import Estimate, metric_interval
-from tuneline.baselines.simple import majority_model, tfidf_model
+from tuneline.analysis.baselines import majority_model, tfidf_model
 from tuneline.cli.console import Console
 from tuneline.cli.init.layout import detect_layout
 from tuneline.cli.init.planning import open_rows
@@ -34,6 +32,7 @@ from tuneline.core.paths import CHECKS, ONNX, RAW
 from tuneline.core.provenance import split_hash
 from tuneline.core.tables import LabelSchema, SplitReader
 from tuneline.core.terminal import phase, progress
+from tuneline.evaluation.records import Slices
 from tuneline.evaluation.scoring import (
     RowSlice,
     SplitPredictions,
@@ -46,9 +45,12 @@ from tuneline.evaluation.scoring import (
     split_metrics,
     spread_metrics,
 )
+from tuneline.metrics.curves import Softmax, calibration, precision_recall_curve, roc_curve
 from tuneline.metrics.functions import load_metric
 from tuneline.metrics.scores import averaging, predictions_of
+from tuneline.metrics.stats import Estimate, metric_interval
 from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, title_of
+from tuneline.onnx.records import EXPORT_RECORD, ExportRecord
 from tuneline.params import DataParams, Params
 from tuneline.project.dvc import by_key, cached_folder, cached_out
 from tuneline.project.experiments import resolve
@@ -59,8 +61,6 @@ from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, check_columns, listed
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import DriftLimits, DriftMeasure, RowCounts, measure
-from tuneline.reports.evaluation import Slices
-from tuneline.reports.export import EXPORT_RECORD, ExportRecord
 from tuneline.results.figures import CURVES, draw_confidence, draw_residuals
 from tuneline.results.page import metric_names, render, tiles_of
 from tuneline.results.predictions import Confusion, ReportedPredictions, error_sizes, largest_errors

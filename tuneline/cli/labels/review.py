@@ -19,10 +19,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tuneline.analysis.baselines import majority_model
 from tuneline.analysis.corrections import row_keys
-from tuneline.analysis.curves import probabilities
 from tuneline.analysis.text import normalized, same_text_keys, words
-from tuneline.baselines.simple import majority_model
 from tuneline.cli.labels.applying import Suspect
 from tuneline.core import paths
 from tuneline.core.errors import DataError, StageError
@@ -44,6 +43,7 @@ from tuneline.core.tables import (
     write_table,
 )
 from tuneline.core.terminal import progress, say
+from tuneline.metrics.curves import probabilities
 from tuneline.metrics.scores import compute_metric, task_of
 from tuneline.metrics.table import primary_metric
 from tuneline.params import DataParams, Params
@@ -377,7 +377,7 @@ def _predict(rows: LabelledRows, model: Model, folds: int, seed: int) -> NDArray
 
 
 def _predict_linearly(rows: LabelledRows, folds: int, seed: int) -> NDArray[np.float64]:
-    from tuneline.analysis.tfidf import out_of_fold, predict_with_tfidf
+    from tuneline.analysis.baselines import out_of_fold, predict_with_tfidf
 
     with progress("labels review: linear model") as step:
         if not rows.schema.is_regression:

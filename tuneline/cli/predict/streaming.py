@@ -16,16 +16,16 @@ import typer
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from tuneline.analysis.curves import probabilities
 from tuneline.cli.predict.writing import Output, OutputColumns, Writer, open_writer
 from tuneline.core.errors import StageError
 from tuneline.core.terminal import progress, say
+from tuneline.metrics.curves import probabilities
 from tuneline.model.batches import TokenizedRows
 from tuneline.model.encoding import flat
+from tuneline.onnx.records import TokenizerRecord, exported_file
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.readers.inputs import Input, InputColumns, InputRows, Row, open_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows
-from tuneline.reports.export import TokenizerRecord, exported_file
 
 SATURATION_WARNING = (
     "warning: this model has 8-bit weights, and this processor clips their products (it has no VNNI instructions). They are multiplied "

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from tuneline.analysis.stats import leak_difference
 from tuneline.metrics.scores import compute_metric
+from tuneline.metrics.stats import leak_difference
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.results.verdict import RunFacts, leaks
 

@@ -8,8 +8,8 @@ from sklearn.linear_model import LogisticRegression
 
 from tests.shards import into_shards
 from tests.stages.tokenize.raw_splits import NO_YES, write_raw
-from tuneline.analysis import tfidf
-from tuneline.analysis.tfidf import out_of_fold, predict_with_tfidf, read_sample
+from tuneline.analysis import baselines
+from tuneline.analysis.baselines import out_of_fold, predict_with_tfidf, read_sample
 from tuneline.core.tables import LabelSchema, SplitReader
 
 NUMBERS = LabelSchema(None)
@@ -86,7 +86,7 @@ def test_second_training_gives_the_same_predictions_and_no_warning():
 def test_rows_are_predicted_in_chunks(monkeypatch):
     texts, labels = topical(200, 0)
     whole = predict_with_tfidf(sample([texts], labels), [texts], NO_YES)
-    monkeypatch.setattr(tfidf, "ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr(baselines, "ROWS_AT_A_TIME", 7)
     np.testing.assert_array_equal(predict_with_tfidf(sample([texts], labels), [texts], NO_YES), whole)
 
 
@@ -106,7 +106,7 @@ def test_sample_of_a_small_split_is_the_whole_split(split):
 
 @pytest.mark.parametrize(("limit", "value", "expected"), [("MAX_ROWS", 20, 20), ("MAX_SCORES", 100, 20), ("MAX_CHARACTERS", 500, None)])
 def test_sample_of_a_large_split_is_drawn_with_the_seed_within_the_limits(split, monkeypatch, limit, value, expected):
-    monkeypatch.setattr(tfidf, limit, value)
+    monkeypatch.setattr(baselines, limit, value)
     rows, again, other = (read_sample(split, ["subject", "body"], 5, seed) for seed in (1, 1, 2))
     assert rows.equals(again)
     assert not rows.equals(other)
@@ -121,7 +121,7 @@ def test_sample_of_a_large_split_is_drawn_with_the_seed_within_the_limits(split,
 
 
 def test_long_texts_are_cut_off(split, monkeypatch):
-    monkeypatch.setattr(tfidf, "MAX_TEXT", 9)
+    monkeypatch.setattr(baselines, "MAX_TEXT", 9)
     assert read_sample(split, ["body"], 2, seed=1)["body"].to_pylist()[30] == "body 30 x"
 
 

@@ -166,7 +166,7 @@ class FrozenBaselines:
 
     @classmethod
     def fit(cls, encoder: FrozenEncoder, train: pa.Table, validation: pa.Table, labels: LabelSchema) -> Self:
-        """Fit them on rows as ``tuneline.analysis.tfidf.read_sample`` returns them."""
+        """Fit them on rows as ``tuneline.analysis.baselines.read_sample`` returns them."""
         inputs = []
         for name, rows in (("train", train), ("validation", validation)):
             phase(f"frozen vectors of {name}")

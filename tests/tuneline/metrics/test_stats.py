@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tuneline.analysis.stats import (
+from tuneline.metrics.scores import compute_metric
+from tuneline.metrics.stats import (
     RESAMPLES,
     accuracy_drop_interval,
     mcnemar_p_value,
@@ -13,7 +14,6 @@ from tuneline.analysis.stats import (
     pearson_interval,
     wilson_interval,
 )
-from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.table import METRIC_TABLE
 
 ACCURACY, F1, PEARSON, SPEARMAN = (METRIC_TABLE[name] for name in ("accuracy", "f1", "pearson", "spearmanr"))

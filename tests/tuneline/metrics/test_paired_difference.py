@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score
 
-from tuneline.analysis.stats import metric_interval, paired_difference
+from tuneline.metrics.stats import metric_interval, paired_difference
 from tuneline.metrics.table import METRIC_TABLE
 
 ACCURACY, F1, PEARSON = (METRIC_TABLE[name] for name in ("accuracy", "f1", "pearson"))
@@ -127,5 +127,5 @@ def test_paired_difference_is_narrower_than_two_intervals_side_by_side():
 def test_resamples_drawn_in_chunks_are_those_drawn_at_once(monkeypatch):
     labels, first, second = np.random.default_rng(0).normal(size=(3, 101))
     at_once = paired_difference(PEARSON, labels, first, second)
-    monkeypatch.setattr("tuneline.analysis.stats._VALUES_AT_A_TIME", 700)
+    monkeypatch.setattr("tuneline.metrics.stats._VALUES_AT_A_TIME", 700)
     assert paired_difference(PEARSON, labels, first, second) == at_once

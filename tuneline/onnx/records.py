@@ -1,11 +1,12 @@
-"""``export.json``: how to use exported models, and where they come from. It is in the metadata of each model, too.
+"""What is recorded of exported models: ``export.json``, and their comparison with the trained model in ``reports/compare/``.
 
-It contains no time, no path of the machine and no commit: it is a function of the stage's inputs, and the commit is created later.
+``export.json`` says how to use the models and where they come from; it is in the metadata of each model, too. It contains no time, no path
+of the machine and no commit: it is a function of the stage's inputs, and the commit is created later.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -142,3 +143,91 @@ class ExportRecord(UsageRecord):
         if values.get("format") != FORMAT:
             raise ValueError(f"its format is {values.get('format')}, and this version of Tuneline reads {FORMAT}")
         return values
+
+
+class Saturation(Record):
+    """Result of the saturation check of an int8 model."""
+
+    possible: bool
+    """True if some activations make a sum of two products exceed 16 bits."""
+    largest_sum: int
+    """Largest magnitude that the sum of two products can have."""
+    sums: int
+    """Sums that were computed; 0 where none can saturate. Those of ``saturated`` exceed 16 bits."""
+    saturated: int
+
+
+class ModelComparison(Record):
+    """Comparison of one exported model with the trained model.
+
+    Besides the keys below it has the compared metric under its name, its drop as ``METRIC_drop`` with the ends of the interval as
+    ``METRIC_drop_low`` and ``METRIC_drop_high``, and ``calibration_error`` for a classifier.
+    """
+
+    __pydantic_extra__: dict[str, Number]
+
+    max_abs_diff: Number
+    """Largest absolute difference of a logit."""
+    mean_abs_diff: Number
+    agreement: Number
+    """Fraction of rows with the same prediction."""
+    flips: int
+    """Number of rows with another prediction."""
+    saturation: Saturation | None = OMITTED
+    """Only of a model with 8-bit products."""
+    violations: Sequence[str]
+    """Exceeded tolerances, as messages."""
+    required: bool
+    """True if a violation stops the pipeline."""
+    published: bool
+    """True if the model is in ``models/onnx``."""
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Metrics of the exported model, and their drops, by name."""
+        return self.__pydantic_extra__
+
+
+class ComparisonRecord(Record):
+    """Comparison of all exported models."""
+
+    written_by: ClassVar[str] = "compare"
+
+    split: str
+    rows: int
+    metric: str
+    trained: Mapping[str, Number]
+    models: Mapping[str, ModelComparison]
+
+
+class Prediction(Record):
+    """Prediction of one model for one row."""
+
+    prediction: str | Number
+    """Class name; number of a regression."""
+    probability: Number | None = OMITTED
+    """Of the predicted class."""
+
+
+class Flip(Record):
+    """A row on which an exported model and the trained model differ."""
+
+    row: int
+    text: Mapping[str, str | None]
+    label: str | Number
+    trained: Prediction
+    exported: Prediction
+    difference: Number
+    """Largest absolute difference of a logit."""
+
+
+class Flips(Record):
+    """Some of the flips of each model, the largest difference first, under its precision."""
+
+    __pydantic_extra__: dict[str, Sequence[Flip]]
+
+    written_by: ClassVar[str] = "compare"
+
+    def of(self, precision: str) -> Sequence[Flip]:
+        """Return the flips of one model."""
+        return self.__pydantic_extra__.get(precision, ())

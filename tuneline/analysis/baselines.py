@@ -1,10 +1,11 @@
-"""A linear model of words and word pairs: TF-IDF with logistic regression, or ridge regression for numbers (scikit-learn).
+"""The simple models that need no checkpoint: the majority, and a linear model of words and word pairs.
 
-It trains on the train split in seconds. Rows, characters and features are limited, so that time and memory are bounded for any data.
+The linear model is TF-IDF with logistic regression, or ridge regression for numbers (scikit-learn). It trains on the train split in
+seconds. Rows, characters and features are limited, so that time and memory are bounded for any data.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tuneline.core.tables import LABELS, LabelSchema, SplitReader
+from tuneline.core.tables import LABELS, LabelSchema, SplitReader, numpy_values
 from tuneline.core.terminal import phase
 
 if TYPE_CHECKING:
@@ -165,3 +166,25 @@ def _features(vectorizer: "TfidfVectorizer", columns: Sequence[Sequence[str]]) -
 
     first, *others = [vectorizer.transform(column) for column in columns]
     return sparse.hstack([part for other in others for part in (first.multiply(other), abs(first - other))], "csr") if others else first
+
+
+Predict = Callable[[Sequence[Sequence[str]]], dict[str, NDArray[Any]]]
+"""From a batch of texts, one list for each column, to the predictions of one or more models by name."""
+
+
+def majority_model(train: SplitReader, labels: LabelSchema) -> Predict:
+    """Return the model that always predicts the most frequent class of the train split, or the mean of its numbers."""
+    batches = (numpy_values(batch[LABELS]) for batch in train.batches([LABELS]))
+    if labels.is_regression:
+        total, rows = np.sum([(batch.sum(dtype=np.float64), len(batch)) for batch in batches], axis=0)
+        constant = np.float32(total / rows)
+    else:
+        constant = np.sum([np.bincount(batch, minlength=labels.outputs) for batch in batches], axis=0).argmax()
+    return lambda texts: {"majority": np.full(len(texts[0]), constant)}
+
+
+def tfidf_model(train: SplitReader, columns: Sequence[str], labels: LabelSchema, seed: int) -> Predict:
+    """Return the linear model of words and word pairs."""
+    phase("TF-IDF")
+    model = TfidfModel.fit(read_sample(train, columns, labels.outputs, seed), labels)
+    return lambda texts: {"tfidf": model.predict(texts)}
