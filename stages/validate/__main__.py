@@ -54,8 +54,8 @@ def main() -> dict[str, float]:
             write_row_files(folder / FAILING_ROWS.name, results.violations, data.raw, params.data.text_columns)
             write_report(folder, results)  # after the files of rows, to which its page links
     stop_on_errors(results)
-    Metrics.of({**results.metrics, "warnings": len(results.warnings)}).write(metrics)
-    return {"expectations": len(results.entries), "warnings": len(results.warnings)}
+    Metrics.of({**results.record.metrics, "warnings": len(results.warnings)}).write(metrics)
+    return {"expectations": len(results.record.checks), "warnings": len(results.warnings)}
 
 
 def stop_on_errors(results: "CheckResults") -> None:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.core.files import replace_file
-from tuneline.core.tables import SplitReader
+from tuneline.core.tables import SplitReader, rebatch
 
 BATCH_ROWS = 65_536
 Rows = NDArray[np.int64]
@@ -57,9 +57,12 @@ class StoredColumns:
         """Yield some columns of ``at_most`` rows at a time, numbered by the index; one frame without rows if there are none."""
         groups = self._by_files(names)
         first = 0
-        for tables in zip(*(joined(read_batches(files, found), at_most) for files, found in groups.items()), strict=True):
-            yield self._frame(names, dict(zip(groups, tables, strict=True)), pd.RangeIndex(first, first + len(tables[0])))
-            first += len(tables[0])
+        parts = (rebatch(files.batches(found, BATCH_ROWS), files.fields(found), at_most) for files, found in groups.items())
+        for batches in zip(*parts, strict=True):
+            yield self._frame(names, dict(zip(groups, batches, strict=True)), pd.RangeIndex(first, first + len(batches[0])))
+            first += len(batches[0])
+        if not self.rows:
+            yield self.take(names, np.empty(0, np.int64))
 
     def take(self, names: Sequence[str], rows: Rows) -> pd.DataFrame:
         """Read some columns of chosen rows, whose numbers ascend and become the index."""
@@ -71,9 +74,10 @@ class StoredColumns:
             groups.setdefault(files, []).append(column)
         return groups
 
-    def _frame(self, names: Sequence[str], tables: Mapping[SplitReader, pa.Table], index: pd.Index) -> pd.DataFrame:
-        places = {name: self.places[name] for name in names}
-        return pd.DataFrame({name: tables[files][column].to_numpy() for name, (files, column) in places.items()}, index, copy=False)
+    def _frame(self, names: Sequence[str], tables: Mapping[SplitReader, pa.Table | pa.RecordBatch], index: pd.Index) -> pd.DataFrame:
+        places = ((name, *self.places[name]) for name in names)
+        columns = {name: tables[files][column].to_numpy(zero_copy_only=False) for name, files, column in places}
+        return pd.DataFrame(columns, index, copy=False)
 
 
 @contextmanager
@@ -106,26 +110,11 @@ def write_columns(path: Path, columns: Arrays) -> StoredColumns:
     return stored(path)
 
 
-def read_batches(files: SplitReader, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files, or some columns of them, in batches; one empty batch if there are none, so that the columns are known."""
+def read_batches(files: SplitReader) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files in batches; one empty batch if there are none, so that the columns are known."""
     if not files.rows:
-        names = files.schema.names if columns is None else columns
-        yield pa.RecordBatch.from_pylist([], schema=pa.schema([files.schema.field(name) for name in names]))
-    yield from files.batches(columns, BATCH_ROWS)
-
-
-def joined(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Join and divide batches, so that each table has ``rows`` rows, except the last, which has none if there are no rows."""
-    waiting, number, is_first = [], 0, True
-    for batch in batches:
-        waiting.append(batch)
-        number += batch.num_rows
-        while number >= rows:
-            table = pa.Table.from_batches(waiting)
-            yield table.slice(0, rows)
-            waiting, number, is_first = table.slice(rows).to_batches() or [batch.slice(0, 0)], number - rows, False
-    if waiting and (number or is_first):
-        yield pa.Table.from_batches(waiting)
+        yield pa.RecordBatch.from_pylist([], schema=files.schema)
+    yield from files.batches(at_most=BATCH_ROWS)
 
 
 def files_of(split: SplitReader) -> list[SplitReader]:

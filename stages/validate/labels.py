@@ -265,9 +265,7 @@ def area_under_curve(scores: Floats, labels: Ids) -> tuple[float, float]:
 
 def _ranks(values: Floats) -> Floats:
     """Return the rank of each value from 1; equal values have their mean rank. ``scipy.stats`` takes long to import."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: Floats = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-    return ranks
+    return np.asarray(pd.Series(values).rank(), np.float64)
 
 
 BINS = 20

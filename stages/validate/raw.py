@@ -168,8 +168,7 @@ class RawSplit:
 def read_raw(splits: Mapping[str, SplitReader], text_columns: Sequence[str], folder: Path, run: RunParams) -> dict[str, RawSplit]:
     """Derive the columns, keys and words of raw splits, one file at a time, in a folder that all workers of the engine can write."""
     shards = {name: [RawShard(part, tuple(text_columns), folder) for part in files_of(split)] for name, split in splits.items()}
-    for _ in map_tasks(RawShard.derive, [shard for found in shards.values() for shard in found], run, name="texts"):
-        pass
+    list(map_tasks(RawShard.derive, [shard for found in shards.values() for shard in found], run, name="texts"))
     columns = {name: StoredColumns.of(SplitReader.open(folder / "columns", split.split, "validate")) for name, split in splits.items()}
     counts = {name: reduce(VocabularyCounts.plus, (shard.vocabulary() for shard in found)) for name, found in shards.items()}
     return {name: RawSplit(split, shards[name], columns[name], counts[name]) for name, split in splits.items()}

@@ -128,7 +128,7 @@ def write_report(folder: Path, results: CheckResults) -> None:
     Training depends on ``passed``, which is written if there is no error. Its content never changes, so that changed measurements on
     unchanged data do not cause a new training.
     """
-    results.record().write(folder / "checks.json")
+    results.record.write(folder / "checks.json")
     results.profile.write(folder / "profile.json")
     if results.words:
         results.words.write(folder / "words.json")
@@ -148,7 +148,7 @@ def index_page(results: CheckResults, row_files: Collection[str] = ()) -> str:
     ``row_files`` are the checks with a file of all their violating rows beside the page, ``rows/CHECK.parquet``.
     """
     groups: dict[str, list[CheckEntry]] = {}
-    for result in results.entries:
+    for result in results.record.checks:
         groups.setdefault(result.check, []).append(result)
     passed = [PassedCheck.of(group) for group in groups.values() if any(result.status == "passed" for result in group)]
     template = environment(TEMPLATES).get_template("index.html.j2")

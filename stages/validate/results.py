@@ -26,13 +26,13 @@ from great_expectations.validator.validation_statistics import calc_validation_s
 from numpy.typing import NDArray
 
 from stages.validate.checks import CHECKS, Check, Outcome, Table, expectations
-from stages.validate.columns import Rows, joined
+from stages.validate.columns import Rows
 from stages.validate.near_duplicates import NUMBERED_THROUGH
 from stages.validate.raw import RawSplit
 from stages.validate.tables import DerivedData, count_words
 from tuneline.core.paths import SPLITS
 from tuneline.core.provenance import split_hash
-from tuneline.core.tables import ROW_GROUP, SplitReader, failing_rows_schema, write_batches
+from tuneline.core.tables import ROW_GROUP, SplitReader, failing_rows_schema, rebatch, write_batches
 from tuneline.core.terminal import phase
 from tuneline.params.validate import Rule
 from tuneline.reports.checks import CheckEntry, Checks, Profile, Status, Violation, WordCounts
@@ -159,8 +159,7 @@ def write_row_files(folder: Path, found: Sequence[Violations], raw: Mapping[str,
         phase(f"rows of {check}")
         batches = (batch for name, split in raw.items() if name in splits for batch in _batches(splits[name], raw, split, text_columns))
         if first := next(batches, None):
-            groups = joined(chain([first], batches), ROW_GROUP)
-            write_batches(folder / f"{check}.parquet", first.schema, (group.combine_chunks().to_batches()[0] for group in groups))
+            write_batches(folder / f"{check}.parquet", first.schema, rebatch(chain([first], batches), first.schema))
 
 
 def _batches(
@@ -207,46 +206,26 @@ ROWS_AT_A_TIME = 250_000
 
 @dataclass(frozen=True)
 class CheckResults:
-    """Results of all checks: the entries of ``checks.json``, in the order of ``CHECKS``, then of the splits, and what belongs to them.
+    """Results of all checks: the content of ``checks.json``, and what belongs to it.
 
     There are violating rows of checks that pass within their limit, too. ``words`` is ``None`` if train could not be read.
     """
 
-    entries: Sequence[CheckEntry]
+    record: Checks
     violations: Sequence[Violations]
-    metrics: Mapping[str, float]
     suites: Sequence[ExpectationSuiteValidationResult]
     profile: Profile
     words: WordCounts | None
-    raw_sha256: Mapping[str, str]
 
     @property
     def errors(self) -> list[CheckEntry]:
         """Results that end the stage."""
-        return [entry for entry in self.entries if entry.stops]
+        return [entry for entry in self.record.checks if entry.stops]
 
     @property
     def warnings(self) -> list[CheckEntry]:
         """Failed checks that do not end the stage."""
-        return [entry for entry in self.entries if entry.status != "passed" and not entry.stops]
-
-    @property
-    def not_run(self) -> list[str]:
-        """Keys of checks that do not apply to this data; docs/data-checks.md lists when."""
-        run = {entry.check for entry in self.entries}
-        return [key for key in CHECKS if key not in run]
-
-    def record(self) -> Checks:
-        """Return the content of ``checks.json``."""
-        return Checks(
-            passed=not self.errors,
-            errors=len(self.errors),
-            warnings=len(self.warnings),
-            metrics=self.metrics,
-            not_run=self.not_run,
-            raw_sha256=self.raw_sha256,
-            checks=self.entries,
-        )
+        return [entry for entry in self.record.checks if entry.status != "passed" and not entry.stops]
 
 
 def check_tables(data: DerivedData) -> CheckResults:
@@ -270,15 +249,18 @@ def check_tables(data: DerivedData) -> CheckResults:
     order = list(CHECKS)
     entries.sort(key=lambda entry: order.index(entry.check))
     violations.sort(key=lambda found: order.index(found.check.key))
-    return CheckResults(
-        entries,
-        violations,
-        {f"{split}_{name}": value for split, values in metrics.items() for name, value in values.items()},
-        suites,
-        Profile(version=1, labels=data.labels.names, splits=data.profiles),
-        count_words(data.raw["train"]) if "train" in data.raw else None,
-        {split: split_hash(SplitReader.open(data.folders.raw, split, "download").paths) for split in SPLITS},
+    failed = [entry.stops for entry in entries if entry.status != "passed"]
+    record = Checks(
+        passed=not any(failed),
+        errors=failed.count(True),
+        warnings=failed.count(False),
+        metrics={f"{split}_{name}": value for split, values in metrics.items() for name, value in values.items()},
+        not_run=[key for key in CHECKS if key not in {entry.check for entry in entries}],
+        raw_sha256={split: split_hash(SplitReader.open(data.folders.raw, split, "download").paths) for split in SPLITS},
+        checks=entries,
     )
+    profile = Profile(version=1, labels=data.labels.names, splits=data.profiles)
+    return CheckResults(record, violations, suites, profile, count_words(data.raw["train"]) if "train" in data.raw else None)
 
 
 def batch_definition() -> BatchDefinition[Any]:

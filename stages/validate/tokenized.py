@@ -7,6 +7,7 @@ import json
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Self
@@ -169,27 +170,18 @@ def _joined(segments: list[list[str]]) -> list[str]:
     return joined
 
 
-@dataclass(frozen=True)
-class TokenizedShard:
-    """A file of a tokenized split, and the folder of its columns, which have the name of the file."""
-
-    source: SplitReader
-    vocabulary: Vocabulary
-    folder: Path
-
-    def derive(self) -> None:
-        """Write the columns of ``batch_columns``, reading a batch of rows at a time."""
-        phase(f"tokens of {self.source.paths[0].stem}")
-        with column_writer(self.folder / self.source.paths[0].name) as write:
-            for batch in read_batches(self.source):
-                write(batch_columns(batch, self.vocabulary))
+def derive_columns(source: SplitReader, vocabulary: Vocabulary, folder: Path) -> None:
+    """Write the columns of ``batch_columns`` for one file, reading a batch of rows at a time; they have the name of the file."""
+    phase(f"tokens of {source.paths[0].stem}")
+    with column_writer(folder / source.paths[0].name) as write:
+        for batch in read_batches(source):
+            write(batch_columns(batch, vocabulary))
 
 
 def read_tokenized(splits: Mapping[str, SplitReader], vocabulary: Vocabulary, folder: Path, run: RunParams) -> dict[str, StoredColumns]:
     """Derive the scalar columns of tokenized splits, one file at a time, in a folder that all workers of the engine can write."""
-    shards = [TokenizedShard(part, vocabulary, folder) for split in splits.values() for part in files_of(split)]
-    for _ in map_tasks(TokenizedShard.derive, shards, run, name="tokens"):
-        pass
+    files = [part for split in splits.values() for part in files_of(split)]
+    list(map_tasks(partial(derive_columns, vocabulary=vocabulary, folder=folder), files, run, name="tokens"))
     return {name: StoredColumns.of(SplitReader.open(folder, split.split, "validate")) for name, split in splits.items()}
 
 

@@ -153,17 +153,17 @@ def write_batches(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatc
     return rows
 
 
-def rebatch(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of exactly ``ROW_GROUP`` (the last may be shorter), so that outputs do not depend on the reader."""
+def rebatch(batches: Iterator[pa.RecordBatch], schema: pa.Schema, size: int = ROW_GROUP) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in batches of exactly ``size`` rows (the last may be shorter), so that outputs do not depend on the reader."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
         waiting.append(batch)
         rows += batch.num_rows
-        if rows >= ROW_GROUP:
+        if rows >= size:
             table = pa.Table.from_batches(waiting, schema).combine_chunks()
-            whole = rows - rows % ROW_GROUP
-            yield from table.slice(0, whole).to_batches(max_chunksize=ROW_GROUP)
+            whole = rows - rows % size
+            yield from table.slice(0, whole).to_batches(max_chunksize=size)
             waiting, rows = table.slice(whole).to_batches(), rows - whole
     if rows:
         yield from pa.Table.from_batches(waiting, schema).combine_chunks().to_batches()
@@ -240,6 +240,10 @@ class SplitReader:
         with _opened(self.paths[0]) as file:
             return file.schema_arrow
 
+    def fields(self, columns: Sequence[str]) -> pa.Schema:
+        """Return the schema of some columns."""
+        return pa.schema([self.schema.field(name) for name in columns], self.schema.metadata)
+
     @cached_property
     def starts(self) -> NDArray[np.int64]:
         """Number of the first row of each file, then the number of all rows; shape ``(files + 1,)``.
@@ -277,8 +281,7 @@ class SplitReader:
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Read all rows, or some columns of them, into memory."""
-        fields = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns], self.schema.metadata)
-        return pa.Table.from_batches(self.batches(columns), fields)
+        return pa.Table.from_batches(self.batches(columns), self.schema if columns is None else self.fields(columns))
 
     def take(self, rows: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
         """Read chosen rows, one row group at a time. Row numbers ascend; those beyond the last row are ignored.
@@ -299,8 +302,7 @@ class SplitReader:
                             raise damaged(path, error, first) from None
                     first += file.metadata.row_group(group).num_rows
                     start = end
-        schema = pa.schema([self.schema.field(name) for name in columns])
-        return pa.concat_tables(taken).select(list(columns)) if taken else schema.empty_table()
+        return pa.concat_tables(taken).select(list(columns)) if taken else self.fields(columns).empty_table()
 
     def place(self, row: int) -> str:
         """Return file and row of the file for messages: ``data/raw/train.parquet, row 17``."""

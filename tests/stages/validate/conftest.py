@@ -38,5 +38,5 @@ def tables(tmp_path_factory):
 
 def failed_result(results: CheckResults) -> CheckEntry:
     """Return the only result that did not pass."""
-    (result,) = [result for result in results.entries if result.status != "passed"]
+    (result,) = [result for result in results.record.checks if result.status != "passed"]
     return result

@@ -16,13 +16,13 @@ from tuneline.reports.checks import Profile, Words
 
 
 def failed_checks(results) -> set[str]:
-    return {result.check for result in results.entries if result.status != "passed"}
+    return {result.check for result in results.record.checks if result.status != "passed"}
 
 
 def test_valid_data_passes_every_check(data, check):
     results = check(data)
     assert failed_checks(results) == set()
-    assert set(results.not_run) == {"promoted_rows", "promoted_labels", "promoted_lengths", "promoted_vocabulary"}
+    assert set(results.record.not_run) == {"promoted_rows", "promoted_labels", "promoted_lengths", "promoted_vocabulary"}
 
 
 def columns(data: Data) -> None:
@@ -317,7 +317,7 @@ def promoted(data, tmp_path_factory):
 def test_data_equal_to_promoted_data_passes(data, check, promoted):
     results = check(data, promoted)
     assert failed_checks(results) == set()
-    assert results.not_run == []
+    assert results.record.not_run == []
 
 
 def test_every_check_has_parameters_and_a_violation(data):

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
-from stages.validate.columns import RaggedArray, joined, read_batches
+from stages.validate.columns import RaggedArray, read_batches
 from tuneline.core.tables import SplitReader
 
 
@@ -13,14 +13,6 @@ def test_read_batches_yields_one_empty_batch_for_a_file_without_rows(tmp_path):
     pq.write_table(pa.table({"number": pa.array([], pa.int64())}), tmp_path / "train.parquet")
     (batch,) = read_batches(SplitReader.open(tmp_path, "train", "download"))
     assert (batch.num_rows, batch.schema.names) == (0, ["number"])
-
-
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=8), st.integers(1, 7))
-def test_joined_tables_have_as_many_rows_each_whatever_the_batches(sizes, rows):
-    numbers = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
-    tables = list(joined(iter([pa.record_batch({"number": part}) for part in numbers]), rows))
-    assert [len(table) for table in tables] == ([rows] * (sum(sizes) // rows) + [sum(sizes) % rows] * (sum(sizes) % rows > 0) or [0])
-    assert pa.concat_tables(tables)["number"].to_pylist() == list(range(sum(sizes)))
 
 
 ROWS = st.lists(st.lists(st.integers(-5, 100), max_size=6), max_size=12)

@@ -80,5 +80,5 @@ def test_generated_valid_data_passes(kind, tmp_path_factory):
     data = generate(kind)
     folders = data.write(tmp_path_factory.mktemp("valid") / "data")
     results = check_tables(derive_tables(data.params, folders, None))
-    assert [(result.check, result.found) for result in results.entries if result.status != "passed"] == []
-    assert all(np.isfinite(value) for value in results.metrics.values())
+    assert [(result.check, result.found) for result in results.record.checks if result.status != "passed"] == []
+    assert all(np.isfinite(value) for value in results.record.metrics.values())

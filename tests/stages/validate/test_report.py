@@ -131,7 +131,7 @@ def test_notes_are_shown_also_of_a_passed_check(tmp_path):
     text = " ".join(Page(index_page(results)).text.split())
     assert "1 check found something within its limit" in text
     assert "train: a <b>word</b> \\u202e" in text
-    entry = next(one for one in results.record().checks if one.check == "duplicates" and one.split == "train")
+    entry = next(one for one in results.record.checks if one.check == "duplicates" and one.split == "train")
     assert (entry.status, list(entry.notes)) == ("passed", ["a <b>word</b> \\u202e"])
 
 

@@ -30,7 +30,7 @@ def test_partly_labelled_split_fails(data, check):
 
 
 def test_metrics_are_flat_finite_and_per_split(data, check):
-    metrics = check(data).metrics
+    metrics = check(data).record.metrics
     assert metrics["train_rows"] == 200
     assert metrics["test_leakage_rate"] == 0
     assert metrics["validation_near_duplicate_rate"] == 0

@@ -28,7 +28,7 @@ def test_check_of_a_missing_column_is_an_error(data, tmp_path):
     derived = derive_tables(data.params, data.write(tmp_path / "data"), None)
     table = next(table for table in derived.tables if table.name == "tokenized-test")
     del table.columns.places["content_tokens"]
-    crashed = {entry.check for entry in check_tables(derived).entries if entry.status == "crashed"}
+    crashed = {entry.check for entry in check_tables(derived).record.checks if entry.status == "crashed"}
     assert crashed == {"empty_rows"}
 
 

@@ -17,7 +17,7 @@ def test_split_with_wrong_columns_is_not_checked_further(data, check):
     """No columns can be derived from it; the other splits are still checked."""
     del data.tokenized["test"]["token_type_ids"]
     results = check(data)
-    assert {result.split for result in results.entries if result.table == "tokenized"} == {"train", "validation"}
+    assert {result.split for result in results.record.checks if result.table == "tokenized"} == {"train", "validation"}
     assert failed_columns(results) == [("tokenized token_type_ids: list of int8", "tokenized token_type_ids: absent")]
 
 

@@ -35,7 +35,7 @@ def test_leaks_and_near_duplicates_within_the_limit_are_told_by_split(data, chec
             data.raw["test"][name][row] = data.raw[split][name][other]
         if split != "train":
             data.raw["test"]["one"][row] += " and more"
-    results = check(data.tokenize()).entries
+    results = check(data.tokenize()).record.checks
     notes = {(result.check, result.split): list(result.notes) for result in results if result.status == "passed" and result.notes}
     assert notes == {
         ("leakage", "test"): ["Of these rows, 1 repeats a row of train."],
@@ -61,7 +61,7 @@ def test_listed_rows_are_as_many_as_great_expectations_counts(data, check):
     data.tokenized["train"]["input_ids"][5][0] = 9
     data.tokenized["validation"]["token_type_ids"][6][0] = -1
     results = check(data)
-    failing = [(entry.check, entry.split, entry.failing) for entry in results.entries if entry.failing]
+    failing = [(entry.check, entry.split, entry.failing) for entry in results.record.checks if entry.failing]
     assert len(failing) >= 6
     listed = {(one.check.key, one.table.split, len(one.rows)) for one in results.violations if one.check.ranks is None}
     assert listed == set(failing)

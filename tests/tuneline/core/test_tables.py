@@ -1,12 +1,15 @@
 import subprocess
 import sys
 
+import hypothesis.strategies as st
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
 
 from tuneline.core.errors import DataError
-from tuneline.core.tables import LabelSchema, raw_schema, tokenized_schema, write_table
+from tuneline.core.tables import LabelSchema, raw_schema, rebatch, tokenized_schema, write_table
 
 QUEUES = LabelSchema(("billing", "delivery"))
 SCORE = LabelSchema(None)
@@ -68,3 +71,11 @@ print(split.values["input_ids"].tolist(), split.labels.tolist(), {"pandas", "pya
 """
     command = [sys.executable, "-c", script, str(tmp_path)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[1, 2, 3] [0, 1] set()\n"
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=8), st.integers(1, 7))
+def test_batches_have_as_many_rows_each_whatever_those_that_are_read(sizes, rows):
+    numbers = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+    batches = list(rebatch((pa.record_batch({"number": part}) for part in numbers), pa.schema({"number": pa.int64()}), rows))
+    assert [len(batch) for batch in batches] == [rows] * (sum(sizes) // rows) + [sum(sizes) % rows] * (sum(sizes) % rows > 0)
+    assert [number for batch in batches for number in batch["number"].to_pylist()] == list(range(sum(sizes)))
