@@ -9,11 +9,8 @@ model and publishes those that pass in ``models/onnx/``.
 """
 
 import json
-import logging
 import shutil
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +20,7 @@ import onnx
 from numpy.typing import NDArray
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 
-from stages.export.graph import clean, save_model, to_onnx
+from stages.export.graph import clean, quiet, save_model, to_onnx
 from tuneline.core.errors import DataError
 from tuneline.core.files import file_hash, replace_directory, temporary_directory
 from tuneline.core.paths import BASE_RECORD, CANDIDATES, CLASSIFIER, RAW, SPLITS, TOKENIZED
@@ -92,8 +89,7 @@ def to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
 
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # one warning for every weight that is rounded to 0
+    with quiet():
         return clean(convert_float_to_float16(copy, keep_io_types=True))
 
 
@@ -164,22 +160,12 @@ class _CalibrationReader(CalibrationDataReader):  # type: ignore[misc]
 
 def _quantize(model: onnx.ModelProto, quantizer: Callable[..., None], *inputs: Any, **options: Any) -> onnx.ModelProto:
     """Run a quantizer on files, because it would move the weights out of a model in memory."""
-    with temporary_directory() as folder, _without_advice():
+    with temporary_directory() as folder, quiet():
         source, target = folder / "fp32.onnx", folder / "int8.onnx"
         save_model(model, source)
         options |= {"op_types_to_quantize": QUANTIZED_OPERATORS, "per_channel": True, "weight_type": QuantType.QInt8}
         quantizer(source, target, *inputs, **options)
         return clean(onnx.load(target))
-
-
-@contextmanager
-def _without_advice() -> Iterator[None]:
-    """Hide the quantizer's advice to pre-process the graph, which fails on these graphs."""
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(logging.NOTSET)
 
 
 ExportedModel = tuple[onnx.ModelProto, Mapping[str, Any]]

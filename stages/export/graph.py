@@ -422,7 +422,7 @@ def trace(model: "PreTrainedModel", names: Sequence[str], opset: int) -> onnx.Mo
 
     example = _example(model, names)
     shape = {0: torch.export.Dim(BATCH), 1: torch.export.Dim(SEQUENCE)}
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), quiet():
         program = torch.onnx.export(
             model,
             (),
@@ -496,16 +496,11 @@ def _example(model: "PreTrainedModel", names: Sequence[str]) -> "dict[str, torch
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Hide the exporter's messages about itself (missing torchvision, renamed axes)."""
-    loggers: list[Any] = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
+def quiet() -> Iterator[None]:
+    """Hide what exporter, converter and quantizer say of themselves: missing torchvision, rounded weights, advice that fails here."""
+    logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(logging.NOTSET)

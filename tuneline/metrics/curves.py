@@ -1,8 +1,4 @@
-"""Curves and calibration of a classifier, as columns for ``dvc plots``; their size does not grow with the split.
-
-The formulas are written out, because scikit-learn takes more time to import than they take on a million rows; the tests hold them
-against scikit-learn's.
-"""
+"""Curves and calibration of a classifier, as columns for ``dvc plots``; their size does not grow with the split."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -94,30 +90,20 @@ def precision_recall_curve(probability: Softmax, labels: Classes) -> Columns:
     return {"recall": recall, "precision": precision}
 
 
-def _counts_by_threshold(positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> Curve:
-    """Return false and true positives if all rows from a score upwards are predicted positive, for each score from the highest."""
-    order = np.argsort(-scores, kind="stable")
-    scores, positive = scores[order], positive[order]
-    del order  # 8 bytes a row each, of up to 100 million rows
-    last_of_score = np.flatnonzero(np.append(scores[1:] != scores[:-1], True))
-    del scores
-    true = np.cumsum(positive, dtype=np.float64)[last_of_score]
-    return 1.0 + last_of_score - true, true
-
-
 def _roc(positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> Curve:
     """Return false and true positive rates, without the points on a straight line between others."""
-    false, true = _counts_by_threshold(positive, scores)
-    if len(false) > 2:
-        corners = np.concatenate([[True], (np.diff(false, 2) != 0) | (np.diff(true, 2) != 0), [True]])
-        false, true = false[corners], true[corners]
-    return np.append(0.0, false / false[-1]), np.append(0.0, true / true[-1])
+    from sklearn.metrics import roc_curve as points  # takes a second to import
+
+    false, true, _ = points(positive, scores)
+    return false, true
 
 
 def _precision_recall(positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> Curve:
     """Return recalls, ascending from 0, and precisions; with no row predicted positive the precision is 1."""
-    false, true = _counts_by_threshold(positive, scores)
-    return np.append(0.0, true / true[-1]), np.append(1.0, true / (true + false))
+    from sklearn.metrics import precision_recall_curve as points
+
+    precision, recall, _ = points(positive, scores)
+    return recall[::-1], precision[::-1]
 
 
 def _mean_curve(curves: Iterator[Curve], number: int) -> Curve:

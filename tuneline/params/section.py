@@ -1,7 +1,7 @@
 """Base class of the sections of ``params.yaml``, and types that several sections use."""
 
-import ast
 import re
+import symtable
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,30 +80,16 @@ def check_functions(functions: Iterable[tuple[str, FunctionName]], root: Path, p
 
 def _check_defined(parameter: str, name: FunctionName, root: Path) -> None:
     try:
-        tree = ast.parse((root / name.file).read_bytes(), filename=str(name.file))
+        table = symtable.symtable((root / name.file).read_bytes(), str(name.file), "exec")  # type: ignore[arg-type]  # bytes, whose encoding Python finds out
     except FileNotFoundError:
         raise ParamsError(f"{parameter}: {name.file} does not exist.", "Write the function into that file, or correct the name.") from None
     except (SyntaxError, ValueError) as error:  # ValueError: null bytes
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         raise ParamsError(f"{parameter}: {name.file}{line} is not valid Python: {error.args[0]}.", "Correct the file.") from None
-    defined = _defined_names(tree)
+    defined = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
     if name.function not in defined:
         known = ", ".join(sorted(word for word in defined if not word.startswith("_"))) or "nothing"
         raise ParamsError(f"{parameter}: {name.file} has no function {name.function!r}.", f"It defines {known}.")
-
-
-def _defined_names(tree: ast.Module) -> set[str]:
-    """Return the names of functions and classes, and those that are assigned or imported, at the top level of a file."""
-    names: set[str] = set()
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names |= {target.id for target in targets if isinstance(target, ast.Name)}
-    return names
 
 
 def check_listed(parameter: str, files: Sequence[Path], pipeline: Any) -> None:
