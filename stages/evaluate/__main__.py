@@ -49,8 +49,7 @@ from tuneline.evaluation.scoring import (
 )
 from tuneline.metrics.curves import Columns, Softmax, calibration, precision_recall_curve, roc_curve
 from tuneline.metrics.functions import CustomMetric, load_metric
-from tuneline.metrics.predictions import write_predictions
-from tuneline.metrics.scores import averaging, predictions_of
+from tuneline.metrics.scores import averaging, predictions_of, write_predictions
 from tuneline.model.batches import TokenizedSplit
 from tuneline.params import Params
 from tuneline.params.loading import load_params

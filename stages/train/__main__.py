@@ -46,7 +46,7 @@ from tuneline.core.provenance import TrainingSegment
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, run_stage
 from tuneline.core.terminal import say
-from tuneline.metrics.predictions import write_predictions
+from tuneline.metrics.scores import write_predictions
 from tuneline.metrics.stats import Interval
 from tuneline.model.architectures import read_base
 from tuneline.params.loading import load_params, print_warnings

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from stages.train.launch import CRASHED, INTERRUPTED, STOPPING, end_with_launcher
 from tuneline.core import stage  # noqa: F401 - sets variables that libraries read when they are imported
-from tuneline.core.devices import DeviceChoice, choose, find_devices
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.files import explain_disk_errors
-from tuneline.core.launch import AUTO, check_launch, launch_file, read_launch
+from tuneline.core.launch import AUTO, DeviceChoice, check_launch, choose, find_devices, launch_file, read_launch
 from tuneline.core.machine import cpu_is_forced, threads
 from tuneline.core.processes import PARENT, terminate_descendants
 from tuneline.core.terminal import say

@@ -23,7 +23,7 @@ from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.paths import TOKENIZED
 from tuneline.core.tables import SplitReader
 from tuneline.core.terminal import say
-from tuneline.metrics.predictions import write_predictions
+from tuneline.metrics.scores import write_predictions
 from tuneline.model.batches import length_sorted_batches
 from tuneline.params import Params
 

@@ -9,12 +9,12 @@ import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from great_expectations.core.expectation_validation_result import ExpectationSuiteValidationResult
 from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
 from great_expectations.render.view.view import DefaultJinjaPageView
 from jinja2 import ChoiceLoader, FileSystemLoader
-from markupsafe import Markup
 
 from stages.validate.results import CheckResults, excerpt
 from tuneline.analysis.drift import Distribution
@@ -35,33 +35,21 @@ class ClassShare:
     fractions: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class DataOverview:
-    """Distributions of the data: rows by split, a figure of lengths in characters, and one of the targets of a regression.
+def data_overview(profile: Profile) -> dict[str, Any]:
+    """Return the distributions of the data for the page: rows by split, figures of lengths and of the targets of a regression.
 
-    The shares of classes are empty for a regression; the most frequent in train come first.
+    The shares of classes are empty for a regression; the most frequent in train come first. The largest share is the full width of a bar.
     """
-
-    rows: Mapping[str, int]
-    lengths: Markup | None
-    targets: Markup | None
-    classes: Sequence[ClassShare]
-
-    @property
-    def largest(self) -> float:
-        """The largest fraction that a class makes up: the full width of a bar."""
-        return max([fraction for one in self.classes for fraction in one.fractions.values()], default=0.0) or 1.0
-
-    @classmethod
-    def of(cls, profile: Profile) -> "DataOverview":
-        """Return what the profile says about the data."""
-        labels = {split: one.labels for split, one in profile.splits.items() if one.labels is not None}
-        return cls(
-            {split: one.rows for split, one in profile.splits.items()},
-            draw_histograms("length", "Length", {split: one.characters for split, one in profile.splits.items()}, logarithmic=True),
-            draw_histograms("label", "Label", labels, logarithmic=False) if profile.labels is None else None,
-            class_shares(profile.labels, labels) if profile.labels else [],
-        )
+    labels = {split: one.labels for split, one in profile.splits.items() if one.labels is not None}
+    characters = {split: one.characters for split, one in profile.splits.items()}
+    classes = class_shares(profile.labels, labels) if profile.labels else []
+    return {
+        "rows": {split: one.rows for split, one in profile.splits.items()},
+        "lengths": draw_histograms("length", "Length", characters, logarithmic=True),
+        "targets": draw_histograms("label", "Label", labels, logarithmic=False) if profile.labels is None else None,
+        "classes": classes,
+        "largest": max([fraction for one in classes for fraction in one.fractions.values()], default=0.0) or 1.0,
+    }
 
 
 def class_shares(names: Sequence[str], labels: Mapping[str, Distribution]) -> list[ClassShare]:
@@ -154,7 +142,7 @@ def index_page(results: CheckResults, row_files: Collection[str] = ()) -> str:
     template = environment(TEMPLATES).get_template("index.html.j2")
     return template.render(
         checks=results,
-        data=DataOverview.of(results.profile),
+        data=data_overview(results.profile),
         splits=SPLITS,
         noteworthy=[check for check in passed if check.is_noteworthy],
         passed=[check for check in passed if not check.is_noteworthy],

@@ -18,8 +18,7 @@ from tuneline.core.provenance import BaseSource, PretrainedSource
 from tuneline.core.tables import LabelSchema, raw_schema, write_table
 from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, spread_metrics
 from tuneline.metrics.curves import Softmax, calibration, calibration_error, ranking_metrics
-from tuneline.metrics.predictions import write_predictions
-from tuneline.metrics.scores import averaging, metrics_of, predictions_of
+from tuneline.metrics.scores import averaging, metrics_of, predictions_of, write_predictions
 from tuneline.model.batches import TokenizedSplit
 
 PARAMS = {

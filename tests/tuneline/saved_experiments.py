@@ -12,7 +12,7 @@ from tests.dvc_files import init_dvc
 from tests.params import write_params
 from tests.project import GIT_IDENTITY
 from tuneline.core.tables import LabelSchema, raw_schema, write_table
-from tuneline.metrics.predictions import write_predictions
+from tuneline.metrics.scores import write_predictions
 from tuneline.metrics.stats import metric_interval
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.project.experiments import SavedExperiment, opened

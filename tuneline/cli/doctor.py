@@ -35,7 +35,7 @@ from tuneline.project.repo import TIMEOUT, git, registries, unversioned, why_not
 from tuneline.readers.files import is_url, not_a_file, refuse_address, shown
 
 if TYPE_CHECKING:
-    from tuneline.core.devices import Devices
+    from tuneline.core.launch import Devices
 
 Level = Literal["ok", "warning", "error"]
 COLOURS: Final = {"ok": "green", "warning": "yellow", "error": "bold red"}
@@ -254,7 +254,7 @@ def check_git(root: Path) -> Iterator[DoctorResult]:
 def check_launch(root: Path, params: TrainParams) -> DoctorResult:
     """Check that the launch configuration exists, suits the machine and leaves no GPU unused; say what ``auto`` chooses."""
     from tuneline.core import launch, machine
-    from tuneline.core.devices import find_devices
+    from tuneline.core.launch import find_devices
 
     try:
         with contextlib.chdir(root):
@@ -271,7 +271,7 @@ def check_launch(root: Path, params: TrainParams) -> DoctorResult:
 
 def check_choice(devices: "Devices", params: TrainParams, torch: str | None, driver: bool) -> DoctorResult:
     """Say what ``train.launch: auto`` chooses, and check that it does not overlook a GPU, of which the NVIDIA driver tells."""
-    from tuneline.core.devices import choose
+    from tuneline.core.launch import choose
 
     choice = choose(devices, params.global_batch_size, params.mixed_precision)
     message = f"train.launch auto chooses {choice}" + (f" ({devices.why_cpu})" if devices.why_cpu else "")

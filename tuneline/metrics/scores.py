@@ -1,13 +1,16 @@
-"""The metrics of one split: from logits to predictions, and from these to every metric of the task."""
+"""The metrics of one split: from logits to predictions, their file, and from them to every metric of the task."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from tuneline.core.errors import ParamsError
-from tuneline.core.tables import LabelSchema
+from tuneline.core.files import replace_file
+from tuneline.core.tables import ROW_GROUP, LabelSchema, predictions_schema, write_batches
 from tuneline.metrics.table import Averaging, Metric, Task, metrics_for
 
 ClassIds = NDArray[np.int64]
@@ -35,6 +38,20 @@ def averaging(labels: LabelSchema, required: Averaging | None) -> Averaging:
 def predictions_of(logits: NDArray[np.float32], labels: LabelSchema) -> NDArray[Any]:
     """Return the class of the highest logit (the lowest id in a tie), or the predicted number of a regression; shape ``(rows,)``."""
     return logits[:, 0] if labels.is_regression else logits.argmax(axis=1)
+
+
+def write_predictions(path: Path, labels: NDArray[Any], logits: NDArray[np.float32], label_schema: LabelSchema) -> None:
+    """Write predictions in the order of the rows; labels have the shape ``(rows,)``, logits ``(rows, outputs)``."""
+    schema = predictions_schema(label_schema)
+
+    def batch(start: int) -> pa.RecordBatch:
+        known, some = labels[start:][:ROW_GROUP], logits[start:][:ROW_GROUP]
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(some.ravel()), some.shape[1]).cast(pa.list_(pa.float32()))
+        rows, predictions = np.arange(start, start + len(known)), predictions_of(some, label_schema)
+        return pa.record_batch([pa.array(rows), pa.array(known), lists, pa.array(predictions)], schema=schema)
+
+    with replace_file(path) as partial:
+        write_batches(partial, schema, map(batch, range(0, len(labels), ROW_GROUP)))
 
 
 def compute_metric(metric: Metric, labels: NDArray[Any], predictions: NDArray[Any], average: Averaging = "macro") -> float:

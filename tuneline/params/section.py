@@ -80,7 +80,7 @@ def check_functions(functions: Iterable[tuple[str, FunctionName]], root: Path, p
 
 def _check_defined(parameter: str, name: FunctionName, root: Path) -> None:
     try:
-        table = symtable.symtable((root / name.file).read_bytes(), str(name.file), "exec")  # type: ignore[arg-type]  # bytes, whose encoding Python finds out
+        table = symtable.symtable((root / name.file).read_bytes(), str(name.file), "exec")  # type: ignore[arg-type]
     except FileNotFoundError:
         raise ParamsError(f"{parameter}: {name.file} does not exist.", "Write the function into that file, or correct the name.") from None
     except (SyntaxError, ValueError) as error:  # ValueError: null bytes

@@ -21,9 +21,9 @@ from typing import Any
 
 import psutil
 
-from tuneline.core.devices import find_devices
 from tuneline.core.errors import PERMANENT, DiskError, ParamsError, StageError
 from tuneline.core.files import read_yaml, replace_file
+from tuneline.core.launch import find_devices
 from tuneline.core.locks import BusyError, locked
 from tuneline.core.machine import threads
 from tuneline.core.paths import CANDIDATES, CHECKPOINTS, METRICS, PARAMS, PIPELINE, REPORTS, TOKENIZED, VALIDATION_PREDICTIONS

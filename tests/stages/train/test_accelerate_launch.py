@@ -10,8 +10,8 @@ from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu
 
 from stages.train.accelerate_launch import chosen_flags, machine_flags, parse, threads_per_process, validate
 from tests.conftest import ROOT
-from tuneline.core.devices import DeviceChoice
 from tuneline.core.errors import ParamsError
+from tuneline.core.launch import DeviceChoice
 
 PROCESSES = {
     "cpu": 1, "gpu": 1, "gpu-bf16": 1, "multi-gpu": 2, "multi-node": 16,

@@ -13,7 +13,7 @@ import torch
 from tests.conftest import ROOT
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
-from tuneline.core.devices import choose, find_devices
+from tuneline.core.launch import choose, find_devices
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA or ROCm GPU")]
 two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason=f"needs 2 GPUs; there are {torch.cuda.device_count()}")

@@ -9,8 +9,7 @@ from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu
 
 from stages.train.accelerate_launch import chosen_flags, parse, validate
 from tests.conftest import ROOT
-from tuneline.core.devices import DeviceChoice
-from tuneline.core.launch import AUTO, read_launch
+from tuneline.core.launch import AUTO, DeviceChoice, read_launch
 from tuneline.params.loading import load_params
 
 PATHS = sorted((ROOT / "conf/accelerate").glob("*.yaml"))

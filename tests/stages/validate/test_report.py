@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from stages.validate.report import DataOverview, class_shares, index_page, write_report
+from stages.validate.report import class_shares, data_overview, index_page, write_report
 from stages.validate.results import check_tables
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, good_data
@@ -150,9 +150,9 @@ def test_regression_has_a_histogram_of_its_targets():
         characters=Distribution.of_numbers(np.full(100, 12)),
         words=Words(hashes=[], known=1.0),
     )
-    overview = DataOverview.of(Profile(version=1, labels=None, splits={"train": profile}))
-    assert "train: median -0.0101, 90 % in -0.919 to 0.899" in overview.targets
-    assert overview.classes == []
+    overview = data_overview(Profile(version=1, labels=None, splits={"train": profile}))
+    assert "train: median -0.0101, 90 % in -0.919 to 0.899" in overview["targets"]
+    assert overview["classes"] == []
 
 
 def test_same_data_gives_identical_bytes(folder, tmp_path):

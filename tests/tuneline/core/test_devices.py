@@ -2,7 +2,7 @@
 
 import pytest
 
-from tuneline.core.devices import DeviceChoice, Devices, choose, find_devices
+from tuneline.core.launch import DeviceChoice, Devices, choose, find_devices
 
 MACHINES = {
     "no accelerator": (Devices(), DeviceChoice("cpu", 1, "no")),

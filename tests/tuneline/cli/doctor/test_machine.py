@@ -3,7 +3,7 @@ import pytest
 from tests.params import params
 from tests.records import export_record
 from tuneline.cli import doctor as machine
-from tuneline.core.devices import Devices
+from tuneline.core.launch import Devices
 
 GB = 2**30
 
