@@ -169,7 +169,7 @@ class SkippedRows:
     def __init__(self, path: Path) -> None:
         self.count = 0
         self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
-        self._waiting: list[tuple[str, str, int, str, str]] = []
+        self._waiting: list[dict[str, str | int]] = []
 
     def add(self, split: str, bad: BadRows, problem: RowProblem) -> None:
         """Add a row of a file of a split of the source."""
@@ -177,7 +177,7 @@ class SkippedRows:
         content = problem.content.rstrip("\r\n")
         start = content[:LONGEST] + ("…" if len(content) > LONGEST else "")
         shown = start.encode(errors="backslashreplace").decode()  # bytes that are not text as codes
-        self._waiting.append((split, bad.name, problem.line, problem.reason, shown))
+        self._waiting.append({"split": split, "file": bad.name, "line": problem.line, "reason": problem.reason, "content": shown})
         if len(self._waiting) == ROW_GROUP:
             self._write()
 
@@ -187,10 +187,7 @@ class SkippedRows:
         self._writer.close()
 
     def _write(self) -> None:
-        columns = zip(*self._waiting, strict=True) if self._waiting else [()] * len(SCHEMA)
-        self._writer.write_batch(
-            pa.record_batch([pa.array(values, kind) for values, kind in zip(columns, SCHEMA.types, strict=True)], schema=SCHEMA)
-        )
+        self._writer.write_batch(pa.RecordBatch.from_pylist(self._waiting, SCHEMA))
         self._waiting.clear()
 
 

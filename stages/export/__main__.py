@@ -13,12 +13,13 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
+from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 from stages.export.graph import clean, quiet, save_model, to_onnx
 from tuneline.core.errors import DataError
@@ -142,20 +143,10 @@ def to_dynamic_int8(model: onnx.ModelProto, reduce_range: bool) -> onnx.ModelPro
 def to_static_int8(model: onnx.ModelProto, reduce_range: bool, calibration: Iterable[Batch]) -> onnx.ModelProto:
     """Quantize the weights of a copy of the fp32 graph to int8, and activations by their minimum and maximum on padded batches."""
     inputs = [value.name for value in model.graph.input]
-    reader = _CalibrationReader({name: batch[name] for name in inputs} for batch in calibration)
+    batches = ({name: batch[name] for name in inputs} for batch in calibration)
+    reader = SimpleNamespace(get_next=lambda: next(batches, None))
     own = {"quant_format": QuantFormat.QDQ, "activation_type": QuantType.QUInt8, "extra_options": {"MatMulConstBOnly": True}}
     return _quantize(model, quantize_static, reader, reduce_range=reduce_range, **own)
-
-
-class _CalibrationReader(CalibrationDataReader):  # type: ignore[misc]
-    """Gives the quantizer one batch at a time."""
-
-    def __init__(self, batches: Iterable[Batch]) -> None:
-        self._batches = iter(batches)
-
-    def get_next(self) -> Batch | None:
-        """Return the next batch, or ``None`` after the last."""
-        return next(self._batches, None)
 
 
 def _quantize(model: onnx.ModelProto, quantizer: Callable[..., None], *inputs: Any, **options: Any) -> onnx.ModelProto:

@@ -384,10 +384,8 @@ def _adjust_axis(node: onnx.NodeProto) -> None:
 
 
 LOGITS = "logits"
-EXAMPLE_ROWS, EXAMPLE_TOKENS = 2, 8
-"""Shape of the traced example. Dimensions of 0 or 1 would be traced as constants."""
 TEST_LENGTHS = (8, 5, 2)
-"""Tokens of the rows on which a rewritten graph is tested."""
+"""Tokens of the rows that are traced, and on which a rewritten graph is tested. Dimensions of 0 or 1 would be traced as constants."""
 TOLERANCE = 1e-4
 """Absolute and relative tolerance of logits: far above rounding errors, far below the effect of reading padding."""
 Rewriting = Callable[[ShapedGraph], None]
@@ -420,7 +418,7 @@ def trace(model: "PreTrainedModel", names: Sequence[str], opset: int) -> onnx.Mo
     """Return the graph as the exporter writes it, with the shapes of all values."""
     import torch
 
-    example = _example(model, names)
+    example = tensors(model, names)
     shape = {0: torch.export.Dim(BATCH), 1: torch.export.Dim(SEQUENCE)}
     with torch.no_grad(), quiet():
         program = torch.onnx.export(
@@ -454,10 +452,9 @@ def same_logits(graph: onnx.ModelProto, model: "PreTrainedModel", names: Sequenc
     """Return True if graph and model give the same logits on random padded rows."""
     import torch
 
-    batch = random_batch(model)
     with torch.inference_mode():
-        expected = model(**{name: torch.from_numpy(batch[name]) for name in names}).logits.numpy()
-    logits = onnx_logits(graph, batch)
+        expected = model(**tensors(model, names)).logits.numpy()
+    logits = onnx_logits(graph, random_batch(model))
     return logits is not None and np.allclose(logits, expected, atol=TOLERANCE, rtol=TOLERANCE)
 
 
@@ -479,20 +476,12 @@ def random_batch(model: "PreTrainedModel") -> Batch:
     return {"input_ids": np.where(mask == 1, ids, padding), "attention_mask": mask, "token_type_ids": np.zeros_like(mask)}
 
 
-def _example(model: "PreTrainedModel", names: Sequence[str]) -> "dict[str, torch.Tensor]":
-    """Return two rows, the second padded. Each input is its own tensor: the tracer would merge inputs that share one."""
+def tensors(model: "PreTrainedModel", names: Sequence[str]) -> "dict[str, torch.Tensor]":
+    """Return some inputs of ``random_batch``, each a tensor of its own: the tracer would merge inputs that share one."""
     import torch
 
-    shape = (EXAMPLE_ROWS, EXAMPLE_TOKENS)
-    padding = model.config.pad_token_id or 0
-    example = {
-        "input_ids": torch.full(shape, (padding + 1) % model.config.vocab_size),
-        "attention_mask": torch.ones(shape, dtype=torch.int64),
-        "token_type_ids": torch.zeros(shape, dtype=torch.int64),
-    }
-    example["input_ids"][1, -2:] = padding
-    example["attention_mask"][1, -2:] = 0
-    return {name: example[name] for name in names}
+    batch = random_batch(model)
+    return {name: torch.from_numpy(batch[name]) for name in names}
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from tuneline.analysis.drift import Distribution
 from tuneline.analysis.text import Keys
@@ -89,19 +89,13 @@ class Checks(Record):
     """In the order of params.yaml, then of the splits."""
 
 
-def _with_tuples(values: Any) -> Any:
-    return (
-        {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()} if isinstance(values, dict) else values
-    )
-
-
 def _consistent(distribution: Distribution) -> Distribution:
     if len(distribution.counts) != len(distribution.edges) + 1:
         raise ValueError(f"{len(distribution.edges)} edges need one more count")
     return distribution
 
 
-Histogram = Annotated[Distribution, BeforeValidator(_with_tuples), AfterValidator(_consistent)]
+Histogram = Annotated[Distribution, AfterValidator(_consistent)]
 
 
 class Words(Record):
