@@ -49,7 +49,8 @@ class Hub:
         feature = data.features.get(columns.label)
         classes = tuple(feature.names) if hasattr(feature, "names") else None
         bad = BadRows(name, "row", columns.policy)
-        batches = _batches(data.select_columns(names).with_format("arrow").iter(batch_size=ROW_GROUP))
+        tables = data.select_columns(names).with_format("arrow").iter(batch_size=ROW_GROUP)
+        batches = ValueBatch.numbered(batch for table in tables for batch in table.combine_chunks().to_batches())
         return SourceSplit.of(SourceFile(bad, labelled_batches(batches, columns, bad, classes), classes))
 
     def provenance(self, _rows: Mapping[str, int], /) -> dict[str, Any]:
@@ -73,14 +74,6 @@ class Hub:
             raise DataError(f"data.path: {self.label}: {error}.", "Use a copy of the data set in Parquet.") from None
         except (DatasetsError, OSError) as error:
             raise UnreadableError(f"data.path: {self.label} cannot be read: {error}") from None
-
-
-def _batches(tables: Iterator[pa.Table]) -> Iterator[ValueBatch]:
-    first = 1
-    for table in tables:
-        for batch in table.combine_chunks().to_batches():
-            yield ValueBatch(range(first, first + batch.num_rows), {name: batch[name] for name in batch.schema.names})
-            first += batch.num_rows
 
 
 def resolve_commit(path: str, revision: str | None) -> str:

@@ -101,6 +101,13 @@ class ValueBatch:
     positions: Sequence[int]
     columns: Mapping[str, pa.Array | list[Any]]
 
+    @classmethod
+    def numbered(cls, batches: Iterable[pa.RecordBatch], first: int = 1) -> Iterator[Self]:
+        """Yield Arrow batches with the numbers of their rows."""
+        for batch in batches:
+            yield cls(range(first, first + batch.num_rows), {name: batch[name] for name in batch.schema.names})
+            first += batch.num_rows
+
 
 class InputTable:
     """An open file with rows. Read it once.
@@ -212,9 +219,7 @@ class InputTable:
     def _parquet_batches(self, columns: Mapping[str, str], rows: int) -> Iterator[ValueBatch]:
         check_columns(self._parquet.schema.names, columns, self.name)
         first = 1 if self.source.part is None else self.source.part.start + 1
-        for batch in self._parquet.batches(rows, list(columns), self.source.part):
-            yield ValueBatch(range(first, first + batch.num_rows), {name: batch[name] for name in columns})
-            first += batch.num_rows
+        yield from ValueBatch.numbered(self._parquet.batches(rows, list(columns), self.source.part), first)
 
 
 @contextmanager

@@ -5,10 +5,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuneline.analysis.selection import Selection, select_best
 from tuneline.core.errors import StageError
 from tuneline.core.tables import LabelSchema, read_table
 from tuneline.metrics.scores import averaging
+from tuneline.metrics.stats import Selection, select_best
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.sweeps.record import STATE, Configuration, SweepRecord, predictions_file
 from tuneline.sweeps.space import Values

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tuneline.analysis.selection import select_best
+from tuneline.metrics.stats import select_best
 from tuneline.metrics.table import METRIC_TABLE
 
 ACCURACY = METRIC_TABLE["accuracy"]
