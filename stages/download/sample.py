@@ -60,16 +60,13 @@ class SampleSource:
         if columns.regression:
             raise DataError("data.task: the sample's labels are classes, not numbers.", "Set data.task to classification.")
         bad = BadRows(f"sample, split {split}", "row", columns.policy)
-        return SourceSplit.of(SourceFile(bad, labelled_batches(self._batches(split), columns, bad), QUEUES))
+        batches = ValueBatch.numbered(self._batches(split))
+        return SourceSplit.of(SourceFile(bad, labelled_batches(batches, columns, bad), QUEUES))
 
-    def _batches(self, split: str) -> Iterator[ValueBatch]:
-        start, stop = self.ranges[split]
-        tickets = islice(write_tickets(self.params.rows, self.params.mislabelled, self.seed), start, stop)
-        first = 1
+    def _batches(self, split: str) -> Iterator[pa.RecordBatch]:
+        tickets = islice(write_tickets(self.params.rows, self.params.mislabelled, self.seed), *self.ranges[split])
         while chunk := list(islice(tickets, ROW_GROUP)):
-            columns = dict(zip(Ticket._fields, map(pa.array, zip(*chunk, strict=True)), strict=True))
-            yield ValueBatch(range(first, first + len(chunk)), columns)
-            first += len(chunk)
+            yield pa.record_batch(list(map(pa.array, zip(*chunk, strict=True))), Ticket._fields)
 
     def provenance(self, _rows: Mapping[str, int], /) -> dict[str, Any]:
         """Return the generator's inputs."""

@@ -62,18 +62,9 @@ def label_conflicts(keys: Keys, labels: NDArray[Any], tolerance: float) -> Numbe
 
 def leaks(earlier: Sequence[Keys], keys: Keys) -> Numbers:
     """Return, for each row of a split, the first row of the earlier splits with the same key, numbered through all of them."""
-    before = np.concatenate(earlier)
-    number = len(before)
-    result = np.full(len(keys), NONE, np.int32)
-    for rows in partitions(np.concatenate([before, keys])):
-        split = np.searchsorted(rows, number)
-        old, new = rows[:split], rows[split:] - number
-        known, first = np.unique(before[old], return_index=True)
-        if len(known):
-            position = np.minimum(np.searchsorted(known, keys[new]), len(known) - 1)
-            is_same = known[position] == keys[new]
-            result[new[is_same]] = old[first[position[is_same]]]
-    return result
+    before = sum(map(len, earlier))
+    origin = first_copies(np.concatenate([*earlier, keys]))[before:]
+    return np.where(origin < before, origin, np.int32(NONE))  # else the first row with this key is in the split itself
 
 
 WIDTH = 4
