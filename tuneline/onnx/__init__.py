@@ -1,1 +1,1 @@
-"""Inference of exported models with ONNX Runtime and NumPy. Does not import torch or transformers."""
+"""Exported models: inference with ONNX Runtime and NumPy, without torch and transformers, and their records."""
