@@ -254,14 +254,13 @@ def check_git(root: Path) -> Iterator[DoctorResult]:
 def check_launch(root: Path, params: TrainParams) -> DoctorResult:
     """Check that the launch configuration exists, suits the machine and leaves no GPU unused; say what ``auto`` chooses."""
     from tuneline.core import launch, machine
-    from tuneline.core.launch import find_devices
 
     try:
         with contextlib.chdir(root):
             is_for_gpu = launch.needs_gpu(params.launch)
             launch.check_launch(params.launch, params.optimizer)
             if params.launch == launch.AUTO:
-                return check_choice(find_devices(), params, installed_packages().get("torch"), NVIDIA_DRIVER.exists())
+                return check_choice(launch.find_devices(), params, installed_packages().get("torch"), NVIDIA_DRIVER.exists())
     except ParamsError as invalid:
         return error(invalid.problem, invalid.hint)
     if not is_for_gpu and machine.why_no_accelerator() is None and sys.platform != "darwin":
