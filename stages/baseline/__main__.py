@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from stages.baseline.frozen import FrozenBaselines, FrozenEncoder, most_rows
+from stages.baseline.frozen import FrozenBaselines, FrozenEncoder
 from tuneline.analysis.baselines import Predict, majority_model, read_sample, tfidf_model
 from tuneline.core.files import replace_directory
 from tuneline.core.paths import BASE_MODEL, BASELINES, RAW, TOKENIZER, split_file
@@ -23,6 +23,7 @@ from tuneline.core.tables import (
     write_batches,
 )
 from tuneline.core.terminal import phase, progress
+from tuneline.model.linear import most_rows
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 

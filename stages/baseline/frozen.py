@@ -18,22 +18,14 @@ from tuneline.core.tables import LABELS, LabelSchema
 from tuneline.core.terminal import phase
 from tuneline.model.batches import TokenizedRows, length_sorted_batches
 from tuneline.model.encoding import Encoder
+from tuneline.model.linear import LinearModel, Vectors, pair_features
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-Vectors = NDArray[np.float32]
-
-MAX_ROWS = 20_000
-"""Rows of the train split."""
-MAX_VALUES = 16_000_000
-"""Rows times features: fewer rows are used if the checkpoint is wide."""
 BATCH_SIZE = 32
 TEXTS_AT_A_TIME = 2_000
-REGULARIZATION = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
-"""Inverse regularization, from strong to weak; the validation split decides. MRPC needs 1e-4 (accuracy 0.737; with 1 0.627)."""
-MAX_ITERATIONS = 200
 
 
 @dataclass(frozen=True)
@@ -79,6 +71,8 @@ class FrozenEncoder:
     def _vectors(self, texts: Sequence[str]) -> Vectors:
         import torch
 
+        from tuneline.model.frozen import mean_pooled
+
         encoder = Encoder(self.tokenizer, self.tokenizer.model_max_length, pairs=False)
         columns = encoder.columns(encoder.encode(list(texts)))
         values = {name: column.values.to_numpy() for name, column in columns.items()}
@@ -88,24 +82,13 @@ class FrozenEncoder:
             for batch in length_sorted_batches(rows.lengths, BATCH_SIZE):
                 padded = rows.pad(batch, self.tokenizer.pad_token_id)
                 inputs = {name: torch.from_numpy(numbers).to(self.device) for name, numbers in padded.items()}
-                mask = inputs["attention_mask"].unsqueeze(-1)
-                states = self.model(**inputs).last_hidden_state * mask
-                vectors[batch] = (states.sum(dim=1) / mask.sum(dim=1).clamp(min=1)).float().cpu().numpy()
+                vectors[batch] = mean_pooled(self.model, **inputs).float().cpu().numpy()
         return vectors
 
 
-def most_rows(width: int, pairs: bool) -> int:
-    """Return how many rows of the train split are used."""
-    return min(MAX_ROWS, MAX_VALUES // (4 * width if pairs else width))
-
-
 def features(columns: Sequence[Vectors]) -> Vectors:
-    """Return the features of rows of one text, its vector; or of two: both vectors, their absolute difference and their product.
-
-    On MRPC with MiniLM, both vectors add 0.016 to the accuracy of difference and product alone (0.737 and 0.721).
-    """
-    first, *others = columns
-    return np.hstack([first, *(part for other in others for part in (other, np.abs(first - other), first * other))])
+    """Return the features of rows of one text, its vector; or of two, as ``pair_features`` has them."""
+    return columns[0] if len(columns) == 1 else np.hstack(pair_features(*columns))
 
 
 def cosine(columns: Sequence[Vectors]) -> Vectors:
@@ -114,47 +97,6 @@ def cosine(columns: Sequence[Vectors]) -> Vectors:
     scale = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     cosines = np.divide((first * second).sum(axis=1), scale, out=np.zeros(len(first), np.float32), where=scale > 0)
     return np.asarray(cosines[:, None], dtype=np.float32)
-
-
-@dataclass(frozen=True)
-class LinearModel:
-    """A logistic regression of scaled features, or a ridge regression for numbers; without a ``model``, what is always predicted."""
-
-    model: Any
-    constant: float
-    dtype: np.dtype[Any]
-
-    @classmethod
-    def fit(cls, rows: tuple[Vectors, NDArray[Any]], validation: tuple[Vectors, NDArray[Any]], labels: LabelSchema) -> Self:
-        """Fit features ``(rows, features)`` and labels of the train split; the validation split chooses the regularization."""
-        vectors, answers = rows
-        constant = float(answers.mean() if labels.is_regression else np.bincount(answers).argmax())
-        if np.ptp(answers) == 0:
-            return cls(None, constant, answers.dtype)
-        best, best_score = None, -np.inf
-        for inverse in REGULARIZATION:
-            model = _pipeline(inverse, labels).fit(vectors, answers)
-            score = model.score(*validation) if len(validation[1]) else 0.0
-            if score < best_score:
-                break  # a weaker one takes longer, too
-            if score > best_score:
-                best, best_score = model, score
-        return cls(best, constant, answers.dtype)
-
-    def predict(self, vectors: Vectors) -> NDArray[Any]:
-        """Predict rows of features: class ids or numbers of shape ``(rows,)``."""
-        if self.model is None:
-            return np.full(len(vectors), self.constant, dtype=self.dtype)
-        return np.asarray(self.model.predict(vectors), dtype=self.dtype)
-
-
-def _pipeline(inverse: float, labels: LabelSchema) -> Any:
-    from sklearn.linear_model import LogisticRegression, Ridge
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    linear = Ridge(alpha=1 / inverse) if labels.is_regression else LogisticRegression(C=inverse, max_iter=MAX_ITERATIONS)
-    return make_pipeline(StandardScaler(), linear)
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,18 @@ class Encoder:
         )
 
 
+def pair_separators(tokenizer: FastTokenizer) -> tuple[int, int] | None:
+    """Return the id of the separator, and how many are between two texts, if a tokenizer joins them as BERT (1) or RoBERTa (2) does.
+
+    They write one token, the first text, separators, the second text, one separator; and a single text without what is between.
+    """
+    limit = 8  # any: the texts are empty
+    two: list[tuple[str, ...]] = [("", "")]
+    single, pair = Encoder(tokenizer, limit, pairs=False).encode([""])[0].ids, Encoder(tokenizer, limit, pairs=True).encode(two)[0].ids
+    joined_alike = len(single) == 2 and len(pair) > 2 and pair == [single[0], *[single[1]] * (len(pair) - 1)]
+    return (single[1], len(pair) - 2) if joined_alike else None
+
+
 def flat(lists: Iterator[list[int]], dtype: type[np.integer], count: int) -> NDArray[Any]:
     """Return the numbers of all lists, of which there are ``count``."""
     return np.fromiter(itertools.chain.from_iterable(lists), dtype=dtype, count=count)

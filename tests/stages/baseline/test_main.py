@@ -16,6 +16,7 @@ from tests.stages.evaluate.project import write_classifier
 from tuneline.analysis.baselines import predict_with_tfidf, read_sample
 from tuneline.core.errors import StageError
 from tuneline.core.tables import LabelSchema, SplitReader, raw_schema, write_table
+from tuneline.model import linear
 
 WORDS = ["good great fine", "bad poor sad"]
 CLASSES, NUMBERS = LabelSchema(("low", "high")), LabelSchema(None)
@@ -116,7 +117,7 @@ def test_vectors_are_means_over_the_tokens_without_padding(project, monkeypatch)
 
 
 def test_train_rows_of_the_frozen_baseline_are_limited(project, monkeypatch):
-    monkeypatch.setattr(frozen, "MAX_VALUES", 16 * 50)
+    monkeypatch.setattr(linear, "MAX_VALUES", 16 * 50)
     counts = []
     fit = frozen.LinearModel.fit
     monkeypatch.setattr(frozen.LinearModel, "fit", lambda rows, *others: counts.append(len(rows[0])) or fit(rows, *others))

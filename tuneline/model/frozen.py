@@ -1,0 +1,146 @@
+"""A classifier with a frozen head: a checkpoint as it was, its mean-pooled vectors, and a linear model on top; and how to load either head.
+
+Importing this module imports torch.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoModel, AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from tuneline.core.errors import ParamsError
+from tuneline.model.encoding import pair_separators
+from tuneline.model.linear import pair_features
+
+HEAD = "head.safetensors"
+"""File with ``weight`` and ``bias`` of the linear model, beside the encoder in ``model.safetensors``."""
+KEY = "frozen_head"
+"""Key of ``config.json`` that a classifier with a frozen head has, and no other."""
+
+
+def mean_pooled(encoder: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, **others: Tensor) -> Tensor:
+    """Return the mean of the last hidden states over the tokens of each row (Reimers & Gurevych 2019), shape ``(batch, hidden)``."""
+    mask = attention_mask.unsqueeze(-1)
+    states = encoder(input_ids=input_ids, attention_mask=attention_mask, **others).last_hidden_state * mask
+    pooled: Tensor = states.sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+    return pooled
+
+
+@dataclass(frozen=True)
+class PairTemplate:
+    """How a tokenizer joins two texts: the id of its separator, and how many are between the texts (``pair_separators``)."""
+
+    separator: int
+    count: int
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerFast) -> Self:
+        """Read it from a tokenizer; raise a ParamsError if it joins texts in another way."""
+        found = pair_separators(tokenizer)
+        if found is None:
+            raise ParamsError(
+                "model.head: 'frozen' encodes the texts of a pair one by one, and cannot see where the second one begins: the tokenizer of "
+                "model.checkpoint does not join them as BERT or RoBERTa do.",
+                "Set model.head to null, or choose a checkpoint such as BERT, RoBERTa, DeBERTa or ModernBERT.",
+            )
+        return cls(*found)
+
+    def separate(self, input_ids: Tensor, attention_mask: Tensor, padding: int) -> tuple[Tensor, Tensor]:
+        """Turn a batch of pairs into one of texts as if each was encoded alone: all first ones, then all second ones.
+
+        Args:
+            input_ids: Token ids, int64 of shape ``(batch, tokens)``, padded on the right.
+            attention_mask: 1 for tokens and 0 for padding, of the same shape.
+            padding: Id that replaces tokens of the other text.
+
+        Returns:
+            Ids and mask of shape ``(2 * batch, longest text)``.
+        """
+        position = torch.arange(input_ids.shape[1], device=input_ids.device).unsqueeze(0)
+        end = (input_ids == self.separator).long().argmax(dim=1, keepdim=True)
+        source = position + end + self.count - 1  # the second text moves to the front, behind the first token
+        inside = source.clamp(max=input_ids.shape[1] - 1)
+        second_mask = attention_mask.gather(1, inside) * (source == inside)
+        second_ids = torch.where(position == 0, input_ids[:, :1], input_ids.gather(1, inside))
+        mask = torch.cat([attention_mask * (position <= end), second_mask])
+        ids = torch.where(mask == 1, torch.cat([input_ids, second_ids]), padding)
+        longest: Any = mask.sum(dim=1).max().item()
+        check: Any = torch._check  # tells the exporter the range of a length that depends on the values
+        check(longest >= 2)  # else a dimension could be a constant 1
+        check(longest <= input_ids.shape[1])
+        return ids[:, :longest], mask[:, :longest]
+
+
+class FrozenClassifier(nn.Module):
+    """A frozen encoder and a linear head on its mean-pooled vectors.
+
+    The features of one text are its vector. Of a pair, both texts are encoded alone, because a checkpoint was not trained on what joins
+    them, and ``pair_features`` compares their vectors.
+
+    Attributes:
+        encoder: The checkpoint without a head of its own.
+        template: How two texts are joined; ``None`` for rows of one text.
+        head: Linear layer of the outputs.
+    """
+
+    def __init__(self, encoder: PreTrainedModel, template: PairTemplate | None) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.template = template
+        encoder.config.update({KEY: {"pooling": "mean", "pair": None if template is None else asdict(template)}})
+        self.head = nn.Linear(encoder.config.hidden_size * (1 if template is None else 4), len(encoder.config.id2label or ()))
+
+    @property
+    def config(self) -> PretrainedConfig:
+        """Configuration of the encoder, with the label names and ``KEY``."""
+        return self.encoder.config
+
+    def features(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the features of a batch of rows, float32 of shape ``(batch, features)``."""
+        if self.template is None:
+            return mean_pooled(self.encoder, input_ids, attention_mask)
+        ids, mask = self.template.separate(input_ids, attention_mask, self.config.pad_token_id or 0)
+        pooled, rows = mean_pooled(self.encoder, ids, mask), input_ids.shape[0]
+        return torch.cat(pair_features(pooled[:rows], pooled[rows:]), dim=1)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, **_: Tensor) -> SequenceClassifierOutput:
+        """Return an output with ``logits``, float32 of shape ``(batch, outputs)``. Each text has the token type 0: others are ignored."""
+        return SequenceClassifierOutput(logits=self.head(self.features(input_ids, attention_mask)))
+
+    def save_pretrained(self, folder: Path, state_dict: Mapping[str, Tensor]) -> None:
+        """Write the encoder with ``config.json``, as ``AutoModel`` loads it, and the head in a file of its own."""
+        parts: dict[str, dict[str, Tensor]] = {"encoder": {}, "head": {}}
+        for name, values in state_dict.items():
+            part, _, rest = name.partition(".")
+            parts[part][rest] = values.cpu().contiguous()
+        self.encoder.save_pretrained(folder, state_dict=parts["encoder"])
+        save_file(parts["head"], folder / HEAD)
+
+
+TrainedModel = PreTrainedModel | FrozenClassifier
+"""What ``models/classifier/`` holds: a fine-tuned model of transformers, or a frozen one with a linear head."""
+
+
+def load_classifier(folder: Path, attention: str) -> TrainedModel:
+    """Load a trained model in float32 and evaluation mode, whichever head it has: safetensors only, no remote code.
+
+    ``attention`` is an implementation of transformers, such as ``sdpa``.
+    """
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
+    auto: Any = AutoModelForSequenceClassification if KEY not in config else AutoModel
+    model: PreTrainedModel = auto.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention, **options)
+    model.train(False)
+    if KEY not in config:
+        return model
+    pair = config[KEY]["pair"]
+    frozen = FrozenClassifier(model, None if pair is None else PairTemplate(**pair))
+    frozen.head.load_state_dict(load_file(folder / HEAD))
+    return frozen.train(False)
