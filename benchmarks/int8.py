@@ -31,7 +31,7 @@ def write_models(folder: Path) -> None:
     """Quantize ``models/classifier`` by every method, unless the files exist."""
     if all((folder / f"{name}.onnx").exists() for name in MODELS):
         return
-    from stages.export.__main__ import QuantizationRows, load_classifier, to_dynamic_int8, to_static_int8
+    from stages.export.__main__ import QuantizationRows, load_for_tracing, to_dynamic_int8, to_static_int8
     from stages.export.graph import save_model, to_onnx
     from tuneline.core.paths import CLASSIFIER
 
@@ -40,7 +40,7 @@ def write_models(folder: Path) -> None:
     train, validation = (SplitReader.open(TOKENIZED, name, "tokenize") for name in ("train", "validation"))
     rows = QuantizationRows(train, validation, 0, params.seed)
     columns = ["input_ids", "attention_mask", *(["token_type_ids"] if "token_type_ids" in split("train").values else [])]
-    fp32 = to_onnx(load_classifier(CLASSIFIER), columns, params.export.opset)
+    fp32 = to_onnx(load_for_tracing(CLASSIFIER), columns, params.export.opset)
     save_model(fp32, folder / "fp32.onnx")
     for bits in (7, 8):
         save_model(to_dynamic_int8(fp32, bits == 7), folder / f"dynamic {bits}.onnx")

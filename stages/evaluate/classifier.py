@@ -10,7 +10,7 @@ import torch
 from accelerate import PartialState
 from numpy.typing import NDArray
 from tqdm import tqdm
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
 from tuneline.core.errors import DataError, StageError
@@ -18,6 +18,7 @@ from tuneline.core.machine import threads
 from tuneline.core.tables import LabelSchema
 from tuneline.model.batches import TokenizedRows, length_sorted_batches
 from tuneline.model.encoding import Encoder
+from tuneline.model.frozen import TrainedModel, load_classifier
 
 Logits = NDArray[np.float32]
 
@@ -26,7 +27,7 @@ Logits = NDArray[np.float32]
 class Classifier:
     """A trained model in evaluation mode on its device: the accelerator if there is one, else the CPU."""
 
-    model: PreTrainedModel
+    model: TrainedModel
     tokenizer: PreTrainedTokenizerFast
     device: torch.device
 
@@ -36,9 +37,7 @@ class Classifier:
         torch.set_num_threads(threads())  # torch does not know the quota of a container
         disable_progress_bar()  # type: ignore[no-untyped-call]
         try:
-            model = AutoModelForSequenceClassification.from_pretrained(
-                folder, use_safetensors=True, attn_implementation="sdpa", dtype=torch.float32
-            )
+            model = load_classifier(folder, "sdpa")
             tokenizer = cast("PreTrainedTokenizerFast", AutoTokenizer.from_pretrained(folder))
         except Exception as error:  # safetensors and transformers have no common base for what a broken file raises
             raise StageError(f"{folder} cannot be loaded: {str(error).splitlines()[0]}", "Train again: `dvc repro -f train`.") from None

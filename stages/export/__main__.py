@@ -36,7 +36,7 @@ from tuneline.params.evaluate import Int8Params
 from tuneline.params.loading import load_params
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from tuneline.model.frozen import TrainedModel
 
 FILES = {"fp32": "model.onnx", "fp16": "model.fp16.onnx", "int8": "model.int8.onnx"}
 COPIED_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
@@ -47,6 +47,9 @@ LIBRARIES = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch", "transformer
 QUANTIZED_OPERATORS = ["MatMul", "Gemm", "Gather"]
 """Operators whose weights are quantized: linear layers and embeddings. Products of two activations (attention scores) stay in
 fp32, because rounding both factors costs more accuracy than it saves time."""
+FROZEN_HEAD = "head.weight"
+"""Weight of the linear model on a frozen checkpoint, which stays in fp32: its features and weights differ by orders of magnitude, so their
+rounding to int8 changes most predictions."""
 CALIBRATION_BATCH = 16
 SELECTION_ROWS = 256
 """Maximal number of rows of the validation split on which ``best`` compares the methods."""
@@ -155,6 +158,8 @@ def _quantize(model: onnx.ModelProto, quantizer: Callable[..., None], *inputs: A
         source, target = folder / "fp32.onnx", folder / "int8.onnx"
         save_model(model, source)
         options |= {"op_types_to_quantize": QUANTIZED_OPERATORS, "per_channel": True, "weight_type": QuantType.QInt8}
+        heads = [node.name for node in model.graph.node if FROZEN_HEAD in node.input]
+        options |= {"nodes_to_exclude": [*heads, *(f"{name}_MatMul" for name in heads)]}  # the dynamic quantizer renames a Gemm
         quantizer(source, target, *inputs, **options)
         return clean(onnx.load(target))
 
@@ -163,7 +168,7 @@ ExportedModel = tuple[onnx.ModelProto, Mapping[str, Any]]
 """A model in one precision; with that of int8 the method and bits of its quantization."""
 
 
-def export(model: "PreTrainedModel", columns: Sequence[str], params: ExportParams, rows: QuantizationRows) -> dict[str, ExportedModel]:
+def export(model: "TrainedModel", columns: Sequence[str], params: ExportParams, rows: QuantizationRows) -> dict[str, ExportedModel]:
     """Convert a classifier in evaluation mode to all precisions; return the models by precision."""
     fp32 = to_onnx(model, columns, params.opset)
     exported: dict[str, ExportedModel] = {"fp32": (fp32, {})}
@@ -174,20 +179,14 @@ def export(model: "PreTrainedModel", columns: Sequence[str], params: ExportParam
     return exported
 
 
-def load_classifier(folder: Path) -> "PreTrainedModel":
-    """Load the trained model for tracing.
-
-    Attention is "eager": it gives the same logits as the fused implementations with fewer ONNX operators.
-    """
-    from transformers import AutoModelForSequenceClassification
+def load_for_tracing(folder: Path) -> "TrainedModel":
+    """Load the trained model. Attention is "eager": it gives the same logits as the fused implementations with fewer ONNX operators."""
     from transformers.utils import logging
 
+    from tuneline.model.frozen import load_classifier
+
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    model: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(
-        folder, dtype="float32", attn_implementation="eager", local_files_only=True, use_safetensors=True
-    )
-    model.train(False)
-    return model
+    return load_classifier(folder, "eager")
 
 
 def write_models(exported: Mapping[str, ExportedModel], record: ExportRecord, classifier: Path, folder: Path) -> dict[str, float]:
@@ -273,7 +272,7 @@ def main() -> Measurements:
     record = new_record(CLASSIFIER, params)
     columns = [name for name in splits["train"].schema.names if name != LABELS]
     rows = QuantizationRows(splits["train"], splits["validation"], record.pad_token_id, params.seed)
-    exported = export(load_classifier(CLASSIFIER), columns, params.export, rows)
+    exported = export(load_for_tracing(CLASSIFIER), columns, params.export, rows)
     with replace_directory(CANDIDATES) as folder:
         return write_models(exported, record, CLASSIFIER, folder)
 

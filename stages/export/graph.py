@@ -25,7 +25,8 @@ from tuneline.onnx.session import OnnxClassifier
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel
+
+    from tuneline.model.frozen import TrainedModel
 
 PRODUCER = "tuneline"
 ONE_FILE = 2**31 - 2**20
@@ -393,7 +394,7 @@ REWRITINGS: tuple[tuple[Rewriting, ...], ...] = ((keep_first_token, skip_padding
 """Sets of rewritings, in order of preference. The first one that keeps the logits is used, or none."""
 
 
-def to_onnx(model: "PreTrainedModel", columns: Sequence[str], opset: int) -> onnx.ModelProto:
+def to_onnx(model: "TrainedModel", columns: Sequence[str], opset: int) -> onnx.ModelProto:
     """Convert a classifier in evaluation mode, on the CPU, to an ONNX graph with the output ``logits`` of shape ``(batch, outputs)``.
 
     The graph has no traces of this machine, and no inputs that the model ignores (``token_type_ids`` in some architectures).
@@ -414,7 +415,7 @@ def to_onnx(model: "PreTrainedModel", columns: Sequence[str], opset: int) -> onn
     return plain
 
 
-def trace(model: "PreTrainedModel", names: Sequence[str], opset: int) -> onnx.ModelProto:
+def trace(model: "TrainedModel", names: Sequence[str], opset: int) -> onnx.ModelProto:
     """Return the graph as the exporter writes it, with the shapes of all values."""
     import torch
 
@@ -448,7 +449,7 @@ def rewrite(traced: onnx.ModelProto, rewritings: Sequence[Rewriting]) -> onnx.Mo
     return clean(copy)
 
 
-def same_logits(graph: onnx.ModelProto, model: "PreTrainedModel", names: Sequence[str]) -> bool:
+def same_logits(graph: onnx.ModelProto, model: "TrainedModel", names: Sequence[str]) -> bool:
     """Return True if graph and model give the same logits on random padded rows."""
     import torch
 
@@ -468,7 +469,7 @@ def onnx_logits(graph: onnx.ModelProto, batch: Batch) -> NDArray[np.float32] | N
             return None
 
 
-def random_batch(model: "PreTrainedModel") -> Batch:
+def random_batch(model: "TrainedModel") -> Batch:
     """Return random rows of ``TEST_LENGTHS`` tokens, padded on the right."""
     mask = (np.arange(max(TEST_LENGTHS)) < np.array(TEST_LENGTHS)[:, None]).astype(np.int64)
     padding = model.config.pad_token_id or 0
@@ -476,7 +477,7 @@ def random_batch(model: "PreTrainedModel") -> Batch:
     return {"input_ids": np.where(mask == 1, ids, padding), "attention_mask": mask, "token_type_ids": np.zeros_like(mask)}
 
 
-def tensors(model: "PreTrainedModel", names: Sequence[str]) -> "dict[str, torch.Tensor]":
+def tensors(model: "TrainedModel", names: Sequence[str]) -> "dict[str, torch.Tensor]":
     """Return some inputs of ``random_batch``, each a tensor of its own: the tracer would merge inputs that share one."""
     import torch
 

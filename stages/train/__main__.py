@@ -3,8 +3,10 @@
 Start: ``python -m stages.train.launch``, which starts it on the devices of ``train.launch``.
 
 Reads: ``data/tokenized/{train,validation}.parquet``, ``data/tokenized/tokenizer/``, ``models/base/``; the parameters ``seed``,
-``model.config``, ``train``; the functions in ``project/`` that ``train.loss`` and ``train.metric`` name.
-Computes: a training loop on accelerate (stages/train/loop.py); keeps the best weights by the validation metric, or the last.
+``data.text_columns``, ``model.config``, ``model.head``, ``train``; the functions in ``project/`` that ``train.loss`` and
+``train.metric`` name.
+Computes: a training loop on accelerate (stages/train/loop.py); keeps the best weights by the validation metric, or the last. With
+``model.head: frozen``, a linear model on the checkpoint's vectors instead (stages/train/frozen.py).
 Writes: ``models/classifier/``, ``plots/training/{loss,validation}.tsv``, ``metrics/train.json``; ``reports/validation.parquet``, the
 predictions of the published weights for the validation split, which experiments are compared by. During the run: ``checkpoints/``,
 ``reports/live/``. After an interruption: ``reports/interrupted/train.json``.
@@ -22,11 +24,11 @@ from typing import Any, NoReturn
 import torch
 from accelerate import Accelerator
 from torch import Tensor
-from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from stages.train.data import read_inputs
+from stages.train.data import Inputs, read_inputs
 from stages.train.devices import check_devices, create_accelerator, devices_used
+from stages.train.frozen import fit_frozen
 from stages.train.interruption import (
     NOTE,
     Interruption,
@@ -38,6 +40,7 @@ from stages.train.interruption import (
 )
 from stages.train.launch import INTERRUPTED, STOPPING, end_with_launcher
 from stages.train.loop import train
+from stages.train.optimization import Logits, ValidationMetric
 from stages.train.progress import TrainingProgress
 from stages.train.state import TrainingResult, TrainState
 from tuneline.core.files import replace_directory, write_json
@@ -49,6 +52,9 @@ from tuneline.core.terminal import say
 from tuneline.metrics.scores import write_predictions
 from tuneline.metrics.stats import Interval
 from tuneline.model.architectures import read_base
+from tuneline.model.batches import TokenizedSplit
+from tuneline.model.frozen import TrainedModel
+from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings
 
 
@@ -61,37 +67,65 @@ def main(segments: list[TrainingSegment] | None = None) -> Measurements:
     read_base(params)
     with end_unless_connected():
         accelerator = create_accelerator(params)
-    with end_without_other_machines(), Interruption() as interruption:
-        inputs = read_inputs(params.train)
-        check_devices(params.train.launch, accelerator)
-        if accelerator.is_main_process:
-            print_warnings("train", params)
-        try:
-            result = train(params, inputs, accelerator, interruption)
-        except TrainingInterrupted as interrupted:
-            exit_interrupted(accelerator, interrupted)
-        publish(result, params.seed)  # from here on, a signal changes nothing: the run ends
-        if segments is not None:
-            segments += result.state.progress.segments
-        usage = resource_usage(result.state)
+    with end_without_other_machines():
+        usage = fit_head(params, accelerator) if params.model.head == "frozen" else fine_tune(params, accelerator, segments)
         accelerator.wait_for_everyone()
     accelerator.end_training()
     return usage
 
 
-def publish(result: TrainingResult, seed: int) -> None:
+def fine_tune(params: Params, accelerator: Accelerator, segments: list[TrainingSegment] | None) -> Measurements:
+    """Run the training loop, and publish its result."""
+    with Interruption() as interruption:
+        inputs = read_checked_inputs(params, accelerator)
+        try:
+            result = train(params, inputs, accelerator, interruption)
+        except TrainingInterrupted as interrupted:
+            exit_interrupted(accelerator, interrupted)
+        publish(result, params)  # from here on, a signal changes nothing: the run ends
+        if segments is not None:
+            segments += result.state.progress.segments
+        return resource_usage(result.state)
+
+
+def fit_head(params: Params, accelerator: Accelerator) -> Measurements:
+    """Fit and publish a linear model on the frozen checkpoint, in the main process; a signal ends it, and there is nothing to resume."""
+    inputs = read_checked_inputs(params, accelerator)
+    if not accelerator.is_main_process:
+        return {}
+    fitted = fit_frozen(params, inputs, accelerator)
+    publish_model(fitted.model, fitted.model.state_dict(), TOKENIZER, CLASSIFIER)
+    publish_measurements(fitted.progress, fitted.metric, inputs.validation, fitted.logits, params)
+    return {"training_seconds": round(fitted.seconds, 2)}
+
+
+def read_checked_inputs(params: Params, accelerator: Accelerator) -> Inputs:
+    """Read the data, check that they and the devices suit the parameters, and print warnings."""
+    inputs = read_inputs(params.train)
+    check_devices(params.train.launch, accelerator)
+    if accelerator.is_main_process:
+        print_warnings("train", params)
+    return inputs
+
+
+def publish(result: TrainingResult, params: Params) -> None:
     """Write the outs, then remove the checkpoints: a run killed while publishing resumes from them."""
     state = result.state
     if state.accelerator.is_main_process:
         publish_model(result.model, result.weights, TOKENIZER, CLASSIFIER)
-        publish_curves(state.progress, state.metric.name, PLOTS / "training")
-        split = state.validation_loader.split
-        write_predictions(VALIDATION_PREDICTIONS, split.labels, result.logits, split.label_schema)
-        interval = state.metric.interval(result.logits, split.labels, split.label_schema, seed)
-        metrics = training_metrics(state.progress, state.metric.name, interval, state.params.keep)
-        Metrics.of(metrics).write(METRICS / "train.json")
-        clear_note()
+        publish_measurements(state.progress, state.metric, state.validation_loader.split, result.logits, params)
     state.checkpoints.remove_all()
+
+
+def publish_measurements(
+    progress: TrainingProgress, metric: ValidationMetric, split: TokenizedSplit, logits: Logits, params: Params
+) -> None:
+    """Write curves, metrics, and the predictions of the published model for the validation split."""
+    publish_curves(progress, metric.name, PLOTS / "training")
+    write_predictions(VALIDATION_PREDICTIONS, split.labels, logits, split.label_schema)
+    interval = metric.interval(logits, split.labels, split.label_schema, params.seed)
+    Metrics.of(training_metrics(progress, metric.name, interval, params.train.keep)).write(METRICS / "train.json")
+    clear_note()
 
 
 def exit_interrupted(accelerator: Accelerator, interrupted: TrainingInterrupted) -> NoReturn:
@@ -122,7 +156,7 @@ MACHINE_KEYS = ("name_or_path", "_name_or_path", "_commit_hash", "tokenizer_file
 """Keys of ``tokenizer_config.json`` that contain paths of the machine or depend on its cache."""
 
 
-def publish_model(model: PreTrainedModel, weights: dict[str, Tensor], tokenizer: Path, target: Path) -> None:
+def publish_model(model: TrainedModel, weights: dict[str, Tensor], tokenizer: Path, target: Path) -> None:
     """Write a folder in Hugging Face format: safetensors, label names, tokenizer."""
     model.config._name_or_path = ""  # transformers 5.23 would save the path of the base model, and has no public setter
     disable_progress_bar: Any = logging.disable_progress_bar
@@ -167,7 +201,7 @@ def training_metrics(progress: TrainingProgress, metric: str, interval: Interval
     return {
         "steps": progress.step,
         "best_step": best.step,
-        "final_training_loss": progress.logged[-1].loss,
+        **({"final_training_loss": progress.logged[-1].loss} if progress.logged else {}),  # a frozen checkpoint has no steps
         "final_loss": last.loss,
         "best_loss": best.loss,
         f"final_{metric}": last.metric,

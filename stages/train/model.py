@@ -97,11 +97,11 @@ def _from_checkpoint(folder: Path, params: ModelParams, labels: LabelSchema) -> 
         )
     except (OSError, ValueError) as error:
         raise ParamsError(f"model.checkpoint: {params.checkpoint} could not be loaded: {error}") from None
-    return loaded[0], _drawn_weights(*loaded, str(params.checkpoint))
+    return loaded[0], _drawn_weights(*loaded, params)
 
 
-def _drawn_weights(model: PreTrainedModel, info: dict[str, Any], name: str) -> frozenset[str]:
-    """Print and return the names of the weights that the checkpoint lacks.
+def _drawn_weights(model: PreTrainedModel, info: dict[str, Any], params: ModelParams) -> frozenset[str]:
+    """Print and return the names of the weights that the checkpoint lacks. With a frozen head, those of another head are not used.
 
     Weights of the body are refused: they would be trained from random values without a warning.
     """
@@ -109,10 +109,10 @@ def _drawn_weights(model: PreTrainedModel, info: dict[str, Any], name: str) -> f
     body = sorted(key for key in new if key.startswith(f"{model.base_model_prefix}.") and ".pooler." not in key)
     if body:
         raise ParamsError(
-            f"model.checkpoint: {name} lacks {len(body)} weights of the model, or has them in another shape: {body[0]} ...",
+            f"model.checkpoint: {params.checkpoint} lacks {len(body)} weights of the model, or has them in another shape: {body[0]} ...",
             "Remove keys from model.config that change shapes; if there are none, config.json and the weights do not belong together.",
         )
-    say(f"train: loaded {name}; new weights: {', '.join(sorted(new)) or 'none'}")
+    say(f"train: loaded {params.checkpoint}" + (f"; new weights: {', '.join(sorted(new)) or 'none'}" if params.head is None else ""))
     return new
 
 

@@ -136,7 +136,8 @@ def find_warnings(params: Params) -> list[str]:
     """Return one line for each doubtful value."""
     train, warnings = params.train, []
     adam = train.optimizer in {"adamw", "adam"}
-    if params.model.checkpoint is not None and adam and train.lora is None and train.learning_rate > FINE_TUNING_RATE:
+    tuned = params.model.checkpoint is not None and params.model.head is None
+    if tuned and adam and train.lora is None and train.learning_rate > FINE_TUNING_RATE:
         warnings.append(
             f"train.learning_rate: {train.learning_rate:g} suits training from scratch; fine-tuning a checkpoint with it usually destroys "
             "what the checkpoint has learned. Published values are 1e-5 to 5e-5, for small models up to 1e-4."

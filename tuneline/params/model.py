@@ -1,7 +1,7 @@
 """Section ``model``: the checkpoint to fine-tune, or the configuration of a new model; and names of pretrained models."""
 
 from pathlib import PurePosixPath
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import field_validator, model_validator
 
@@ -61,6 +61,11 @@ class ModelParams(Section):
     """Keys of the transformers configuration, of which ``model_type`` selects the class. Vocabulary size, label names and padding id
     come from the data. With a checkpoint: overrides of its configuration, such as dropout. ``null``: none."""
 
+    head: Literal["frozen"] | None = None
+    """``frozen``: the checkpoint stays as it is, and a linear model is fitted to its mean-pooled vectors in seconds, usually the better
+    choice for a few hundred rows (docs/fine-tune.md). Of ``train``, only ``launch``, ``seed``, ``metric`` and ``evaluation_batch_size``
+    then have an effect. ``null``: train the whole model."""
+
     @field_validator("config", mode="before")
     @classmethod
     def _no_overrides(cls, value: Any) -> Any:
@@ -71,6 +76,8 @@ class ModelParams(Section):
         if self.checkpoint is None:
             if self.revision is not None:
                 raise ValueError("revision: there is no model.checkpoint; set it to null")
+            if self.head is not None:
+                raise ValueError("head: there is no model.checkpoint whose vectors a linear model could use; set model.head to null")
             if "model_type" not in self.config:
                 raise ValueError("config: without a checkpoint it needs 'model_type', for example 'bert'")
             if reason := UNSUPPORTED.get(self.config["model_type"]):

@@ -19,6 +19,7 @@ def test_learning_rate_from_scratch_with_a_checkpoint_is_a_warning(capsys):
         ({}, {"learning_rate": 7e-4}),
         (CHECKPOINT, {"learning_rate": 5e-5}),
         (CHECKPOINT, {"learning_rate": 2e-4}),
+        (CHECKPOINT | {"head": "frozen"}, {"learning_rate": 7e-4}),
         (CHECKPOINT, {"learning_rate": 7e-4, "lora": {}}),
         (CHECKPOINT, {"learning_rate": 1e-2, "optimizer": "sgd"}),
     ],

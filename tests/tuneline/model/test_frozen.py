@@ -1,0 +1,124 @@
+import json
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from tokenizers import processors
+from transformers import AutoModel, PreTrainedTokenizerFast
+
+from stages.export.__main__ import to_dynamic_int8
+from stages.export.graph import to_onnx
+from tests.small_pipeline import FAMILIES, tiny_model
+from tests.stages.train.tiny_task import tokenizer
+from tuneline.core.errors import ParamsError
+from tuneline.model.frozen import FrozenClassifier, PairTemplate, load_classifier, mean_pooled
+
+CLS, SEP, PAD = 2, 3, 0
+TEXTS = [([10, 11, 12, 13], [20, 21]), ([14], [22, 23, 24, 25, 26]), ([15, 16], [27])]
+QUICK = ("bert", "roberta", "modernbert")
+EVERY_FAMILY = [pytest.param(family, marks=[] if family in QUICK else pytest.mark.slow) for family in FAMILIES]
+
+
+def classifier(family="bert", pair=True) -> FrozenClassifier:
+    encoder = tiny_model(family, 3, names=("a", "b", "c")).base_model
+    torch.manual_seed(1)
+    return FrozenClassifier(encoder, PairTemplate(SEP, 2 if family == "roberta" else 1) if pair else None).eval()
+
+
+def padded(rows, padding=PAD, extra=0):
+    """Return the model inputs of rows, with ``extra`` columns of padding."""
+    ids = torch.full((len(rows), max(map(len, rows)) + extra), padding)
+    mask = torch.zeros_like(ids)
+    for row, tokens in enumerate(rows):
+        ids[row, : len(tokens)], mask[row, : len(tokens)] = torch.tensor(tokens), 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def joined(model, extra=0):
+    """Return pairs as the tokenizer of the model's family joins them."""
+    between = [SEP] * model.template.count
+    rows = [[CLS, *first, *between, *second, SEP] for first, second in TEXTS]
+    return padded(rows, model.config.pad_token_id or 0, extra)
+
+
+def alone(model, position):
+    return padded([[CLS, *texts[position], SEP] for texts in TEXTS], model.config.pad_token_id or 0)
+
+
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+def test_features_of_a_pair_are_those_of_two_texts_encoded_alone(family):
+    model = classifier(family)
+    with torch.inference_mode():
+        first, second = (mean_pooled(model.encoder, **alone(model, position)) for position in (0, 1))
+        features = model.features(**joined(model))
+    assert features.shape == (3, 4 * 16)
+    expected = torch.cat([first, second, (first - second).abs(), first * second], dim=1)
+    torch.testing.assert_close(features, expected, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("pair", [True, False])
+def test_padding_and_token_types_do_not_change_the_logits(pair):
+    model = classifier(pair=pair)
+    with torch.inference_mode():
+        plain = model(**(joined(model) if pair else alone(model, 0))).logits
+        inputs = joined(model, extra=7) if pair else padded([[CLS, *first, SEP] for first, _ in TEXTS], extra=7)
+        other = model(**inputs, token_type_ids=torch.ones_like(inputs["input_ids"])).logits
+    torch.testing.assert_close(other, plain, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("pair", [True, False])
+def test_saved_model_is_loaded_with_its_head_and_the_encoder_by_transformers(tmp_path, pair):
+    model = classifier(pair=pair)
+    model.save_pretrained(tmp_path, model.state_dict())
+    assert {path.name for path in tmp_path.iterdir()} == {"config.json", "head.safetensors", "model.safetensors"}
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["frozen_head"] == {"pooling": "mean", "pair": {"separator": SEP, "count": 1} if pair else None}
+    assert config["id2label"] == {"0": "a", "1": "b", "2": "c"}
+    loaded, inputs = load_classifier(tmp_path, "eager"), joined(model) if pair else alone(model, 0)
+    assert not loaded.training
+    with torch.inference_mode():
+        torch.testing.assert_close(loaded(**inputs).logits, model(**inputs).logits)
+        plain, info = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
+        torch.testing.assert_close(mean_pooled(plain.eval(), **alone(model, 0)), mean_pooled(model.encoder, **alone(model, 0)))
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+
+
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+def test_onnx_logits_of_pairs_are_those_of_torch_and_int8_leaves_the_head(family):
+    model = classifier(family)
+    exported = to_onnx(model, ["input_ids", "attention_mask", "token_type_ids"], opset=20)
+    session = onnxruntime.InferenceSession(exported.SerializeToString())
+    assert [value.name for value in session.get_inputs()] == ["input_ids", "attention_mask"]
+    for extra in (0, 3):
+        inputs = joined(model, extra)
+        with torch.inference_mode():
+            expected = model(**inputs).logits.numpy()
+        (logits,) = session.run(["logits"], {name: tensor.numpy() for name, tensor in inputs.items()})
+        np.testing.assert_allclose(logits, expected, atol=2e-6)
+    kept = {one.name for one in to_dynamic_int8(exported, reduce_range=True).graph.initializer if one.data_type == onnx.TensorProto.FLOAT}
+    assert "head.weight" in kept
+
+
+def roberta_like() -> PreTrainedTokenizerFast:
+    words = tokenizer()
+    words.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] [SEP] $B [SEP]", special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)]
+    )
+    return words
+
+
+def test_template_is_read_from_the_tokenizer():
+    assert PairTemplate.of(tokenizer()) == PairTemplate(SEP, 1)
+    assert PairTemplate.of(roberta_like()) == PairTemplate(SEP, 2)
+
+
+@pytest.mark.parametrize(("single", "pair"), [("$A", "$A $B"), ("[CLS] $A", "[CLS] $A $B"), ("$A [SEP]", "$A [SEP] $B [SEP]")])
+def test_tokenizer_that_joins_texts_in_another_way_is_refused(single, pair):
+    words = tokenizer()
+    special = [("[CLS]", CLS), ("[SEP]", SEP)]
+    words.backend_tokenizer.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=special)
+    with pytest.raises(ParamsError, match=r"model\.head: 'frozen'"):
+        PairTemplate.of(words)
