@@ -14,9 +14,9 @@ from tuneline.core.tables import LabelSchema, SplitReader, read_table
 from tuneline.metrics.curves import Softmax
 from tuneline.metrics.scores import averaging, confusion_matrix
 from tuneline.metrics.stats import Difference, Estimate, Floats, metric_interval, paired_difference
-from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, primary_metric
+from tuneline.metrics.table import METRIC_TABLE, primary_metric
 from tuneline.project.repo import PreviousResult
-from tuneline.results.verdict import about_errors
+from tuneline.results.verdict import about_errors, rivals
 
 MAX_CONFUSED_PAIRS = 15
 MAX_ERRORS = 20
@@ -209,7 +209,7 @@ def headline(
     if name is None:
         return None
     metric, value = METRIC_TABLE[name], metrics[name]
-    simple = {title: metrics[key] for one, title in SIMPLE_MODELS.items() if (key := metric.of_baseline(one)) and key in metrics}
+    simple = {title: metrics[key] for one, title in rivals(params).items() if (key := metric.of_baseline(one)) and key in metrics}
     interval = interval_of(name, params, predictions)
     if interval is not None and abs(interval.value - value) > TOLERANCE:
         return Headline(name, value, simple=simple, previous=previous, stale=True)

@@ -30,6 +30,9 @@ Curve = Mapping[str, Sequence[float]]
 
 EXPERIMENT = "tuneline run"
 """Command that trains with another value."""
+FINE_TUNE = f"{EXPERIMENT} model.head=null"
+OF_VECTORS = ("frozen", "cosine")
+"""Simple models on the vectors of the frozen checkpoint."""
 CLEAR_LOSS = 0.02
 """Least relative change of a loss that is more than noise."""
 OVERFIT = 0.1
@@ -95,6 +98,11 @@ class RunFacts:
         return self.params.get("model.checkpoint") is not None
 
     @property
+    def is_frozen(self) -> bool:
+        """True if the model is a linear one on the frozen checkpoint."""
+        return self.params.get("model.head") == "frozen"
+
+    @property
     def longer(self) -> str:
         """The parameter that trains twice as long, as ``KEY=VALUE``."""
         if steps := self.params.get("train.max_steps"):
@@ -137,6 +145,8 @@ def _collapsed(run: RunFacts, metric: Metric) -> list[Finding]:
         f"The model predicts the same class for all {run.rows:,} rows: it has learned nothing from the texts "
         f"({metric.title} {run.evaluated[metric.name]:.3f}, the majority baseline {majority:.3f})."
     )
+    if run.is_frozen:
+        return [Finding("one class", "bad", sentence, _learn_more(run))]
     weights = " Or try train.class_weights=balanced." if majority > UNBALANCED and not run.params.get("train.class_weights") else ""
     rate = run.params.get("train.learning_rate")
     lower = f" or with a lower learning rate (it was {rate:g})" if rate else ""
@@ -169,18 +179,24 @@ class Comparison:
         return f"{self.model:.3f} against {self.simple:.3f}, 95 % interval of the difference {self.low:+.3f} to {self.high:+.3f}"
 
 
-def comparisons(evaluated: Mapping[str, float], metric: Metric) -> list[Comparison]:
-    """Return the comparisons with the simple models that ``metrics/evaluate.json`` has, the best simple model first."""
+def rivals(params: Mapping[str, Any]) -> dict[str, str]:
+    """Return those of ``SIMPLE_MODELS`` that a model must beat: for one on the frozen checkpoint, not those that use the same vectors."""
+    own = OF_VECTORS if params.get("model.head") == "frozen" else ()
+    return {name: title for name, title in SIMPLE_MODELS.items() if name not in own}
+
+
+def comparisons(run: RunFacts, metric: Metric) -> list[Comparison]:
+    """Return the comparisons with the ``rivals`` that ``metrics/evaluate.json`` has, the best simple model first."""
     found = []
-    for name in SIMPLE_MODELS:
+    for name in rivals(run.params):
         keys = (metric.name, metric.of_baseline(name), *metric.over(name))
-        if all(key in evaluated for key in keys):
-            found.append(Comparison(name, *(evaluated[str(key)] for key in keys)))
+        if all(key in run.evaluated for key in keys):
+            found.append(Comparison(name, *(run.evaluated[str(key)] for key in keys)))
     return sorted(found, key=lambda one: -one.simple)
 
 
 def _against_simple_models(run: RunFacts, metric: Metric) -> list[Finding]:
-    known = comparisons(run.evaluated, metric)
+    known = comparisons(run, metric)
     uninformed = _uninformed(run, metric) or next((one for one in known if one.name == MAJORITY and not one.beaten), None)
     if uninformed is not None:
         values = uninformed if isinstance(uninformed, str) else f"{uninformed.title}: {uninformed.numbers}"
@@ -207,18 +223,21 @@ def _uninformed(run: RunFacts, metric: Metric) -> str:
 
 
 def _learn_more(run: RunFacts) -> str:
+    if run.is_frozen:
+        return f"Fine-tune the whole model ({FINE_TUNE}), get more data, and look at the labels (tuneline labels review)."
     start = "" if run.is_fine_tuned else "Fine-tune a pretrained checkpoint (tuneline init FILE --checkpoint NAME). "
     return f"{start}Train longer ({run.longer}), and look at the labels (tuneline labels review)."
 
 
 def _instead(run: RunFacts, best: Comparison) -> str:
     """Return what to do about a simple model that is not beaten."""
+    how = f" ({EXPERIMENT} model.head=frozen)" if best.name == "frozen" else ""
     if best.high < 0:
-        return f"Use {best.title}, " + ("or get more data." if run.is_fine_tuned else "or fine-tune a pretrained checkpoint.")
+        return f"Use {best.title}{how}, " + ("or get more data." if run.is_fine_tuned else "or fine-tune a pretrained checkpoint.")
     if not run.is_fine_tuned:
         return "Fine-tune a pretrained checkpoint (tuneline init FILE --checkpoint NAME), get more data, or use the simpler model."
-    if best.name in ("frozen", "cosine"):
-        return "Training added nothing that can be measured here: try another learning rate or more epochs, or use the simpler model."
+    if best.name in OF_VECTORS:
+        return f"Training added nothing that can be measured here: try another learning rate or more epochs, or use the simpler model{how}."
     return "Get more data, try a larger checkpoint, or use the simpler model."
 
 
@@ -238,7 +257,7 @@ def _never_predicted(run: RunFacts) -> Finding | None:
         return None
     verb = "is" if never == 1 else "are"
     sentence = f"{never} of {never + predicted} classes {verb} never predicted; {share:.0%} of the rows get the same class."
-    weights = "" if run.params.get("train.class_weights") else ", try train.class_weights=balanced,"
+    weights = "" if run.params.get("train.class_weights") or run.is_frozen else ", try train.class_weights=balanced,"
     return Finding("never predicted", "warning", sentence, f"Get more rows of the classes without predictions{weights} or join rare ones.")
 
 
@@ -326,7 +345,7 @@ def leaks(run: RunFacts) -> Finding | None:
 
 def _few_rows(run: RunFacts, metric: Metric) -> Finding | None:
     """Return a note if the comparison with the best simple model that is not beaten is unclear, and there are few rows."""
-    unbeaten = next((one for one in comparisons(run.evaluated, metric) if not one.beaten), None)
+    unbeaten = next((one for one in comparisons(run, metric) if not one.beaten), None)
     if unbeaten is None or unbeaten.high < 0 or unbeaten.high == unbeaten.low or run.rows >= FEW_ROWS:
         return None
     half, difference = (unbeaten.high - unbeaten.low) / 2, abs(unbeaten.model - unbeaten.simple)
@@ -343,6 +362,9 @@ def _rounded(number: float) -> str:
 
 def next_steps(run: RunFacts) -> Iterator[tuple[str, str]]:
     """Yield commands that run as printed in a project with this result, and what each is for."""
+    if run.is_frozen:
+        yield FINE_TUNE, "fine-tune the whole model instead"
+        return
     if _overfitting(run) is None:
         yield f"{EXPERIMENT} {run.longer}", "train twice as long"
     if rate := run.params.get("train.learning_rate"):

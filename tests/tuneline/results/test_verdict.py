@@ -195,6 +195,42 @@ def test_next_steps_name_no_alternative_of_a_parameter_that_is_set():
     assert not any("epochs" in command for command, _ in next_steps(overfit))
 
 
+FROZEN = FINE_TUNED | {"model.head": "frozen"}
+ITSELF = against("frozen", 0.9, 0.0, 0.0) | against("cosine", 0.89, -0.01, 0.02)
+
+
+def test_frozen_head_is_not_judged_against_models_of_the_same_vectors():
+    assert list(named(BEATEN | ITSELF, FROZEN)) == ["good"]
+    assert list(named(BEATEN | ITSELF, FINE_TUNED)) == ["not above a simple model"]
+    (finding,) = judge(RunFacts(BEATEN | ITSELF, params=FROZEN))
+    assert "TF-IDF, the best of the simple models" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"predicted_classes": 1, "never_predicted_classes": 3, "most_predicted_share": 1.0, "majority_accuracy": 0.9},
+        {"accuracy_over_majority_low": -0.01, "accuracy_over_majority_high": 0.05},
+        {"never_predicted_classes": 2, "predicted_classes": 3, "most_predicted_share": 0.6},
+        against("tfidf", 0.9, -0.01, 0.01),
+        against("tfidf", 0.95, -0.06, -0.04),
+    ],
+)
+def test_no_advice_for_a_frozen_head_is_about_the_training_that_did_not_happen(changes):
+    findings = judge(RunFacts(BEATEN | ITSELF | changes, params=FROZEN))
+    assert findings[0].level == "bad" or "never predicted" in {finding.name for finding in findings}
+    for finding in findings:
+        assert not any(word in finding.advice for word in ("longer", "learning rate", "epochs", "class_weights"))
+    assert [command for command, _ in next_steps(RunFacts({}, params=FROZEN))] == ["tuneline run model.head=null"]
+
+
+def test_fine_tuning_that_a_frozen_checkpoint_beats_names_the_run_that_publishes_it():
+    (worse, *_) = judge(RunFacts(BEATEN | against("frozen", 0.95, -0.06, -0.04), params=FINE_TUNED))
+    (unclear, *_) = judge(RunFacts(BEATEN | against("frozen", 0.9, -0.01, 0.01), params=FINE_TUNED))
+    assert "tuneline run model.head=frozen" in worse.advice
+    assert "tuneline run model.head=frozen" in unclear.advice
+
+
 CLASSES = ("a", "b", "c")
 
 
