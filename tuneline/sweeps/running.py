@@ -104,6 +104,10 @@ def begin(root: Path, sweep: Sweep, workers: int) -> SweepRecord:
     metric = str(get_value(params, "train.metric"))
     if sweep.objectives and sweep.objectives[0] != metric:
         raise ParamsError(f"objectives: {sweep.objectives[0]} is not the validation metric: train.metric is {metric}.")
+    may_be_frozen = "model.head" in sweep.parameters or get_value(params, "model.head") == "frozen"
+    if may_be_frozen and (sweep.halving or all(key.startswith("train.") for key in sweep.parameters)):
+        hint = "Set model.head to null in params.yaml. A sweep of model.head itself has no halving."
+        raise ParamsError("model.head: a frozen checkpoint has no training steps that a sweep could vary or stop early.", hint)
     due, settings = get_value(params, "train.evaluate_every_steps"), dict[str, Any]()
     if sweep.halving and not (due and sweep.halving.first_steps % due == 0):  # every rung is an evaluation that is due anyway
         settings["train.evaluate_every_steps"] = sweep.halving.first_steps

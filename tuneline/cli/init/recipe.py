@@ -22,6 +22,7 @@ from tuneline.cli.init.planning import Plan, is_current
 from tuneline.cli.init.trial import TrialSpec, batch_lengths, is_busy, run_trial
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.model.architectures import checkpoint_limit, load_tokenizer, token_limit
+from tuneline.model.encoding import pair_separators
 from tuneline.params import Params
 from tuneline.params.loading import default_values
 from tuneline.params.model import invalid_name
@@ -146,7 +147,9 @@ LEAST_STEPS = 600
 EPOCHS = (3, 20)
 """Fewest and most epochs of fine-tuning."""
 FEW_ROWS = 1_000
-"""Rows below which a linear model on the frozen checkpoint may be better."""
+"""Rows below which a linear model on the frozen checkpoint may be better, and is proposed."""
+FROZEN = "frozen"
+FINE_TUNE = "`tuneline run model.head=null`"
 LARGE_DATA = 200_000
 """Rows from which one epoch of fine-tuning suffices, with evaluations within it."""
 BATCH_TOKENS = 4096 * 768 * 12
@@ -181,7 +184,7 @@ class Recipe:
 
 
 def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Params) -> Recipe:
-    """Return the recipe for fine-tuning a checkpoint."""
+    """Return the recipe for fine-tuning a checkpoint; for few rows with a frozen head, which the same values fine-tune without."""
     rows = train_rows(plan, params)
     max_length = lengths.max_length
     batch = 16 if rows < SMALL_DATA else 32
@@ -190,6 +193,7 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
     epochs = 1 if rows >= LARGE_DATA else min(max(EPOCHS[0], math.ceil(LEAST_STEPS / steps_per_epoch)), EPOCHS[1])
     rate = next(rate for width, rate in RATES if checkpoint.width <= width)
     truncation, truncation_reasons = truncation_rate(lengths, params)
+    head = head_reasons(rows) if can_be_frozen(checkpoint, plan) else []
     in_micro_batches = f", in micro-batches of {micro_batch} because of the memory" if micro_batch < batch else ""
     evaluations = ", evaluated 4 times" if epochs == 1 else ""
     return Recipe(
@@ -198,6 +202,7 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
             "model.checkpoint": checkpoint.pretrained.name,
             "model.revision": checkpoint.pretrained.commit,
             "model.config": {},
+            "model.head": FROZEN if head else None,
             "tokenize.max_length": max_length,
             "train.epochs": epochs,
             "train.evaluate_every_steps": math.ceil(steps_per_epoch / 4) if epochs == 1 else None,
@@ -210,10 +215,10 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
             f"checkpoint: {checkpoint.description}",
             f"max_length {max_length}: truncates {lengths.truncated(max_length):.1%} of rows{_at_limit(lengths)}; {lengths.description}",
             *truncation_reasons,
+            *head,
             f"batch of {batch} rows{in_micro_batches}: 16 below {SMALL_DATA:,} rows, else 32",
             f"{epochs} epoch{'s' * (epochs > 1)}, {epochs * steps_per_epoch:,} steps{evaluations}: at least {LEAST_STEPS} steps, within "
             f"{EPOCHS[0]} to {EPOCHS[1]} epochs; 1 from {LARGE_DATA:,} rows",
-            *few_rows(rows),
             f"learning rate {rate:.0e} for layers of {checkpoint.width}, warmup over a tenth of the steps, best weights by validation",
         ),
         lengths,
@@ -260,7 +265,7 @@ def scratch_config(params: Params, max_length: int) -> dict[str, Any]:
 
 
 RESET = (
-    "tokenize.tokenizer", "tokenize.revision", "train.max_steps", "train.optimizer", "train.weight_decay", "train.max_grad_norm",
+    "model.head", "tokenize.tokenizer", "tokenize.revision", "train.max_steps", "train.optimizer", "train.weight_decay", "train.max_grad_norm",
     "train.schedule", "train.schedule_options", "train.warmup_ratio", "train.warmup_steps", "train.label_smoothing",
     "train.class_weights", "train.freeze", "train.lora", "train.keep", "evaluate.split", "evaluate.metrics", "evaluate.f1",
 )  # fmt: skip
@@ -278,7 +283,9 @@ def reset(plan: Plan, params: Params) -> dict[str, Any]:
 
 
 def write_sweep(plan: Plan, params: Params) -> Path | None:
-    """Write a first sweep around the recipe that is in ``params``; return its file, ``None`` if there is one already."""
+    """Write a first sweep around the recipe in ``params``; return its file, ``None`` if there is one already, or nothing to vary."""
+    if params.model.head == FROZEN:
+        return None
     settings = params.train
     steps = settings.max_steps or (settings.epochs or 1) * math.ceil(train_rows(plan, params) / settings.global_batch_size)
     return write_first(settings.learning_rate, steps)
@@ -310,14 +317,21 @@ def truncation_rate(lengths: Lengths, params: Params) -> tuple[dict[str, Any], l
     return {"validate.truncation_rate.max": allowed}, [reason]
 
 
-def few_rows(rows: int) -> list[str]:
-    """Return a warning if there are few rows to fine-tune with; the figures are in docs/benchmarks.md."""
+def head_reasons(rows: int) -> list[str]:
+    """Return why a linear model on the frozen checkpoint is proposed, if it is; the figures are in docs/benchmarks.md."""
     if rows >= FEW_ROWS:
         return []
     return [
-        f"! {rows:,} rows are few for fine-tuning. On 300 pairs of MRPC, a linear model on the frozen checkpoint had an accuracy of 0.717 "
-        "and 0.725, the fine-tuned one 0.660 and 0.681. The pipeline measures both on your data, and `tuneline show` says which is better."
+        f"model.head frozen: {rows:,} rows are few for fine-tuning. On 300 pairs of MRPC, a linear model on the frozen checkpoint had an "
+        f"accuracy of 0.715 and 0.736, the fine-tuned one 0.660 and 0.681. {FINE_TUNE} fine-tunes, with what follows:"
     ]
+
+
+def can_be_frozen(checkpoint: Checkpoint, plan: Plan) -> bool:
+    """Return True if a frozen head can read the texts: those of a pair must be separable."""
+    if len(plan.decision.text_columns) == 1:
+        return True
+    return pair_separators(load_tokenizer(checkpoint.folder, f"{OPTION}: {checkpoint.pretrained.label}")) is not None
 
 
 def _at_limit(lengths: Lengths) -> str:
@@ -413,7 +427,10 @@ def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None, trial: bo
 
 
 def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Params) -> str:
-    """Train a few of the batches that training will make; return what the training will cost, evaluations included."""
+    """Train a few of the batches that training will make; return what the training will cost, evaluations included.
+
+    With a frozen head, that is a forward pass of train and two of validation.
+    """
     values = recipe.params
     batch, micro_batch, epochs = (values[f"train.{name}"] for name in ("global_batch_size", "micro_batch_size", "epochs"))
     tokens = [] if recipe.lengths is None else recipe.lengths.tokens.tolist()
@@ -425,8 +442,12 @@ def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Param
     step = result.step_seconds(batch // micro_batch)
     training = epochs * math.ceil(train_rows(plan, params) / batch) * step
     evaluations = 4 if values["train.evaluate_every_steps"] else epochs
-    evaluation = plan.classes["validation"].total() / micro_batch * result.micro_batch_seconds * FORWARD
+    forward = result.micro_batch_seconds * FORWARD / micro_batch  # of one row
+    evaluation = plan.classes["validation"].total() * forward
     busy = "; less when no other programs use the processor" if is_busy() else ""
+    if values["model.head"] == FROZEN:
+        frozen, tuned = duration(train_rows(plan, params) * forward + 2 * evaluation), duration(training + evaluations * evaluation)
+        return f"cost on this machine ({result.device}): about {frozen} with the frozen head; {tuned} for fine-tuning{busy}"
     return (
         f"cost on this machine ({result.device}): about {duration(1000 * step)} for 1,000 steps, "
         f"{duration(training + evaluations * evaluation)} for the training{busy}"

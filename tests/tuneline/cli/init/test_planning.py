@@ -29,7 +29,9 @@ def test_checkpoint_gives_parameters_that_fine_tune_it(project, tickets, checkpo
     assert (params.tokenize.tokenizer, params.tokenize.max_length) == (None, 16)
     assert (params.train.learning_rate, params.train.epochs, params.train.keep) == (1e-4, 20, "best")
     assert "truncates 0.0% of rows (0.0% at 64, the model's limit)" in done.output
+    assert params.model.head == "frozen"
     assert "cost on this machine (CPU" in done.output
+    assert "with the frozen head" in done.output
 
 
 def test_learning_rate_is_a_number_in_every_version_of_yaml(project, tickets, checkpoint):

@@ -56,10 +56,25 @@ def test_truncation_check_is_widened_only_where_the_model_itself_is_too_short(pl
     assert "40% of the rows are truncated even at the model's limit" in "\n".join(long.reasons)
 
 
-@pytest.mark.parametrize(("rows", "warned"), [(999, True), (1_000, False)])
-def test_few_rows_are_said_to_be_better_served_by_the_frozen_checkpoint(plan, checkpoint, rows, warned):
+@pytest.mark.parametrize(("rows", "head"), [(999, "frozen"), (1_000, None)])
+def test_few_rows_get_a_frozen_head_and_the_values_to_fine_tune_instead(plan, checkpoint, rows, head):
     recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), of_rows(plan, rows), load_params())
-    assert any("frozen checkpoint" in reason for reason in recipe.reasons) == warned
+    reasons = "\n".join(recipe.reasons)
+    assert recipe.params["model.head"] == head
+    assert recipe.params["train.learning_rate"] == 1e-4
+    assert ("`tuneline run model.head=null` fine-tunes" in reasons) == (head is not None)
+
+
+def test_pairs_that_cannot_be_separated_are_fine_tuned(plan, checkpoint, monkeypatch):
+    pairs = replace(plan, decision=replace(plan.decision, text_columns=["text", "text"]))
+    opened = open_checkpoint(checkpoint, None)
+    assert fine_tuning(opened, lengths(30), of_rows(pairs, 100), load_params()).params["model.head"] == "frozen"
+    monkeypatch.setattr("tuneline.cli.init.recipe.pair_separators", lambda _: None)
+    assert fine_tuning(opened, lengths(30), of_rows(pairs, 100), load_params()).params["model.head"] is None
+
+
+def test_new_model_has_no_frozen_head(plan):
+    assert from_scratch(of_rows(plan, 100), load_params()).params["model.head"] is None
 
 
 def test_rows_of_a_quick_run_determine_the_steps(plan, checkpoint):
