@@ -311,7 +311,7 @@ def metadata(report: Report) -> str:
     ]
     checkpoint = report.provenance.base.checkpoint if report.provenance.base else None
     data = ModelCardData(
-        library_name="transformers",
+        library_name=None if params.get("model.head") == "frozen" else "transformers",  # its pipelines do not know the head
         pipeline_tag=task,
         tags=["tuneline", *(["onnx"] if report.exported else [])],
         base_model=checkpoint.name if checkpoint and checkpoint.commit else None,
