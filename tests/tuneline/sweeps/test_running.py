@@ -13,7 +13,11 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from tests.params import write_params
 from tests.project import GIT_IDENTITY, SMALL, Project
+from tuneline.core.errors import ParamsError
+from tuneline.sweeps.running import begin
+from tuneline.sweeps.space import Sweep
 
 TINY = {**SMALL, "data.sample.rows": 400, "train.epochs": None, "train.max_steps": 8, "run.trackers": []}
 SWEEP = {
@@ -127,6 +131,16 @@ def test_invalid_space_is_refused_before_anything_runs(prepared, tmp_path, param
     assert (done.returncode, named in done.stdout) == (1, True), done.stdout
     assert not (project.folder / ".dvc/tmp/sweeps/tiny/record.json").exists()
     assert not list((project.folder / ".dvc/tmp").glob("experiments/*"))
+
+
+@pytest.mark.parametrize(
+    ("head", "key", "halving"), [("frozen", "train.epochs", False), ("frozen", "tokenize.max_length", True), (None, "model.head", True)]
+)
+def test_sweep_that_a_frozen_head_makes_pointless_is_refused(tmp_path, head, key, halving):
+    write_params(tmp_path, model={"checkpoint": "owner/bert", "config": {}, "head": head})
+    space = {"parameters": {key: {"choice": [1]}}, "sampler": "grid", "halving": SWEEP["halving"] if halving else None}
+    with pytest.raises(ParamsError, match=r"model\.head: a frozen checkpoint has no training steps"):
+        begin(tmp_path, Sweep.model_validate(space), 1)
 
 
 @pytest.mark.slow
