@@ -31,8 +31,6 @@ Curve = Mapping[str, Sequence[float]]
 EXPERIMENT = "tuneline run"
 """Command that trains with another value."""
 FINE_TUNE = f"{EXPERIMENT} model.head=null"
-OF_VECTORS = ("frozen", "cosine")
-"""Simple models on the vectors of the frozen checkpoint."""
 CLEAR_LOSS = 0.02
 """Least relative change of a loss that is more than noise."""
 OVERFIT = 0.1
@@ -180,9 +178,9 @@ class Comparison:
 
 
 def rivals(params: Mapping[str, Any]) -> dict[str, str]:
-    """Return those of ``SIMPLE_MODELS`` that a model must beat: for one on the frozen checkpoint, not those that use the same vectors."""
-    own = OF_VECTORS if params.get("model.head") == "frozen" else ()
-    return {name: title for name, title in SIMPLE_MODELS.items() if name not in own}
+    """Return those of ``SIMPLE_MODELS`` that a model must beat: a linear model on the frozen checkpoint is not compared with itself."""
+    own = params.get("model.head")
+    return {name: title for name, title in SIMPLE_MODELS.items() if name != own}
 
 
 def comparisons(run: RunFacts, metric: Metric) -> list[Comparison]:
@@ -236,7 +234,9 @@ def _instead(run: RunFacts, best: Comparison) -> str:
         return f"Use {best.title}{how}, " + ("or get more data." if run.is_fine_tuned else "or fine-tune a pretrained checkpoint.")
     if not run.is_fine_tuned:
         return "Fine-tune a pretrained checkpoint (tuneline init FILE --checkpoint NAME), get more data, or use the simpler model."
-    if best.name in OF_VECTORS:
+    if run.is_frozen:
+        return f"Fine-tune the whole model ({FINE_TUNE}), get more data, or use the simpler model."
+    if best.name in ("frozen", "cosine"):
         return f"Training added nothing that can be measured here: try another learning rate or more epochs, or use the simpler model{how}."
     return "Get more data, try a larger checkpoint, or use the simpler model."
 
