@@ -115,6 +115,7 @@ def run_tests(project: Project, *arguments: str) -> str:
     return output
 
 
+@pytest.mark.slow
 def test_adopted_project_has_valid_parameters_and_stages(project):
     for change in CHANGES:
         change(project)

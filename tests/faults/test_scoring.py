@@ -180,7 +180,9 @@ print("RESULT", results.rows, files(outbox), " ".join("; ".join(results.problems
 """
 
 
-@pytest.mark.parametrize("scratch", ["disk/scratch", "scratch"])  # tuneline predict fails, or what copies its rows
+@pytest.mark.parametrize(
+    "scratch", ["disk/scratch", pytest.param("scratch", marks=pytest.mark.slow)]
+)  # tuneline predict fails, or what copies its rows
 def test_full_disk_is_no_fault_of_the_file_and_stops_no_other(toy_model, put, tmp_path, scratch):
     draw, disk = random.Random(1), tmp_path / "disk"
     disk.mkdir()

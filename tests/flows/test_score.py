@@ -208,6 +208,7 @@ def test_archived_files_are_scored_again_by_the_model_in_production_on_request(s
     assert score(rescore_days=1, return_state=True).name == "NothingNew"
 
 
+@pytest.mark.slow
 def test_kill_between_drift_event_and_its_record_repeats_the_event(served, tmp_path):
     """The other order loses the event for a day, and with it the training that it starts."""
     record, env = tmp_path / "drift.json", {**served.env, "PYTHONPATH": str(ROOT)}

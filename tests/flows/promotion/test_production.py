@@ -56,6 +56,7 @@ def test_reference_command(toy, promoted, root):
     assert json.loads((toy.root / REFERENCE_PROFILE).read_text()) == promoted
 
 
+@pytest.mark.slow
 def test_run_after_a_promotion_is_checked_against_its_data_and_not_judged_again(run, served, toy, registry):
     run(promote=True)
     assert registry.in_stage("production").name == "v0.1.0"

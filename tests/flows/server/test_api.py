@@ -88,7 +88,7 @@ def test_health_needs_no_password(ask):
     assert ask("GET", "/health", login=None).status_code == 200
 
 
-@pytest.mark.parametrize("password", [None, ""])
+@pytest.mark.parametrize("password", [None, pytest.param("", marks=pytest.mark.slow)])
 def test_server_without_a_password_does_not_start(tmp_path, password):
     env = {**os.environ, "PREFECT_HOME": str(tmp_path), **({} if password is None else {AUTH: password})}
     command = [sys.executable, "-m", "uvicorn", "--factory", APPLICATION, "--port", "0"]

@@ -227,7 +227,7 @@ def test_stage_is_deterministic_and_records_no_path(project, hub):
     assert not [name for name, content in once.items() if str(project).encode() in content or hub.url.encode() in content]
 
 
-@pytest.mark.parametrize("full", ["home", "models"])
+@pytest.mark.parametrize("full", [pytest.param("home", marks=pytest.mark.slow), "models"])
 def test_full_disk_is_one_clear_error(project, hub, tmp_path, full):
     """A real file system of 64 kB is full: that of the cache, or that of the project."""
     home = tmp_path / "home"

@@ -23,7 +23,7 @@ def columns_of(family):
     return COLUMNS if family in WITH_TOKEN_TYPES else COLUMNS[:2]
 
 
-IN_THE_SLOW_SET = {"albert", "deberta-v2", "distilbert", "electra", "minilm", "roberta"}
+IN_THE_SLOW_SET = {"albert", "deberta-v2", "distilbert", "electra", "minilm", "modernbert", "roberta"}
 FAMILIES_AND_OUTPUTS = [
     pytest.param(family, outputs, marks=[pytest.mark.slow] if outputs == 1 or family in IN_THE_SLOW_SET else [])
     for family in FAMILIES

@@ -160,7 +160,7 @@ def test_interrupted_run_with_an_unchanged_loss_resumes(folder):
     assert "resumes from step" in launcher.output(folder)
 
 
-@pytest.mark.parametrize("file", ["project/own.py", "project/losses.py"])
+@pytest.mark.parametrize("file", [pytest.param("project/own.py", marks=pytest.mark.slow), "project/losses.py"])
 def test_changed_loss_file_starts_a_new_run_at_step_0(folder, file):
     killed_at_step_12(folder)
     with (folder / file).open("a") as code:

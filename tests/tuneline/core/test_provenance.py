@@ -57,7 +57,7 @@ def test_provenance_has_the_parameters_and_code_that_dvc_yaml_lists(root, code):
     (root / "dvc.yaml").write_text(PIPELINE)
     write_params(root, seed=7, train={"epochs": 3})
     provenance = stage_provenance("train", ["torch"], root)
-    model = {"checkpoint": None, "revision": None, "config": {"model_type": "bert"}}
+    model = {"checkpoint": None, "revision": None, "config": {"model_type": "bert"}, "head": None}
     assert provenance.parameters == {"model": model, "seed": 7, "train.epochs": 3}
     assert provenance.code == code_hash(root, code)
 

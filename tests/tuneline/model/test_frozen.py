@@ -86,7 +86,7 @@ def test_saved_model_is_loaded_with_its_head_and_the_encoder_by_transformers(tmp
     assert not info["unexpected_keys"]
 
 
-@pytest.mark.parametrize("family", EVERY_FAMILY)
+@pytest.mark.parametrize("family", [pytest.param(name, marks=[] if name == "bert" else pytest.mark.slow) for name in FAMILIES])
 def test_onnx_logits_of_pairs_are_those_of_torch_and_int8_leaves_the_head(family):
     model = classifier(family)
     exported = to_onnx(model, ["input_ids", "attention_mask", "token_type_ids"], opset=20)

@@ -86,11 +86,13 @@ def agreement(logits, reference):
     return np.mean(logits.argmax(axis=1) == reference.argmax(axis=1))
 
 
+@pytest.mark.slow
 @needs_qemu
 def test_products_saturate_on_the_emulated_processor(haswell):
     assert haswell["saturates"]
 
 
+@pytest.mark.slow
 @needs_qemu
 @pytest.mark.parametrize("model", MODELS)
 def test_predictions_agree_with_fp32_on_a_processor_without_vnni(haswell, fp32, model):
@@ -98,6 +100,7 @@ def test_predictions_agree_with_fp32_on_a_processor_without_vnni(haswell, fp32, 
     assert agreement(haswell[f"{model} loaded"], fp32) >= 0.9
 
 
+@pytest.mark.slow
 @needs_qemu
 @pytest.mark.parametrize("model", MODELS)
 def test_plain_session_needs_weights_in_7_bits(haswell, fp32, model):
@@ -105,6 +108,7 @@ def test_plain_session_needs_weights_in_7_bits(haswell, fp32, model):
     assert (agreement(haswell[f"{model} plain"], fp32) >= 0.9) == model.endswith("7")
 
 
+@pytest.mark.slow
 @needs_qemu
 def test_predictions_agree_with_fp32_on_a_processor_without_avx(project, fp32):
     run_emulated("Nehalem", "-c", RUN_MODELS, "nehalem.npz", folder=project)
@@ -118,6 +122,7 @@ def test_exact_products_are_used_only_if_products_saturate(project, model):
 
 
 @pytest.mark.slow  # `tuneline predict`, emulated
+@pytest.mark.slow
 @needs_qemu
 def test_predict_warns_of_8_bit_weights_if_products_saturate(project, tmp_path, monkeypatch):
     monkeypatch.chdir(project)

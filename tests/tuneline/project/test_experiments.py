@@ -237,7 +237,7 @@ def started(root: Path, params: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT])
 def test_stopped_experiment_goes_on_when_started_again(root, number):
     process = started(root, skill(0.7, 1.0))
     with pytest.raises(StageError, match=f"slow is running, in process {process.pid}"), opened(root, "slow", skill(0.7, 1.0)):
