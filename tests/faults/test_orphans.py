@@ -135,6 +135,7 @@ def assert_ends_with_a_checkpoint(run: Launch, ended: "subprocess.Popen[str] | p
     assert not (run.project / "models/classifier").exists()
 
 
+@pytest.mark.slow
 def test_signal_after_the_last_step_saves_and_publishes_nothing(tmp_path, data):
     """The launcher may end at any moment before the model is published."""
     tiny_task.write_params(fill(tmp_path, data), checkpoint_every_steps=None, keep="last")

@@ -282,6 +282,7 @@ def test_remote_that_is_gone_is_refused_and_filled_again_when_it_is_back(run, se
     assert stored("onnx@v0.1.0", "models/onnx"), "although origin has the version"
 
 
+@pytest.mark.slow
 def test_failed_push_promotes_nothing_and_loses_no_result(run, toy, tmp_path):
     """Also under a name that is neither a file nor a branch."""
     sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
