@@ -153,7 +153,7 @@ def folder_files(source: IngestSource, folder: Path, scratch: Path, log: Log) ->
     if not folder.is_dir():
         raise DataError(f"{source.folder} is not a folder.", f"`mkdir -p {source.folder}`, or correct ingest.sources in conf/flows.yaml.")
     for problem in unread(folder, ending_of).values():
-        log(f"{source.name}: not read: {problem} ({', '.join(ENDINGS)} are).")
+        log(f"{source.name}: not read: {problem}. Read are files, not links, that end with {', '.join(ENDINGS)}.")
     paths = (path for path in sorted(folder.iterdir()) if ending_of(path.name) and not path.name.startswith((".", "_")))
     files = [found for path in paths if (found := Incoming.find(path))]
     complete = frozenset(settled(files, source.settle_seconds))

@@ -169,7 +169,7 @@ def resume(state: TrainState) -> None:
         only_threads = before.has_layout_of(segment.model_copy(update={"threads": before.threads}))
         hint = f" OMP_NUM_THREADS={before.threads} gives the same." if only_threads else ""
         state.logger.info(
-            f"WARNING: the checkpoint was computed by {before}, and this run goes on with {segment}. The batches are the same, but sums "
+            f"WARNING: the checkpoint was computed by {before}, and this run continues with {segment}. The batches are the same, but sums "
             f"are rounded differently and dropout may draw other masks: the model will not have the bytes of an uninterrupted run.{hint}"
         )
     progress.requested_micro_batch_size = state.params.micro_batch_size

@@ -89,10 +89,10 @@ def show_project(console: Console, root: Path) -> None:
     lock, evaluated = read_lock(root), Metrics.read(root / EVALUATED).values
     compared = Metrics.read_if_exists(root / "metrics/compare.json")
     split = str(lock.params().get("evaluate.split", "the reported split"))
-    console.print(quality_table(evaluated, compared.values if compared else {}, split))
-    run = RunFacts.read(root, lock.params())
     if stale := outdated(root, lock):
         console.print(Text(f"! {stale}\n"))
+    console.print(quality_table(evaluated, compared.values if compared else {}, split))
+    run = RunFacts.read(root, lock.params())
     for finding in judge(run):
         console.print(Text(f"{finding}\n"))
     paths = {name: path for name, path in PATHS.items() if (root / path).exists()}

@@ -220,7 +220,7 @@ def test_resume_with_another_number_of_threads_says_so(folder):
     launcher.run(folder, before=partial(kill_with_threads, 2))
     assert launcher.run(folder, before=partial(torch.set_num_threads, 1)) == [0]
     first, second = (rf"1 process with {threads} \(cpu, .*, micro_batch_size 4\)" for threads in ("2 threads", "1 thread"))
-    assert re.search(f"WARNING: the checkpoint was computed by {first}, and this run goes on with {second}.", launcher.output(folder))
+    assert re.search(f"WARNING: the checkpoint was computed by {first}, and this run continues with {second}.", launcher.output(folder))
     assert "OMP_NUM_THREADS=2 gives the same" in launcher.output(folder)
 
 

@@ -41,8 +41,8 @@ def table(ctx: typer.Context, sort: Sort = None, filtered: Filter = None, csv: C
         Console().print(as_table(rows, every=every))
     else:
         say("There is no such experiment on this commit. `tuneline run KEY=VALUE` makes one; --all shows those on other commits.")
-    for name in unfinished(root):
-        say(f"not finished: {name}. The same `tuneline run` goes on with it; `tuneline experiments remove {name}` discards it.")
+    if names := unfinished(root):
+        say(f"not finished: {' '.join(names)}. The same `tuneline run` resumes one; `tuneline experiments remove NAME...` discards some.")
 
 
 @app.command("page")
