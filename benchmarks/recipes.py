@@ -90,7 +90,7 @@ def reproduce(project: Path, model: str) -> Row:
     columns = {column: key for column, key in COLUMNS.items() if column in {"majority", "TF-IDF", "frozen", "cosine", model}}
     found = {column: metrics[key.format(name)] for column, key in columns.items() if key.format(name) in metrics}
     timing = json.loads((project / "reports/timing/train.json").read_text())
-    print(f"{project}: {found}, {time.monotonic() - started:.0f} s", flush=True)
+    print(f"{model}: {found}, {time.monotonic() - started:.0f} s", flush=True)
     return {**found, f"seconds ({model})": timing["seconds"]}
 
 
