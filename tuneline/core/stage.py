@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import re
 import resource
 import sys
 import time
@@ -71,10 +72,19 @@ def report_error(name: str, error: StageError) -> None:
 
 def write_timing(name: str, seconds: float, measurements: Measurements) -> None:
     """Write and print time and memory of a run. The file is not a DVC out, because it differs between runs on the same inputs."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts kilobytes
-    timing = {"seconds": round(seconds, 2), "peak_memory_mb": round(peak, 1), **measurements}
+    timing = {"seconds": round(seconds, 2), "peak_memory_mb": round(peak_memory() / 1024, 1), **measurements}
     Timing.model_validate({"outs": outs_key(name, Path()), **timing}).write(TIMING / f"{name}.json")
     say(f"{name}: " + ", ".join(f"{key} {value:,.6g}" for key, value in timing.items()))
+
+
+def peak_memory() -> int:
+    """Return the largest resident memory of this process so far, in kB.
+
+    ``getrusage`` is for kernels that do not tell it otherwise: it may have that of the process that started this one, such as DVC.
+    """
+    status = Path("/proc/self/status")
+    found = re.search(r"^VmHWM:\s+(\d+) kB", status.read_text(encoding="utf-8"), re.MULTILINE) if status.exists() else None
+    return int(found[1]) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def require(path: Path, made_by: str) -> Path:

@@ -32,6 +32,16 @@ def test_successful_stage_writes_its_timing(project):
     assert timing["peak_memory_mb"] > 1
 
 
+STAGE = "from tuneline.core.stage import run_stage; run_stage('tokenize', lambda: {})"
+PARENT = "import os, sys; held = b'1' * 400_000_000; child = os.fork(); child or os.execv(sys.executable, sys.argv[1:]); os.wait()"
+
+
+def test_memory_is_that_of_the_stage_and_not_of_what_started_it(project):
+    """After ``fork`` and ``exec``, ``getrusage`` has the memory of the parent."""
+    subprocess.run([sys.executable, "-c", PARENT, sys.executable, "-c", STAGE], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    assert json.loads((project / "reports/timing/tokenize.json").read_text())["peak_memory_mb"] < 300
+
+
 def test_stage_error_is_printed_without_traceback(project, capsys):
     def main():
         raise StageError("train.csv, row 7: no label.", "Fill it in.")
