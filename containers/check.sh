@@ -146,7 +146,7 @@ look() {
 
 stop_and_start() {
   say "Stopped in the middle of a training, a worker saves a checkpoint; started again, it resumes from there"
-  overrides='["data.sample.rows=1500","train.epochs=8","run.checkpoint_every_steps=1000"]'
+  overrides='["data.sample.rows=1500","train.epochs=60","run.checkpoint_every_steps=1000"]'
   inside prefect deployment run train/train-on-demand --param "overrides=$overrides" --param promote=false > "$folder/second.log"
   run=$(sed -n 's/.*UUID: //p' "$folder/second.log")
   wait_for "$run" ' of .* loss'
