@@ -62,8 +62,8 @@ class ModelParams(Section):
     come from the data. With a checkpoint: overrides of its configuration, such as dropout. ``null``: none."""
 
     head: Literal["frozen"] | None = None
-    """``frozen``: the checkpoint stays as it is, and a linear model is fitted to its mean-pooled vectors in seconds, usually the better
-    choice for a few hundred rows (docs/fine-tune.md). Of ``train``, only ``launch``, ``seed``, ``metric`` and ``evaluation_batch_size``
+    """``frozen``: the checkpoint stays as it is, and a linear model is fitted to its mean-pooled vectors in seconds, the better
+    choice for a few hundred pairs (docs/fine-tune.md). Of ``train``, only ``launch``, ``seed``, ``metric`` and ``evaluation_batch_size``
     then have an effect. ``null``: train the whole model."""
 
     @field_validator("config", mode="before")

@@ -29,9 +29,17 @@ def test_checkpoint_gives_parameters_that_fine_tune_it(project, tickets, checkpo
     assert (params.tokenize.tokenizer, params.tokenize.max_length) == (None, 16)
     assert (params.train.learning_rate, params.train.epochs, params.train.keep) == (1e-4, 20, "best")
     assert "truncates 0.0% of rows (0.0% at 64, the model's limit)" in done.output
-    assert params.model.head == "frozen"
+    assert params.model.head is None
     assert "cost on this machine (CPU" in done.output
+
+
+def test_few_pairs_are_proposed_a_frozen_head_with_its_cost(project, checkpoint):
+    rows = "".join(f"my parcel {number} is lost,the parcel {number} is here,{'yes' if number % 2 else 'no'}\n" for number in range(60))
+    (project / "pairs.csv").write_text(f"first,second,same\n{rows}")
+    done = init(project / "pairs.csv", "--checkpoint", checkpoint, "--force")
+    assert load_params().model.head == "frozen", done.output
     assert "with the frozen head" in done.output
+    assert not (project / "conf/sweep/first.yaml").exists(), "there is nothing to vary"
 
 
 def test_learning_rate_is_a_number_in_every_version_of_yaml(project, tickets, checkpoint):

@@ -56,8 +56,9 @@ def test_truncation_check_is_widened_only_where_the_model_itself_is_too_short(pl
     assert "40% of the rows are truncated even at the model's limit" in "\n".join(long.reasons)
 
 
-@pytest.mark.parametrize(("rows", "head"), [(999, "frozen"), (1_000, None)])
-def test_few_rows_get_a_frozen_head_and_the_values_to_fine_tune_instead(plan, checkpoint, rows, head):
+@pytest.mark.parametrize(("texts", "rows", "head"), [(2, 999, "frozen"), (2, 1_000, None), (1, 100, None)])
+def test_few_pairs_get_a_frozen_head_and_the_values_to_fine_tune_instead(plan, checkpoint, texts, rows, head):
+    plan = replace(plan, decision=replace(plan.decision, text_columns=["text"] * texts))
     recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), of_rows(plan, rows), load_params())
     reasons = "\n".join(recipe.reasons)
     assert recipe.params["model.head"] == head
@@ -67,10 +68,9 @@ def test_few_rows_get_a_frozen_head_and_the_values_to_fine_tune_instead(plan, ch
 
 def test_pairs_that_cannot_be_separated_are_fine_tuned(plan, checkpoint, monkeypatch):
     pairs = replace(plan, decision=replace(plan.decision, text_columns=["text", "text"]))
-    opened = open_checkpoint(checkpoint, None)
-    assert fine_tuning(opened, lengths(30), of_rows(pairs, 100), load_params()).params["model.head"] == "frozen"
     monkeypatch.setattr("tuneline.cli.init.recipe.pair_separators", lambda _: None)
-    assert fine_tuning(opened, lengths(30), of_rows(pairs, 100), load_params()).params["model.head"] is None
+    recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), of_rows(pairs, 100), load_params())
+    assert recipe.params["model.head"] is None
 
 
 def test_new_model_has_no_frozen_head(plan):
