@@ -227,7 +227,7 @@ def test_resume_with_another_number_of_threads_says_so(folder):
 def test_resume_on_another_kind_of_processor_is_a_segment_of_its_own(folder):
     launcher.run(folder, env={"ONEDNN_MAX_CPU_ISA": "AVX2"}, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
     launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 9))
-    assert re.search(r"WARNING: the checkpoint was computed by .*, ONEDNN_MAX_CPU_ISA=AVX2, .* this run goes on", launcher.output(folder))
+    assert re.search(r"WARNING: the checkpoint was computed by .*, ONEDNN_MAX_CPU_ISA=AVX2, .* this run continues", launcher.output(folder))
     first, second = TrainingProgress.read(max(checkpoints(folder)) / "progress.json").segments
     assert first.processor == f"{second.processor}, ONEDNN_MAX_CPU_ISA=AVX2"
     assert first.libraries == second.libraries
