@@ -69,7 +69,6 @@ def main(segments: list[TrainingSegment] | None = None) -> Measurements:
         accelerator = create_accelerator(params)
     with end_without_other_machines():
         usage = fit_head(params, accelerator) if params.model.head == "frozen" else fine_tune(params, accelerator, segments)
-        accelerator.wait_for_everyone()
     accelerator.end_training()
     return usage
 
@@ -85,18 +84,21 @@ def fine_tune(params: Params, accelerator: Accelerator, segments: list[TrainingS
         publish(result, params)  # from here on, a signal changes nothing: the run ends
         if segments is not None:
             segments += result.state.progress.segments
-        return resource_usage(result.state)
+        usage = resource_usage(result.state)
+        accelerator.wait_for_everyone()  # here, so that a signal ends no process that waits while the main process publishes
+    return usage
 
 
 def fit_head(params: Params, accelerator: Accelerator) -> Measurements:
     """Fit and publish a linear model on the frozen checkpoint, in the main process; a signal ends it, and there is nothing to resume."""
-    inputs = read_checked_inputs(params, accelerator)
-    if not accelerator.is_main_process:
-        return {}
-    fitted = fit_frozen(params, inputs, accelerator)
-    publish_model(fitted.model, fitted.model.state_dict(), TOKENIZER, CLASSIFIER)
-    publish_measurements(fitted.progress, fitted.metric, inputs.validation, fitted.logits, params)
-    return {"training_seconds": round(fitted.seconds, 2)}
+    inputs, usage = read_checked_inputs(params, accelerator), dict[str, float]()
+    if accelerator.is_main_process:
+        fitted = fit_frozen(params, inputs, accelerator)
+        publish_model(fitted.model, fitted.model.state_dict(), TOKENIZER, CLASSIFIER)
+        publish_measurements(fitted.progress, fitted.metric, inputs.validation, fitted.logits, params)
+        usage["training_seconds"] = round(fitted.seconds, 2)
+    accelerator.wait_for_everyone()
+    return usage
 
 
 def read_checked_inputs(params: Params, accelerator: Accelerator) -> Inputs:
