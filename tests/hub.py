@@ -114,7 +114,7 @@ class LoopbackHub:
 
     def __enter__(self) -> "LoopbackHub":
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
-        self._thread = Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = Thread(target=self._server.serve_forever, args=[0.01], daemon=True)  # seconds until it notices that it is to stop
         self._thread.start()
         return self
 

@@ -30,7 +30,7 @@ def web(tmp_path) -> Iterator[str]:
     (tmp_path / "web").mkdir()
     handler = partial(Quiet, directory=str(tmp_path / "web"))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
 

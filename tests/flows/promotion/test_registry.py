@@ -1,10 +1,11 @@
 import socket
+import sys
 import time
 from dataclasses import replace
 
 import pytest
 
-from flows.promotion.__main__ import rollback
+from flows.promotion.__main__ import main, rollback
 from flows.promotion.registry import Registry, RegistryError
 from flows.runs.repository import Repository, UnreachableError
 from tests.flows.conftest import sh
@@ -81,12 +82,15 @@ def test_origin_that_is_away_is_not_waited_for(registry):
             replace(registry.repository, patience=0.5).transfer("ls-remote", "origin")
 
 
-def test_rollback_command(registry, root):
+def test_rollback_command(registry, monkeypatch, capsys):
     promote(registry)
     promote(registry)
+    monkeypatch.setenv("TUNELINE_REPOSITORY", str(registry.repository.root))
 
     def command(*words: str) -> str:
-        return sh("python", "-m", "flows.promotion", *words, cwd=root, env={"TUNELINE_REPOSITORY": str(registry.repository.root)})
+        monkeypatch.setattr(sys, "argv", ["promotion", *words])
+        main()
+        return capsys.readouterr().out
 
     said = command("rollback", "--reason", "Slow.")
     assert said.startswith("onnx in production: v0.1.0")

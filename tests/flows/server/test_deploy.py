@@ -18,16 +18,25 @@ from tests.flows.conftest import sh
 from tests.flows.prefect_server import prefect_server, until
 from tuneline.core.processes import ending
 
+OFF, ON = "tuneline: train when new rows were committed", "tuneline: score again when a model was promoted"
+
+
+def enable(served, name: str, enabled: bool) -> None:
+    (automation,) = served.client.read_automations_by_name(name)
+    served.client.request("PATCH", f"/automations/{automation.id}", json={"enabled": enabled}).raise_for_status()
+
 
 @pytest.fixture
 def deployed(served):
-    """The deployments of the server, which are made anew after the test."""
+    """The deployments of the server, which are as before after the test."""
     found = {one.name: one for one in served.client.read_deployments()}
     yield found
-    for one in found.values():
-        served.client.delete_deployment(one.id)
+    for one in served.client.read_deployments():
+        served.client.update_deployment(one.id, DeploymentUpdate(paused=False, work_queue_name=found[one.name].work_queue_name))
+        for schedule in one.schedules:
+            served.client.update_deployment_schedule(one.id, schedule.id, active=True)
     served.client.update_work_pool(POOL, WorkPoolUpdate(is_paused=False))
-    deploy(served.env)
+    enable(served, OFF, True)
 
 
 def test_what_is_paused_stays_paused_and_is_printed_and_only_trainings_have_the_train_queue(served, deployed, capsys):
@@ -35,20 +44,18 @@ def test_what_is_paused_stays_paused_and_is_printed_and_only_trainings_have_the_
     served.client.update_deployment_schedule(nightly.id, nightly.schedules[0].id, active=False)
     served.client.update_deployment(scoring.id, DeploymentUpdate(paused=True))
     served.client.update_work_pool(POOL, WorkPoolUpdate(is_paused=True))
-    off, on = "tuneline: train when new rows were committed", "tuneline: score again when a model was promoted"
-    for name, enabled in ((off, False), (on, True)):
-        (automation,) = served.client.read_automations_by_name(name)
-        served.client.request("PATCH", f"/automations/{automation.id}", json={"enabled": enabled}).raise_for_status()
+    enable(served, OFF, False)
+    enable(served, ON, True)
 
     deploy(served.env, "gpu")
 
     after = {one.name: one for one in served.client.read_deployments()}
     assert [after[name].schedules[0].active for name in ("train-nightly", "score-hourly", "watch-hourly")] == [False, True, True]
     assert [after[one.name].paused for one in (nightly, scoring, watching)] == [False, True, False]
-    assert [served.client.read_automations_by_name(name)[0].enabled for name in (off, on)] == [False, True]
+    assert [served.client.read_automations_by_name(name)[0].enabled for name in (OFF, ON)] == [False, True]
     assert served.client.read_work_pool(POOL).is_paused
     printed = capsys.readouterr().out.partition("resumed on the server's page:")[2].splitlines()
-    paused = ["work pool tuneline", "schedule 0 2 * * * of train/train-nightly", f"automation {off}", "deployment score/score-hourly"]
+    paused = ["work pool tuneline", "schedule 0 2 * * * of train/train-nightly", f"automation {OFF}", "deployment score/score-hourly"]
     assert [line.strip() for line in printed if line] == paused
     assert {name: one.work_queue_name for name, one in after.items()} == {
         name: "gpu" if name.startswith("train-") else "cpu" for name in deployed

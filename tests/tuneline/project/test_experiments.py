@@ -239,13 +239,13 @@ def started(root: Path, params: str) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT])
 def test_stopped_experiment_goes_on_when_started_again(root, number):
-    process = started(root, skill(0.7, 1.0))
-    with pytest.raises(StageError, match=f"slow is running, in process {process.pid}"), opened(root, "slow", skill(0.7, 1.0)):
+    process = started(root, skill(0.7, 0.5))
+    with pytest.raises(StageError, match=f"slow is running, in process {process.pid}"), opened(root, "slow", skill(0.7, 0.5)):
         pass
     process.send_signal(number)
     process.communicate()
     assert saved_experiments(root) == []
-    with opened(root, "slow", skill(0.7, 1.0)) as experiment:  # waits for what a killed process has left
+    with opened(root, "slow", skill(0.7, 0.5)) as experiment:  # waits for what a killed process has left
         assert experiment.resumed
         assert experiment.reproduce("train") == 0
         assert experiment.save({}).metrics()["resumed"] >= 2
