@@ -38,7 +38,8 @@ SERVER = {
     for name in ("promotion/test_production", "server/test_api", "server/test_crashes", "server/test_deploy", "test_score", "test_train")
 }
 """Modules whose tests of the default suite use the one Prefect server of a session."""
-FIRST = {*SERVER, "tests/pipeline/test_pipeline.py"}
+LONG = ("pipeline/test_pipeline", "stages/train/test_resume", "tuneline/project/test_experiments", "tuneline/sweeps/test_running")
+FIRST = {*SERVER, *(f"tests/{name}.py" for name in LONG)}
 """What takes longest: a worker that began it last would work on alone when all others are done."""
 
 

@@ -101,7 +101,7 @@ def test_failed_stage_is_retried_as_its_settings_say(run, served, toy, tmp_path)
 
 def test_stage_timeout_stops_the_stage(run, served, toy):
     settings = toy.root / "conf" / "flows.yaml"
-    settings.write_text("stages: {train: {timeout_minutes: 0.05}}\n")
+    settings.write_text("stages: {train: {timeout_minutes: 0.03}}\n")
     flow_run = run(overrides=["train.pause=0.1", "train.steps=600"])
     assert flow_run.state.is_failed()
     assert served.tasks(flow_run.id)["train"].state.name == "TimedOut"
@@ -267,6 +267,7 @@ def test_rejected_result_keeps_all_but_its_weights_which_its_commit_makes_again(
     assert sh("git", "status", "--porcelain", cwd=elsewhere) == "", "dvc.lock has the hashes of the same bytes"
 
 
+@pytest.mark.slow  # five runs; tests/tuneline/project/test_dvc.py has what is refused
 def test_remote_that_is_gone_is_refused_and_filled_again_when_it_is_back(run, served, toy, stored, tmp_path):
     assert "v0.1.0 in production" in run(push=True).state.message
     shelf = tmp_path / "shelf"

@@ -1,0 +1,31 @@
+import subprocess
+
+import pytest
+
+from tests.dvc_files import add_remote, init_dvc
+from tests.project import GIT_IDENTITY
+from tuneline.project.dvc import NoRemoteError, require_remote
+
+
+def test_remote_whose_disk_is_not_mounted_is_refused(tmp_path):
+    """DVC would create its folder on another disk. tests/flows/test_train.py has the run that fills it when it is back."""
+    root, shelf = tmp_path / "repo", tmp_path / "shelf"
+    root.mkdir()
+    git = ("git", "-C", str(root))
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    init_dvc(root)
+    with pytest.raises(NoRemoteError, match="no default remote"):
+        require_remote(root)
+    add_remote(root, shelf)
+    require_remote(root)  # a new one, and nothing was pushed before
+
+    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message=Start"], check=True, env=GIT_IDENTITY)
+    subprocess.run([*git, "update-ref", "refs/remotes/origin/runs/first", "HEAD"], check=True)
+    with pytest.raises(NoRemoteError, match=rf"{shelf}, the folder of the DVC remote, has no data, but origin has results"):
+        require_remote(root)
+    (shelf / "files").mkdir()
+    require_remote(root)
+    shelf.rename(tmp_path / "unmounted")
+    with pytest.raises(NoRemoteError, match=rf"{shelf}, the folder of the DVC remote, does not exist"):
+        require_remote(root)
+    assert not shelf.exists()
