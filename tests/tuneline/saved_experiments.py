@@ -11,6 +11,7 @@ import pyarrow as pa
 from tests.dvc_files import init_dvc
 from tests.params import write_params
 from tests.project import GIT_IDENTITY
+from tuneline.core.files import read_yaml
 from tuneline.core.tables import LabelSchema, raw_schema, write_table
 from tuneline.metrics.scores import write_predictions
 from tuneline.metrics.stats import metric_interval
@@ -51,9 +52,11 @@ class ExperimentRepository:
                 "reports/validation.parquet": self._store(self._predictions(folder, accuracy, rows)),
                 "plots/training": self._store_folder(self._curves(folder, accuracy)),
             }
-            lock = {"train": {"cmd": "train", "outs": [{"path": path, "md5": md5} for path, md5 in outs.items()]}}
+            used = {"train": read_yaml(experiment.path / "params.yaml")["train"]}
+            made = [{"path": path, "md5": md5} for path, md5 in outs.items()]
+            lock = {"train": {"cmd": "train", "params": {"params.yaml": used}, "outs": made}}
             (experiment.path / "dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": lock}))
-            (experiment.path / "metrics").mkdir()
+            (experiment.path / "metrics").mkdir(exist_ok=True)
             (experiment.path / "metrics/train.json").write_text(json.dumps(metrics or self._metrics(accuracy, rows)))
             saved = experiment.save({"seconds": 12.0, "overrides": [f"{key}={value}" for key, value in values.items()]})
             experiment.discard()

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tuneline.project.dvc import Lock
     from tuneline.project.experiments import Experiment, SavedExperiment
 
-BASE = "base"
-"""Name of the experiment without other values."""
 LONGEST = 60
 
 Overrides = Annotated[
@@ -66,6 +64,8 @@ def default_name(overrides: Sequence[str]) -> str:
 
     The section of a parameter is in it where others have a parameter of the same name.
     """
+    from tuneline.project.experiments import BASE
+
     if not overrides:
         return BASE
     last = Counter(key.rpartition(".")[2] for key in known_keys())
@@ -118,6 +118,7 @@ def how_to_go_on(experiment: "Experiment", overrides: Sequence[str], *, test: bo
 
 def summary(root: Path, saved: "SavedExperiment") -> str:
     """Return the last line: score with interval, difference from the base, and what to do next."""
+    from tuneline.project.experiments import BASE
     from tuneline.project.validation import compare_scores, validation_score
 
     score = validation_score(saved.metrics(), saved.params)
@@ -136,7 +137,7 @@ def summary(root: Path, saved: "SavedExperiment") -> str:
 
 def base_lock(root: Path, saved: "SavedExperiment") -> "Lock":
     """Return ``dvc.lock`` of the experiment named base, else of the commit itself."""
-    from tuneline.project.experiments import saved_experiments
+    from tuneline.project.experiments import BASE, saved_experiments
     from tuneline.project.repo import lock_at
 
     named = [one for one in saved_experiments(root, saved.base) if one.name == BASE]

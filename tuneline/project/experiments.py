@@ -33,11 +33,13 @@ from tuneline.core.paths import CHECKPOINTS, METRICS, PARAMS, TIMING
 from tuneline.core.processes import ending, supervised
 from tuneline.core.records import Timing
 from tuneline.project.dvc import Lock, load_yaml
-from tuneline.project.repo import git, lock_at, metrics_at
+from tuneline.project.repo import git, lock_at, metrics_at, other_params
 from tuneline.project.worktrees import add_worktree, python_first, remove_worktree, repair_lock, run_dvc, run_git, site_cache
 
 STATE = Path(".dvc/tmp/experiments")
 TRAIN = "train"
+BASE = "base"
+"""Name of the experiment with the parameters of its commit."""
 CARRIED = ("conf", "data", "dvc.lock", "dvc.yaml", "metrics", "models", "params.yaml", "project", "stages", "tuneline")
 """Where new files that git does not ignore belong to an experiment, as changes of tracked files do everywhere."""
 GENERATED = ("dvc.lock", f"{METRICS}/")
@@ -72,6 +74,11 @@ class SavedExperiment:
         """The ref that keeps the commit."""
         return _ref(self.base, self.name)
 
+    @property
+    def is_committed(self) -> bool:
+        """True for the result of a commit of the user's own, see ``committed_result``."""
+        return self.commit == self.base
+
     @cached_property
     def lock(self) -> Lock:
         """Its ``dvc.lock``, without stages that did not run for this model."""
@@ -97,6 +104,14 @@ def saved_experiments(root: Path, base: str | None = None) -> list[SavedExperime
         if match := re.fullmatch(r"refs/exps/([0-9a-f]{2})/([0-9a-f]{38})/([^/]+)", ref):
             found.append(SavedExperiment(root, match[3], commit, match[1] + match[2], date, _record(body)))
     return found
+
+
+def committed_result(root: Path, commit: str) -> SavedExperiment | None:
+    """Return the result that is committed with the parameters of a commit; ``None`` if its training is of others, or there is none."""
+    name = "HEAD" if commit == git(root, "rev-parse", "HEAD") else commit[:7]
+    result = SavedExperiment(root, name, commit, commit, git(root, "show", "--no-patch", "--format=%cs", commit), {})
+    is_own = TRAIN in result.lock.stages and not other_params(result.params, result.lock)
+    return result if is_own else None
 
 
 def find_experiment(root: Path, name: str) -> SavedExperiment | None:

@@ -211,10 +211,13 @@ def changed_params(root: Path, lock: Lock) -> list[str]:
         present = read_yaml(root / PARAMS)
     except ParamsError:
         return []
-    if not isinstance(present, dict):
-        return []
-    now = {"seed": present.get("seed")}
-    now |= {f"{name}.{key}": value for name in SETTINGS for key, value in (present.get(name) or {}).items()}
+    return other_params(present, lock) if isinstance(present, dict) else []
+
+
+def other_params(params: Mapping[str, Any], lock: Lock) -> list[str]:
+    """Return the keys whose values in the content of a parameter file differ from those of a run."""
+    now = {"seed": params.get("seed")}
+    now |= {f"{name}.{key}": value for name in SETTINGS for key, value in (params.get(name) or {}).items()}
     return [key for key, value in lock.params().items() if key in now and now[key] != value]
 
 

@@ -6,6 +6,7 @@ import io
 import pytest
 from typer.testing import CliRunner
 
+from tests.params import change_params
 from tests.tuneline.saved_experiments import ExperimentRepository
 from tuneline.cli import app
 from tuneline.cli.experiments.table import read_rows
@@ -84,3 +85,34 @@ def test_different_validation_rows_are_not_compared(repository):
     repository.save("fewer", 0.8, rows=300, data__sample__rows=999)
     (row,) = [row for row in read_rows(repository.root).rows if row.experiment.name == "fewer"]
     assert row.against_best == ""
+
+
+def commit_result(repository: ExperimentRepository, accuracy: float) -> None:
+    """Commit the result of an experiment of the unchanged parameters, as ``dvc repro`` would leave it."""
+    saved = repository.save("base", accuracy)
+    run_git(repository.root, "reset", "--quiet", "--hard", saved.commit)
+
+
+def test_result_of_the_commit_itself_is_one_of_the_rows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    repository = ExperimentRepository(tmp_path)
+    commit_result(repository, 0.9)
+    repository.save("short", 0.8, train__epochs=1)
+    assert [row["name"] for row in lines()] == ["HEAD", "short"]
+    assert float(lines()[1]["to_best"]) == pytest.approx(-0.1)
+    assert runner.invoke(app, ["experiments", "page"]).exit_code == 0
+    page = (tmp_path / "reports/experiments.html").read_text()
+    assert "No experiment is better than what is committed." in page
+    assert "experiments apply" not in page
+    repository.save("base", 0.9)
+    assert [row["name"] for row in lines()] == ["base", "short"], "its own training is the same result"
+
+
+def test_committed_result_of_other_parameters_is_no_row(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    repository = ExperimentRepository(tmp_path)
+    commit_result(repository, 0.9)
+    change_params(tmp_path, {"train.epochs": 2})
+    run_git(tmp_path, "commit", "--quiet", "--all", "--message=Train less")
+    repository.save("long", 0.8, train__epochs=9)
+    assert [row["name"] for row in lines()] == ["long"]
