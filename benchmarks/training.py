@@ -29,7 +29,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-WAYS = ("textbook", "trainer", "grouped", "plain", "whole", "ours")
+from stages.train.launch import ALLOCATOR
+
+OURS = ("plain", "whole", "ours")
+WAYS = ("textbook", "trainer", "grouped", *OURS)
 Result = dict[str, float]
 
 
@@ -38,7 +41,9 @@ def measure(way: str, seed: int, options: argparse.Namespace) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         arguments = [f"--{name.replace('_', '-')}={value}" for name, value in vars(options).items() if name in RUN and value is not None]
         command = [sys.executable, "-m", "benchmarks.training_ways.run", way, f"--seed={seed}", f"--folder={folder}", *arguments]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(Path.cwd())})
+        allocator = ALLOCATOR if way in OURS else {}
+        environment = {**os.environ, **allocator, "PYTHONPATH": str(Path.cwd())}
+        done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
         if done.returncode:
             sys.exit(f"{way} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
         result: Result = json.loads(done.stdout.splitlines()[-1])

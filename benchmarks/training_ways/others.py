@@ -25,33 +25,37 @@ def collator() -> Any:
 
 def splits(options: argparse.Namespace) -> tuple[datasets.Dataset, TokenizedSplit]:
     """Return the train split as a ``datasets.Dataset``, and the validation split."""
-    train = datasets.Dataset.from_parquet(str(options.folder / "train.parquet"), cache_dir=str(options.folder / "cache"))
-    return train, TokenizedSplit.read(SplitReader.open(options.folder, "validation", "prepare"))
+    return split_dataset(options, "train"), TokenizedSplit.read(SplitReader.open(options.folder, "validation", "prepare"))
+
+
+def split_dataset(options: argparse.Namespace, split: str) -> datasets.Dataset:
+    """Return a split as a ``datasets.Dataset``."""
+    return datasets.Dataset.from_parquet(str(options.folder / f"{split}.parquet"), cache_dir=str(options.folder / "cache"))
 
 
 def textbook(options: argparse.Namespace) -> dict[str, float]:
-    """Train with the textbook loop: shuffle, pad, forward, backward, step."""
-    split, scored = splits(options)
-    loader = DataLoader(split, batch_size=options.batch, shuffle=True, collate_fn=collator())
-    model = new_model(options).to(options.device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
-    steps = options.steps or len(loader) * options.epochs
-    schedule = get_scheduler("linear", optimizer, 0, steps)
-    meter = Meter(options.clock)
-
-    def step(batch: dict[str, torch.Tensor]) -> None:
-        batch = {name: values.to(options.device) for name, values in batch.items()}
-        with torch.autocast(options.device, dtype=torch.bfloat16, enabled=bool(options.bf16)):
-            loss = model(**batch).loss
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad()
-
-    model.train()
-    done = 0
+    """Train with the textbook loop: shuffle, pad, forward, backward, step; validation and a checkpoint after each epoch."""
     with timed() as seconds:
+        split, scored = splits(options)
+        loader = DataLoader(split, batch_size=options.batch, shuffle=True, collate_fn=collator())
+        model = new_model(options).to(options.device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
+        steps = options.steps or len(loader) * options.epochs
+        schedule = get_scheduler("linear", optimizer, 0, steps)
+        meter = Meter(options.clock)
+
+        def step(batch: dict[str, torch.Tensor]) -> None:
+            batch = {name: values.to(options.device) for name, values in batch.items()}
+            with torch.autocast(options.device, dtype=torch.bfloat16, enabled=bool(options.bf16)):
+                loss = model(**batch).loss
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+
+        done = 0
         while done < steps:
+            model.train()
             for batch in loader:
                 meter.batch(batch["attention_mask"])
                 step(batch)
@@ -59,8 +63,10 @@ def textbook(options: argparse.Namespace) -> dict[str, float]:
                 done += 1
                 if done == steps:
                     break
-        scores = score(model, scored)
-    measurements = {**meter.rates(), **scores, "seconds": seconds[0], "steps": done}
+            score(model, scored)
+            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, options.folder / f"step-{done}.pt")
+            meter.pause()
+    measurements = {**meter.rates(), **score(model, scored), "seconds": seconds[0], "steps": done}
     model.train()
     batch = next(iter(loader))
     return measurements | {"matmul_share": matmul_share(lambda: step(batch)) if options.profile else 0.0}
@@ -73,6 +79,9 @@ class _Clock(TrainerCallback):
     def on_step_end(self, *_: Any, **__: Any) -> None:
         self.meter.step()
 
+    def on_save(self, *_: Any, **__: Any) -> None:
+        self.meter.pause()
+
 
 class _CountingTrainer(Trainer):
     meter: Meter
@@ -83,15 +92,16 @@ class _CountingTrainer(Trainer):
 
 
 def trainer(options: argparse.Namespace, grouped: bool) -> dict[str, float]:
-    """Train with the Trainer, with its defaults except for the compared settings."""
-    split, scored = splits(options)
-    model = new_model(options)
+    """Train with the Trainer, with its defaults except for the compared settings; validation and a checkpoint after each epoch."""
     arguments = TrainingArguments(
         output_dir=str(Path(options.folder) / "trainer"),
         per_device_train_batch_size=options.batch,
+        per_device_eval_batch_size=64,
         learning_rate=options.learning_rate,
         num_train_epochs=options.epochs,
         max_steps=options.steps or -1,
+        eval_strategy="epoch",
+        save_strategy="epoch",
         seed=options.seed,
         use_cpu=options.device == "cpu",
         bf16=bool(options.bf16),
@@ -99,13 +109,20 @@ def trainer(options: argparse.Namespace, grouped: bool) -> dict[str, float]:
         train_sampling_strategy="group_by_length" if grouped else "random",
     )
     meter = Meter(options.clock)
-    engine = _CountingTrainer(model, arguments, data_collator=collator(), train_dataset=split, callbacks=[_Clock(meter)])
-    engine.meter = meter
     with timed() as seconds:
+        split, scored = splits(options)
+        validation = split_dataset(options, "validation")
+        model = new_model(options)
+        sets: Any = {"train_dataset": split, "eval_dataset": validation}
+        engine = _CountingTrainer(model, arguments, data_collator=collator(), callbacks=[_Clock(meter)], compute_metrics=_accuracy, **sets)
+        engine.meter = meter
         engine.train()
-        scores = score(model, scored)
-    measurements = {**meter.rates(), **scores, "seconds": seconds[0], "steps": engine.state.global_step}
+    measurements = {**meter.rates(), **score(model, scored), "seconds": seconds[0], "steps": engine.state.global_step}
     return measurements | {"matmul_share": _profiled(engine) if options.profile else 0.0}
+
+
+def _accuracy(found: Any) -> dict[str, float]:
+    return {"accuracy": float((found.predictions.argmax(axis=1) == found.label_ids).mean())}
 
 
 def _profiled(engine: Trainer) -> float:

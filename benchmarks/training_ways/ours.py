@@ -37,18 +37,19 @@ def parameters(options: argparse.Namespace, first_token_only: bool, sort: bool) 
         **({} if sort else {"bucket_window": 1, "max_grad_norm": None}),
     }
     model = {"model_type": "bert", **model_config(options.layers, options.hidden)}
-    return params(seed=options.seed, model={"config": model}, train=train)
+    run = {"checkpoint_every_steps": None, "checkpoint_every_epochs": 1}
+    return params(seed=options.seed, model={"config": model}, train=train, run=run)
 
 
 def ours(options: argparse.Namespace, first_token_only: bool = True, sort: bool = True) -> dict[str, float]:
     """Train with the loop of the stage, in the folder of this run."""
     os.environ["ACCELERATE_USE_CPU"] = str(options.device == "cpu")
-    splits = [TokenizedSplit.read(SplitReader.open(options.folder, split, "prepare")) for split in ("train", "validation")]
-    inputs = Inputs(splits[0], splits[1], _Padding())
     settings = parameters(options, first_token_only, sort)
     meter = Meter(options.clock)
     os.chdir(options.folder)
     with metered(meter, options), timed() as seconds, contextlib.redirect_stdout(None):
+        splits = [TokenizedSplit.read(SplitReader.open(options.folder, split, "prepare")) for split in ("train", "validation")]
+        inputs = Inputs(splits[0], splits[1], _Padding())
         result = loop.train(settings, inputs, create_accelerator(settings), Interruption())
     state = result.state
     measurements = {**meter.rates(), "seconds": seconds[0], "steps": state.progress.step}

@@ -29,6 +29,14 @@ LAUNCHER = "TUNELINE_LAUNCHER"
 LAUNCHED = ("DVC_STAGE", "ACCELERATE_MIXED_PRECISION", "TORCHELASTIC_RUN_ID")
 """Environment variables that DVC, accelerate's launcher and torchrun set for the processes that they start."""
 STOPPING = (signal.SIGTERM, signal.SIGINT)
+ALLOCATOR = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    "MALLOC_MMAP_THRESHOLD_": str(2**30),
+    "MALLOC_TRIM_THRESHOLD_": str(2**30),
+}
+"""Environment of a training with which glibc asks for huge pages, and keeps freed memory for the next step (docs/benchmarks.md).
+
+By default it returns a tensor of more than 32 MiB, such as the gradient of a vocabulary, to the system, and gets it back page by page."""
 
 
 def main() -> int:
@@ -62,7 +70,7 @@ def child_command(flags: Sequence[str], environ: Mapping[str, str]) -> tuple[lis
     if launcher := shlex.split(environ.get(LAUNCHER, "")):
         others = {name: value for name, value in environ.items() if name not in (LAUNCHER, PARENT)}  # process ids are of one machine
         return [*launcher, sys.executable, "-m", "stages.train.launch", *flags], others
-    return [sys.executable, "-m", "stages.train.accelerate_launch", *flags], {**environ, PARENT: str(os.getpid())}
+    return [sys.executable, "-m", "stages.train.accelerate_launch", *flags], {**ALLOCATOR, **environ, PARENT: str(os.getpid())}
 
 
 def ignore_ctrl_c() -> None:

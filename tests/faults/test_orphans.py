@@ -50,7 +50,8 @@ def started(change: str = "", **variables: str) -> tuple[subprocess.Popen[str], 
 
 SIGNALS = list(zip(LAUNCHED, (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL), strict=True))
 CASES = [
-    *(pytest.param("", *case, id=f"kernel-{case[0]}") for case in SIGNALS),
+    pytest.param("", *SIGNALS[0], id="kernel"),
+    *(pytest.param("", *case, id=f"kernel-{case[0]}", marks=pytest.mark.slow) for case in SIGNALS[1:]),
     pytest.param(WITHOUT_KERNEL, *SIGNALS[0], id="thread"),
     *(pytest.param(WITHOUT_KERNEL, *case, marks=pytest.mark.slow) for case in SIGNALS[1:]),
 ]

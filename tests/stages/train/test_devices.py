@@ -9,6 +9,7 @@ from stages.train.devices import (
     create_accelerator,
     describe_devices,
     devices_used,
+    fast_dropout_masks,
     launch_settings,
     transformer_layer_class,
 )
@@ -153,3 +154,36 @@ def test_settings_of_a_launch_include_the_content_of_the_file_of_deepspeed(tmp_p
     before = launch_settings()
     file.write_text('{"zero_optimization": {"stage": 3}}')
     assert launch_settings() != before
+
+
+def dropped(rate: float, threads: int = 1) -> torch.Tensor:
+    torch.manual_seed(3)
+    torch.set_num_threads(threads)
+    try:
+        return torch.nn.functional.dropout(torch.ones(300, 7, 11), rate)
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_dropout_masks_follow_from_the_seed_and_have_the_rate():
+    torchs = dropped(0.1)
+    with fast_dropout_masks():
+        ours = dropped(0.1)
+        assert torch.equal(dropped(0.1, threads=2), ours)
+        assert (ours == 0).float().mean() == pytest.approx(0.1, abs=0.006), "23,100 elements: three standard deviations"
+        assert ours.unique().tolist() == pytest.approx([0.0, 1 / 0.9])
+        assert not torch.equal(torch.nn.functional.dropout(torch.ones(300, 7, 11), 0.1), ours), "the next mask is another one"
+        assert torch.equal(dropped(0.0), torch.ones(300, 7, 11))
+    assert not torch.equal(torchs, ours)
+    assert torch.equal(dropped(0.1), torchs), "torch draws again"
+
+
+def test_dropout_of_attention_is_drawn_as_well():
+    def attended() -> torch.Tensor:
+        torch.manual_seed(3)
+        rows = torch.zeros(1, 1, 8, 8)
+        return torch.nn.functional.scaled_dot_product_attention(rows, rows, torch.eye(8)[None, None], dropout_p=0.5)
+
+    torchs = attended()
+    with fast_dropout_masks():
+        assert not torch.equal(attended(), torchs)

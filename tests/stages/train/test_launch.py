@@ -2,14 +2,16 @@
 
 import json
 import os
+import platform
 import shutil
 import signal
+import subprocess
 import sys
 import time
 
 import pytest
 
-from stages.train.launch import CRASHED, child_command, describe_end, resume_hint
+from stages.train.launch import ALLOCATOR, CRASHED, child_command, describe_end, resume_hint
 from tests.conftest import ROOT
 from tests.stages.train import launcher
 from tests.stages.train.launched import LONG, Launch, assert_gone, launches, note
@@ -55,6 +57,30 @@ def test_launcher_of_several_machines_starts_this_command_on_each():
     assert command == ["srun", "--nodes=2", "my script.sh", sys.executable, "-m", "stages.train.launch", "--cpu"]
     assert environment == {"HOME": "/home/me"}
     assert child_command([], {})[0] == [sys.executable, "-m", "stages.train.accelerate_launch"]
+
+
+FAULTS = """
+import ctypes, resource
+libc = ctypes.CDLL(None)
+libc.malloc.restype, size = ctypes.c_void_p, 48 * 2**20
+def fill():
+    block = ctypes.c_void_p(libc.malloc(size))
+    ctypes.memset(block, 1, size)
+    libc.free(block)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+first = fill()
+print(fill() - first)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc reads the variables")
+def test_memory_of_a_step_is_kept_for_the_next_one():
+    """48 MiB have 12,288 pages."""
+    given = {"MALLOC_TRIM_THRESHOLD_": "1"}
+    assert child_command([], {})[1].items() >= ALLOCATOR.items()
+    assert child_command([], given)[1].items() >= given.items(), "a setting of the user stays"
+    pages = [subprocess.check_output([sys.executable, "-c", FAULTS], env=env) for env in ({}, ALLOCATOR)]
+    assert int(pages[0]) > 1000 > int(pages[1])
 
 
 @pytest.fixture

@@ -105,7 +105,10 @@ def test_batches_beside_a_file_are_kept_and_pointed_out(project, tickets):
     assert sum(map(len, downloaded().values())) == 43, "data.as_of was that of other data"
 
 
-@pytest.mark.parametrize("name", ["all.csv", "train.csv", "mine.csv", "data of may.csv"])
+SLOW_NAMES = [pytest.param(name, marks=pytest.mark.slow) for name in ("all.csv", "data of may.csv")]
+
+
+@pytest.mark.parametrize("name", ["train.csv", "mine.csv", *SLOW_NAMES])
 @pytest.mark.parametrize("options", [[], ["--name", "mine"]])
 def test_originals_in_the_target_folder_are_kept(project, tickets, name, options):
     """A command that replaced the folder deleted the originals that were in it."""

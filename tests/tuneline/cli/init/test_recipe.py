@@ -56,7 +56,7 @@ def test_truncation_check_is_widened_only_where_the_model_itself_is_too_short(pl
     assert "40% of the rows are truncated even at the model's limit" in "\n".join(long.reasons)
 
 
-@pytest.mark.parametrize(("texts", "rows", "head"), [(2, 999, "frozen"), (2, 1_000, None), (1, 100, None)])
+@pytest.mark.parametrize(("texts", "rows", "head"), [(2, 1_499, "frozen"), (2, 1_500, None), (1, 100, None)])
 def test_few_pairs_get_a_frozen_head_and_the_values_to_fine_tune_instead(plan, checkpoint, texts, rows, head):
     plan = replace(plan, decision=replace(plan.decision, text_columns=["text"] * texts))
     recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), of_rows(plan, rows), load_params())
