@@ -184,7 +184,7 @@ def publish_curves(progress: TrainingProgress, metric: str, target: Path) -> Non
     with replace_directory(target) as partial:
         training = [(row.step, row.loss, row.learning_rate, row.gradient_norm) for row in progress.logged]
         _write_curve(partial / "loss.tsv", ("step", "loss", "learning_rate", "gradient_norm"), training)
-        validation = [(row.step, row.loss, row.metric) for row in progress.validation_curve]
+        validation = [(row.step, row.loss, row.metric) for row in progress.evaluated]
         _write_curve(partial / "validation.tsv", ("step", "loss", metric), validation)
 
 

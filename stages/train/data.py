@@ -65,10 +65,12 @@ def read_inputs(params: TrainParams) -> Inputs:
 
 
 def _read_split(rows: SplitReader) -> MappedSplit:
-    """Map a split that has rows, all of them with a label."""
+    """Map a split that has rows, all of them with a label, which is a finite number in a regression."""
     split = TokenizedSplit.read(rows)
     if not len(split):
         raise DataError(f"{rows.name} has no rows.", f"Check data.splits.{rows.split}.")
+    if len(unusable := np.flatnonzero(~np.isfinite(split.labels))[:10]):
+        raise DataError(f"Labels that are NaN or infinite, in {rows.places(unusable)}.", "Correct them.")
     if not split.label_schema.is_regression and split.labels.min() == UNLABELLED:
         row = int(np.argmax(split.labels == UNLABELLED))
         raise DataError(f"{rows.place(row)}: no label.", f"Set data.splits.{rows.split} to a labelled split.")

@@ -17,9 +17,7 @@ from stages.train.devices import describe_devices
 from stages.train.model import build_model
 from stages.train.optimization import Logits, ValidationMetric
 from stages.train.progress import Evaluation, TrainingProgress
-from tuneline.core.errors import DataError
-from tuneline.core.paths import TOKENIZED
-from tuneline.core.tables import LabelSchema, SplitReader
+from tuneline.core.tables import LabelSchema
 from tuneline.core.terminal import phase, progress, say
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
 from tuneline.model.frozen import FrozenClassifier, PairTemplate
@@ -48,14 +46,14 @@ def fit_frozen(params: Params, inputs: Inputs, accelerator: Accelerator) -> Froz
     model = _untrained(params, inputs).to(accelerator.device).eval()
     say(f"train: {describe_devices(accelerator)}")
     most = most_rows(model.encoder.config.hidden_size, model.template is not None)
-    splits = {"train": inputs.train, "validation": inputs.validation}
-    train, others = (_sample(name, split, most, params.training_seed) for name, split in splits.items())
+    splits = (inputs.train, inputs.validation)
+    train, others = (_sample(split, most, params.training_seed) for split in splits)
     say(
         "train: the checkpoint is frozen; a linear model is fitted to its mean-pooled vectors "
         f"({model.head.in_features:,} features, {len(train):,} of {len(inputs.train):,} rows), with the regularization by validation"
     )
     size, width = params.train.evaluation_batch_size, model.head.in_features
-    loaders = [BatchLoader(split, inputs.pad_token_id, accelerator.device) for split in splits.values()]
+    loaders = [BatchLoader(split, inputs.pad_token_id, accelerator.device) for split in splits]
     with progress("train"):
         phase("vectors of train and validation")
         known, unseen = (
@@ -86,11 +84,8 @@ def _untrained(params: Params, inputs: Inputs) -> FrozenClassifier:
     return FrozenClassifier(encoder, PairTemplate.of(tokenizer) if pairs else None)
 
 
-def _sample(name: str, split: TokenizedSplit, most: int, seed: int) -> Rows:
-    """Return at most ``most`` rows, in the order of the file; refuse numbers to predict that are NaN or infinite."""
-    if len(unusable := np.flatnonzero(~np.isfinite(split.labels))[:10]):
-        places = SplitReader.open(TOKENIZED, name, made_by="tokenize").places(unusable)
-        raise DataError(f"Labels that are NaN or infinite, in {places}.", "Correct them.")
+def _sample(split: TokenizedSplit, most: int, seed: int) -> Rows:
+    """Return at most ``most`` rows, in the order of the file."""
     rows = np.arange(len(split))
     if len(split) > most:
         rows = np.sort(np.random.default_rng(seed).choice(len(split), most, replace=False))

@@ -2,7 +2,8 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -26,6 +27,8 @@ from tuneline.core.terminal import say
 from tuneline.metrics.scores import write_predictions
 from tuneline.model.batches import length_sorted_batches
 from tuneline.params import Params
+
+T = TypeVar("T")
 
 
 def train(params: Params, inputs: Inputs, accelerator: Accelerator, interruption: Interruption) -> TrainingResult:
@@ -113,7 +116,7 @@ def write_paused_predictions(state: TrainState) -> None:
 
 def fit(state: TrainState) -> None:
     """Train from ``state.progress`` to the end of the run."""
-    evaluate_before_training(state)
+    try_evaluation(state)
     _evaluate_and_save(state)  # a checkpoint may have been saved just before an evaluation
     state.coordinator.check_pause(state.progress.step, finished=state.is_finished())
     while not state.is_finished():
@@ -197,15 +200,15 @@ def _checkpoint_due(state: TrainState) -> bool:
     return time_elapsed or any(interval and step % interval == 0 for interval in intervals)
 
 
-def evaluate_before_training(state: TrainState) -> None:
-    """Evaluate the model before the first step: the first point of the validation curve, which is no candidate for the best weights.
+def try_evaluation(state: TrainState) -> None:
+    """Predict the longest rows of the validation split before the first step: it shows at once if an evaluation fits into memory."""
 
-    It also shows at once if an evaluation fits into memory, because the longest rows come first.
-    """
-    if state.progress.step > 0 or state.progress.baseline is not None:
-        return
-    state.progress.baseline, _ = _measure(state)
-    state.logger.log_evaluation(state.progress.baseline, best=False)
+    def longest(batch_size: int) -> torch.Tensor:
+        batches = _shards(state.accelerator, state.validation_loader, batch_size)[state.accelerator.process_index]
+        return _logits(state.model, state.validation_loader, batches[:1], state.coordinator)
+
+    if state.progress.step == 0:
+        within_memory(state, longest)
 
 
 def evaluate(state: TrainState) -> bool:
@@ -231,19 +234,21 @@ def _measure(state: TrainState) -> tuple[Evaluation, Logits]:
     metrics = state.metric.scores(logits, split.labels, split.label_schema)
     if not math.isfinite(metrics["loss"]):
         hint = "Lower train.learning_rate, or train with mixed_precision 'no' or bf16."
-        if len(unusable := np.flatnonzero(~np.isfinite(split.labels))[:10]):
-            places = SplitReader.open(TOKENIZED, "validation", made_by="tokenize").places(unusable)
-            hint = f"Correct the labels that are NaN or infinite, such as those of the rows in {places}."
         raise DataError(f"Step {step}: the loss on the validation split is {metrics['loss']}.", hint)
     return Evaluation(step, metrics["loss"], metrics[state.metric.name]), logits
 
 
 def predict_within_memory(state: TrainState) -> Logits:
-    """Return the logits of the validation split, in smaller batches from now on if the device is out of memory."""
+    """Return the logits of the validation split."""
+    return within_memory(state, lambda size: predict(state.accelerator, state.model, state.validation_loader, size, state.coordinator))
+
+
+def within_memory(state: TrainState, compute: Callable[[int], T]) -> T:
+    """Call a function of the evaluation batch size, which becomes smaller, from now on, if the device is out of memory."""
     while True:
         size = state.evaluation_batch_size
         try:
-            return predict(state.accelerator, state.model, state.validation_loader, size, state.coordinator)
+            return compute(size)
         except RuntimeError as error:
             if not should_reduce_batch_size(error):
                 raise
@@ -257,15 +262,23 @@ def predict_within_memory(state: TrainState) -> Logits:
 
 def predict(accelerator: Accelerator, model: nn.Module, loader: BatchLoader, batch_size: int, coordinator: Coordinator) -> Logits:
     """Return the logits of a split, of shape ``(rows, outputs)``, the same in every process, from batches of similar length."""
-    shards = shard_split(loader.split.lengths, batch_size, accelerator.num_processes)
+    shards = _shards(accelerator, loader, batch_size)
     shard = shards[accelerator.process_index]
+    largest = max(sum(len(rows) for rows in shard) for shard in shards)
+    rows, values = _gather(accelerator, np.concatenate(shard), _logits(model, loader, shard, coordinator), largest)
+    return restore_file_order(rows, values, len(loader.split))
+
+
+def _shards(accelerator: Accelerator, loader: BatchLoader, batch_size: int) -> list[list[Rows]]:
+    return shard_split(loader.split.lengths, batch_size, accelerator.num_processes)
+
+
+def _logits(model: nn.Module, loader: BatchLoader, batches: Sequence[Rows], coordinator: Coordinator) -> torch.Tensor:
     model.eval()
     with torch.no_grad():  # not inference_mode: FSDP's parameters are views that autograd tracks later
-        logits = [_batch_logits(model, loader, rows, coordinator) for rows in shard]
+        logits = [_batch_logits(model, loader, rows, coordinator) for rows in batches]
     model.train()
-    largest = max(sum(len(rows) for rows in shard) for shard in shards)
-    rows, values = _gather(accelerator, np.concatenate(shard), torch.cat(logits), largest)
-    return restore_file_order(rows, values, len(loader.split))
+    return torch.cat(logits)
 
 
 def shard_split(lengths: NDArray[np.int64], batch_size: int, processes: int) -> list[list[Rows]]:

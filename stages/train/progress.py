@@ -58,7 +58,6 @@ class TrainingProgress:
     Attributes:
         step: Batches trained, which is optimizer steps done (a step that fp16 skipped counts too).
         losses: Losses of the steps since the last row of the training curve.
-        baseline: Evaluation before the first step; ``None`` until then. It is in the curve, and no candidate for the best.
         best_step: Step of the best evaluation; 0 before the first.
         evaluations_without_improvement: Evaluations since the last gain, for early stopping.
         segments: Parts of the run, each with one layout (processes, micro-batches, threads) and kind of machine. Others round differently.
@@ -68,7 +67,6 @@ class TrainingProgress:
     step: int = 0
     losses: list[float] = field(default_factory=list)
     logged: list[TrainingStep] = field(default_factory=list)
-    baseline: Evaluation | None = None
     evaluated: list[Evaluation] = field(default_factory=list)
     best_step: int = 0
     evaluations_without_improvement: int = 0
@@ -87,7 +85,6 @@ class TrainingProgress:
         values = json.loads(path.read_text(encoding="utf-8"))
         values |= {name: values.pop(key) for name, key in _JSON_KEYS.items()}
         values["logged"] = [TrainingStep(**row) for row in values["logged"]]
-        values["baseline"] = Evaluation(**values["baseline"]) if values["baseline"] else None
         values["evaluated"] = [Evaluation(**row) for row in values["evaluated"]]
         values["segments"] = [TrainingSegment(**segment) for segment in values["segments"]]
         return cls(**values)
@@ -100,11 +97,6 @@ class TrainingProgress:
             return None
         self.segments.append(segment)
         return last
-
-    @property
-    def validation_curve(self) -> list[Evaluation]:
-        """All evaluations."""
-        return [*([self.baseline] if self.baseline else []), *self.evaluated]
 
     @property
     def best(self) -> Evaluation | None:
@@ -252,7 +244,7 @@ class TrainingLogger:
             self._accelerator.trackers.clear()
         if self._enabled:
             with suppress_logging_errors():
-                self._replay([*map(self._step_row, progress.logged), *map(self._evaluation_row, progress.validation_curve)])
+                self._replay([*map(self._step_row, progress.logged), *map(self._evaluation_row, progress.evaluated)])
 
     def _replay(self, rows: Sequence[TrackedRow]) -> None:
         """Send the curves of a checkpoint, possibly thousands of rows, to the trackers.

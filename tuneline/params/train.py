@@ -105,7 +105,7 @@ class TrainParams(Section):
     """Backend of ``torch.compile``, for example ``inductor``. ``null``: do not compile."""
 
     evaluate_every_steps: Positive | None = None
-    """Optimizer steps between evaluations. ``null``: one at the end of each epoch. There is always one before the first step."""
+    """Optimizer steps between evaluations. ``null``: one at the end of each epoch."""
     evaluation_batch_size: Positive = 64
     """Examples in one forward pass of one process on the validation split. It is halved when memory runs out."""
     keep: Literal["best", "last"] = "best"

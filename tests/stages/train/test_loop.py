@@ -95,7 +95,7 @@ def test_nan_label_error_names_its_shard_and_row(project, trained):
     values[17] = math.nan
     write_table(table.set_column(table.column_names.index("labels"), table.schema.field("labels"), pa.array(values)), path)
     into_shards(path.parent, 10)
-    with pytest.raises(DataError, match=r"train-00001-of-00006\.parquet:( \d,)* 7[,;.]"):
+    with pytest.raises(DataError, match=r"train-00001-of-00006\.parquet: 7\."):
         trained(tiny_task.params(metric="mse"))
 
 

@@ -15,7 +15,6 @@ def test_progress_json_round_trip_is_exact(tmp_path_factory, losses, metric):
     progress = TrainingProgress(step=7)
     for loss in losses:
         progress.record_step(TrainingStep(7, loss, 0.1 + 0.2, 1e-300), log_now=loss > 0)
-    progress.baseline = Evaluation(0, 2 / 3, metric)
     progress.record_evaluation(Evaluation(7, 1 / 3, metric), greater_is_better=True)
     path = tmp_path_factory.getbasetemp() / "progress.json"
     progress.write(path)

@@ -48,11 +48,10 @@ def test_tokenizer_config_is_published_without_machine_keys(tmp_path):
 def test_published_curves_have_a_header_and_a_row_per_step(tmp_path):
     progress = TrainingProgress(step=1)
     progress.record_step(TrainingStep(1, loss=0.5, learning_rate=1e-5, gradient_norm=1 / 3), log_now=True)
-    progress.baseline = Evaluation(0, loss=1.0, metric=0.5)
     progress.record_evaluation(Evaluation(1, loss=0.25, metric=0.75), greater_is_better=True)
     publish_curves(progress, "f1", tmp_path / "training")
     assert (tmp_path / "training/loss.tsv").read_text() == "step\tloss\tlearning_rate\tgradient_norm\n1\t0.5\t1e-05\t0.333333\n"
-    assert (tmp_path / "training/validation.tsv").read_text() == "step\tloss\tf1\n0\t1\t0.5\n1\t0.25\t0.75\n"
+    assert (tmp_path / "training/validation.tsv").read_text() == "step\tloss\tf1\n1\t0.25\t0.75\n"
 
 
 def test_timing_json_has_speed_padding_and_memory(tracked_run):
@@ -70,4 +69,4 @@ def test_train_metrics_have_steps_best_step_losses_and_metric(tracked_run):
     assert metrics["final_training_loss"] == pytest.approx(curve[-1][1], abs=1e-5)
     validation = launcher.curve(tracked_run, "validation")
     assert metrics["final_loss"] == pytest.approx(validation[-1][1], abs=1e-5)
-    assert metrics["best_accuracy"] == max(row[2] for row in validation[1:])
+    assert metrics["best_accuracy"] == max(row[2] for row in validation)

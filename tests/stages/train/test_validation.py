@@ -1,4 +1,4 @@
-"""Evaluations before and between the steps, which change nothing in the training, and which fit into memory by themselves."""
+"""Evaluations between the steps, and the trial before them: they change nothing in the training, and fit into memory by themselves."""
 
 import math
 import shutil
@@ -15,45 +15,28 @@ from tests.stages.train.conftest import fill
 from tuneline.core.errors import DataError
 from tuneline.core.tables import LabelSchema, write_table
 
-UNCHANGED = {"learning_rate": 1e-12, "keep": "best"}
-
 
 def same_weights(first, second):
     return all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
 
 
-def test_evaluation_before_the_first_step_begins_the_curve(trained, capsys):
-    progress = trained(tiny_task.params(**UNCHANGED)).state.progress
-    assert [row.step for row in progress.validation_curve] == [0, 8, 16]
-    assert [row.loss for row in progress.evaluated] == pytest.approx([progress.baseline.loss] * 2, abs=1e-6), "nothing was learned"
-    assert "train: step 0: validation loss" in capsys.readouterr().out
-
-
-def test_weights_before_the_first_step_are_never_the_best(trained):
-    """A run that makes the model worse publishes what it has trained, with its metrics."""
-    outcome = trained(
-        tiny_task.params(metric="loss", keep="best", optimizer="sgd", learning_rate=3.0, max_grad_norm=None, warmup_ratio=0.0)
-    )
-    progress = outcome.state.progress
-    assert progress.baseline.loss < min(row.loss for row in progress.evaluated)
-    assert progress.best_step in (8, 16)
-
-
 @pytest.mark.parametrize("changes", [{}, {"schedule": "reduce_lr_on_plateau", "schedule_options": {"patience": 0}, "warmup_ratio": None}])
-def test_evaluation_before_the_first_step_does_not_change_the_training(project, trained, monkeypatch, changes):
+def test_trial_of_an_evaluation_before_the_first_step_does_not_change_the_training(project, trained, monkeypatch, changes):
     """With dropout, early stopping, and a schedule that follows the validation loss."""
     settings = tiny_task.params(epochs=2, early_stopping={"patience": 2}, **changes)
     outcome = trained(settings)
+    assert [row.step for row in outcome.state.progress.evaluated] == [8, 16]
     shutil.rmtree(project / "checkpoints")  # or it would resume
-    monkeypatch.setattr(loop, "evaluate_before_training", lambda state: None)
+    monkeypatch.setattr(loop, "try_evaluation", lambda state: None)
     without = trained(settings)
-    assert without.state.progress.baseline is None
     assert same_weights(outcome, without)
     assert outcome.state.progress.evaluated == without.state.progress.evaluated
 
 
-def test_out_of_memory_in_an_evaluation_halves_its_batch_and_goes_on(trained, memory_for, capsys):
-    expected = trained(tiny_task.params())
+def test_out_of_memory_in_an_evaluation_halves_its_batch_and_goes_on(project, trained, memory_for, capsys):
+    expected = trained(tiny_task.params(micro_batch_size=2))
+    shutil.rmtree(project / "checkpoints", ignore_errors=True)  # or it would resume
+    capsys.readouterr()
     memory_for(3, training=False)
     outcome = trained(tiny_task.params(micro_batch_size=2))
     assert (outcome.state.evaluation_batch_size, outcome.state.micro_batch_size) == (2, 2)
@@ -61,7 +44,8 @@ def test_out_of_memory_in_an_evaluation_halves_its_batch_and_goes_on(trained, me
     assert output.count("train: out of memory in an evaluation") == 5, "64, 32, 16, 8, 4: once for the whole run"
     assert "train.evaluation_batch_size is 2 from now on" in output
     assert "retrying with micro_batch_size" not in output
-    assert outcome.state.progress.baseline.loss == pytest.approx(expected.state.progress.baseline.loss, abs=1e-5)
+    assert output.index("out of memory in an evaluation") < output.index("train: step 8:"), "before the first step"
+    assert outcome.state.progress.best.loss == pytest.approx(expected.state.progress.best.loss, abs=1e-5)
 
 
 def test_smaller_evaluation_batches_do_not_change_the_training(project, trained, memory_for):
@@ -99,5 +83,5 @@ def test_nan_in_a_validation_label_is_an_error_before_the_first_step(project, tr
     changed = table.set_column(index, table.schema.field("labels"), pa.array(values.astype(np.float32)))
     write_table(changed, project / "data/tokenized/validation.parquet")
     into_shards(project / "data/tokenized", 2)
-    with pytest.raises(DataError, match=r"(?s)Step 0: the loss on the validation split is nan.*validation-00001-of-00011\.parquet: 1\."):
+    with pytest.raises(DataError, match=r"NaN or infinite, in .*validation-00001-of-00011\.parquet: 1\."):
         trained(tiny_task.params(metric="mse"))

@@ -328,8 +328,8 @@ def head_reasons(rows: int, checkpoint: Checkpoint, plan: Plan) -> list[str]:
     if pair_separators(load_tokenizer(checkpoint.folder, f"{OPTION}: {checkpoint.pretrained.label}")) is None:
         return []
     return [
-        f"model.head frozen: {rows:,} pairs are few for fine-tuning. On 1,000 pairs of MRPC, a linear model on the frozen checkpoint had an "
-        f"accuracy of 0.714, the fine-tuned one 0.684; on 2,000 pairs 0.728 and 0.756. {FINE_TUNE} fine-tunes, with what follows:"
+        f"model.head frozen: {rows:,} pairs are few for fine-tuning. On 1,000 pairs of MRPC, a linear model on the frozen checkpoint had "
+        f"an accuracy of 0.714, the fine-tuned one 0.684; on 2,000 pairs 0.728 and 0.756. {FINE_TUNE} fine-tunes, with what follows:"
     ]
 
 
