@@ -1,3 +1,4 @@
+import contextlib
 import math
 import shutil
 
@@ -5,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.train import state
+from stages.train import loop, state
 from stages.train.loop import train_batch
 from tests.shards import into_shards
 from tests.stages.train import tiny_task
@@ -114,6 +115,13 @@ def test_dropout_depends_on_seed_and_step_only(trained):
     torch.rand(100)
     shutil.rmtree(CHECKPOINTS)
     assert losses(trained(tiny_task.params())) == losses(first)
+
+
+def test_dropout_is_drawn_by_the_fast_masks(trained, monkeypatch):
+    first = trained(tiny_task.params())
+    shutil.rmtree(CHECKPOINTS)
+    monkeypatch.setattr(loop, "fast_dropout_masks", contextlib.nullcontext)
+    assert losses(trained(tiny_task.params())) != losses(first)
 
 
 def test_training_twice_gives_identical_weights(trained):
