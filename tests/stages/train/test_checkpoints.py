@@ -30,9 +30,8 @@ def test_keep_checkpoints_limits_checkpoints_to_the_newest(stopped):
 
 def test_best_checkpoint_is_kept_besides_the_newest(stopped):
     """A run that resumes from any checkpoint needs the best weights up to that step."""
-    kept = names(
-        stopped(keep="best", metric="loss", learning_rate=1e-1, evaluate_every_steps=1, checkpoint_every_steps=3, keep_checkpoints=1)
-    )
+    worse = {"optimizer": "sgd", "learning_rate": 3.0, "max_grad_norm": None, "warmup_ratio": 0.0}  # with each step
+    kept = names(stopped(keep="best", metric="loss", evaluate_every_steps=1, checkpoint_every_steps=3, keep_checkpoints=1, **worse))
     assert "step-00000015" in kept
     assert len(kept) == 2
 
