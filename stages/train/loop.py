@@ -169,8 +169,7 @@ def _optimizer_step(state: TrainState, batch: Rows, loss: float) -> TrainingStep
         places = SplitReader.open(TOKENIZED, "train", made_by="tokenize").places(batch)
         raise DataError(
             f"Step {state.progress.step + 1}: loss {loss:g}, gradient norm {norm:g}. Rows of its batch in {places}.",
-            "Lower train.learning_rate, lengthen the warmup, set train.max_grad_norm, or train with mixed_precision 'no' or bf16. "
-            "If labels of these rows are NaN or infinite, correct the data.",
+            "Lower train.learning_rate, lengthen the warmup, set train.max_grad_norm, or train with mixed_precision 'no' or bf16.",
         )
     result = TrainingStep(state.progress.step + 1, loss, float(state.optimizer.param_groups[0]["lr"]), norm if math.isfinite(norm) else 0.0)
     state.optimizer.step()

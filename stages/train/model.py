@@ -224,7 +224,7 @@ class TargetScale:
 
 
 def _mean(targets: NDArray[Any], function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
-    """Return the mean of a function of the finite targets: NaN is reported with its row, in the step that meets it."""
+    """Return the mean of a function of the finite targets."""
     parts = (targets[start : start + _PART] for start in range(0, len(targets), _PART))
     finite = (part[np.isfinite(part)].astype(np.float64) for part in parts)
     sums = [(float(function(values).sum()), len(values)) for values in finite]
