@@ -265,8 +265,24 @@ def _draw(values: Tensor, p: float = 0.5, *, generator: torch.Generator | None =
     """Fill a tensor with 1, with probability ``p``, and 0, as ``Tensor.bernoulli_``."""
     seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator))
     words = np.random.SFC64(seed).random_raw(-(-values.numel() // 4))
-    ones = words.view(np.uint16)[: values.numel()] < round(p * 2**16)
-    return values.copy_(torch.from_numpy(ones).view(values.shape))
+    bits = torch.from_numpy(words.view(np.int16)[: values.numel()]).view(values.shape)
+    threshold = round(p * 2**16) - 2**15
+    return values.fill_(1) if threshold == 2**15 else torch.lt(bits, threshold, out=values)
+
+
+def clip_gradients(accelerator: Accelerator, model: nn.Module, optimizer: Any, max_norm: float) -> float:
+    """Limit the norm of all gradients as ``torch.nn.utils.clip_grad_norm_``, and return it as it was.
+
+    On the CPU, fused optimizers divide gradients by ``grad_scale`` while they read them, which saves the pass that torch takes, and a dot
+    product is twice as fast as torch's norm. FSDP gives a DTensor, DeepSpeed ``None``.
+    """
+    if accelerator.device.type != "cpu" or sharding(accelerator) is not None or not optimizer.defaults.get("fused"):
+        norm: Any = accelerator.clip_grad_norm_(model.parameters(), max_norm)
+        return float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm or 0.0)
+    gradients = [parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None]
+    total = torch.stack([torch.dot(gradient, gradient) for gradient in gradients]).sum().sqrt()
+    optimizer.optimizer.grad_scale = torch.clamp(total / max_norm, min=1.0)
+    return float(total)
 
 
 INTERVAL = 1.0

@@ -15,7 +15,7 @@ from torch import nn
 
 from stages.train.checkpoints import check_unchanged, training_lock
 from stages.train.data import BatchLoader, Inputs, Rows, shard_batch
-from stages.train.devices import fast_dropout_masks, gradient_synchronization, short_waits_on_shared_cores
+from stages.train.devices import clip_gradients, fast_dropout_masks, gradient_synchronization, short_waits_on_shared_cores
 from stages.train.interruption import PAUSE_AT_STEP, PAUSED_PREDICTIONS, Coordinator, Interruption, TrainingInterrupted
 from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS, Logits
 from stages.train.progress import Evaluation, TrainingStep
@@ -163,8 +163,7 @@ def _seed_dropout(state: TrainState, micro_batch: int) -> None:
 def _optimizer_step(state: TrainState, batch: Rows, loss: float) -> TrainingStep:
     """Clip the gradients, step optimizer and schedule, and reset the gradients."""
     accelerator = state.accelerator
-    norm = accelerator.clip_grad_norm_(state.model.parameters(), state.params.max_grad_norm or math.inf)
-    norm = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm or 0.0)  # FSDP: a DTensor; DeepSpeed: None
+    norm = clip_gradients(accelerator, state.model, state.optimizer, state.params.max_grad_norm or math.inf)
     if not math.isfinite(loss) or not (math.isfinite(norm) or accelerator.scaler is not None):  # the scaler skips such steps
         places = SplitReader.open(TOKENIZED, "train", made_by="tokenize").places(batch)
         raise DataError(

@@ -1,17 +1,27 @@
 """The model to train: built from a checkpoint or a configuration, partly frozen or with LoRA adapters."""
 
+import copy
 import difflib
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
+from types import MethodType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
-from transformers import AutoConfig, AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AttentionInterface,
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.utils import logging
 
 from tuneline.core.errors import ParamsError
@@ -175,18 +185,44 @@ def trained_modules(model: PreTrainedModel, drawn: Collection[str]) -> list[str]
 def compute_first_token_only(model: PreTrainedModel) -> bool:
     """Restrict the last layer to the first token, and return True, if the model type's classifier reads only that one.
 
-    After the last attention, no information passes between tokens. So the attention output (a twelfth of a layer's arithmetic) and the
-    feed-forward part (two thirds) are needed for the first token only. Logits and gradients are those of the full layer; dropout draws
-    fewer masks, so runs with and without this differ like runs with two seeds. A forward hook does it, which changes neither the names of
-    the weights nor the saved files. Layers that share their weights (ALBERT) are not restricted, and neither is a single one, after which
-    DeBERTa has a convolution.
+    After the last attention, no information passes between tokens. So query and attention output (a twelfth of a layer's arithmetic each)
+    and the feed-forward part (two thirds) are needed for the first token only. Logits and gradients are those of the full layer; dropout
+    draws fewer masks, so runs with and without this differ like runs with two seeds. Neither the names of the weights nor the saved files
+    change. Layers that share their weights (ALBERT) are not restricted, and neither is a single one, after which DeBERTa has a convolution.
     """
-    name = architecture_of(model.config.to_dict()).after_attention
+    architecture = architecture_of(model.config.to_dict())
+    name = architecture.after_attention
     layers = max((module for module in model.base_model.modules() if isinstance(module, nn.ModuleList)), key=len, default=nn.ModuleList())
     if name is None or len(layers) < 2:
         return False
     layers[-1].get_submodule(name).register_forward_pre_hook(lambda _, inputs: tuple(tensor[:, :1] for tensor in inputs))
+    if architecture.query is not None and model.config._attn_implementation == "sdpa":
+        _attend_with_first_token(layers[-1], architecture.query)
     return True
+
+
+def _attend_with_first_token(layer: nn.Module, query: str) -> None:
+    """Let only the first token of a layer attend to the others. Nothing reads the results of these, which are repetitions of its own."""
+    projection: Any = layer.get_submodule(query)
+    projection.forward = MethodType(_project_first_token, projection)
+    attention: Any = layer.get_submodule(query.rpartition(".")[0])
+    attention.config = copy.copy(attention.config)
+    attention.config._attn_implementation = "of_first_token"
+    AttentionInterface.register("of_first_token", _first_token_attention)
+
+
+def _project_first_token(linear: nn.Linear, hidden: Tensor) -> Tensor:
+    """Return a result of the shape ``(batch, tokens, features)``, as the linear layer does."""
+    return nn.Linear.forward(linear, hidden[:, :1]).expand(-1, hidden.shape[1], -1)
+
+
+def _first_token_attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any
+) -> tuple[Tensor, None]:
+    """Return a result of the shape ``(batch, tokens, heads, features)``, as other functions of transformers for attention."""
+    first = None if mask is None else mask[:, :, :1]
+    output, weights = sdpa_attention_forward(module, query[:, :, :1], key, value, first, **options)
+    return output.expand(-1, query.shape[2], -1, -1), weights
 
 
 @dataclass(frozen=True)

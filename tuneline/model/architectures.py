@@ -29,6 +29,7 @@ class Architecture:
         after_attention: Module of a layer that directly follows attention, for models whose classifier reads the first token
             only. It takes only tensors of shape ``(batch, tokens, hidden)`` and, like all modules after it, treats every
             token independently. tests/stages/train/test_model.py compares each with the unchanged layer.
+        query: Projection, in a module that calls the attention function of its configuration, with which the tokens of a layer attend.
         tokenizer_class: Name of the tokenizer class in ``tokenizer_config.json`` of its checkpoints. ``AutoTokenizer`` selects the
             same class, but imports torch, which takes seconds and 300 MB.
     """
@@ -36,19 +37,21 @@ class Architecture:
     token_type_ids: bool = False
     padded_positions: bool = False
     after_attention: str | None = None
+    query: str | None = None
     tokenizer_class: str | None = None
 
 
+_AS_BERT: dict[str, Any] = {"after_attention": "attention.output", "query": "attention.self.query"}
 ARCHITECTURES = {
     "albert": Architecture(token_type_ids=True, tokenizer_class="AlbertTokenizer"),
-    "bert": Architecture(token_type_ids=True, after_attention="attention.output", tokenizer_class="BertTokenizer"),
+    "bert": Architecture(token_type_ids=True, **_AS_BERT, tokenizer_class="BertTokenizer"),
     "big_bird": Architecture(token_type_ids=True),
-    "camembert": Architecture(padded_positions=True, after_attention="attention.output", tokenizer_class="CamembertTokenizer"),
+    "camembert": Architecture(padded_positions=True, **_AS_BERT, tokenizer_class="CamembertTokenizer"),
     "convbert": Architecture(token_type_ids=True),
     "data2vec-text": Architecture(padded_positions=True),
     "deberta-v2": Architecture(after_attention="attention.output", tokenizer_class="DebertaV2Tokenizer"),
-    "distilbert": Architecture(after_attention="sa_layer_norm", tokenizer_class="DistilBertTokenizer"),
-    "electra": Architecture(token_type_ids=True, after_attention="attention.output", tokenizer_class="ElectraTokenizer"),
+    "distilbert": Architecture(after_attention="sa_layer_norm", query="attention.q_lin", tokenizer_class="DistilBertTokenizer"),
+    "electra": Architecture(token_type_ids=True, **_AS_BERT, tokenizer_class="ElectraTokenizer"),
     "ernie": Architecture(token_type_ids=True),
     "fnet": Architecture(token_type_ids=True),
     "megatron-bert": Architecture(token_type_ids=True),
@@ -57,10 +60,10 @@ ARCHITECTURES = {
     "nomic_bert": Architecture(token_type_ids=True),
     "nystromformer": Architecture(token_type_ids=True),
     "rembert": Architecture(token_type_ids=True),
-    "roberta": Architecture(padded_positions=True, after_attention="attention.output", tokenizer_class="RobertaTokenizer"),
+    "roberta": Architecture(padded_positions=True, **_AS_BERT, tokenizer_class="RobertaTokenizer"),
     "roformer": Architecture(token_type_ids=True),
     "squeezebert": Architecture(token_type_ids=True),
-    "xlm-roberta": Architecture(padded_positions=True, after_attention="attention.output", tokenizer_class="XLMRobertaTokenizer"),
+    "xlm-roberta": Architecture(padded_positions=True, **_AS_BERT, tokenizer_class="XLMRobertaTokenizer"),
     "xlm-roberta-xl": Architecture(padded_positions=True),
 }
 """Properties by ``model_type``. A type that is not listed has the defaults of ``Architecture``."""

@@ -6,6 +6,7 @@ from stages.train.accelerate_launch import parse, validate
 from stages.train.devices import (
     check_devices,
     check_precision,
+    clip_gradients,
     create_accelerator,
     describe_devices,
     devices_used,
@@ -174,6 +175,7 @@ def test_dropout_masks_follow_from_the_seed_and_have_the_rate():
         assert ours.unique().tolist() == pytest.approx([0.0, 1 / 0.9])
         assert not torch.equal(torch.nn.functional.dropout(torch.ones(300, 7, 11), 0.1), ours), "the next mask is another one"
         assert torch.equal(dropped(0.0), torch.ones(300, 7, 11))
+        assert torch.equal(dropped(1e-6), torch.ones(300, 7, 11) / (1 - 1e-6)), "rounded to 0"
     assert not torch.equal(torchs, ours)
     assert torch.equal(dropped(0.1), torchs), "torch draws again"
 
@@ -187,3 +189,20 @@ def test_dropout_of_attention_is_drawn_as_well():
     torchs = attended()
     with fast_dropout_masks():
         assert not torch.equal(attended(), torchs)
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 50.0, float("inf")])
+@pytest.mark.parametrize("fused", [True, False])
+def test_gradients_are_clipped_as_torch_does_it(project_alone, fused, max_norm):
+    """With an epsilon of 1, a step of Adam depends on the size of the gradients."""
+    ours, torchs = ([torch.nn.Parameter(torch.arange(12.0).view(3, 4)), torch.nn.Parameter(torch.ones(2))] for _ in range(2))
+    accelerator = create_accelerator(tiny_task.params())
+    for weight in (*ours, *torchs):
+        weight.grad = torch.full_like(weight, 2.0)
+    optimizer = accelerator.prepare(torch.optim.AdamW(ours, lr=0.1, eps=1.0, fused=fused))
+    norm = clip_gradients(accelerator, torch.nn.ParameterList(ours), optimizer, max_norm)
+    assert norm == pytest.approx(float(torch.nn.utils.clip_grad_norm_(torchs, max_norm))) == pytest.approx(14**0.5 * 2)
+    optimizer.step()
+    torch.optim.AdamW(torchs, lr=0.1, eps=1.0).step()
+    for weight, expected in zip(ours, torchs, strict=True):
+        torch.testing.assert_close(weight, expected)

@@ -162,6 +162,14 @@ def batch(model):
     return {"input_ids": torch.where(mask.bool(), ids, model.config.pad_token_id), "attention_mask": mask}
 
 
+def classifier(family):
+    """Return a tiny model with the attention that training uses."""
+    model = tiny_model(family, outputs=3)
+    if model._supports_sdpa:
+        model.set_attn_implementation("sdpa")
+    return model
+
+
 def logits_and_gradients(model, inputs):
     model.zero_grad()
     logits = model(**inputs).logits
@@ -171,7 +179,7 @@ def logits_and_gradients(model, inputs):
 
 @pytest.mark.parametrize("family", FIRST_TOKEN_MODELS)
 def test_first_token_only_keeps_logits_and_gradients(family):
-    model = tiny_model(family, outputs=3)
+    model = classifier(family)
     inputs = batch(model)
     logits, gradients = logits_and_gradients(model, inputs)
     assert compute_first_token_only(model)
@@ -185,7 +193,7 @@ def test_first_token_only_keeps_logits_and_gradients(family):
 
 @pytest.mark.parametrize("family", FIRST_TOKEN_MODELS)
 def test_first_token_only_restricts_only_the_last_layer(family):
-    model = tiny_model(family, outputs=3)
+    model = classifier(family)
     shapes = []
     widths = {"intermediate_size", "hidden_dim"} & set(FAMILIES[family])
     wide = FAMILIES[family][widths.pop()]
@@ -197,9 +205,31 @@ def test_first_token_only_restricts_only_the_last_layer(family):
     assert shapes == [(3, 9), (3, 1)]
 
 
+@pytest.mark.parametrize("family", [name for name in FIRST_TOKEN_MODELS if ARCHITECTURES[name].query])
+def test_first_token_only_restricts_query_and_attention_of_the_last_layer(family, monkeypatch):
+    model = classifier(family)
+    queries, products = [], []
+    attend, project = torch.nn.functional.scaled_dot_product_attention, torch.nn.Linear.forward
+
+    def attending(query, *inputs, **options):
+        queries.append(query.shape[2])
+        return attend(query, *inputs, **options)
+
+    def projecting(linear, hidden):
+        if any(linear is module for name, module in model.named_modules() if name.endswith(ARCHITECTURES[family].query)):
+            products.append(hidden.shape[1])
+        return project(linear, hidden)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attending)
+    monkeypatch.setattr(torch.nn.Linear, "forward", projecting)
+    compute_first_token_only(model)
+    model(**batch(model))
+    assert (queries, products) == ([9, 1], [9, 1])
+
+
 @pytest.mark.parametrize("family", ["albert", "modernbert"])
 def test_first_token_only_leaves_unknown_model_types_unchanged(family):
-    model = tiny_model(family, outputs=3)
+    model = classifier(family)
     inputs = batch(model)
     logits, _ = logits_and_gradients(model, inputs)
     assert not compute_first_token_only(model)
@@ -210,7 +240,7 @@ def test_first_token_only_leaves_a_single_layer_unchanged(monkeypatch):
     """DeBERTa has a convolution over the tokens after its first layer."""
     one = {**FAMILIES["deberta-v2"], "num_hidden_layers": 1, "conv_kernel_size": 3, "conv_act": "gelu"}
     monkeypatch.setitem(FAMILIES, "deberta-v2", one)
-    model = tiny_model("deberta-v2", outputs=3)
+    model = classifier("deberta-v2")
     inputs = batch(model)
     logits, _ = logits_and_gradients(model, inputs)
     assert not compute_first_token_only(model)
