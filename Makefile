@@ -26,7 +26,7 @@ export DVC_SITE_CACHE_DIR ?= $(SITE_CACHE)
 
 .PHONY: help
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 .PHONY: setup
 setup: $(INSTALLED) ## Create .venv and install the pinned requirements
@@ -88,6 +88,10 @@ lock: setup ## Compile requirements.txt from pyproject.toml
 .PHONY: bench
 bench: setup ## Measure against the usual alternatives (minutes)
 	@for path in benchmarks/[a-z]*.py benchmarks/*/__main__.py; do name=$$(basename $${path%/__main__.py} .py); echo "== $$name"; python -m benchmarks.$$name || exit 1; done
+
+.PHONY: bench-gpu
+bench-gpu: setup ## Measure training on a GPU against the usual alternatives
+	@python -m benchmarks.training --device cuda --bf16 1 --layers 12 --hidden 768 $(ARGS)
 
 .PHONY: clean
 clean: ## Remove .venv and tool caches; keep data, models and DVC's cache

@@ -1,13 +1,14 @@
-"""Measure the inference of one classifier: torch eager and compiled, ONNX Runtime in fp32 and int8, in alternation.
+"""Measure the inference of one classifier: torch eager and compiled, ONNX Runtime and OpenVINO in fp32 and int8, in alternation.
 
 - ``torch eager`` and ``torch compiled``: the model without an export.
 - ``reference``: fp32 as torch's exporter writes it with its defaults.
 - ``fp32``, ``int8``, ``int8 static``: what the stage ``export`` writes.
+- ``OpenVINO fp32`` and ``int8``: the same files in OpenVINO, if it is installed (``pip install openvino``).
 - With ``--optimizations``: fp32 with ONNX Runtime's graph optimizations at each level, and through its BERT fusion tool.
 
-The model is a BERT with random weights, because speed depends on its size only. Rows are as long as MRPC's pairs under BERT's
-tokenizer; each batch is random, padded to its longest row, and given to every backend in turn. Run in the root of the project, on an
-otherwise idle machine: ``python -m benchmarks.inference``.
+The model is a BERT with random weights, or that of ``--checkpoint``. Rows are random, as long as MRPC's pairs under BERT's tokenizer, padded
+to the longest row of their batch. Backends take turns with ``BLOCK`` batches each, the same for all: the first ones of a turn do not count,
+because threads of the backend before still spin. Run in the root of the project, on an otherwise idle machine: ``python -m benchmarks.inference``.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,8 @@ MRPC_LENGTHS = (19, 33, 35, 38, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 62, 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 VOCABULARY = 30_522
 ROUNDS = {1: 300, 8: 80, 32: 30}
-WARM_UP = 3
+WARM_UP, BLOCK = 5, 10
+"""Batches of a turn that are not measured, and that are."""
 Backend = Callable[[Batch], NDArray[np.float32]]
 
 
@@ -55,6 +58,14 @@ class Contender:
     def __post_init__(self) -> None:
         """Start without measurements."""
         self.seconds: dict[int, list[float]] = {}
+
+
+def model_of(options: argparse.Namespace) -> PreTrainedModel:
+    """Return the classifier to measure."""
+    if options.checkpoint is None:
+        return bert(options.layers, options.hidden)
+    torch.manual_seed(0)
+    return AutoModelForSequenceClassification.from_pretrained(options.checkpoint, use_safetensors=True).eval()
 
 
 def bert(layers: int, hidden: int) -> PreTrainedModel:
@@ -129,6 +140,26 @@ def loaded(name: str, path: Path) -> Contender:
     return Contender(name, OnnxClassifier(path).logits, path.stat().st_size / 2**20)
 
 
+def openvino_ways(folder: Path) -> Iterator[Contender]:
+    """Yield OpenVINO with the models of the stage ``export``, if it is installed."""
+    try:
+        import openvino
+    except ImportError:
+        print("OpenVINO: left out, because it is not installed")
+        return
+    core = openvino.Core()
+    for name in ("fp32", "int8"):
+        settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads(), "INFERENCE_PRECISION_HINT": "f32"}
+        compiled = core.compile_model(folder / f"{name}.onnx", "CPU", settings)
+        yield Contender(f"OpenVINO {name}", partial(run_openvino, compiled))
+
+
+def run_openvino(compiled: Any, batch: Batch) -> NDArray[np.float32]:
+    """Run a model that OpenVINO has compiled."""
+    logits: NDArray[np.float32] = compiled(batch)["logits"]
+    return logits
+
+
 def run_session(session: onnxruntime.InferenceSession) -> Backend:
     """Return a function that runs a session."""
 
@@ -154,15 +185,17 @@ def optimization_ways(folder: Path) -> Iterator[Contender]:
 
 
 def measure(contenders: list[Contender], rounds: Mapping[int, int], clock: Callable[[], float]) -> None:
-    """Run all backends on the same batches, in turn, each time starting with another backend."""
+    """Let all backends run the same batches, in turns, each time starting with another backend."""
     for rows, count in rounds.items():
-        for turn, batch in enumerate(batches(rows, WARM_UP + count)):
+        for turn in range(-(-count // BLOCK)):
+            block = list(batches(rows, WARM_UP + BLOCK, seed=turn))
             for offset in range(len(contenders)):
                 contender = contenders[(offset + turn) % len(contenders)]
-                started = clock()
-                contender.run(batch)
-                if turn >= WARM_UP:
-                    contender.seconds.setdefault(rows, []).append(clock() - started)
+                for position, batch in enumerate(block):
+                    started = clock()
+                    contender.run(batch)
+                    if position >= WARM_UP:
+                        contender.seconds.setdefault(rows, []).append(clock() - started)
 
 
 def largest_difference(contenders: list[Contender]) -> dict[str, float]:
@@ -176,7 +209,7 @@ def report(contenders: list[Contender], rounds: Mapping[int, int], console: Cons
     """Print one table per batch size."""
     differences = largest_difference(contenders)
     for rows in rounds:
-        table = Table(title=f"batch {rows}: {rounds[rows]} batches, {threads()} threads", title_justify="left")
+        table = Table(title=f"batch {rows}: {len(contenders[0].seconds[rows])} batches, {threads()} threads", title_justify="left")
         for title in ("backend", "p50 ms", "p95 ms", "p99 ms", "rows/s", "x eager", "MB", "largest difference"):
             table.add_column(title, justify="left" if title == "backend" else "right")
         eager = np.median(contenders[0].seconds[rows])
@@ -192,6 +225,7 @@ def report(contenders: list[Contender], rounds: Mapping[int, int], console: Cons
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--checkpoint", default=None, help="folder of a BERT checkpoint, instead of --layers and --hidden")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--scale", type=float, default=1.0, help="fraction of the default number of rounds (0.1: a quick look)")
@@ -206,9 +240,8 @@ def main() -> None:
     torch.set_num_threads(threads())
     rounds = {rows: max(round(count * options.scale), 2) for rows, count in ROUNDS.items()}
     with tempfile.TemporaryDirectory() as folder:
-        model = bert(options.layers, options.hidden)
-        ways = list(onnx_ways(bert(options.layers, options.hidden), Path(folder)))
-        contenders = [*torch_ways(model), *ways, *(optimization_ways(Path(folder)) if options.optimizations else [])]
+        ways = [*onnx_ways(model_of(options), Path(folder)), *openvino_ways(Path(folder))]
+        contenders = [*torch_ways(model_of(options)), *ways, *(optimization_ways(Path(folder)) if options.optimizations else [])]
         measure(contenders, rounds, time.process_time if options.cpu_time else time.perf_counter)
         report(contenders, rounds, Console(width=120))
 

@@ -11,8 +11,7 @@ Without ``--seeds``, speed is measured (one epoch, or ``--steps``); with it, the
 that number of seeds. ``--checkpoint FOLDER`` fine-tunes its weights; its tokenizer must be that of bert-base-uncased.
 
 Run in the root of the project: ``python -m benchmarks.training``. Pairs are MRPC's with the tokenizer of bert-base-uncased if
-both are next to the checkout; else random rows of the same lengths. On a GPU: ``--device cuda --bf16 --layers 12 --hidden 768
---peak-tflops 989``.
+both are next to the checkout; else random rows of the same lengths. On a GPU: ``make bench-gpu ARGS="--peak-tflops 989"``.
 """
 
 import argparse
@@ -134,9 +133,19 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
+def gpu_found() -> bool:
+    """Return True if torch finds a GPU."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
 def main() -> None:
     """Measure and print."""
     options, console = parse(), Console(width=140)
+    if options.device == "cuda" and not gpu_found():
+        console.print("skipped: torch finds no GPU")
+        return
     model = Path(options.checkpoint).name if options.checkpoint else f"BERT {options.layers} x {options.hidden}"
     console.print(f"{model}, batch {options.batch}, {options.steps or f'{options.epochs} epochs of'} steps")
     if options.seeds is None:
