@@ -6,11 +6,10 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
 import numpy as np
 import typer
@@ -28,7 +27,6 @@ from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.readers.inputs import Input, InputColumns, InputRows, Row, open_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows
 
-T = TypeVar("T")
 SATURATION_WARNING = (
     "warning: this model has 8-bit weights, and this processor clips their products (it has no VNNI instructions). They are multiplied "
     "in a slower way that does not clip; other programs need session.x64quantprecision=1 for that. "
@@ -83,11 +81,7 @@ class TextClassifier:
         Returns:
             Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
         """
-        return self.outputs(self.encode(texts), batch_size)
-
-    def outputs(self, rows: TokenizedRows, batch_size: int) -> NDArray[np.float64]:
-        """Predict tokenized rows, as ``predict``."""
-        logits = self.logits(rows, batch_size)
+        logits = self.logits(self.encode(texts), batch_size)
         return logits.astype(np.float64) if self.labels is None else probabilities(logits)
 
 
@@ -193,32 +187,19 @@ def predict_rows(
 ) -> int:
     """Predict every row, in order, and return their number; ``bad`` counts those that are left out, and refuses too many.
 
-    Rows of a window are sorted by length, so that batches carry little padding, and put back in order. The first windows are small, so
-    that the first predictions appear at once. While the model predicts a window of a file, a thread reads and tokenizes the next one; if it
-    waited for a pipe, it could not be stopped.
+    Rows of a window are sorted by length, so that batches carry little padding, and put back in order. The first windows are
+    small, so that the first predictions appear at once.
     """
     predicted, position = 0, source.position
-
-    def encoded() -> Iterator[tuple[list[Row], TokenizedRows, int]]:
-        for rows in windows(good_rows(source, bad, report=report), options.batch_size, options.window):
-            yield rows, model.encode([row.texts for row in rows]), position() if position else rows[-1].number
-
     with progress(f"predict: {bad.name}", source.total, unit="" if position else "rows") as step:
-        for rows, tokens, step.done in encoded() if source.total is None else one_ahead(encoded()):
-            writer.write(rows, model.outputs(tokens, options.batch_size))
+        for rows in windows(good_rows(source, bad, report=report), options.batch_size, options.window):
+            outputs = model.predict([row.texts for row in rows], options.batch_size)
+            writer.write(rows, outputs)
             predicted += len(rows)
+            step.done = position() if position else rows[-1].number
             step.detail = f"{predicted:,} rows" if position else ""
     bad.check(predicted)
     return predicted
-
-
-def one_ahead(items: Iterator[T]) -> Iterator[T]:
-    """Yield the items of an iterator; a thread computes each of them while the one before is used."""
-    with ThreadPoolExecutor(1) as thread:
-        following = thread.submit(next, items, None)
-        while (item := following.result()) is not None:
-            following = thread.submit(next, items, None)
-            yield item
 
 
 def windows(rows: Iterator[Row], first: int, most: int) -> Iterator[list[Row]]:

@@ -1,11 +1,9 @@
-import threading
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tuneline.cli.predict import BAD_ROW_OPTIONS
-from tuneline.cli.predict.streaming import REPORTED, WINDOW_CHARACTERS, good_rows, one_ahead, windows
+from tuneline.cli.predict.streaming import REPORTED, WINDOW_CHARACTERS, good_rows, windows
 from tuneline.core.errors import DataError
 from tuneline.readers.inputs import BadRow, InputColumns, InputRows, Row
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem
@@ -53,30 +51,3 @@ def test_skipped_rows_are_counted_and_the_first_ones_reported(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == REPORTED + 1
     assert lines[0] == "skipped row 1 (line 1): broken"
-
-
-def test_next_item_is_computed_while_one_is_used():
-    computed = [threading.Event() for _ in range(3)]
-
-    def items():
-        for number, event in enumerate(computed):
-            event.set()
-            yield number
-
-    for number in one_ahead(items()):
-        if number == 0:
-            assert computed[1].wait(10)
-            assert not computed[2].is_set(), "no more than one is computed ahead"
-    assert computed[2].is_set()
-
-
-def test_error_of_an_item_is_raised_after_those_before_it():
-    def items():
-        yield 1
-        raise DataError("row 2 is broken")
-
-    following = one_ahead(items())
-    assert next(following) == 1
-    with pytest.raises(DataError, match="row 2"):
-        next(following)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
