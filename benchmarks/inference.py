@@ -6,8 +6,8 @@
 - ``OpenVINO fp32`` and ``int8``: the same files in OpenVINO, if it is installed (``pip install openvino``).
 - With ``--optimizations``: fp32 with ONNX Runtime's graph optimizations at each level, and through its BERT fusion tool.
 
-The model is a BERT with random weights, or that of ``--checkpoint``. Rows are random, as long as MRPC's pairs under BERT's tokenizer, padded
-to the longest row of their batch. Backends take turns with ``BLOCK`` batches each, the same for all: the first ones of a turn do not count,
+The model is a BERT with random weights, or that of ``--checkpoint``. Rows are random, as long as MRPC's pairs under BERT's tokenizer, and
+padded to the longest row of their batch. Backends take turns with the same ``BLOCK`` batches; the first ones of a turn do not count,
 because threads of the backend before still spin. Run in the root of the project, on an otherwise idle machine: ``python -m benchmarks.inference``.
 """
 
