@@ -8,7 +8,8 @@
 
 The model is a BERT with random weights, or that of ``--checkpoint``. Rows are random, as long as MRPC's pairs under BERT's tokenizer, and
 padded to the longest row of their batch. Backends take turns with the same ``BLOCK`` batches; the first ones of a turn do not count,
-because threads of the backend before still spin. Run in the root of the project, on an otherwise idle machine: ``python -m benchmarks.inference``.
+because threads of the backend before still spin. Run in the root of the project, on an otherwise idle machine:
+``python -m benchmarks.inference``.
 """
 
 import argparse

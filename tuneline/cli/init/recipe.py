@@ -160,6 +160,8 @@ SCRATCH_CONFIG = {
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "intermediate_size": 512,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
 }
 SCRATCH_BATCH = 32
 SCRATCH_RATE = 7e-4
