@@ -44,7 +44,6 @@ $(INSTALLED): requirements.txt pyproject.toml
 .PHONY: run
 run: setup ## Run the pipeline (dvc repro) and print the result
 	@dvc repro
-	@tuneline report > /dev/null
 	@tuneline show
 
 .PHONY: compare
