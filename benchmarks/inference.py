@@ -3,7 +3,7 @@
 - ``torch eager`` and ``torch compiled``: the model without an export.
 - ``reference``: fp32 as torch's exporter writes it with its defaults.
 - ``fp32``, ``int8``, ``int8 static``: what the stage ``export`` writes.
-- ``OpenVINO fp32`` and ``int8``: the same files in OpenVINO, if it is installed (``pip install openvino``).
+- ``OpenVINO fp32`` and ``int8``: the same files in OpenVINO, if it is installed (``pip install '.[openvino]'``).
 - With ``--optimizations``: fp32 with ONNX Runtime's graph optimizations at each level, and through its BERT fusion tool.
 
 The model is a BERT with random weights, or that of ``--checkpoint``. Rows are random, as long as MRPC's pairs under BERT's tokenizer, and

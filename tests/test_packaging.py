@@ -60,7 +60,7 @@ OWN = {"flows", "stages", "tuneline", "project", "tests", "benchmarks", "toy"}
 
 @pytest.mark.parametrize(
     ("packages", "extras"),
-    [(("flows", "stages", "tuneline", "project"), ("ray",)), (("tests", "benchmarks"), ("dev", "tensorboard", "ray", "s3"))],
+    [(("flows", "stages", "tuneline", "project"), ("ray",)), (("tests", "benchmarks"), ("dev", "tensorboard", "ray", "s3", "openvino"))],
 )
 def test_every_imported_distribution_is_a_direct_dependency(packages, extras):
     """One that only another package requires disappears, or changes, with that package."""
