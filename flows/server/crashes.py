@@ -20,7 +20,7 @@ from prefect.states import AwaitingRetry, Crashed, Failed
 
 from tuneline.core.terminal import say
 
-FLOWS = ["train", "score", "ingest", "watch", "clean"]
+FLOWS = ["train", "score", "ingest", "watch", "clean", "sweep"]
 """Names of the flows whose runs are started again after a crash."""
 FORMER = ("tuneline: pick up a crashed run", "tuneline: notice a run whose machine is gone")
 """Automations of earlier versions, which would start a crashed run a second time."""
