@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -133,17 +134,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def gpu_found() -> bool:
-    """Return True if torch finds a GPU."""
-    import torch
-
-    return torch.cuda.is_available()
-
-
 def main() -> None:
     """Measure and print."""
     options, console = parse(), Console(width=140)
-    if options.device == "cuda" and not gpu_found():
+    if options.device == "cuda" and not torch.cuda.is_available():
         console.print("skipped: torch finds no GPU")
         return
     model = Path(options.checkpoint).name if options.checkpoint else f"BERT {options.layers} x {options.hidden}"

@@ -248,7 +248,7 @@ def fast_dropout_masks() -> Iterator[None]:
     """Until the block ends, draw dropout masks on the CPU with numpy, also those of attention.
 
     torch draws them with one thread, from 53 bits of a Mersenne twister for each element, which takes a tenth of a training step. 16 bits
-    of SFC64 take a fifth of that. torch's generator draws its seed, so masks follow from ``torch.manual_seed``; the rate is rounded to a
+    of SFC64 take a tenth of that. torch's generator draws its seed, so masks follow from ``torch.manual_seed``; the rate is rounded to a
     multiple of 1/65536.
     """
     library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
@@ -273,8 +273,8 @@ def _draw(values: Tensor, p: float = 0.5, *, generator: torch.Generator | None =
 def clip_gradients(accelerator: Accelerator, model: nn.Module, optimizer: Any, max_norm: float) -> float:
     """Limit the norm of all gradients as ``torch.nn.utils.clip_grad_norm_``, and return it as it was.
 
-    On the CPU, fused optimizers divide gradients by ``grad_scale`` while they read them, which saves the pass that torch takes, and a dot
-    product is twice as fast as torch's norm. FSDP gives a DTensor, DeepSpeed ``None``.
+    On the CPU, fused optimizers divide gradients by ``grad_scale`` while they read them, which saves a pass over them, and a dot product
+    is twice as fast as torch's norm. FSDP gives a DTensor, DeepSpeed ``None``.
     """
     if accelerator.device.type != "cpu" or sharding(accelerator) is not None or not optimizer.defaults.get("fused"):
         norm: Any = accelerator.clip_grad_norm_(model.parameters(), max_norm)

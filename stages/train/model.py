@@ -202,7 +202,7 @@ def compute_first_token_only(model: PreTrainedModel) -> bool:
 
 
 def _attend_with_first_token(layer: nn.Module, query: str) -> None:
-    """Let only the first token of a layer attend to the others. Nothing reads the results of these, which are repetitions of its own."""
+    """Compute queries and attention of a layer for the first token only. The other tokens get copies of its result, which nothing reads."""
     projection: Any = layer.get_submodule(query)
     projection.forward = MethodType(_project_first_token, projection)
     attention: Any = layer.get_submodule(query.rpartition(".")[0])
@@ -212,14 +212,14 @@ def _attend_with_first_token(layer: nn.Module, query: str) -> None:
 
 
 def _project_first_token(linear: nn.Linear, hidden: Tensor) -> Tensor:
-    """Return a result of the shape ``(batch, tokens, features)``, as the linear layer does."""
+    """Return the query of the first token, repeated for all tokens, of shape ``(batch, tokens, features)``."""
     return nn.Linear.forward(linear, hidden[:, :1]).expand(-1, hidden.shape[1], -1)
 
 
 def _first_token_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
-    """Return a result of the shape ``(batch, tokens, heads, features)``, as other functions of transformers for attention."""
+    """Return what the first token attends to, repeated for all tokens, of shape ``(batch, tokens, heads, features)``, and no weights."""
     first = None if mask is None else mask[:, :, :1]
     output, weights = sdpa_attention_forward(module, query[:, :, :1], key, value, first, **options)
     return output.expand(-1, query.shape[2], -1, -1), weights

@@ -29,7 +29,7 @@ class Architecture:
         after_attention: Module of a layer that directly follows attention, for models whose classifier reads the first token
             only. It takes only tensors of shape ``(batch, tokens, hidden)`` and, like all modules after it, treats every
             token independently. tests/stages/train/test_model.py compares each with the unchanged layer.
-        query: Projection, in a module that calls the attention function of its configuration, with which the tokens of a layer attend.
+        query: Linear layer of the queries in a layer, if the module around it computes attention as its configuration says.
         tokenizer_class: Name of the tokenizer class in ``tokenizer_config.json`` of its checkpoints. ``AutoTokenizer`` selects the
             same class, but imports torch, which takes seconds and 300 MB.
     """
