@@ -4,19 +4,14 @@ Every use of accelerate's private or plugin attributes is in this module.
 """
 
 import contextlib
-import math
 import os
 import platform
-import threading
-import time
-import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, PartialState
@@ -24,6 +19,7 @@ from accelerate.utils import SAFE_WEIGHTS_NAME, DistributedType, FullyShardedDat
 from safetensors.torch import load_model
 from torch import Tensor, nn
 
+from stages.train.cpu import onednn_is_faster
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.files import file_hash
 from tuneline.core.launch import launch_file, needs_gpu, read_launch
@@ -42,9 +38,10 @@ def create_accelerator(params: Params) -> Accelerator:
     stepped once per process.
     """
     check_trackers(params.run.trackers)
+    requested = params.train.mixed_precision
     try:
         accelerator = Accelerator(
-            mixed_precision=params.train.mixed_precision,
+            mixed_precision=None if requested == "auto" else requested,  # None: what the launcher has chosen
             step_scheduler_with_optimizer=False,
             log_with=list(params.run.trackers) or None,
             project_dir=LIVE,
@@ -147,7 +144,7 @@ def processor_kind(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     limits = [f"{name}={os.environ[name]}" for name in INSTRUCTIONS if os.environ.get(name)]
-    return ", ".join([torch.backends.cpu.get_cpu_capability(), *limits])
+    return ", ".join([torch.backends.cpu.get_cpu_capability(), *["linear layers by oneDNN"] * onednn_is_faster(), *limits])
 
 
 def devices_used(segments: Sequence[TrainingSegment]) -> DevicesUsed:
@@ -243,33 +240,6 @@ def several_machines() -> bool:
     return int(everywhere) > int(here)
 
 
-@contextlib.contextmanager
-def fast_dropout_masks() -> Iterator[None]:
-    """Until the block ends, draw dropout masks on the CPU with numpy, also those of attention.
-
-    torch draws them with one thread, from 53 bits of a Mersenne twister for each element, which takes a tenth of a training step. 16 bits
-    of SFC64 take a tenth of that. torch's generator draws its seed, so masks follow from ``torch.manual_seed``; the rate is rounded to a
-    multiple of 1/65536.
-    """
-    library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel", UserWarning)
-        library.impl("bernoulli_.float", _draw, "CPU")
-    try:
-        yield
-    finally:
-        library._destroy()
-
-
-def _draw(values: Tensor, p: float = 0.5, *, generator: torch.Generator | None = None) -> Tensor:
-    """Fill a tensor with 1, with probability ``p``, and 0, as ``Tensor.bernoulli_``."""
-    seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator))
-    words = np.random.SFC64(seed).random_raw(-(-values.numel() // 4))
-    bits = torch.from_numpy(words.view(np.int16)[: values.numel()]).view(values.shape)
-    threshold = round(p * 2**16) - 2**15
-    return values.fill_(1) if threshold == 2**15 else torch.lt(bits, threshold, out=values)
-
-
 def clip_gradients(accelerator: Accelerator, model: nn.Module, optimizer: Any, max_norm: float) -> float:
     """Limit the norm of all gradients as ``torch.nn.utils.clip_grad_norm_``, and return it as it was.
 
@@ -283,78 +253,3 @@ def clip_gradients(accelerator: Accelerator, model: nn.Module, optimizer: Any, m
     total = torch.stack([torch.dot(gradient, gradient) for gradient in gradients]).sum().sqrt()
     optimizer.optimizer.grad_scale = torch.clamp(total / max_norm, min=1.0)
     return float(total)
-
-
-INTERVAL = 1.0
-"""Seconds between two readings of the scheduler's statistics."""
-THRESHOLD = 0.05
-"""The cores count as shared if the main thread waits for one for more than this fraction of the time."""
-IDLE_THREAD = "idle OpenMP team"
-_STATISTICS = Path("/proc/self/schedstat")
-"""Of the main thread (Linux): nanoseconds on a core, nanoseconds waiting for one, number of turns."""
-_PER_THREAD = 2**16
-"""Elements of a tensor for each thread that is to take part in filling it; torch gives a thread at least half as many."""
-
-
-@contextlib.contextmanager
-def short_waits_on_shared_cores() -> Iterator[None]:
-    """Until the block ends, shorten the waits of OpenMP's threads while other programs use the cores.
-
-    Does nothing for a single thread, and on systems without the statistics.
-    """
-    if torch.get_num_threads() == 1 or not _STATISTICS.exists():
-        yield
-        return
-    ended = threading.Event()
-    observer = threading.Thread(target=_observe, args=(ended,), name="contention", daemon=True)
-    observer.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        observer.join()
-
-
-def _observe(ended: threading.Event) -> None:
-    """Start idle teams when the cores become shared, and end them when they no longer are."""
-    with contextlib.ExitStack() as teams:
-        active = False
-        then, waited_before = time.monotonic(), _waited()
-        while not ended.wait(INTERVAL):
-            now, waited = time.monotonic(), _waited()
-            shared = (waited - waited_before) / (now - then) > THRESHOLD
-            then, waited_before = now, waited
-            if shared and not active:
-                for _ in range(teams_needed(torch.get_num_threads(), len(os.sched_getaffinity(0)))):
-                    teams.enter_context(_idle_team())
-            elif active and not shared:
-                teams.close()
-            active = shared
-
-
-def _waited() -> float:
-    """Return the seconds that the main thread has waited for a core since it started."""
-    return int(_STATISTICS.read_text(encoding="ascii").split()[1]) / 1e9
-
-
-def teams_needed(threads: int, cores: int) -> int:
-    """Return how many more teams make libgomp manage more threads than there are cores. It does not count a team's first thread."""
-    return max(math.ceil((cores + 1 - threads) / (threads - 1)), 1)
-
-
-@contextlib.contextmanager
-def _idle_team() -> Iterator[None]:
-    """Keep a thread that has computed once: libgomp keeps its team of threads until it ends."""
-    ended = threading.Event()
-
-    def compute_and_sleep() -> None:
-        torch.zeros(torch.get_num_threads() * _PER_THREAD).add_(1)
-        ended.wait()
-
-    thread = threading.Thread(target=compute_and_sleep, name=IDLE_THREAD, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()

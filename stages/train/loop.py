@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from stages.train.checkpoints import check_unchanged, training_lock
+from stages.train.cpu import fast_attention_dropout, fast_dropout_masks, short_waits_on_shared_cores
 from stages.train.data import BatchLoader, Inputs, Rows, shard_batch
-from stages.train.devices import clip_gradients, fast_dropout_masks, gradient_synchronization, short_waits_on_shared_cores
+from stages.train.devices import clip_gradients, gradient_synchronization
 from stages.train.interruption import PAUSE_AT_STEP, PAUSED_PREDICTIONS, Coordinator, Interruption, TrainingInterrupted
 from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS, Logits
 from stages.train.progress import Evaluation, TrainingStep
@@ -44,7 +45,7 @@ def train(params: Params, inputs: Inputs, accelerator: Accelerator, interruption
             if state.progress.step == 0:
                 print_startup_summary(state)
             open_logger = state.logger.open(state.progress, state.total_steps)
-            with open_logger, short_waits_on_shared_cores(), fast_dropout_masks(), saving_when_interrupted(state):
+            with open_logger, short_waits_on_shared_cores(), fast_dropout_masks(), fast_attention_dropout(), saving_when_interrupted(state):
                 fit(state)
                 load_kept(state)
                 logits = predict_within_memory(state) if state.validation_logits is None else state.validation_logits

@@ -21,7 +21,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import logging
 
 from tuneline.core.errors import ParamsError
@@ -221,7 +221,7 @@ def _first_token_attention(
 ) -> tuple[Tensor, None]:
     """Return what the first token attends to, repeated for all tokens, of shape ``(batch, tokens, heads, features)``, and no weights."""
     first = None if mask is None else mask[:, :, :1]
-    output, weights = sdpa_attention_forward(module, query[:, :, :1], key, value, first, **options)
+    output, weights = ALL_ATTENTION_FUNCTIONS["sdpa"](module, query[:, :, :1], key, value, first, **options)
     return output.expand(-1, query.shape[2], -1, -1), weights
 
 

@@ -16,8 +16,10 @@ from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
 from stages.train.checkpoints import Checkpoints, check_shared, common_identity, library_versions, run_key
+from stages.train.cpu import onednn_is_faster, use_onednn
 from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, check_fit, shard_batch
-from stages.train.devices import compile_in_place, configure_plugins, describe_devices, processor_kind
+from stages.train.devices import compile_in_place, configure_plugins, describe_devices, processor_kind, sharding
+from stages.train.embeddings import fold_embeddings, train_used_embeddings, used_embeddings
 from stages.train.interruption import Coordinator, Interruption
 from stages.train.model import TargetScale, adapt, build_model, compute_first_token_only
 from stages.train.optimization import Logits, Loss, ValidationMetric, build_loss, build_optimizer, build_schedule, total_steps
@@ -85,7 +87,7 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
     loss = build_loss(settings, inputs.train)
     metric = ValidationMetric.load(settings, inputs.labels)
     identity = common_identity(accelerator, params, function_files(loss, metric))
-    model, first_token_only, target_scale = _set_up_model(params, inputs)
+    model, first_token_only, target_scale = _set_up_model(params, inputs, divisible=sharding(accelerator) is None)
     sampler = LengthBucketedSampler(inputs.train, settings.global_batch_size, settings.bucket_window, params.training_seed)
     steps = total_steps(settings, sampler.batches_per_epoch)
     optimizer = build_optimizer(model, settings, accelerator.device)
@@ -93,6 +95,8 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
     configure_plugins(accelerator, model, micro_batch_size, settings.max_grad_norm)
     if settings.compile is not None:
         compile_in_place(model, settings.compile)
+    elif accelerator.device.type == "cpu" and accelerator.mixed_precision == "no" and onednn_is_faster():
+        use_onednn(model)
     prepared, optimizer, schedule = accelerator.prepare(model, optimizer, schedule)
     prepared.train()
     return TrainState(
@@ -119,14 +123,20 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
     )
 
 
-def _set_up_model(params: Params, inputs: Inputs) -> tuple[nn.Module, bool, TargetScale | None]:
-    """Return the model to train, whether its last layer computes only the first token, and the scale of its targets."""
+def _set_up_model(params: Params, inputs: Inputs, divisible: bool) -> tuple[nn.Module, bool, TargetScale | None]:
+    """Return the model to train, whether its last layer computes only the first token, and the scale of its targets.
+
+    With ``divisible``, it trains only the token embeddings that the train split uses, if they are few.
+    """
     torch.manual_seed(params.training_seed)
     model, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
     check_fit(inputs, model.config)
     first_token_only = params.train.first_token_only and compute_first_token_only(model)
     target_scale = TargetScale.apply(model, drawn, inputs.train.labels) if inputs.labels.is_regression else None
-    return adapt(model, params.train, drawn), first_token_only, target_scale
+    adapted = adapt(model, params.train, drawn)
+    if divisible and params.train.lora is None:
+        train_used_embeddings(model, params.train, inputs.train.values["input_ids"], inputs.pad_token_id)
+    return adapted, first_token_only, target_scale
 
 
 def function_files(loss: Loss, metric: ValidationMetric) -> list[Path]:
@@ -205,6 +215,7 @@ def training_result(state: TrainState, params: Params, inputs: Inputs, logits: L
         weights = model.state_dict()
     if state.target_scale is not None:
         state.target_scale.fold(weights)
+    fold_embeddings(model, weights)
     return TrainingResult(state, model, weights, logits)
 
 
@@ -218,9 +229,12 @@ def print_startup_summary(state: TrainState) -> None:
     A wrong device, a frozen body, swapped labels or a broken head is visible before the first step.
     """
     state.logger.info(describe_devices(state.accelerator))
-    parameters = list(state.model.parameters())
+    parameters = [parameter for parameter in state.model.parameters() if parameter.is_floating_point()]
     trainable = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
     state.logger.info(f"{trainable:,} of {sum(parameter.numel() for parameter in parameters):,} parameters are trainable")
+    if found := used_embeddings(state.model):
+        used, known = len(found[1].weight) - 1, found[1].rows.shape[1]
+        state.logger.info(f"of the token embeddings, it trains {used:,} of {known:,}: the train split has no other tokens")
     if state.first_token_only:
         state.logger.info("the last layer computes only the first token, the one that the classifier reads")
     if scale := state.target_scale:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from tuneline.core.errors import ParamsError
 from tuneline.core.files import read_yaml
-from tuneline.core.machine import cpu_is_forced, why_no_accelerator
+from tuneline.core.machine import BF16_INSTRUCTIONS, cpu_is_forced, processor_words, why_no_accelerator
 
 LAUNCH = Path("conf/accelerate")
 AUTO = "auto"
@@ -89,6 +89,7 @@ class Devices:
         capability: Lowest compute capability of the CUDA devices.
         rocm: True if the devices are AMD's, which torch names ``cuda``. All that it supports compute in bf16.
         why_cpu: Reason for the CPU.
+        cpu_bf16: True if the CPU multiplies matrices of bf16.
     """
 
     type: Literal["cpu", "cuda", "mps"] = "cpu"
@@ -96,6 +97,7 @@ class Devices:
     capability: tuple[int, int] = (0, 0)
     rocm: bool = False
     why_cpu: str | None = None
+    cpu_bf16: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,15 +114,20 @@ class DeviceChoice:
         return f"{device}, {'float32' if self.precision == 'no' else self.precision}"
 
 
-def choose(devices: Devices, global_batch_size: int, mixed_precision: Precision | None = None) -> DeviceChoice:
+def choose(devices: Devices, global_batch_size: int, mixed_precision: Precision | Literal["auto"] | None = None) -> DeviceChoice:
     """Choose processes and precision for the devices of a machine: the user's precision, else the fastest that is safe for fine-tuning.
 
-    More processes than examples in one optimizer step would compute nothing.
+    On a CPU, that is float32, and with ``auto`` bf16 if the CPU computes it. More processes than examples in one optimizer step would
+    compute nothing.
     """
     precision: Precision = "no"
-    if devices.type == "cuda":
+    if mixed_precision is not None and mixed_precision != "auto":
+        precision = mixed_precision
+    elif devices.type == "cuda":
         precision = "bf16" if devices.rocm or devices.capability >= BF16_CAPABILITY else "fp16"
-    return DeviceChoice(devices.type, min(devices.count, global_batch_size), mixed_precision or precision)
+    elif devices.type == "cpu" and devices.cpu_bf16 and mixed_precision == "auto":
+        precision = "bf16"
+    return DeviceChoice(devices.type, min(devices.count, global_batch_size), precision)
 
 
 def find_devices() -> Devices:
@@ -128,9 +135,10 @@ def find_devices() -> Devices:
 
     With several GPUs, CUDA is initialized in another process, because each process that initializes it keeps memory of a GPU.
     """
+    computes_bf16 = not BF16_INSTRUCTIONS.isdisjoint(processor_words())
     reason = "ACCELERATE_USE_CPU is set" if cpu_is_forced() else why_no_accelerator()
     if reason is not None:
-        return Devices(why_cpu=reason)
+        return Devices(why_cpu=reason, cpu_bf16=computes_bf16)
     import torch
 
     if torch.cuda.is_available():
@@ -140,7 +148,7 @@ def find_devices() -> Devices:
             with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
                 capability = executor.submit(lowest_capability).result()
         return Devices("cuda", count, capability, rocm)
-    return Devices("mps") if torch.backends.mps.is_available() else Devices(why_cpu="torch finds no GPU")
+    return Devices("mps") if torch.backends.mps.is_available() else Devices(why_cpu="torch finds no GPU", cpu_bf16=computes_bf16)
 
 
 def lowest_capability() -> tuple[int, int]:

@@ -9,6 +9,9 @@ from pathlib import Path
 CGROUPS = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
 CPUS = Path("/sys/devices/system/cpu")
+PROCESSORS = Path("/proc/cpuinfo")
+BF16_INSTRUCTIONS = {"avx512_bf16", "amx_bf16"}
+"""Instructions that multiply matrices of bf16, of x86 processors, as Linux names them."""
 DEVICE_FILES = (
     "nvidia[0-9]*",  # NVIDIA
     "nvhost-gpu",  # NVIDIA Jetson
@@ -21,6 +24,11 @@ DEVICE_FILES = (
 """Files in ``/dev`` without which a driver cannot reach its device, in containers too."""
 DEVICE_FILES_OF_BUILD = {"xpu": ("dri/renderD*",)}
 """The same for builds of torch for one kind of device. Other machines have these files, too: any graphics card has them."""
+
+
+def processor_words() -> set[str]:
+    """Return what Linux says of the processors: maker, name, instructions; an empty set on other systems."""
+    return set(PROCESSORS.read_text(encoding="utf-8", errors="replace").split()) if PROCESSORS.exists() else set()
 
 
 def threads(processes: int = 1) -> int:

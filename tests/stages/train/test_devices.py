@@ -10,7 +10,6 @@ from stages.train.devices import (
     create_accelerator,
     describe_devices,
     devices_used,
-    fast_dropout_masks,
     launch_settings,
     transformer_layer_class,
 )
@@ -43,9 +42,10 @@ def test_fp8_is_refused(project_alone):
         check_precision("fp8", torch.device("cpu"))
 
 
-def test_launch_configuration_sets_the_precision_by_default(project_alone, monkeypatch):
+@pytest.mark.parametrize("parameter", [None, "auto"])
+def test_launcher_sets_the_precision_by_default(parameter, project_alone, monkeypatch):
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
-    accelerator = create_accelerator(tiny_task.params())
+    accelerator = create_accelerator(tiny_task.params(mixed_precision=parameter))
     assert accelerator.mixed_precision == "bf16"
     assert "bf16, 1 process" in describe_devices(accelerator)
 
@@ -155,40 +155,6 @@ def test_settings_of_a_launch_include_the_content_of_the_file_of_deepspeed(tmp_p
     before = launch_settings()
     file.write_text('{"zero_optimization": {"stage": 3}}')
     assert launch_settings() != before
-
-
-def dropped(rate: float, threads: int = 1) -> torch.Tensor:
-    torch.manual_seed(3)
-    torch.set_num_threads(threads)
-    try:
-        return torch.nn.functional.dropout(torch.ones(300, 7, 11), rate)
-    finally:
-        torch.set_num_threads(1)
-
-
-def test_dropout_masks_follow_from_the_seed_and_have_the_rate():
-    torchs = dropped(0.1)
-    with fast_dropout_masks():
-        ours = dropped(0.1)
-        assert torch.equal(dropped(0.1, threads=2), ours)
-        assert (ours == 0).float().mean() == pytest.approx(0.1, abs=0.006), "23,100 elements: three standard deviations"
-        assert ours.unique().tolist() == pytest.approx([0.0, 1 / 0.9])
-        assert not torch.equal(torch.nn.functional.dropout(torch.ones(300, 7, 11), 0.1), ours), "the next mask is another one"
-        assert torch.equal(dropped(0.0), torch.ones(300, 7, 11))
-        assert torch.equal(dropped(1e-6), torch.ones(300, 7, 11) / (1 - 1e-6)), "rounded to 0"
-    assert not torch.equal(torchs, ours)
-    assert torch.equal(dropped(0.1), torchs), "torch draws again"
-
-
-def test_dropout_of_attention_is_drawn_as_well():
-    def attended() -> torch.Tensor:
-        torch.manual_seed(3)
-        rows = torch.zeros(1, 1, 8, 8)
-        return torch.nn.functional.scaled_dot_product_attention(rows, rows, torch.eye(8)[None, None], dropout_p=0.5)
-
-    torchs = attended()
-    with fast_dropout_masks():
-        assert not torch.equal(attended(), torchs)
 
 
 @pytest.mark.parametrize("max_norm", [0.5, 50.0, float("inf")])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tuneline.core import machine
 from tuneline.core.launch import DeviceChoice, Devices, choose, find_devices
 
 MACHINES = {
@@ -25,6 +26,20 @@ def test_mixed_precision_of_the_user_wins(devices, _):
     assert choose(devices, 32, "bf16").precision == "bf16"
 
 
+@pytest.mark.parametrize(("flags", "precision"), [("avx512f avx512_bf16", "bf16"), ("amx_tile amx_bf16", "bf16"), ("avx512f", "no")])
+def test_auto_precision_is_bf16_on_a_cpu_that_computes_it(flags, precision, tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "PROCESSORS", tmp_path / "cpuinfo")
+    (tmp_path / "cpuinfo").write_text(f"flags\t\t: fpu {flags} rdpid\n")
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    assert choose(find_devices(), 32, "auto").precision == precision
+    assert choose(find_devices(), 32).precision == "no", "float32 unless it is asked for"
+
+
+@pytest.mark.parametrize(("devices", "expected"), MACHINES.values(), ids=MACHINES)
+def test_auto_precision_on_other_devices_is_the_default(devices, expected):
+    assert choose(devices, 32, "auto") == expected
+
+
 def test_choice_has_no_more_processes_than_examples_in_a_batch():
     assert choose(Devices("cuda", 8, (8, 0)), global_batch_size=4).processes == 4
     assert choose(Devices("cuda", 8, (8, 0)), global_batch_size=12).processes == 8
@@ -45,4 +60,5 @@ def test_choice_is_printed_in_one_line(choice, text):
 
 def test_accelerate_use_cpu_chooses_the_cpu(monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
-    assert find_devices() == Devices(why_cpu="ACCELERATE_USE_CPU is set")
+    assert find_devices().why_cpu == "ACCELERATE_USE_CPU is set"
+    assert find_devices().type == "cpu"

@@ -1,0 +1,111 @@
+"""Training only the token embeddings that the train split uses gives the model that training all of them gives."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from transformers import BertConfig, BertForSequenceClassification
+
+from stages.train import embeddings, state
+from stages.train.data import read_inputs
+from stages.train.devices import create_accelerator
+from stages.train.embeddings import UsedEmbeddings, fold_embeddings, train_used_embeddings, used_embeddings
+from stages.train.interruption import PAUSE_AT_STEP, Interruption, TrainingInterrupted
+from stages.train.loop import fit
+from tests.stages.train import tiny_task
+
+TABLE = "bert.embeddings.word_embeddings.weight"
+LARGE = {**tiny_task.WITHOUT_DROPOUT, "vocab_size": 200}
+"""The tokens of the tiny task are a sixth of this vocabulary."""
+
+
+def small_bert(vocabulary=50):
+    torch.manual_seed(0)
+    return BertForSequenceClassification(
+        BertConfig(vocab_size=vocabulary, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+    )
+
+
+def settings(**train):
+    return tiny_task.params(**train).train
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_training_used_embeddings_only_gives_the_same_weights(project, accelerated, optimizer, monkeypatch):
+    """Weight decay is so strong that embeddings of unused tokens become visibly smaller."""
+    params = tiny_task.params(LARGE, optimizer=optimizer, weight_decay=1.0, learning_rate=1e-2, keep="last")
+    results = []
+    for share in (0.5, 0.0):
+        monkeypatch.setattr(embeddings, "LARGEST_SHARE", share)
+        run = state.set_up(params, read_inputs(params.train), create_accelerator(params), Interruption(), params.train.micro_batch_size)
+        before = weights_of(run)
+        with run.logger.open(run.progress, run.total_steps):
+            fit(run)
+        results.append((weights_of(run), run.validation_logits, used_embeddings(run.model), before))
+    (ours, logits, found, before), (expected, expected_logits, nothing, _) = results
+    assert found is not None
+    assert nothing is None
+    assert ours.keys() == expected.keys()
+    for name, values in expected.items():
+        torch.testing.assert_close(ours[name], values, rtol=1e-4, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}")
+    torch.testing.assert_close(logits, expected_logits, rtol=1e-4, atol=1e-6)
+    assert float(ours[TABLE][100:].norm() / before[TABLE][100:].norm()) < 0.95
+
+
+def weights_of(run):
+    model = run.accelerator.unwrap_model(run.model)
+    weights = copy.deepcopy(model.state_dict())
+    fold_embeddings(model, weights)
+    return weights
+
+
+def test_published_model_has_the_whole_vocabulary(trained):
+    result = trained(tiny_task.params(LARGE))
+    assert result.weights[TABLE].shape == (200, 16)
+    assert not any("word_embeddings" in name and name != TABLE for name in result.weights)
+
+
+@pytest.mark.parametrize("precision", ["no", "bf16"])
+def test_resumed_run_has_the_bytes_of_an_uninterrupted_one(precision, trained, monkeypatch):
+    params = tiny_task.params({"vocab_size": 200}, weight_decay=0.1, mixed_precision=precision)
+    whole = trained(params).weights
+    monkeypatch.setenv(PAUSE_AT_STEP, "5")
+    with pytest.raises(TrainingInterrupted):
+        trained(params)
+    monkeypatch.delenv(PAUSE_AT_STEP)
+    resumed = trained(params)
+    assert [segment.step for segment in resumed.state.progress.segments] == [0]
+    assert all(torch.equal(values, whole[name]) for name, values in resumed.weights.items())
+
+
+def test_tokens_that_the_train_split_lacks_keep_their_embeddings_in_evaluations():
+    model = small_bert()
+    ids = torch.arange(40).view(4, 10)
+    expected = model.eval()(input_ids=ids).logits
+    train_used_embeddings(model, settings(), np.arange(5, 15), padding=0)
+    assert torch.equal(model(input_ids=ids).logits, expected)
+
+
+def test_gradients_and_optimizer_are_as_large_as_the_used_embeddings():
+    model = small_bert()
+    train_used_embeddings(model, settings(), np.arange(5, 15), padding=0)
+    model(input_ids=torch.arange(5, 15)[None], labels=torch.tensor([1])).loss.backward()
+    table = model.get_input_embeddings()
+    assert isinstance(table, UsedEmbeddings)
+    assert table.weight.grad.shape == (12, 8), "ten tokens, padding, and the row of ones"
+    assert not table.weight.grad[[0, -1]].any()
+
+
+def test_embeddings_stay_as_they_are_if_half_of_them_are_used_or_they_are_frozen_or_the_optimizer_is_not_linear():
+    for vocabulary, train, frozen in ((21, {}, False), (50, {}, True), (50, {"optimizer": "adam"}, False)):
+        model = small_bert(vocabulary)
+        model.get_input_embeddings().weight.requires_grad_(not frozen)
+        train_used_embeddings(model, settings(**train), np.arange(5, 15), padding=0)
+        assert type(model.get_input_embeddings()) is nn.Embedding
+
+
+def test_startup_names_the_embeddings_that_are_trained(trained, capfd):
+    trained(tiny_task.params(LARGE))
+    assert "of the token embeddings, it trains" in capfd.readouterr().out
