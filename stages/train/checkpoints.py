@@ -86,7 +86,7 @@ def run_identity(params: Params, accelerator: Accelerator, data: Iterable[Path],
     return {
         "seed": params.training_seed,
         "model": params.model.model_dump(mode="json", include={"config"}),  # the checkpoint is in ``data``
-        "train": params.train.model_dump(mode="json", exclude={"launch", "micro_batch_size"}),
+        "train": params.train.model_dump(mode="json", exclude={"launch", "micro_batch_size", "micro_batch_tokens"}),
         "data": {str(path): file_hash(path) for path in data},
         "code": stage_code("train"),
         "functions": {str(path): file_hash(path) for path in functions},

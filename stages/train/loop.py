@@ -126,7 +126,7 @@ def fit(state: TrainState) -> None:
             result = train_batch(state, batch)
             state.progress.step += 1
             log_now = state.progress.step % state.params.log_every_steps == 0 or state.progress.step == state.total_steps
-            state.logger.log_step(result, batch, state.progress.record_step(result, log_now))
+            state.logger.log_step(result, batch, state.rows_at_once(batch), state.progress.record_step(result, log_now))
             _evaluate_and_save(state)
             state.coordinator.check_pause(state.progress.step, finished=state.is_finished())
             if state.is_finished():
@@ -141,7 +141,7 @@ def train_batch(state: TrainState, batch: Rows) -> TrainingStep:
     infinite ends the run.
     """
     accelerator = state.accelerator
-    micro_batches = shard_batch(batch, state.micro_batch_size, accelerator.num_processes, accelerator.process_index)
+    micro_batches = shard_batch(batch, state.rows_at_once(batch), accelerator.num_processes, accelerator.process_index)
     total_weight = state.loss.total_weight(state.train_loader.split.labels[batch])
     total_loss = torch.zeros((), device=accelerator.device)
     for index, rows in enumerate(micro_batches):

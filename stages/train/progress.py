@@ -162,11 +162,10 @@ class TrainingLogger:
     is logged once.
     """
 
-    def __init__(self, accelerator: Accelerator, rows: TokenizedRows, micro_batch_size: int, metric: str) -> None:
+    def __init__(self, accelerator: Accelerator, rows: TokenizedRows, metric: str) -> None:
         self.throughput = Throughput()
         self._accelerator = accelerator
         self._rows = rows
-        self.micro_batch_size = micro_batch_size
         self._metric = metric
         self._enabled = accelerator.is_main_process
         self._bar: Any = None
@@ -195,9 +194,9 @@ class TrainingLogger:
         """Seconds since the logger was opened."""
         return time.monotonic() - self._started
 
-    def log_step(self, result: TrainingStep, batch: Rows, logged: TrainingStep | None) -> None:
+    def log_step(self, result: TrainingStep, batch: Rows, rows_at_once: int, logged: TrainingStep | None) -> None:
         """Log an optimizer step; ``logged`` is its row of the training curve, if it has one."""
-        micro_batches = split_into_micro_batches(batch, self.micro_batch_size, self._accelerator.num_processes)
+        micro_batches = split_into_micro_batches(batch, rows_at_once, self._accelerator.num_processes)
         self.throughput.add([self._rows.lengths_of(rows) for rows in micro_batches])
         self._steps_done += 1
         with suppress_logging_errors():

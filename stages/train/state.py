@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from stages.train.checkpoints import Checkpoints, check_shared, common_identity, library_versions, run_key
 from stages.train.cpu import onednn_is_faster, use_onednn
-from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, check_fit, shard_batch
+from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, Rows, check_fit, shard_batch
 from stages.train.devices import compile_in_place, configure_plugins, describe_devices, processor_kind, sharding
 from stages.train.embeddings import fold_embeddings, train_used_embeddings, used_embeddings
 from stages.train.interruption import Coordinator, Interruption
@@ -62,6 +62,14 @@ class TrainState:
     progress: TrainingProgress = field(default_factory=TrainingProgress)
     validation_logits: Logits | None = None
     """Those of the weights to publish, as far as known; ``None`` if they were computed before this process resumed."""
+
+    def rows_at_once(self, batch: Rows) -> int:
+        """Return the number of examples of a batch that go through the model at once, in each process."""
+        tokens = self.params.micro_batch_tokens
+        if tokens is None:
+            return self.micro_batch_size
+        allowed = tokens * self.micro_batch_size // self.params.micro_batch_size  # less if memory ran out
+        return max(min(self.micro_batch_size, allowed // int(self.sampler.rows.lengths_of(batch).max())), 1)
 
     def is_finished(self) -> bool:
         """Return True if no training step is left."""
@@ -119,7 +127,7 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
         identity=identity,
         checkpoints=_open_checkpoints(params, accelerator, identity),
         coordinator=Coordinator(accelerator, interruption, params.run.checkpoint_every_minutes),
-        logger=TrainingLogger(accelerator, inputs.train, micro_batch_size, metric.name),
+        logger=TrainingLogger(accelerator, inputs.train, metric.name),
     )
 
 
@@ -162,13 +170,13 @@ def resume(state: TrainState) -> None:
         state.logger.info(f"resumes from step {progress.step} of {state.total_steps} ({newest})")
         if progress.requested_micro_batch_size == state.params.micro_batch_size:  # it may have been halved when memory ran out
             state.micro_batch_size = min(state.micro_batch_size, progress.segments[-1].micro_batch_size)
-            state.logger.micro_batch_size = state.micro_batch_size
     accelerator, device = state.accelerator, state.accelerator.device.type
     segment = TrainingSegment(
         step=progress.step,
         device=device,
         processes=accelerator.num_processes,
         micro_batch_size=state.micro_batch_size,
+        micro_batch_tokens=state.params.micro_batch_tokens,
         threads=torch.get_num_threads() if device == "cpu" else None,
         processor=processor_kind(accelerator.device),
         libraries={"python": platform.python_version(), **library_versions()},
@@ -240,7 +248,8 @@ def print_startup_summary(state: TrainState) -> None:
     if scale := state.target_scale:
         state.logger.info(f"the new head learns standardised targets: mean {scale.mean:.4g}, standard deviation {scale.deviation:.4g}")
     processes, index = state.accelerator.num_processes, state.accelerator.process_index
-    rows = shard_batch(state.sampler.epoch(0)[0], state.micro_batch_size, processes, index)[0]
+    batch = state.sampler.epoch(0)[0]
+    rows = shard_batch(batch, state.rows_at_once(batch), processes, index)[0]
     inputs, labels = state.train_loader.inputs(rows), state.train_loader.labels(rows)
     state.model.eval()  # without dropout
     with torch.no_grad():

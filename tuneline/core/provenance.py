@@ -162,6 +162,7 @@ class TrainingSegment(Record):
     """Type of the device, as torch names it."""
     processes: int
     micro_batch_size: int
+    micro_batch_tokens: int | None = OMITTED
     threads: int | None = OMITTED
     """Threads of each process, on a CPU."""
     processor: str | None = OMITTED
@@ -172,7 +173,8 @@ class TrainingSegment(Record):
     def __str__(self) -> str:
         threads = f" with {self.threads} thread{'s' * (self.threads != 1)}" if self.threads else ""
         python = f"Python {self.libraries['python']}" if self.libraries else None
-        kind = ", ".join(filter(None, (self.device, self.processor, python, f"micro_batch_size {self.micro_batch_size}")))
+        tokens = f"micro_batch_tokens {self.micro_batch_tokens}" if self.micro_batch_tokens else None
+        kind = ", ".join(filter(None, (self.device, self.processor, python, f"micro_batch_size {self.micro_batch_size}", tokens)))
         return f"{self.processes} process{'es' * (self.processes != 1)}{threads} ({kind})"
 
     def has_layout_of(self, other: "TrainingSegment") -> bool:

@@ -52,6 +52,8 @@ class TrainParams(Section):
     """Examples in one optimizer step, over all processes."""
     micro_batch_size: Positive = 32
     """Examples in one forward pass of one process; must divide ``global_batch_size``. Gradient accumulation follows from both."""
+    micro_batch_tokens: Positive | None = None
+    """Tokens in one forward pass of one process, padding included: of longer rows, fewer than ``micro_batch_size``. ``null``: no limit."""
     bucket_window: Positive = 50
     """Number of batches that are sorted by length together, which reduces padding. 1: random order without length bucketing."""
 

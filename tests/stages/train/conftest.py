@@ -16,6 +16,7 @@ from stages.train.loop import train
 from stages.train.state import TrainingResult
 from tests.conftest import ROOT
 from tests.stages.train import launcher, tiny_task
+from tuneline.core.paths import CHECKPOINTS
 from tuneline.params import Params
 
 
@@ -57,11 +58,13 @@ def _reset_accelerate() -> None:
 
 
 @pytest.fixture
-def trained(project, accelerated) -> Callable[[Params], TrainingResult]:
-    """Return a function that trains in this process, without publishing."""
+def trained(project, accelerated) -> Callable[..., TrainingResult]:
+    """Return a function that trains in this process, without publishing. Only with ``resume``, it goes on from earlier checkpoints."""
 
-    def run(params: Params) -> TrainingResult:
+    def run(params: Params, resume: bool = False) -> TrainingResult:
         _reset_accelerate()
+        if not resume:
+            shutil.rmtree(CHECKPOINTS, ignore_errors=True)
         accelerator: Accelerator = create_accelerator(params)
         return train(params, read_inputs(params.train), accelerator, Interruption())
 

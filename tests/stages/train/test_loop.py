@@ -7,7 +7,11 @@ import pytest
 import torch
 
 from stages.train import loop, state
+from stages.train.data import read_inputs
+from stages.train.devices import create_accelerator
+from stages.train.interruption import Interruption
 from stages.train.loop import train_batch
+from stages.train.state import set_up
 from tests.shards import into_shards
 from tests.stages.train import tiny_task
 from tuneline.core.errors import DataError, ParamsError
@@ -39,6 +43,29 @@ def test_losses_do_not_depend_on_the_micro_batch(exact, whole, micro_batch_size)
     )
 
 
+@pytest.mark.parametrize(("tokens", "memory"), [(40, 8), (40, 4), (1, 8)])
+def test_micro_batch_tokens_limit_a_forward_pass_and_not_the_model(tokens, memory, exact, memory_for, monkeypatch):
+    """Rows have 6 to 17 tokens, and batches 8 rows. Out of memory, both limits are halved; a row that is longer goes alone."""
+    expected = losses(exact(micro_batch_size=8))
+    memory_for(memory)
+    shapes, build = [], state.build_model
+
+    def observed(*arguments):
+        model, drawn = build(*arguments)
+        model.register_forward_pre_hook(
+            lambda module, _, inputs: shapes.append(inputs["input_ids"].shape) if module.training else None, with_kwargs=True
+        )
+        return model, drawn
+
+    monkeypatch.setattr(state, "build_model", observed)
+    shared = exact(micro_batch_size=8, micro_batch_tokens=tokens)
+    assert losses(shared) == pytest.approx(expected, abs=1e-5)
+    taken = shapes[-100:]
+    assert all(rows * length <= tokens or rows == 1 for rows, length in taken)
+    assert (max(rows for rows, _ in taken) > 1) == (tokens > 1)
+    assert shared.state.progress.segments[0].micro_batch_tokens == tokens
+
+
 def test_weighted_and_smoothed_losses_do_not_depend_on_the_micro_batch(exact):
     options = {"class_weights": {"billing": 5.0}, "label_smoothing": 0.1}
     assert losses(exact(micro_batch_size=1, **options)) == pytest.approx(losses(exact(micro_batch_size=8, **options)), abs=1e-5)
@@ -51,11 +78,6 @@ def test_smaller_last_batch_is_trained(whole):
 
 
 def test_batch_loss_is_the_mean_over_its_examples(project, accelerated):
-    from stages.train.data import read_inputs
-    from stages.train.devices import create_accelerator
-    from stages.train.interruption import Interruption
-    from stages.train.state import set_up
-
     params = tiny_task.params(tiny_task.WITHOUT_DROPOUT, micro_batch_size=1)
     state = set_up(params, read_inputs(params.train), create_accelerator(params), Interruption(), 1)
     rows = state.sampler.epoch(0)[0]
