@@ -190,13 +190,13 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
     rows = train_rows(plan, params)
     max_length = lengths.max_length
     batch = 16 if rows < SMALL_DATA else 32
-    micro_batch = micro_batch_size(batch, max_length, checkpoint)
+    tokens = micro_batch_tokens(batch, max_length, checkpoint)
     steps_per_epoch = math.ceil(rows / batch)
     epochs = 1 if rows >= LARGE_DATA else min(max(EPOCHS[0], math.ceil(LEAST_STEPS / steps_per_epoch)), EPOCHS[1])
     rate = next(rate for width, rate in RATES if checkpoint.width <= width)
     truncation, truncation_reasons = truncation_rate(lengths, params)
     head = head_reasons(rows, checkpoint, plan)
-    in_micro_batches = f", in micro-batches of {micro_batch} because of the memory" if micro_batch < batch else ""
+    in_micro_batches = "" if tokens is None else f", in micro-batches of at most {tokens:,} tokens because of the memory"
     evaluations = ", evaluated 4 times" if epochs == 1 else ""
     return Recipe(
         {
@@ -209,7 +209,8 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
             "train.epochs": epochs,
             "train.evaluate_every_steps": math.ceil(steps_per_epoch / 4) if epochs == 1 else None,
             "train.global_batch_size": batch,
-            "train.micro_batch_size": micro_batch,
+            "train.micro_batch_size": batch,
+            "train.micro_batch_tokens": tokens,
             "train.learning_rate": rate,
             **truncation,
         },
@@ -246,6 +247,7 @@ def from_scratch(plan: Plan, params: Params) -> Recipe:
             "train.evaluate_every_steps": None,
             "train.global_batch_size": SCRATCH_BATCH,
             "train.micro_batch_size": SCRATCH_BATCH,
+            "train.micro_batch_tokens": None,
             "train.learning_rate": SCRATCH_RATE,
         },
         (
@@ -300,11 +302,10 @@ def train_rows(plan: Plan, params: Params) -> int:
     return max(1, rows if params.data.max_rows is None else min(rows, params.data.max_rows))
 
 
-def micro_batch_size(batch: int, max_length: int, checkpoint: Checkpoint) -> int:
-    """Return the largest half, quarter, ... of a batch whose activations fit into the memory that BERT-base takes for 32 x 128 tokens."""
-    while batch > 1 and batch * max_length * checkpoint.width * checkpoint.layers > BATCH_TOKENS:
-        batch //= 2
-    return batch
+def micro_batch_tokens(batch: int, max_length: int, checkpoint: Checkpoint) -> int | None:
+    """Return the tokens whose activations take the memory of 32 x 128 tokens in BERT-base; ``None`` if any batch has fewer."""
+    tokens = BATCH_TOKENS // (checkpoint.width * checkpoint.layers)
+    return tokens if batch * max_length > tokens else None
 
 
 def truncation_rate(lengths: Lengths, params: Params) -> tuple[dict[str, Any], list[str]]:
@@ -433,17 +434,17 @@ def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Param
     With a frozen head, that is a forward pass of train and two of validation.
     """
     values = recipe.params
-    batch, micro_batch, epochs = (values[f"train.{name}"] for name in ("global_batch_size", "micro_batch_size", "epochs"))
+    batch, at_once, epochs = (values[f"train.{name}"] for name in ("global_batch_size", "micro_batch_tokens", "epochs"))
     tokens = [] if recipe.lengths is None else recipe.lengths.tokens.tolist()
     labels = 1 if plan.decision.task == "regression" else len(plan.classes["train"])
-    lengths = batch_lengths(tokens, values["tokenize.max_length"], micro_batch)
-    result = run_trial(TrialSpec(checkpoint.config, labels, micro_batch, lengths, params.train.launch == CPU))
+    lengths = batch_lengths(tokens, values["tokenize.max_length"], batch)
+    result = run_trial(TrialSpec(checkpoint.config, labels, batch, at_once, lengths, params.train.launch == CPU))
     if isinstance(result, str):
         return f"cost: not measured, because the trial failed: {result}"
-    step = result.step_seconds(batch // micro_batch)
+    step = result.step_seconds(batch)
     training = epochs * math.ceil(train_rows(plan, params) / batch) * step
     evaluations = 4 if values["train.evaluate_every_steps"] else epochs
-    forward = result.micro_batch_seconds * FORWARD / micro_batch  # of one row
+    forward = result.row_seconds * FORWARD
     evaluation = plan.classes["validation"].total() * forward
     busy = "; less when no other programs use the processor" if is_busy() else ""
     if values["model.head"] == FROZEN:

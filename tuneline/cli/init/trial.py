@@ -11,8 +11,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tuneline
 from tuneline.core.terminal import say
@@ -20,6 +21,7 @@ from tuneline.core.terminal import say
 if TYPE_CHECKING:
     import torch
 
+T = TypeVar("T")
 SECONDS = 15.0
 """Time after which no further micro-batch is begun."""
 TIMEOUT = 180
@@ -35,29 +37,35 @@ class TrialSpec:
     """What to try: the contents of ``config.json``, the number of outputs, and the batches.
 
     Attributes:
-        micro_batch_size: Rows of a micro-batch.
+        rows: Rows of a batch.
+        tokens: Limit of a micro-batch, of which a batch with more consists.
         lengths: Tokens of the longest row of each batch, ascending.
         cpu: Stay on the CPU even if there is another device.
     """
 
     config: Mapping[str, Any]
     labels: int
-    micro_batch_size: int
+    rows: int
+    tokens: int | None
     lengths: Sequence[int]
     cpu: bool
+
+    def rows_at_once(self, length: int) -> int:
+        """Return the rows of a micro-batch whose longest row has ``length`` tokens."""
+        return self.rows if self.tokens is None else max(min(self.rows, self.tokens // length), 1)
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What was measured: mean seconds of a forward and backward pass of a micro-batch, and seconds of an update of the weights."""
+    """What was measured: mean seconds of a forward and backward pass of a row, and seconds of an update of the weights."""
 
     device: str
-    micro_batch_seconds: float
+    row_seconds: float
     optimizer_seconds: float
 
-    def step_seconds(self, micro_batches: int) -> float:
+    def step_seconds(self, rows: int) -> float:
         """Return the seconds of an optimizer step."""
-        return micro_batches * self.micro_batch_seconds + self.optimizer_seconds
+        return rows * self.row_seconds + self.optimizer_seconds
 
 
 def batch_lengths(tokens: Sequence[int], max_length: int, rows: int) -> list[int]:
@@ -77,7 +85,7 @@ def run_trial(spec: TrialSpec) -> TrialResult | str:
     """Run a trial in a process of its own; return the result, or why there is none."""
     root = str(Path(tuneline.__file__).parents[1])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    waits = {"OMP_WAIT_POLICY": "PASSIVE"} if is_busy() else {}  # as stages/train/devices.py does during a training
+    waits = {"OMP_WAIT_POLICY": "PASSIVE"} if is_busy() else {}  # as stages/train/cpu.py does during a training
     try:
         done = subprocess.run(
             [sys.executable, "-m", "tuneline.cli.init.trial"],
@@ -118,39 +126,41 @@ def measure(spec: TrialSpec) -> TrialResult:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=device.type != "mps")
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda" and torch.cuda.is_bf16_supported())
 
-    def step(length: int) -> None:
-        ids = torch.randint(0, config.vocab_size, (spec.micro_batch_size, length), device=device)
-        labels = torch.randint(0, max(2, spec.labels), (spec.micro_batch_size,), device=device)
+    def step(length: int) -> int:
+        rows = spec.rows_at_once(length)
+        ids = torch.randint(0, config.vocab_size, (rows, length), device=device)
+        labels = torch.randint(0, max(2, spec.labels), (rows,), device=device)
         with autocast:
             outputs = model(input_ids=ids, attention_mask=torch.ones_like(ids), labels=labels.float() if spec.labels == 1 else labels)
         outputs.loss.backward()
+        return rows
 
     step(spec.lengths[len(spec.lengths) // 2])  # the first pass allocates memory and selects kernels
     optimizer.step()
-    micro_batch = _mean_seconds(step, spec.lengths, device)
-    return TrialResult(_description(device), micro_batch, _seconds(optimizer.step, device))
+    row = _mean_seconds(step, spec.lengths, device)
+    return TrialResult(_description(device), row, _seconds(optimizer.step, device)[0])
 
 
-def _mean_seconds(step: Callable[[int], None], lengths: Sequence[int], device: "torch.device") -> float:
+def _mean_seconds(step: Callable[[int], int], lengths: Sequence[int], device: "torch.device") -> float:
     """Measure some lengths, and scale to the mean of all: the time of a pass is about proportional to its tokens."""
     seconds = tokens = 0.0
     for quantile in QUANTILES:
         length = lengths[min(len(lengths) - 1, int(quantile * len(lengths)))]
-        seconds += _seconds(lambda length=length: step(length), device)  # type: ignore[misc]
-        tokens += length
+        taken, rows = _seconds(partial(step, length), device)
+        seconds, tokens = seconds + taken, tokens + rows * length
         if seconds > SECONDS:
             break
     return seconds / tokens * sum(lengths) / len(lengths)
 
 
-def _seconds(action: Callable[[], Any], device: "torch.device") -> float:
+def _seconds(action: Callable[[], T], device: "torch.device") -> tuple[float, T]:
     import torch
 
     started = time.perf_counter()
-    action()
+    result = action()
     if device.type != "cpu":
         getattr(torch, device.type).synchronize()
-    return time.perf_counter() - started
+    return time.perf_counter() - started, result
 
 
 def _description(device: "torch.device") -> str:

@@ -90,6 +90,7 @@ def test_parameters_of_another_task_do_not_remain(project, tickets, checkpoint):
         "train.max_steps": 1000,
         "train.global_batch_size": 8,
         "train.micro_batch_size": 4,
+        "train.micro_batch_tokens": 512,
         "train.warmup_ratio": None,
         "train.warmup_steps": 100,
         "train.max_grad_norm": None,

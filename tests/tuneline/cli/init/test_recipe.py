@@ -40,11 +40,11 @@ def test_wider_models_get_lower_learning_rates(plan, checkpoint, width, rate):
     assert params["train.learning_rate"] == rate
 
 
-@pytest.mark.parametrize(("tokens", "micro_batch"), [(100, 16), (512, 8), (2048, 2), (8192, 1)])
-def test_long_texts_get_smaller_micro_batches(plan, checkpoint, tokens, micro_batch):
+@pytest.mark.parametrize(("tokens", "limit"), [(100, None), (256, None), (512, 4096), (8192, 4096)])
+def test_micro_batches_of_long_texts_are_limited_by_tokens(plan, checkpoint, tokens, limit):
     opened = replace(open_checkpoint(checkpoint, None), config={"hidden_size": 768, "num_hidden_layers": 12})
     params = fine_tuning(opened, lengths(tokens, limit=8192), plan, load_params()).params
-    assert (params["train.global_batch_size"], params["train.micro_batch_size"]) == (16, micro_batch)
+    assert (params["train.global_batch_size"], params["train.micro_batch_size"], params["train.micro_batch_tokens"]) == (16, 16, limit)
 
 
 def test_truncation_check_is_widened_only_where_the_model_itself_is_too_short(plan, checkpoint):
