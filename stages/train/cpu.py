@@ -76,8 +76,8 @@ def attend(
 ) -> tuple[Tensor, None]:
     """Return scaled dot-product attention, shape ``(batch, tokens, heads, features)``, and no weights, as transformers does.
 
-    What is not bidirectional self-attention in float32 with dropout on the CPU is left to transformers. A row in which everything is masked
-    attends to all alike there, instead of to nothing: nothing reads it.
+    What is not bidirectional self-attention in float32 with dropout on the CPU is left to transformers. Where all tokens are masked,
+    a token attends to all of them alike, instead of to none: nothing reads its output.
     """
     plain = query.device.type == "cpu" and query.dtype == torch.float32 and key.shape[:2] == query.shape[:2]
     masked = attention_mask is not None and attention_mask.dtype == torch.bool

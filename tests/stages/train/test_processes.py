@@ -20,7 +20,7 @@ ROWS = 57  # the last batch is one row: one of two processes has an empty micro-
 def prepared(folder, data, launch, **train):
     tiny_task.write_data(fill(folder, data), rows=ROWS)
     settings = {"checkpoint_every_steps": 3, "micro_batch_size": 2, "epochs": 2, **train}
-    tiny_task.write_params(folder, tiny_task.WITHOUT_DROPOUT, launch=launch, **settings)
+    tiny_task.write_params(folder, {**tiny_task.WITHOUT_DROPOUT, "vocab_size": 200}, launch=launch, **settings)
     return folder
 
 
@@ -60,6 +60,12 @@ def test_two_processes_have_the_loss_curve_of_one(one, many, request):
     assert [row[0] for row in ours] == [row[0] for row in expected]
     assert [row[1] for row in ours] == pytest.approx([row[1] for row in expected], abs=1e-4)
     assert [row[3] for row in ours] == pytest.approx([row[3] for row in expected], rel=1e-3)
+
+
+def test_only_replicated_parameters_leave_unused_token_embeddings_out(two, sharded):
+    """Of 200 tokens, the rows use 30. The curves are the same."""
+    assert "of the token embeddings, it trains 30 of 200" in launcher.output(two)
+    assert "token embeddings" not in launcher.output(sharded)
 
 
 @pytest.mark.parametrize("many", ["two", "sharded"])
