@@ -56,10 +56,15 @@ class UsedEmbeddings(nn.Module):
 def train_used_embeddings(model: PreTrainedModel, params: TrainParams, ids: NDArray[np.integer], padding: int) -> None:
     """Let a model train only the embeddings of ``padding`` and of the tokens in ``ids``, if they are few.
 
-    Nothing changes if the embeddings are frozen, or those of the model are not a table.
+    Nothing changes if the embeddings are frozen, or are not a table of their own: T5 shares it, and others scale it or have none.
     """
-    table = model.get_input_embeddings()
+    try:
+        table = model.get_input_embeddings()
+    except NotImplementedError:  # CANINE hashes characters
+        return
     if type(table) is not nn.Embedding or not table.weight.requires_grad or params.optimizer not in LINEAR_OPTIMIZERS:
+        return
+    if sum(parameter is table.weight for _, parameter in model.named_parameters(remove_duplicate=False)) > 1:
         return
     used = np.zeros(table.num_embeddings, dtype=bool)
     used[padding] = True

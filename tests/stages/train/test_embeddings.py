@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import BertConfig, BertForSequenceClassification
+from transformers import AutoModelForSequenceClassification, BertConfig, BertForSequenceClassification, CanineConfig, T5Config
 
 from stages.train import embeddings, state
 from stages.train.data import read_inputs
@@ -14,6 +14,7 @@ from stages.train.devices import create_accelerator
 from stages.train.embeddings import UsedEmbeddings, fold_embeddings, train_used_embeddings, used_embeddings
 from stages.train.interruption import PAUSE_AT_STEP, Interruption, TrainingInterrupted
 from stages.train.loop import fit
+from tests.small_pipeline import FAMILIES, tiny_model
 from tests.stages.train import tiny_task
 
 TABLE = "bert.embeddings.word_embeddings.weight"
@@ -96,6 +97,38 @@ def test_gradients_and_optimizer_are_as_large_as_the_used_embeddings():
     assert isinstance(table, UsedEmbeddings)
     assert table.weight.grad.shape == (12, 8), "ten tokens, padding, and the row of ones"
     assert not table.weight.grad[[0, -1]].any()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_architecture_has_the_same_logits_and_gradients_with_used_embeddings_only(family):
+    ids = torch.arange(5, 45).view(4, 10)
+    results = []
+    for divided in (False, True):
+        model = tiny_model(family, outputs=3)
+        if divided:
+            train_used_embeddings(model, settings(), ids.numpy().ravel(), padding=0)
+            assert isinstance(model.get_input_embeddings(), UsedEmbeddings)
+        outputs = model(input_ids=ids, attention_mask=torch.ones_like(ids), labels=torch.tensor([0, 1, 2, 0]))
+        outputs.loss.backward()
+        gradients = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+        name = next(name for name in gradients if name.removesuffix(".weight").endswith(("word_embeddings", "tok_embeddings")))
+        table = gradients.pop(name)
+        results.append([outputs.logits.detach(), table[1:-1] if divided else table[5:45], gradients])
+    torch.testing.assert_close(results[1], results[0])
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        CanineConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16),
+        T5Config(vocab_size=50, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2),
+    ],
+    ids=lambda config: config.model_type,
+)
+def test_models_without_a_table_of_their_own_stay_as_they_are(config):
+    model = AutoModelForSequenceClassification.from_config(config)
+    train_used_embeddings(model, settings(), np.arange(5, 15), padding=0)
+    assert used_embeddings(model) is None
 
 
 def test_embeddings_stay_as_they_are_if_half_of_them_are_used_or_they_are_frozen_or_the_optimizer_is_not_linear():
