@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
+from types import FrameType, TracebackType
 
 CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """C0 and C1 control characters except tabs and line ends; characters that reverse the direction of writing (bidirectional embeddings,
@@ -52,12 +52,19 @@ def explain_exceptions() -> None:
 
     def raise_again(unraisable: "sys.UnraisableHookArgs") -> None:
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            main = threading.main_thread().ident or 0
-            threading.Timer(0.01, signal.pthread_kill, (main, signal.SIGINT)).start()  # at once, it would be raised in here
+            threading.Thread(target=_interrupt_outside, args=(sys._getframe(),), daemon=True).start()
         else:
             former(unraisable)
 
     sys.unraisablehook = raise_again
+
+
+def _interrupt_outside(frame: FrameType) -> None:
+    """Send SIGINT to the main thread when it has left ``frame``, in which it would be lost again."""
+    main = threading.main_thread().ident or 0
+    while any(running is frame for running, _ in traceback.walk_stack(sys._current_frames()[main])):
+        time.sleep(0.01)
+    signal.pthread_kill(main, signal.SIGINT)
 
 
 QUIET_SECONDS, LINE_SECONDS, REFRESH_SECONDS = 2.0, 30.0, 0.2
