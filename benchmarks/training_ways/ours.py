@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from benchmarks.training_ways.measuring import Meter, matmul_share, model_config, new_model, score, timed
-from stages.train import checkpoints, loop
+from stages.train import checkpoints, cpu, loop
 from stages.train import state as setup
 from stages.train.checkpoints import Checkpoints
 from stages.train.data import Inputs
@@ -69,7 +69,7 @@ class _Padding:
 def metered(meter: Meter, options: argparse.Namespace) -> Any:
     """Measure the steps of the loop, and make it train the same model as the other methods."""
     train_batch, evaluate, save = loop.train_batch, loop.evaluate, Checkpoints.save
-    build, files, adapt = setup.build_model, checkpoints.data_files, loop.short_waits_on_shared_cores
+    build, files, adapt = setup.build_model, checkpoints.data_files, cpu.short_waits_on_shared_cores
 
     def counting(state: Any, rows: Any) -> Any:
         lengths = state.sampler.rows.lengths_of(rows)
@@ -92,7 +92,7 @@ def metered(meter: Meter, options: argparse.Namespace) -> Any:
     setup.build_model = lambda *_: (new_model(options), frozenset())
     checkpoints.data_files = lambda: iter(())
     if options.waits == "fixed":
-        loop.short_waits_on_shared_cores = contextlib.nullcontext  # type: ignore[assignment]
+        cpu.short_waits_on_shared_cores = contextlib.nullcontext  # type: ignore[assignment]
     yield
     loop.train_batch, loop.evaluate, Checkpoints.save = train_batch, evaluate, save  # type: ignore[method-assign]
-    setup.build_model, checkpoints.data_files, loop.short_waits_on_shared_cores = build, files, adapt
+    setup.build_model, checkpoints.data_files, cpu.short_waits_on_shared_cores = build, files, adapt

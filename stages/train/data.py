@@ -132,6 +132,10 @@ class BatchLoader:
     split: TokenizedSplit
     pad_token_id: int
     device: torch.device
+    multiple: int = 1
+    """Batches are padded to a multiple of so many tokens, but no further than ``longest``."""
+    longest: int = 0
+    """Tokens of the longest row of the split."""
 
     def inputs(self, rows: Rows) -> dict[str, Tensor]:
         """Return the model inputs, int64 of shape ``(examples, longest)``.
@@ -139,7 +143,7 @@ class BatchLoader:
         An empty micro-batch becomes the first row of the split, whose logits the caller drops: every process must call the
         model equally often, or the others wait forever for its gradients.
         """
-        padded = self.split.pad(rows if len(rows) else np.zeros(1, dtype=np.int64), self.pad_token_id)
+        padded = self.split.pad(rows if len(rows) else np.zeros(1, dtype=np.int64), self.pad_token_id, self.multiple, self.longest)
         return {name: self._to_device(torch.from_numpy(values)) for name, values in padded.items()}
 
     def labels(self, rows: Rows) -> Tensor:

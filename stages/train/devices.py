@@ -19,7 +19,8 @@ from accelerate.utils import SAFE_WEIGHTS_NAME, DistributedType, FullyShardedDat
 from safetensors.torch import load_model
 from torch import Tensor, nn
 
-from stages.train.cpu import onednn_is_faster
+from stages.train.cpu.bf16 import mkl_gemm
+from stages.train.cpu.linear import onednn_is_faster
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.files import file_hash
 from tuneline.core.launch import launch_file, needs_gpu, read_launch
@@ -139,12 +140,17 @@ INSTRUCTIONS = ("ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA",
 """Environment variables that limit the instructions of torch, oneDNN and MKL, each of which rounds sums in its own way."""
 
 
-def processor_kind(device: torch.device) -> str:
+def processor_kind(device: torch.device, precision: str) -> str:
     """Return the name of a GPU, or the instructions of the CPU that torch uses and the variables that limit those of its libraries."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     limits = [f"{name}={os.environ[name]}" for name in INSTRUCTIONS if os.environ.get(name)]
-    return ", ".join([torch.backends.cpu.get_cpu_capability(), *["linear layers by oneDNN"] * onednn_is_faster(), *limits])
+    kinds = [torch.backends.cpu.get_cpu_capability()]
+    if precision == "bf16" and mkl_gemm() is not None:
+        kinds.append("AMX")
+    if precision == "no" and onednn_is_faster():
+        kinds.append("linear layers by oneDNN")
+    return ", ".join([*kinds, *limits])
 
 
 def devices_used(segments: Sequence[TrainingSegment]) -> DevicesUsed:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from stages.train.checkpoints import check_unchanged, training_lock
-from stages.train.cpu import fast_attention_dropout, fast_dropout_masks, short_waits_on_shared_cores
+from stages.train.cpu import fast_training
 from stages.train.data import BatchLoader, Inputs, Rows, shard_batch
 from stages.train.devices import clip_gradients, gradient_synchronization
 from stages.train.interruption import PAUSE_AT_STEP, PAUSED_PREDICTIONS, Coordinator, Interruption, TrainingInterrupted
@@ -40,12 +40,13 @@ def train(params: Params, inputs: Inputs, accelerator: Accelerator, interruption
 
     def train_with(micro_batch_size: int) -> TrainingResult:
         state = set_up(params, inputs, accelerator, interruption, micro_batch_size)
-        with training_lock(accelerator):
+        fast = fast_training(accelerator, state.model, compiled=params.train.compile is not None)
+        with training_lock(accelerator), fast:
             resume(state)
             if state.progress.step == 0:
                 print_startup_summary(state)
             open_logger = state.logger.open(state.progress, state.total_steps)
-            with open_logger, short_waits_on_shared_cores(), fast_dropout_masks(), fast_attention_dropout(), saving_when_interrupted(state):
+            with open_logger, saving_when_interrupted(state):
                 fit(state)
                 load_kept(state)
                 logits = predict_within_memory(state) if state.validation_logits is None else state.validation_logits

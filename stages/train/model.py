@@ -213,7 +213,7 @@ def _attend_with_first_token(layer: nn.Module, query: str) -> None:
 
 def _project_first_token(linear: nn.Linear, hidden: Tensor) -> Tensor:
     """Return the query of the first token, repeated for all tokens, of shape ``(batch, tokens, features)``."""
-    return nn.Linear.forward(linear, hidden[:, :1]).expand(-1, hidden.shape[1], -1)
+    return type(linear).forward(linear, hidden[:, :1].contiguous()).expand(-1, hidden.shape[1], -1)
 
 
 def _first_token_attention(

@@ -16,7 +16,8 @@ from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
 from stages.train.checkpoints import Checkpoints, check_shared, common_identity, library_versions, run_key
-from stages.train.cpu import onednn_is_faster, use_onednn
+from stages.train.cpu import uses_bf16_layers
+from stages.train.cpu.bf16 import PADDING_MULTIPLE
 from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, Rows, check_fit, shard_batch
 from stages.train.devices import compile_in_place, configure_plugins, describe_devices, processor_kind, sharding
 from stages.train.embeddings import fold_embeddings, train_used_embeddings, used_embeddings
@@ -103,8 +104,7 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
     configure_plugins(accelerator, model, micro_batch_size, settings.max_grad_norm)
     if settings.compile is not None:
         compile_in_place(model, settings.compile)
-    elif accelerator.device.type == "cpu" and accelerator.mixed_precision == "no" and onednn_is_faster():
-        use_onednn(model)
+    train_loader, validation_loader = _loaders(inputs, accelerator, settings)
     prepared, optimizer, schedule = accelerator.prepare(model, optimizer, schedule)
     prepared.train()
     return TrainState(
@@ -119,8 +119,8 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
         sampler=sampler,
         loss=loss,
         metric=metric,
-        train_loader=BatchLoader(inputs.train, inputs.pad_token_id, accelerator.device),
-        validation_loader=BatchLoader(inputs.validation, inputs.pad_token_id, accelerator.device),
+        train_loader=train_loader,
+        validation_loader=validation_loader,
         total_steps=steps,
         first_token_only=first_token_only,
         target_scale=target_scale,
@@ -129,6 +129,18 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
         coordinator=Coordinator(accelerator, interruption, params.run.checkpoint_every_minutes),
         logger=TrainingLogger(accelerator, inputs.train, metric.name),
     )
+
+
+def _loaders(inputs: Inputs, accelerator: Accelerator, params: TrainParams) -> tuple[BatchLoader, BatchLoader]:
+    """Return the loaders of the train and the validation split."""
+    multiple = 1
+    if uses_bf16_layers(accelerator, compiled=params.compile is not None):
+        multiple = PADDING_MULTIPLE
+    train, validation = (
+        BatchLoader(split, inputs.pad_token_id, accelerator.device, multiple, split.tokens.longest)
+        for split in (inputs.train, inputs.validation)
+    )
+    return train, validation
 
 
 def _set_up_model(params: Params, inputs: Inputs, divisible: bool) -> tuple[nn.Module, bool, TargetScale | None]:
@@ -178,7 +190,7 @@ def resume(state: TrainState) -> None:
         micro_batch_size=state.micro_batch_size,
         micro_batch_tokens=state.params.micro_batch_tokens,
         threads=torch.get_num_threads() if device == "cpu" else None,
-        processor=processor_kind(accelerator.device),
+        processor=processor_kind(accelerator.device, accelerator.mixed_precision),
         libraries={"python": platform.python_version(), **library_versions()},
     )
     before = progress.begin_segment(segment)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.train import loop, state
+from stages.train import cpu, state
 from stages.train.data import read_inputs
 from stages.train.devices import create_accelerator
 from stages.train.interruption import Interruption
@@ -142,7 +142,7 @@ def test_dropout_depends_on_seed_and_step_only(trained):
 def test_dropout_is_drawn_by_the_fast_masks(trained, monkeypatch):
     first = trained(tiny_task.params())
     shutil.rmtree(CHECKPOINTS)
-    monkeypatch.setattr(loop, "fast_dropout_masks", contextlib.nullcontext)
+    monkeypatch.setattr(cpu, "fast_dropout_masks", contextlib.nullcontext)
     assert losses(trained(tiny_task.params())) != losses(first)
 
 
