@@ -14,6 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stages.train.launch import CRASHED, INTERRUPTED, STOPPING, end_with_launcher
@@ -24,7 +25,7 @@ from tuneline.core.launch import AUTO, DeviceChoice, check_launch, choose, find_
 from tuneline.core.machine import cpu_is_forced, threads
 from tuneline.core.processes import PARENT, terminate_descendants
 from tuneline.core.terminal import say
-from tuneline.params import TrainParams
+from tuneline.params import Params
 from tuneline.params.loading import load_params
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def main() -> NoReturn:
     end_with_launcher()
     try:
         with explain_disk_errors():
-            code = launch(load_params().train, sys.argv[1:])
+            code = launch(load_params(), sys.argv[1:])
     except StageError as error:
         say(f"train: {error}", error=True)
         code = error.stage_status
@@ -55,16 +56,17 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
-def launch(params: TrainParams, flags: list[str]) -> int:
-    """Start the training as ``params.launch`` says, with further flags of ``accelerate launch``, and return its exit code."""
+def launch(all_params: Params, flags: list[str]) -> int:
+    """Start the training as ``train.launch`` says, with further flags of ``accelerate launch``, and return its exit code."""
+    params = all_params.train
     check_launch(params.launch, params.optimizer)
     given = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(threads())  # before torch is imported: OpenMP reads it once
     given_flags = [*machine_flags(params.launch, os.environ), *flags]
     choice = None
     if params.launch == AUTO:
-        choice = choose(devices := find_devices(), params.global_batch_size, params.mixed_precision)
-        say(f"train: auto chooses {choice}{f' ({devices.why_cpu})' if devices.why_cpu else ''}")
+        choice, reasons = choose_devices(all_params)
+        say(f"train: auto chooses {choice}{f' ({reasons})' if reasons else ''}")
     parsed = parse(params.launch, [*chosen_flags(params.launch, choice, given_flags), *given_flags])
     args = validate(params.launch, parsed, choice)
     if args.num_machines > 1:
@@ -89,6 +91,20 @@ def launch(params: TrainParams, flags: list[str]) -> int:
     from stages.train.__main__ import run
 
     return run()
+
+
+def choose_devices(params: Params) -> tuple[DeviceChoice, str]:
+    """Return what ``train.launch: auto`` chooses, and the reasons for the CPU and for its precision; empty for other devices."""
+    devices = find_devices()
+    choice = choose(devices, params.train.global_batch_size, params.train.mixed_precision)
+    reasons = [devices.why_cpu] if devices.why_cpu else []
+    if choice.device == "cpu" and params.train.mixed_precision == "auto":
+        from stages.train.precision import choose_cpu_precision
+
+        precision, reason = choose_cpu_precision(choice, params)
+        choice = replace(choice, precision=precision)
+        reasons.append(reason)
+    return choice, "; ".join(reasons)
 
 
 def chosen_flags(name: str, choice: DeviceChoice | None, given: Sequence[str] = ()) -> list[str]:

@@ -84,16 +84,23 @@ def run_identity(params: Params, accelerator: Accelerator, data: Iterable[Path],
     but their sums are rounded differently.
     """
     return {
+        **run_inputs(params, data),
+        "functions": {str(path): file_hash(path) for path in functions},
+        "device": accelerator.device.type,
+        "precision": accelerator.mixed_precision,
+        "sharding": sharding(accelerator),
+    }
+
+
+def run_inputs(params: Params, data: Iterable[Path]) -> dict[str, Any]:
+    """Return the part of a run's identity that is known before the devices are: parameters, data, code and libraries."""
+    return {
         "seed": params.training_seed,
         "model": params.model.model_dump(mode="json", include={"config"}),  # the checkpoint is in ``data``
         "train": params.train.model_dump(mode="json", exclude={"launch", "micro_batch_size", "micro_batch_tokens"}),
         "data": {str(path): file_hash(path) for path in data},
         "code": stage_code("train"),
-        "functions": {str(path): file_hash(path) for path in functions},
         "libraries": library_versions(),
-        "device": accelerator.device.type,
-        "precision": accelerator.mixed_precision,
-        "sharding": sharding(accelerator),
     }
 
 

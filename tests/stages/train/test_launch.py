@@ -16,6 +16,7 @@ from tests.conftest import ROOT
 from tests.stages.train import launcher
 from tests.stages.train.launched import LONG, Launch, assert_gone, launches, note
 from tuneline.core.errors import PERMANENT
+from tuneline.core.machine import BF16_INSTRUCTIONS, processor_words
 
 
 @pytest.mark.parametrize(
@@ -107,6 +108,19 @@ def test_auto_trains_on_the_cpu_where_there_is_nothing_else_and_records_it(launc
     assert not [line for line in lines if "not passed" in line or "Warning" in line or "Traceback" in line]
     provenance = json.loads((run.project / "reports/provenance/train.json").read_text())
     assert provenance["devices"] == {"type": "cpu", "precision": "no", "processes": 1, "distribution": "NO"}
+
+
+def test_auto_precision_and_its_reason_are_in_the_first_line(launch):
+    run = launch(mixed_precision="auto")
+    code, lines = run.end()
+    assert code == 0, lines
+    provenance = json.loads((run.project / "reports/provenance/train.json").read_text())
+    if BF16_INSTRUCTIONS.isdisjoint(processor_words()):
+        assert lines[0].endswith("; this processor does not compute bf16)")
+        assert provenance["devices"]["precision"] == "no"
+    else:
+        assert lines[0].endswith("x as fast as in float32)")
+        assert provenance["devices"]["precision"] == ("bf16" if "the CPU, bf16 (" in lines[0] else "no")
 
 
 @pytest.mark.parametrize("stop", [pytest.param("launcher", marks=pytest.mark.slow), "group"])

@@ -79,6 +79,20 @@ def test_resume_after_sigkill_gives_identical_outs(folder, reference, instant, s
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("instant", ["inside an accumulation", "before a checkpoint is completed"])
+def test_resume_after_sigkill_in_bf16_gives_identical_outs(tmp_path_factory, data, instant):
+    projects = [fill(tmp_path_factory.mktemp(name), data) for name in ("whole", "killed")]
+    for project in projects:
+        tiny_task.write_params(project, evaluate_every_steps=5, mixed_precision="bf16", **SETTINGS)
+    whole, killed = projects
+    assert launcher.run(whole) == [0], launcher.output(whole)
+    function, _, last = INSTANTS[instant]
+    assert launcher.run(killed, before=launcher.kill_at(function, last)) == [-signal.SIGKILL]
+    assert launcher.run(killed) == [0], launcher.output(killed)
+    assert_same_outs(launcher.outs(whole), killed)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_resume_after_ten_random_sigkills_gives_identical_outs(folder, reference, tmp_path_factory, data, seed):
     whole = fill(tmp_path_factory.mktemp("whole"), data)

@@ -1,0 +1,81 @@
+"""Precision of ``train.mixed_precision: auto`` on a CPU: that of the run to resume, else the faster one.
+
+A processor that computes bf16 may gain nothing from it, so a few steps are measured. A run that was interrupted keeps its precision,
+whatever the processor is now: in another precision, it would be another run.
+"""
+
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+from stages.train.data import data_files
+from tuneline.core.launch import DeviceChoice, Precision
+from tuneline.core.paths import CHECKPOINTS
+from tuneline.params import Params
+
+LEAST_SPEED = 1.1
+"""bf16 is chosen if its steps are at least so many times as fast as those in float32."""
+_ROWS, _FEATURES, _STEPS = 512, 768, 3
+"""Tokens in a measured step, features of its layers, and measured steps in each precision."""
+
+
+def choose_cpu_precision(choice: DeviceChoice, params: Params) -> tuple[Precision, str]:
+    """Return the precision of a training on the CPU, and the reason as a phrase for the user.
+
+    ``choice`` has the precision that suits the instructions of the processor.
+    """
+    interrupted = interrupted_precision(params)
+    if interrupted is not None:
+        if interrupted == "bf16" and choice.precision != "bf16":
+            return interrupted, "that of the run to resume, although this processor computes it slowly"
+        return interrupted, "that of the run to resume"
+    if choice.precision != "bf16":
+        return choice.precision, "this processor does not compute bf16"
+    speed = bf16_speed()
+    reason = f"a step in bf16 is {speed:.1f} x as fast as in float32"
+    return ("bf16" if speed >= LEAST_SPEED else "no"), reason
+
+
+def interrupted_precision(params: Params, checkpoints: Path = CHECKPOINTS) -> Precision | None:
+    """Return the precision of the run on a CPU that was interrupted with these parameters and data; ``None`` if there is none."""
+    from stages.train.checkpoints import run_inputs
+
+    runs = [file for file in sorted(checkpoints.glob("*/run.json")) if any(file.parent.glob("step-*"))]
+    if not runs:
+        return None
+    expected = run_inputs(params, data_files())
+    for file in runs:
+        identity: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        is_same = all(identity.get(key) == value for key, value in expected.items())
+        if is_same and identity.get("device") == "cpu":
+            precision: Precision = identity["precision"]
+            return precision
+    return None
+
+
+def bf16_speed() -> float:
+    """Return how many times as fast as in float32 a step in bf16 is on this processor: a feed-forward layer of BERT, there and back."""
+    import torch
+    from torch import nn
+
+    from stages.train.cpu.bf16 import use_bf16
+
+    seconds = []
+    for is_bf16 in (False, True):
+        layers = nn.Sequential(nn.Linear(_FEATURES, 4 * _FEATURES), nn.GELU(), nn.Linear(4 * _FEATURES, _FEATURES), nn.LayerNorm(_FEATURES))
+        if is_bf16:
+            use_bf16(layers)
+        seconds.append(_step_seconds(layers, torch.ones(_ROWS, _FEATURES)))
+    return seconds[0] / seconds[1]
+
+
+def _step_seconds(layers: Any, values: Any) -> float:
+    """Return the median of the measured steps. The first step selects kernels, and is not measured."""
+    measured: list[float] = []
+    for _ in range(1 + _STEPS):
+        started = time.perf_counter()
+        layers(values).float().sum().backward()
+        measured.append(time.perf_counter() - started)
+    return statistics.median(measured[1:])
