@@ -97,7 +97,7 @@ class TrainParams(Section):
     mixed_precision: Literal["no", "fp16", "bf16", "auto"] | None = None
     """Of the forward pass. ``no``: float32. ``fp16`` needs a GPU. ``null``: as the launch configuration; with ``launch: auto``,
     bf16 or fp16 on a GPU and float32 elsewhere. ``auto``, with ``launch: auto``: the same, and bf16 on CPUs that compute it
-    (AVX512-BF16, AMX)."""
+    (AVX512-BF16, AMX), if a measured step is faster."""
     tf32: bool = True
     """Multiply float32 matrices in TF32 on CUDA: faster, with 10 bits of mantissa. No effect on other devices."""
     gradient_checkpointing: bool = False

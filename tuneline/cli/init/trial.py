@@ -85,7 +85,7 @@ def run_trial(spec: TrialSpec) -> TrialResult | str:
     """Run a trial in a process of its own; return the result, or why there is none."""
     root = str(Path(tuneline.__file__).parents[1])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    waits = {"OMP_WAIT_POLICY": "PASSIVE"} if is_busy() else {}  # as stages/train/cpu.py does during a training
+    waits = {"OMP_WAIT_POLICY": "PASSIVE"} if is_busy() else {}  # as stages/train/cpu/waits.py does during a training
     try:
         done = subprocess.run(
             [sys.executable, "-m", "tuneline.cli.init.trial"],

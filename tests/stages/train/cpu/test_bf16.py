@@ -168,3 +168,19 @@ def test_rows_are_never_padded_beyond_the_longest_of_the_split(trained):
 def test_largest_learning_rate_of_init_gives_no_nan(trained):
     result = trained(tiny_task.params(mixed_precision="bf16", learning_rate=5e-4, epochs=2))
     assert all(math.isfinite(row.loss) and math.isfinite(row.gradient_norm) for row in result.state.progress.logged)
+
+
+@pytest.mark.parametrize("train", [{"lora": {"rank": 2}}, {"freeze": ["embeddings"]}, {"micro_batch_size": 8}], ids=str)
+def test_adapters_frozen_weights_and_whole_batches_train_as_in_float32(trained, train):
+    single, rounded = (trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, mixed_precision=value, **train)) for value in ("no", "bf16"))
+    losses = [[row.loss for row in result.state.progress.logged] for result in (single, rounded)]
+    assert losses[1] == pytest.approx(losses[0], abs=0.03)
+    assert losses[1] != losses[0]
+    assert {weight.dtype for weight in rounded.weights.values()} == {torch.float32}
+
+
+def test_recomputed_activations_have_the_same_masks(trained):
+    """The losses of gradient checkpointing are those of a run without it."""
+    plain, recomputed = (trained(tiny_task.params(mixed_precision="bf16", gradient_checkpointing=value)) for value in (False, True))
+    losses = [[row.loss for row in result.state.progress.logged] for result in (plain, recomputed)]
+    assert losses[1] == pytest.approx(losses[0], abs=1e-6)
