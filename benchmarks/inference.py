@@ -3,7 +3,8 @@
 - ``torch eager`` and ``torch compiled``: the model without an export.
 - ``reference``: fp32 as torch's exporter writes it with its defaults.
 - ``fp32``, ``int8``, ``int8 static``: what the stage ``export`` writes.
-- ``OpenVINO fp32`` and ``int8``: the same files in OpenVINO, if it is installed (``pip install '.[openvino]'``).
+- ``OpenVINO fp32`` and ``int8``: the same files in OpenVINO, if it is installed (``pip install '.[openvino]'``); ``bf16``: the first in
+  bf16, which it computes on processors with AVX512-BF16 or AMX only.
 - With ``--optimizations``: fp32 with ONNX Runtime's graph optimizations at each level, and through its BERT fusion tool.
 
 The model is a BERT with random weights, or that of ``--checkpoint``. Rows are random, as long as MRPC's pairs under BERT's tokenizer, and
@@ -149,9 +150,9 @@ def openvino_ways(folder: Path) -> Iterator[Contender]:
         print("OpenVINO: left out, because it is not installed")
         return
     core = openvino.Core()
-    for name in ("fp32", "int8"):
-        settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads(), "INFERENCE_PRECISION_HINT": "f32"}
-        compiled = core.compile_model(folder / f"{name}.onnx", "CPU", settings)
+    for name, file, precision in (("fp32", "fp32", "f32"), ("bf16", "fp32", "bf16"), ("int8", "int8", "f32")):
+        settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads(), "INFERENCE_PRECISION_HINT": precision}
+        compiled = core.compile_model(folder / f"{file}.onnx", "CPU", settings)
         yield Contender(f"OpenVINO {name}", partial(run_openvino, compiled))
 
 

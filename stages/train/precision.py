@@ -26,6 +26,8 @@ def choose_cpu_precision(choice: DeviceChoice, params: Params) -> tuple[Precisio
 
     ``choice`` has the precision that suits the instructions of the processor.
     """
+    if params.model.head == "frozen":
+        return "no", "the vectors of a frozen checkpoint are computed in float32"
     interrupted = interrupted_precision(params)
     if interrupted is not None:
         if interrupted == "bf16" and choice.precision != "bf16":

@@ -46,6 +46,11 @@ def test_precision_without_bf16_instructions_is_float32(project):
     assert choose_cpu_precision(FLOAT32, tiny_task.params(mixed_precision="auto")) == ("no", "this processor does not compute bf16")
 
 
+def test_frozen_checkpoint_is_read_in_float32(project):
+    params = tiny_task.params({**tiny_task.FINE_TUNED, "head": "frozen"}, mixed_precision="auto")
+    assert choose_cpu_precision(BF16, params)[0] == "no"
+
+
 @pytest.mark.skipif("amx_bf16" not in processor_words(), reason="only AMX is certain to be faster")
 def test_processor_with_amx_trains_in_bf16_and_the_reason_is_the_measured_speed(project):
     precision, reason = choose_cpu_precision(BF16, tiny_task.params(mixed_precision="auto"))
