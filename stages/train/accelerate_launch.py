@@ -56,19 +56,19 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
-def launch(all_params: Params, flags: list[str]) -> int:
+def launch(params: Params, flags: list[str]) -> int:
     """Start the training as ``train.launch`` says, with further flags of ``accelerate launch``, and return its exit code."""
-    params = all_params.train
-    check_launch(params.launch, params.optimizer)
+    train = params.train
+    check_launch(train.launch, train.optimizer)
     given = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(threads())  # before torch is imported: OpenMP reads it once
-    given_flags = [*machine_flags(params.launch, os.environ), *flags]
+    given_flags = [*machine_flags(train.launch, os.environ), *flags]
     choice = None
-    if params.launch == AUTO:
-        choice, reasons = choose_devices(all_params)
+    if train.launch == AUTO:
+        choice, reasons = choose_devices(params)
         say(f"train: auto chooses {choice}{f' ({reasons})' if reasons else ''}")
-    parsed = parse(params.launch, [*chosen_flags(params.launch, choice, given_flags), *given_flags])
-    args = validate(params.launch, parsed, choice)
+    parsed = parse(train.launch, [*chosen_flags(train.launch, choice, given_flags), *given_flags])
+    args = validate(train.launch, parsed, choice)
     if args.num_machines > 1:
         waiting = f"machine {args.machine_rank} of {args.num_machines} (0 is the main one, {args.main_process_ip}:{args.main_process_port})"
         say(f"train: {waiting}, {args.num_processes} processes on all; starts when every machine has started")
