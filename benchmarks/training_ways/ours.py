@@ -75,7 +75,7 @@ def metered(meter: Meter, options: argparse.Namespace) -> Any:
         lengths = state.sampler.rows.lengths_of(rows)
         if meter.steps >= meter.WARMUP:
             meter.samples, meter.tokens = meter.samples + len(rows), meter.tokens + int(lengths.sum())
-            meter.positions += len(rows) * int(lengths.max())
+            meter.positions += len(rows) * state.train_loader.width(rows)
         result = train_batch(state, rows)
         meter.step()
         return result

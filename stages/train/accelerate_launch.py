@@ -21,8 +21,8 @@ from stages.train.launch import CRASHED, INTERRUPTED, STOPPING, end_with_launche
 from tuneline.core import stage  # noqa: F401 - sets variables that libraries read when they are imported
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.files import explain_disk_errors
-from tuneline.core.launch import AUTO, DeviceChoice, check_launch, choose, find_devices, launch_file, read_launch
-from tuneline.core.machine import cpu_is_forced, threads
+from tuneline.core.launch import AUTO, DeviceChoice, Devices, check_launch, choose, find_devices, launch_file, read_launch
+from tuneline.core.machine import computes_bf16, cpu_is_forced, threads
 from tuneline.core.processes import PARENT, terminate_descendants
 from tuneline.core.terminal import say
 from tuneline.params import Params
@@ -64,7 +64,7 @@ def launch(params: Params, flags: list[str]) -> int:
     os.environ["OMP_NUM_THREADS"] = str(threads())  # before torch is imported: OpenMP reads it once
     given_flags = [*machine_flags(train.launch, os.environ), *flags]
     choice = None
-    if train.launch == AUTO:
+    if AUTO in (train.launch, train.mixed_precision):
         choice, reasons = choose_devices(params)
         say(f"train: auto chooses {choice}{f' ({reasons})' if reasons else ''}")
     parsed = parse(train.launch, [*chosen_flags(train.launch, choice, given_flags), *given_flags])
@@ -94,8 +94,11 @@ def launch(params: Params, flags: list[str]) -> int:
 
 
 def choose_devices(params: Params) -> tuple[DeviceChoice, str]:
-    """Return what ``train.launch: auto`` chooses, and the reasons for the CPU and for its precision; empty for other devices."""
-    devices = find_devices()
+    """Return what ``auto`` chooses, and the reasons for the CPU and for its precision; empty for other devices.
+
+    With ``train.launch: cpu``, only the precision is open.
+    """
+    devices = find_devices() if params.train.launch == AUTO else Devices(cpu_bf16=computes_bf16())
     choice = choose(devices, params.train.global_batch_size, params.train.mixed_precision)
     reasons = [devices.why_cpu] if devices.why_cpu else []
     if choice.device == "cpu" and params.train.mixed_precision == "auto":
@@ -112,7 +115,7 @@ def chosen_flags(name: str, choice: DeviceChoice | None, given: Sequence[str] = 
 
     ``choice`` is what ``auto`` has chosen; ``given`` are flags that come later on the command line.
     """
-    if choice is not None:
+    if choice is not None and name == AUTO:
         several = choice.device == "cuda" and choice.processes > 1
         return ["--num_processes", str(choice.processes), *["--cpu"] * (choice.device == "cpu"), *["--multi_gpu"] * several]
     config = read_launch(name)

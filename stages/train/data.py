@@ -129,21 +129,26 @@ class BatchLoader:
     There are no worker processes: padding a batch with numpy takes a fraction of a millisecond.
     """
 
-    split: TokenizedSplit
+    split: MappedSplit
     pad_token_id: int
     device: torch.device
     multiple: int = 1
-    """Batches are padded to a multiple of so many tokens, but no further than ``longest``."""
-    longest: int = 0
-    """Tokens of the longest row of the split."""
+    """Tokens to a multiple of which a batch is padded, but not beyond the longest row of the split: a model may have no more positions."""
+
+    def width(self, rows: Rows) -> int:
+        """Return the tokens to which a batch of these rows is padded."""
+        longest_row = int(self.split.lengths_of(rows).max(initial=0))
+        rounded = -(-longest_row // self.multiple) * self.multiple
+        return max(longest_row, min(rounded, self.split.tokens.longest))
 
     def inputs(self, rows: Rows) -> dict[str, Tensor]:
-        """Return the model inputs, int64 of shape ``(examples, longest)``.
+        """Return the model inputs, int64 of shape ``(examples, width)``.
 
         An empty micro-batch becomes the first row of the split, whose logits the caller drops: every process must call the
         model equally often, or the others wait forever for its gradients.
         """
-        padded = self.split.pad(rows if len(rows) else np.zeros(1, dtype=np.int64), self.pad_token_id, self.multiple, self.longest)
+        present = rows if len(rows) else np.zeros(1, dtype=np.int64)
+        padded = self.split.pad(present, self.pad_token_id, self.width(present))
         return {name: self._to_device(torch.from_numpy(values)) for name, values in padded.items()}
 
     def labels(self, rows: Rows) -> Tensor:

@@ -16,11 +16,10 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from stages.train.data import Rows, split_into_micro_batches
+from stages.train.data import BatchLoader, Rows, split_into_micro_batches
 from stages.train.devices import LIVE
 from tuneline.core.provenance import TrainingSegment
 from tuneline.core.terminal import visible
-from tuneline.model.batches import TokenizedRows
 
 _JSON_KEYS = {"evaluations_without_improvement": "stale"}
 """Attributes whose key in ``progress.json`` differs, because the format of checkpoints stays stable."""
@@ -142,12 +141,11 @@ class Throughput:
     tokens: int = 0
     positions: int = 0
 
-    def add(self, micro_batches: Sequence[NDArray[np.int64]]) -> None:
-        """Count micro-batches, given the lengths of their rows."""
-        for lengths in micro_batches:
-            self.samples += len(lengths)
-            self.tokens += int(lengths.sum())
-            self.positions += len(lengths) * int(lengths.max(initial=0))
+    def add(self, lengths: NDArray[np.int64], width: int) -> None:
+        """Count a micro-batch, given the tokens of its rows and those to which they are padded."""
+        self.samples += len(lengths)
+        self.tokens += int(lengths.sum())
+        self.positions += len(lengths) * width
 
     @property
     def padding(self) -> float:
@@ -162,10 +160,10 @@ class TrainingLogger:
     is logged once.
     """
 
-    def __init__(self, accelerator: Accelerator, rows: TokenizedRows, metric: str) -> None:
+    def __init__(self, accelerator: Accelerator, loader: BatchLoader, metric: str) -> None:
         self.throughput = Throughput()
         self._accelerator = accelerator
-        self._rows = rows
+        self._loader = loader
         self._metric = metric
         self._enabled = accelerator.is_main_process
         self._bar: Any = None
@@ -197,7 +195,8 @@ class TrainingLogger:
     def log_step(self, result: TrainingStep, batch: Rows, rows_at_once: int, logged: TrainingStep | None) -> None:
         """Log an optimizer step; ``logged`` is its row of the training curve, if it has one."""
         micro_batches = split_into_micro_batches(batch, rows_at_once, self._accelerator.num_processes)
-        self.throughput.add([self._rows.lengths_of(rows) for rows in micro_batches])
+        for rows in micro_batches:
+            self.throughput.add(self._loader.split.lengths_of(rows), self._loader.width(rows))
         self._steps_done += 1
         with suppress_logging_errors():
             self._bar.update()

@@ -70,7 +70,7 @@ class TrainState:
         if tokens is None:
             return self.micro_batch_size
         allowed = tokens * self.micro_batch_size // self.params.micro_batch_size  # less if memory ran out
-        return max(min(self.micro_batch_size, allowed // int(self.sampler.rows.lengths_of(batch).max())), 1)
+        return max(min(self.micro_batch_size, allowed // self.train_loader.width(batch)), 1)
 
     def is_finished(self) -> bool:
         """Return True if no training step is left."""
@@ -127,7 +127,7 @@ def set_up(params: Params, inputs: Inputs, accelerator: Accelerator, interruptio
         identity=identity,
         checkpoints=_open_checkpoints(params, accelerator, identity),
         coordinator=Coordinator(accelerator, interruption, params.run.checkpoint_every_minutes),
-        logger=TrainingLogger(accelerator, inputs.train, metric.name),
+        logger=TrainingLogger(accelerator, train_loader, metric.name),
     )
 
 
@@ -136,10 +136,8 @@ def _loaders(inputs: Inputs, accelerator: Accelerator, params: TrainParams) -> t
     multiple = 1
     if uses_bf16_layers(accelerator, compiled=params.compile is not None):
         multiple = PADDING_MULTIPLE
-    train, validation = (
-        BatchLoader(split, inputs.pad_token_id, accelerator.device, multiple, split.tokens.longest)
-        for split in (inputs.train, inputs.validation)
-    )
+    train = BatchLoader(inputs.train, inputs.pad_token_id, accelerator.device, multiple)
+    validation = BatchLoader(inputs.validation, inputs.pad_token_id, accelerator.device, multiple)
     return train, validation
 
 

@@ -9,11 +9,13 @@ from typing import Any, Literal
 
 from tuneline.core.errors import ParamsError
 from tuneline.core.files import read_yaml
-from tuneline.core.machine import BF16_INSTRUCTIONS, cpu_is_forced, processor_words, why_no_accelerator
+from tuneline.core.machine import computes_bf16, cpu_is_forced, why_no_accelerator
 
 LAUNCH = Path("conf/accelerate")
 AUTO = "auto"
 """Name of the launch configuration for which devices, processes and precision are chosen."""
+CPU = "cpu"
+"""Name of the launch configuration that stays on the CPU."""
 CHECKED_TYPES = ("NO", "MULTI_GPU", "FSDP", "DEEPSPEED", "MEGATRON_LM")
 """Values of ``distributed_type`` whose devices are known here. Others (TPU, Ascend, ...) are left to accelerate."""
 
@@ -135,10 +137,9 @@ def find_devices() -> Devices:
 
     With several GPUs, CUDA is initialized in another process, because each process that initializes it keeps memory of a GPU.
     """
-    computes_bf16 = not BF16_INSTRUCTIONS.isdisjoint(processor_words())
     reason = "ACCELERATE_USE_CPU is set" if cpu_is_forced() else why_no_accelerator()
     if reason is not None:
-        return Devices(why_cpu=reason, cpu_bf16=computes_bf16)
+        return Devices(why_cpu=reason, cpu_bf16=computes_bf16())
     import torch
 
     if torch.cuda.is_available():
@@ -148,7 +149,7 @@ def find_devices() -> Devices:
             with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
                 capability = executor.submit(lowest_capability).result()
         return Devices("cuda", count, capability, rocm)
-    return Devices("mps") if torch.backends.mps.is_available() else Devices(why_cpu="torch finds no GPU", cpu_bf16=computes_bf16)
+    return Devices("mps") if torch.backends.mps.is_available() else Devices(why_cpu="torch finds no GPU", cpu_bf16=computes_bf16())
 
 
 def lowest_capability() -> tuple[int, int]:

@@ -31,6 +31,11 @@ def processor_words() -> set[str]:
     return set(PROCESSORS.read_text(encoding="utf-8", errors="replace").split()) if PROCESSORS.exists() else set()
 
 
+def computes_bf16() -> bool:
+    """Return True if the processor multiplies matrices of bf16 by instructions of its own."""
+    return not BF16_INSTRUCTIONS.isdisjoint(processor_words())
+
+
 def threads(processes: int = 1) -> int:
     """Return the number of threads for each of several processes: ``OMP_NUM_THREADS`` if set, else its part of the available cores."""
     value = os.environ.get("OMP_NUM_THREADS", "")

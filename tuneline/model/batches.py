@@ -166,15 +166,14 @@ class TokenizedRows:
         lengths: NDArray[np.int64] = self.offsets[1:][rows] - self.offsets[:-1][rows]
         return lengths
 
-    def pad(self, rows: NDArray[np.int64], pad_token_id: int, multiple: int = 1, most: int = 0) -> Batch:
-        """Pad rows on the right to the longest: ``input_ids`` with ``pad_token_id``, other inputs with 0; int64 ``(rows, tokens)``.
+    def pad(self, rows: NDArray[np.int64], pad_token_id: int, tokens: int | None = None) -> Batch:
+        """Pad rows on the right to ``tokens``: ``input_ids`` with ``pad_token_id``, other inputs with 0; int64 ``(rows, tokens)``.
 
-        ``tokens`` is rounded up to a multiple of ``multiple``, but not above ``most``: a model may have no further position.
+        ``tokens`` is that of the longest row if it is not given, and never less.
         """
         lengths = self.lengths_of(rows)
-        longest = int(lengths.max(initial=0))
-        rounded = -(-longest // multiple) * multiple
-        tokens = max(longest, min(rounded, most))
+        if tokens is None:
+            tokens = int(lengths.max(initial=0))
         real = np.arange(tokens) < lengths[:, None]
         source = (self.offsets[rows][:, None] + np.arange(real.shape[1]))[real]
         batch = {}

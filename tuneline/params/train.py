@@ -96,8 +96,8 @@ class TrainParams(Section):
 
     mixed_precision: Literal["no", "fp16", "bf16", "auto"] | None = None
     """Of the forward pass. ``no``: float32. ``fp16`` needs a GPU. ``null``: as the launch configuration; with ``launch: auto``,
-    bf16 or fp16 on a GPU and float32 elsewhere. ``auto``, with ``launch: auto``: the same, and bf16 on CPUs that compute it
-    (AVX512-BF16, AMX), if a measured step is faster."""
+    bf16 or fp16 on a GPU and float32 elsewhere. ``auto``, with ``launch: auto`` or ``cpu``: the same, and bf16 on CPUs that
+    compute it (AVX512-BF16, AMX), if a measured step is faster."""
     tf32: bool = True
     """Multiply float32 matrices in TF32 on CUDA: faster, with 10 bits of mantissa. No effect on other devices."""
     gradient_checkpointing: bool = False
@@ -134,8 +134,10 @@ class TrainParams(Section):
             )
         if self.global_batch_size % self.micro_batch_size:
             raise ValueError(f"micro_batch_size: {self.micro_batch_size} does not divide global_batch_size {self.global_batch_size}")
-        if self.mixed_precision == "auto" and self.launch != "auto":
-            raise ValueError(f"mixed_precision: auto is for launch: auto, and launch is {self.launch}; set it to null, no, fp16 or bf16")
+        if self.mixed_precision == "auto" and self.launch not in ("auto", "cpu"):
+            raise ValueError(
+                f"mixed_precision: auto is for the launch auto and cpu, and launch is {self.launch}; set it to null, no, fp16 or bf16"
+            )
         if self.lora is not None and self.freeze:
             raise ValueError("freeze: with lora everything but the adapters and the head is frozen already; leave it empty")
         return self

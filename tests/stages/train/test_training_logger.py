@@ -17,10 +17,11 @@ from tuneline.core.errors import ParamsError
 
 def test_throughput_counts_rows_real_tokens_and_padding():
     throughput = Throughput()
-    throughput.add([np.array([5, 3]), np.array([4])])
-    throughput.add([np.array([], dtype=np.int64)])  # a process with nothing to do
-    assert (throughput.samples, throughput.tokens, throughput.positions) == (3, 12, 14)
-    assert throughput.padding == pytest.approx(2 / 14)
+    throughput.add(np.array([5, 3]), width=8)
+    throughput.add(np.array([4]), width=4)
+    throughput.add(np.array([], dtype=np.int64), width=0)  # a process with nothing to do
+    assert (throughput.samples, throughput.tokens, throughput.positions) == (3, 12, 20)
+    assert throughput.padding == pytest.approx(8 / 20)
 
 
 def test_padding_is_zero_before_the_first_step():

@@ -14,7 +14,7 @@ from tuneline.params.train import WITHOUT_WARMUP
         ({"schedule": "linnear"}, "train.schedule: "),
         ({"schedule": "constant"}, "train.warmup_ratio: the schedule 'constant' has no warmup"),
         ({"schedule": "greedy", "warmup_ratio": None, "warmup_steps": 5}, "train.warmup_steps: the schedule 'greedy' has no warmup"),
-        ({"mixed_precision": "auto", "launch": "cpu"}, "train.mixed_precision: auto is for launch: auto, and launch is cpu"),
+        ({"mixed_precision": "auto", "launch": "gpu"}, "train.mixed_precision: auto is for the launch auto and cpu, and launch is gpu"),
         ({"micro_batch_size": 3}, "train.micro_batch_size: 3 does not divide global_batch_size 8"),
         ({"lora": {"rank": 2}, "freeze": ["embeddings"]}, "train.freeze: with lora"),
         ({"optimizer": "lion"}, "train.optimizer"),

@@ -21,6 +21,7 @@ from tuneline.cli.init.columns import Cells
 from tuneline.cli.init.planning import Plan, is_current
 from tuneline.cli.init.trial import TrialSpec, batch_lengths, is_busy, run_trial
 from tuneline.core.errors import ParamsError, StageError
+from tuneline.core.launch import AUTO, CPU
 from tuneline.model.architectures import checkpoint_limit, load_tokenizer, token_limit
 from tuneline.model.encoding import pair_separators
 from tuneline.params import Params
@@ -212,6 +213,7 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
             "train.micro_batch_size": batch,
             "train.micro_batch_tokens": tokens,
             "train.learning_rate": rate,
+            "train.mixed_precision": precision(params),
             **truncation,
         },
         (
@@ -249,6 +251,7 @@ def from_scratch(plan: Plan, params: Params) -> Recipe:
             "train.micro_batch_size": SCRATCH_BATCH,
             "train.micro_batch_tokens": None,
             "train.learning_rate": SCRATCH_RATE,
+            "train.mixed_precision": precision(params),
         },
         (
             f"max_length {max_length}: one row in twenty has more than {words} words",
@@ -294,6 +297,14 @@ def write_sweep(plan: Plan, params: Params) -> Path | None:
     settings = params.train
     steps = settings.max_steps or (settings.epochs or 1) * math.ceil(train_rows(plan, params) / settings.global_batch_size)
     return write_first(settings.learning_rate, steps)
+
+
+def precision(params: Params) -> str | None:
+    """Return the value of ``train.mixed_precision``: the user's, else ``auto`` where the launch configuration leaves the choice."""
+    given = params.train.mixed_precision
+    if given is None and params.train.launch in (AUTO, CPU):
+        return "auto"
+    return given
 
 
 def train_rows(plan: Plan, params: Params) -> int:
@@ -379,8 +390,6 @@ def ask(current: str | None, suggestion: str) -> str | None:
     return None if number == len(lines) else list(known)[number - 1]
 
 
-CPU = "cpu"
-"""The launch configuration that stays on the CPU."""
 FORWARD = 1 / 3
 """Part of the time of a forward and backward pass that the forward pass takes."""
 
@@ -438,7 +447,16 @@ def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Param
     tokens = [] if recipe.lengths is None else recipe.lengths.tokens.tolist()
     labels = 1 if plan.decision.task == "regression" else len(plan.classes["train"])
     lengths = batch_lengths(tokens, values["tokenize.max_length"], batch)
-    result = run_trial(TrialSpec(checkpoint.config, labels, batch, at_once, lengths, params.train.launch == CPU))
+    spec = TrialSpec(
+        config=checkpoint.config,
+        labels=labels,
+        rows=batch,
+        tokens=at_once,
+        lengths=lengths,
+        cpu=params.train.launch == CPU,
+        bf16=values["train.mixed_precision"] in ("auto", "bf16"),
+    )
+    result = run_trial(spec)
     if isinstance(result, str):
         return f"cost: not measured, because the trial failed: {result}"
     step = result.step_seconds(batch)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import tuneline
+from tuneline.core.machine import computes_bf16
 from tuneline.core.terminal import say
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class TrialSpec:
         tokens: Limit of a micro-batch, of which a batch with more consists.
         lengths: Tokens of the longest row of each batch, ascending.
         cpu: Stay on the CPU even if there is another device.
+        bf16: Compute in bf16 where the processor does so. A GPU always does if it can.
     """
 
     config: Mapping[str, Any]
@@ -49,6 +51,7 @@ class TrialSpec:
     tokens: int | None
     lengths: Sequence[int]
     cpu: bool
+    bf16: bool = False
 
     def rows_at_once(self, length: int) -> int:
         """Return the rows of a micro-batch whose longest row has ``length`` tokens."""
@@ -124,7 +127,8 @@ def measure(spec: TrialSpec) -> TrialResult:
         device = torch.accelerator.current_accelerator() or device
     model = classifier(config).to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=device.type != "mps")
-    autocast = torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda" and torch.cuda.is_bf16_supported())
+    is_bf16 = _trains_in_bf16(spec, device)
+    autocast = torch.autocast(device.type, torch.bfloat16, enabled=is_bf16)
 
     def step(length: int) -> int:
         rows = spec.rows_at_once(length)
@@ -138,7 +142,7 @@ def measure(spec: TrialSpec) -> TrialResult:
     step(spec.lengths[len(spec.lengths) // 2])  # the first pass allocates memory and selects kernels
     optimizer.step()
     row = _mean_seconds(step, spec.lengths, device)
-    return TrialResult(_description(device), row, _seconds(optimizer.step, device)[0])
+    return TrialResult(_description(device, is_bf16), row, _seconds(optimizer.step, device)[0])
 
 
 def _mean_seconds(step: Callable[[int], int], lengths: Sequence[int], device: "torch.device") -> float:
@@ -163,12 +167,23 @@ def _seconds(action: Callable[[], T], device: "torch.device") -> tuple[float, T]
     return time.perf_counter() - started, result
 
 
-def _description(device: "torch.device") -> str:
+def _trains_in_bf16(spec: TrialSpec, device: "torch.device") -> bool:
+    import torch
+
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported())
+    return device.type == "cpu" and spec.bf16 and computes_bf16()
+
+
+def _description(device: "torch.device", is_bf16: bool) -> str:
     import torch
 
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"CPU, {torch.get_num_threads()} threads" if device.type == "cpu" else device.type
+    if device.type != "cpu":
+        return device.type
+    precision = ", bf16" if is_bf16 else ""
+    return f"CPU, {torch.get_num_threads()} threads{precision}"
 
 
 def _check_memory(parameters: int) -> None:

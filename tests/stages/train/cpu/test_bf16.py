@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -155,14 +156,26 @@ def test_training_in_bf16_uses_these_layers_and_pads_to_a_multiple_of_tokens(tra
     result = trained(tiny_task.params(mixed_precision="bf16"))
     kinds = {type(module) for module in result.model.modules()}
     assert {Bf16Linear, Bf16LayerNorm, Bf16Dropout} <= kinds
-    longest = {loader.longest for loader in (result.state.train_loader, result.state.validation_loader)}
+    longest = {loader.split.tokens.longest for loader in (result.state.train_loader, result.state.validation_loader)}
     assert {tokens for tokens in shapes if tokens % PADDING_MULTIPLE} <= longest, "no row of the data is longer"
+
+
+def test_limit_of_tokens_and_the_printed_padding_count_what_the_rows_are_padded_to(trained):
+    """With a limit of one token less than two padded rows have, each row is a micro-batch of its own."""
+    state = trained(tiny_task.params(mixed_precision="bf16", micro_batch_tokens=2 * PADDING_MULTIPLE - 1)).state
+    loader = state.train_loader
+    shortest = np.argsort(loader.split.lengths)[:2]
+    assert loader.width(shortest) % PADDING_MULTIPLE == 0 or loader.width(shortest) == loader.split.tokens.longest
+    assert state.rows_at_once(shortest) == 1
+    steps = [rows for epoch in range(state.params.epochs) for rows in state.sampler.epoch(epoch)]
+    single_rows = [row for rows in steps for row in rows]
+    assert state.logger.throughput.positions == sum(loader.width(np.array([row])) for row in single_rows)
 
 
 def test_rows_are_never_padded_beyond_the_longest_of_the_split(trained):
     """The model has as many positions as the longest row has tokens: 17, no multiple of four."""
     result = trained(tiny_task.params({"max_position_embeddings": 17}, mixed_precision="bf16"))
-    assert result.state.train_loader.longest == 17
+    assert result.state.train_loader.split.tokens.longest == 17
 
 
 def test_largest_learning_rate_of_init_gives_no_nan(trained):

@@ -40,6 +40,18 @@ def test_wider_models_get_lower_learning_rates(plan, checkpoint, width, rate):
     assert params["train.learning_rate"] == rate
 
 
+@pytest.mark.parametrize(
+    ("launch", "given", "proposed"),
+    [("auto", None, "auto"), ("cpu", None, "auto"), ("auto", "no", "no"), ("gpu", None, None), ("gpu", "bf16", "bf16")],
+)
+def test_precision_is_left_to_a_measurement_unless_the_user_chose_it(plan, checkpoint, launch, given, proposed):
+    params = load_params()
+    params = params.model_copy(update={"train": params.train.model_copy(update={"launch": launch, "mixed_precision": given})})
+    fine_tuned = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), plan, params).params
+    assert fine_tuned["train.mixed_precision"] == proposed
+    assert from_scratch(plan, params).params["train.mixed_precision"] == proposed
+
+
 @pytest.mark.parametrize(("tokens", "limit"), [(100, None), (256, None), (512, 4096), (8192, 4096)])
 def test_micro_batches_of_long_texts_are_limited_by_tokens(plan, checkpoint, tokens, limit):
     opened = replace(open_checkpoint(checkpoint, None), config={"hidden_size": 768, "num_hidden_layers": 12})

@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import pytest
 
 from tests.tuneline.cli.init.tiny_checkpoint import CONFIG
 from tuneline.cli.init import trial
 from tuneline.cli.init.trial import TrialResult, TrialSpec, batch_lengths, run_trial
+from tuneline.core.machine import computes_bf16
 
 SPEC = TrialSpec(CONFIG, 3, 4, None, [8, 12, 16], cpu=True)
 
@@ -24,6 +27,13 @@ def test_trial_measures_the_architecture_in_a_process_of_its_own(labels):
     assert isinstance(result, TrialResult)
     assert result.device.startswith("CPU")
     assert result.step_seconds(2) > 2 * result.row_seconds > 0
+
+
+@pytest.mark.slow
+def test_trial_computes_in_bf16_where_the_training_will():
+    result = run_trial(replace(SPEC, bf16=True))
+    assert isinstance(result, TrialResult)
+    assert result.device.endswith(", bf16") == computes_bf16()
 
 
 def test_trial_that_fails_gives_the_reason():
