@@ -15,13 +15,15 @@ from rich.text import Text
 
 from tuneline.cli.console import Console
 from tuneline.core.errors import DataError, StageError
-from tuneline.core.paths import BASE_RECORD, PARAMS, PREDICTIONS, RAW, VALIDATION_PREDICTIONS
+from tuneline.core.paths import BASE_RECORD, ONNX, PARAMS, PREDICTIONS, RAW, VALIDATION_PREDICTIONS
 from tuneline.core.provenance import BaseSource, StageProvenance, provenance_file
 from tuneline.core.records import Metrics
 from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, custom_metrics, metrics_for, title_of
+from tuneline.onnx.records import EXPORT_RECORD, ExportRecord
 from tuneline.params.loading import load_params
 from tuneline.project.dvc import Lock, cached_folder, cached_out, changed_by_machine, read_lock
 from tuneline.project.repo import CLASSIFIER, EVALUATED, commit_of, is_of_this_result, lock_at, outdated, registered, registries
+from tuneline.results.exported import EARLIER_MODEL, OF_ANOTHER_MODEL, is_stale
 from tuneline.results.verdict import RunFacts, judge, next_steps
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ COMPARED_TITLES = {
 }
 """Titles of the numbers in metrics/compare.json that are shown for each precision."""
 
+COMPARED = "metrics/compare.json"
 PAGE = "reports/index.html"
 PATHS = {
     "model": "models/classifier",
@@ -87,17 +90,21 @@ def command(folder: Folder = None, against: Against = None) -> None:
 def show_project(console: Console, root: Path) -> None:
     """Print metrics, provenance, paths and next steps of the project."""
     lock, evaluated = read_lock(root), Metrics.read(root / EVALUATED).values
-    compared = Metrics.read_if_exists(root / "metrics/compare.json")
+    run = RunFacts.read(root, lock.params())
+    compared = Metrics.read_values(root / COMPARED) if run.compared else {}
     split = str(lock.params().get("evaluate.split", "the reported split"))
     if stale := outdated(root, lock):
         console.print(Text(f"! {stale}\n"))
-    console.print(quality_table(evaluated, compared.values if compared else {}, split))
-    run = RunFacts.read(root, lock.params())
+    if run.compared and not (root / ONNX / EXPORT_RECORD).exists():
+        console.print(Text(f"! There is no published model in {ONNX}. {EARLIER_MODEL}\n"))
+    console.print(quality_table(evaluated, compared, split))
     for finding in judge(run):
         console.print(Text(f"{finding}\n"))
     paths = {name: path for name, path in PATHS.items() if (root / path).exists()}
     if (root / PAGE).exists() and not is_of_this_result(root, lock, root / PAGE):
         paths |= {name: f"{paths[name]} is of another result: run `tuneline report`" for name in ("report", "model card") if name in paths}
+    if is_stale(root) and "ONNX" in paths:
+        paths["ONNX"] += f" is {OF_ANOTHER_MODEL}"
     holds = [hold for tags in registries(root).values() for stage in tags.stages if (hold := tags.hold(stage))]
     _print_facts(console, {**provenance(root, lock), **({"hold": "; ".join(holds)} if holds else {}), **paths})
     console.print(Text("\n".join(["\nTry next:", *(f"  {command:44}{purpose}" for command, purpose in next_steps(run))])))
@@ -165,8 +172,6 @@ def base_facts(base: BaseSource | None) -> dict[str, str]:
 
 def show_export(console: Console, folder: Path) -> None:
     """Print the record of a folder of exported models, which may be far from its project."""
-    from tuneline.onnx.records import EXPORT_RECORD, ExportRecord  # without a folder, `show` starts faster
-
     path = folder / EXPORT_RECORD
     if not path.exists():
         hint = "For example: tuneline show models/onnx"

@@ -58,6 +58,7 @@ MIGRATIONS = (
         "data.drop_incomplete", lambda drop: {"data.bad_rows": "skip", "data.max_bad_share": 1.0} if drop else {"data.bad_rows": "stop"}
     ),
     Migration("validate.near_duplicates.rows", _of_all_rows, redefined=True),
+    Migration("compare.close", lambda _: {"compare.close_rmse": get_value(default_values(), "compare.close_rmse")}),
 )
 """All keys that were renamed or replaced since the oldest supported version, the first with ``conf/base.yaml``."""
 

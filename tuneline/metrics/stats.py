@@ -76,6 +76,17 @@ def wilson_interval(successes: int, trials: int) -> Interval:
     return Interval(0.0 if successes == 0 else middle - half, 1.0 if successes == trials else middle + half)  # exact ends
 
 
+def exact_interval(successes: int, trials: int) -> Interval:
+    """Return the exact interval of a proportion of at least one trial: it holds the true value at least as often as it says.
+
+    Source: Clopper & Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial", Biometrika 26, 1934.
+    """
+    from scipy.stats import binomtest
+
+    interval = binomtest(successes, trials).proportion_ci(LEVEL, method="exact")
+    return Interval(float(interval.low), float(interval.high))
+
+
 def pearson_interval(labels: NDArray[Any], predictions: NDArray[Any]) -> Interval:
     """Return the interval of Pearson's r by its z-transform (Fisher 1921); -1 to 1 if r is undefined or 1, or of three rows or fewer."""
     if len(labels) <= 3 or np.ptp(labels) == 0 or np.ptp(predictions) == 0:

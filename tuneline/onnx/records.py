@@ -71,6 +71,8 @@ class UsageRecord(Record):
     opset: int
     inputs: Sequence[str]
     models: Mapping[str, ModelRecord]
+    left_out: Mapping[str, Sequence[str]] | None = OMITTED
+    """Why a precision that was exported is not published, as messages; ``compare`` adds it."""
 
 
 def exported_file(path: Path, precision: str | None = None) -> Path:
@@ -90,7 +92,7 @@ def exported_file(path: Path, precision: str | None = None) -> Path:
     models = {one.file: one for one in record.models.values()} if path.is_file() else record.models
     name = path.name if path.is_file() else precision or "fp32"
     if name not in models:
-        raise StageError(f"{folder} has no model {name}; it has {', '.join(models)}.", "Add it to export.precisions and run `dvc repro`.")
+        raise _not_there(folder, name, record)
     own = models[name]
     for file, sha256 in {own.file: "", **own.sha256, record.tokenizer.file: record.tokenizer.sha256}.items():
         if not (folder / file).is_file():
@@ -98,6 +100,16 @@ def exported_file(path: Path, precision: str | None = None) -> Path:
         if file_hash(folder / file) != sha256:
             raise StageError(f"{folder / file} is damaged, or of another model: {EXPORT_RECORD} has another hash for it.", DAMAGED)
     return folder / own.file
+
+
+def _not_there(folder: Path, name: str, record: UsageRecord) -> StageError:
+    there = ", ".join(record.models)
+    if reasons := (record.left_out or {}).get(name):
+        problem = f"{folder} has no model {name}, because it differs too much from the trained one: {'; '.join(reasons)}."
+        return StageError(
+            problem, f"Use {there}; without --precision, fp32 predicts. What a rounded model may lose is set by compare.{name}."
+        )
+    return StageError(f"{folder} has no model {name}; it has {there}.", "Add it to export.precisions and run `dvc repro`.")
 
 
 class DataRecord(Record):
@@ -171,12 +183,17 @@ class ModelComparison(Record):
     mean_abs_diff: Number
     agreement: Number
     """Fraction of rows with the same prediction."""
+    agreement_low: Number | None = OMITTED
+    agreement_high: Number | None = OMITTED
+    """Ends of its exact interval; ``None`` in a record that an earlier version of Tuneline wrote."""
     flips: int
     """Number of rows with another prediction."""
     saturation: Saturation | None = OMITTED
     """Only of a model with 8-bit products."""
     violations: Sequence[str]
     """Exceeded tolerances, as messages."""
+    unclear: Sequence[str] = ()
+    """Tolerances of which the rows do not show whether they are exceeded, as messages."""
     required: bool
     """True if a violation stops the pipeline."""
     published: bool
@@ -196,6 +213,8 @@ class ComparisonRecord(Record):
     split: str
     rows: int
     metric: str
+    predictions: str | None = OMITTED
+    """SHA-256 of the trained model's predictions, with which the models were compared."""
     trained: Mapping[str, Number]
     models: Mapping[str, ModelComparison]
 

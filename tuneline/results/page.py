@@ -29,8 +29,9 @@ from tuneline.project.repo import CLASSIFIER, Commit, commit_of, find_previous, 
 from tuneline.reports.checks import Checks
 from tuneline.reports.page import environment
 from tuneline.results.figures import draw_figures
+from tuneline.results.findings import Finding
 from tuneline.results.predictions import Confusion, Headline, ModelError, ReportedPredictions, headline, largest_errors
-from tuneline.results.verdict import Finding, RunFacts, judge
+from tuneline.results.verdict import RunFacts, judge
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -227,7 +228,7 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
     top = headline(metrics, params, predictions, previous)
     if top and top.stale:
         predictions = None
-    exported = ComparisonRecord.read_if_valid(root / COMPARISON / "comparison.json")
+    exported = run.compared
     flips = Flips.read_if_valid(root / COMPARISON / "flips.json")
     raw = SplitReader.find(root / RAW, str(params.get("evaluate.split", "test")))
     return Report(

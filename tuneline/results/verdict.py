@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from tuneline.core.paths import METRICS, PLOTS
 from tuneline.core.records import Metrics
@@ -23,8 +23,10 @@ from tuneline.metrics.table import (
     Metric,
     primary_metric,
 )
+from tuneline.onnx.records import ComparisonRecord
+from tuneline.results import exported
+from tuneline.results.findings import Finding
 
-Level = Literal["good", "bad", "warning", "note"]
 Curve = Mapping[str, Sequence[float]]
 """Columns of a curve by name; ``step`` is one."""
 
@@ -44,19 +46,6 @@ CONFIDENT = 0.9
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One finding: its name, one sentence, and what to do about it; ``advice`` is empty if nothing is."""
-
-    name: str
-    level: Level
-    sentence: str
-    advice: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.sentence} {self.advice}".strip()
-
-
-@dataclass(frozen=True)
 class RunFacts:
     """What is known of a run.
 
@@ -64,6 +53,7 @@ class RunFacts:
         evaluated, training: ``metrics/evaluate.json`` and ``metrics/train.json``; empty if there is none.
         params: Parameters of the run, by dotted key.
         validation, losses: The curves in ``plots/training/``; empty if there are none.
+        compared: Comparison of the exported models with this one; ``None`` if there is none.
     """
 
     evaluated: Mapping[str, float]
@@ -71,13 +61,15 @@ class RunFacts:
     params: Mapping[str, Any] = field(default_factory=dict)
     validation: Curve = field(default_factory=dict)
     losses: Curve = field(default_factory=dict)
+    compared: ComparisonRecord | None = None
 
     @classmethod
     def read(cls, root: Path, params: Mapping[str, Any]) -> Self:
         """Read metrics and curves of a project; what is missing or invalid is empty."""
         evaluated, training = (Metrics.read_values(root / METRICS / f"{stage}.json") for stage in ("evaluate", "train"))
-        curves = (read_curve(root / PLOTS / f"training/{name}.tsv") for name in ("validation", "loss"))
-        return cls(evaluated, training, params, *curves)
+        curves = root / PLOTS / "training"
+        validation, losses = read_curve(curves / "validation.tsv"), read_curve(curves / "loss.tsv")
+        return cls(evaluated, training, params, validation, losses, exported.read_comparison(root))
 
     @property
     def metric(self) -> Metric | None:
@@ -132,7 +124,8 @@ def judge(run: RunFacts) -> list[Finding]:
         return []
     against = _collapsed(run, metric) or _against_simple_models(run, metric)
     others = (_never_predicted(run), _diverged(run), _still_improving(run), _overfitting(run), leaks(run), _few_rows(run, metric))
-    return [*against, *(finding for finding in others if finding is not None)]
+    rounded = exported.findings(run.compared) if run.compared else ()
+    return [*against, *(finding for finding in others if finding is not None), *rounded]
 
 
 def _collapsed(run: RunFacts, metric: Metric) -> list[Finding]:

@@ -17,7 +17,7 @@ from tests.exported_pipeline import exported_pipeline
 from tests.params import change_params
 from tuneline.core.errors import DataError, GateError, StageError
 from tuneline.core.files import file_hash
-from tuneline.onnx.records import ExportRecord
+from tuneline.onnx.records import ExportRecord, exported_file
 
 
 @pytest.fixture(scope="module", params=["classification", "regression"])
@@ -135,20 +135,29 @@ def test_report_has_flipped_rows_with_their_text(project):
         assert flip["text"] == {name: texts[flip["row"]][name] for name in ("subject", "body")}
 
 
-def test_required_int8_outside_its_tolerance_stops_the_pipeline(project):
+def test_required_int8_outside_its_tolerance_stops_the_pipeline_and_the_hint_says_how_to_go_on(project):
+    change_params(project, {"compare.int8.required": True})
     spoil(project / "models/candidates/model.int8.onnx")
-    with pytest.raises(GateError, match="int8: agreement is"):
+    with pytest.raises(GateError, match="int8: agreement is") as stopped:
         main()
+    assert "Set compare.int8.required (or fp16.required) to false" in stopped.value.hint
+    assert "`dvc checkout models/onnx` brings back" in stopped.value.hint
     assert metrics(project)["fp32_published"] == metrics(project)["int8_published"] == 0
 
 
 def test_pipeline_continues_without_int8_that_is_not_required(project, capsys):
-    change_params(project, {"compare.int8.required": False})
     spoil(project / "models/candidates/model.int8.onnx")
     main()
     assert "model.int8.onnx" not in published(project)
     assert {"model.onnx", "tokenizer.json", "config.json"} <= published(project)
-    assert json.loads((project / "models/onnx/export.json").read_text())["models"].keys() == {"fp32"}
+    record = json.loads((project / "models/onnx/export.json").read_text())
+    assert record["models"].keys() == {"fp32"}
+    assert record["left_out"]["int8"][0].startswith("agreement is 0.")
+    with pytest.raises(
+        StageError, match=r"has no model int8, because it differs too much from the trained one: agreement is 0\."
+    ) as refused:
+        exported_file(project / "models/onnx", "int8")
+    assert "Use fp32" in refused.value.hint
     assert (metrics(project)["fp32_published"], metrics(project)["int8_published"]) == (1, 0)
     assert "int8 is not published: agreement is" in capsys.readouterr().err
 
@@ -181,7 +190,7 @@ ONE_TASK = pytest.mark.parametrize(
 
 @ONE_TASK
 def test_weights_in_8_bits_are_not_published_on_any_processor(in_8_bits):
-    change_params(in_8_bits, {"compare.int8.allow_saturation": False, "compare.int8.required": False})
+    change_params(in_8_bits, {"compare.int8.allow_saturation": False})
     main()
     (violation,) = report(in_8_bits)["models"]["int8"]["violations"]
     assert "more than 16 bits hold (32,767)" in violation

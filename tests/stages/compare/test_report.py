@@ -4,7 +4,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.compare import __main__ as comparison
-from stages.compare.__main__ import TrainedLogits, compare_logits, describe_flips
+from stages.compare.__main__ import describe_flips
+from stages.compare.logits import TrainedLogits, compare_logits
 from tests.shards import into_shards
 from tuneline.core.tables import LabelSchema, SplitReader
 from tuneline.onnx.records import Prediction
@@ -20,7 +21,7 @@ def raw(tmp_path):
 
 
 def compared(reference, exported):
-    return compare_logits(reference, np.asarray(exported, dtype=np.float32), 0.05, seed=0)
+    return compare_logits(reference, np.asarray(exported, dtype=np.float32), 0.25, seed=0)
 
 
 def test_flip_has_text_label_and_both_predictions(raw):

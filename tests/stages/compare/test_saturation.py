@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from onnx import TensorProto, helper, numpy_helper
 
-from stages.compare.__main__ import LARGEST_SUM, check_saturation, count_saturated, integer_products, largest_pair_sum, violation_of
+from stages.compare.saturation import LARGEST_SUM, check_saturation, count_saturated, integer_products, largest_pair_sum, violation_of
 from stages.export.__main__ import to_dynamic_int8, to_static_int8
 from stages.export.graph import to_onnx
 from tests.small_pipeline import tiny_model

@@ -1,4 +1,5 @@
 import re
+import shutil
 import subprocess
 import sys
 
@@ -7,7 +8,9 @@ from typer.testing import CliRunner
 
 from tests.records import export_record
 from tuneline.cli import app
+from tuneline.core.files import file_hash
 from tuneline.core.provenance import BaseSource, DevicesUsed, PretrainedSource, StageProvenance, TrainingSegment
+from tuneline.onnx.records import ComparisonRecord, ModelComparison
 
 runner = CliRunner(env={"COLUMNS": "200"})
 
@@ -141,3 +144,34 @@ def test_show_does_not_blame_the_machine_for_a_changed_parameter(project):
     project.change_params(seed=7)
     project.lock(seed=2)
     assert "from the committed dvc.lock" not in shown()
+
+
+def write_comparison(root, predictions, **changes):
+    """Write the comparison of an int8 model with the predictions of some model."""
+    figures = {"max_abs_diff": 0.1, "mean_abs_diff": 0.01, "agreement": 0.9, "flips": 2, "accuracy": 0.8, "accuracy_drop": 0.1}
+    int8 = ModelComparison(**{**figures, "violations": [], "required": False, "published": True, **changes})
+    record = ComparisonRecord(
+        split="test", rows=20, metric="accuracy", predictions=predictions, trained={"accuracy": 0.9}, models={"int8": int8}
+    )
+    (root / "reports/compare").mkdir(parents=True, exist_ok=True)
+    record.write(root / "reports/compare/comparison.json")
+
+
+def test_show_names_a_model_that_was_left_out(project):
+    predictions = file_hash(project.root / "reports/predictions.parquet")
+    write_comparison(project.root, predictions, violations=["agreement is 0.9"], published=False)
+    assert "The int8 model is not published, because it differs too much from the trained one: agreement is 0.9." in shown()
+
+
+def test_show_prints_no_figures_of_the_onnx_models_of_another_model(project):
+    write_comparison(project.root, "0" * 64)
+    output = shown()
+    assert "ONNX int8" not in output
+    assert "models/onnx is of another model: run `dvc repro`" in output
+
+
+def test_show_says_first_that_there_is_no_published_model(project):
+    shutil.rmtree(project.root / "models/onnx")
+    write_comparison(project.root, file_hash(project.root / "reports/predictions.parquet"))
+    output = shown()
+    assert output.startswith("! There is no published model in models/onnx. `dvc checkout models/onnx` brings back")

@@ -62,9 +62,10 @@ from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, check_colum
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import DriftLimits, DriftMeasure, RowCounts, measure
 from tuneline.results.figures import CURVES, draw_confidence, draw_residuals
+from tuneline.results.findings import Finding
 from tuneline.results.page import metric_names, render, tiles_of
 from tuneline.results.predictions import Confusion, ReportedPredictions, error_sizes, largest_errors
-from tuneline.results.verdict import Finding, RunFacts, judge
+from tuneline.results.verdict import RunFacts, judge
 
 PROFILE = CHECKS / "profile.json"
 

@@ -1,0 +1,111 @@
+"""The logits of an exported model beside those of the trained one, row by row."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneline.core.tables import LabelSchema
+from tuneline.metrics.curves import Softmax, calibration, calibration_error
+from tuneline.metrics.scores import compute_metric, predictions_of, task_of
+from tuneline.metrics.stats import Interval, accuracy_drop_interval, exact_interval, paired_difference
+from tuneline.metrics.table import Metric, primary_metric
+from tuneline.onnx.records import Saturation
+
+Logits = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class TrainedLogits:
+    """What exported models are compared with: labels of the reported split, and the trained model's logits, shape ``(rows, outputs)``."""
+
+    labels: NDArray[Any]
+    label_schema: LabelSchema
+    logits: Logits
+
+    @property
+    def metric(self) -> Metric:
+        """Metric whose drop is limited."""
+        return primary_metric(task_of(self.label_schema))
+
+    def score(self, logits: Logits) -> float:
+        """Return that metric for some logits of shape ``(rows, outputs)``."""
+        return compute_metric(self.metric, self.labels, predictions_of(logits, self.label_schema))
+
+    def quality(self, logits: Logits) -> dict[str, float]:
+        """Return the metric, and for a classifier the calibration error."""
+        metrics = {self.metric.name: self.score(logits)}
+        if not self.label_schema.is_regression:
+            metrics["calibration_error"] = calibration_error(calibration(Softmax.of(logits), self.labels))
+        return metrics
+
+
+@dataclass(frozen=True)
+class LogitComparison:
+    """Comparison of one exported model with the trained model.
+
+    Metrics are ``max_abs_diff`` and ``mean_abs_diff`` of logits; ``agreement``, the fraction of rows with the same prediction, with the
+    ends of its exact interval; ``flips``, the number of other rows; the metric and its drop with the ends of its bootstrap interval; and
+    for a classifier ``calibration_error``.
+    ``difference`` is the largest difference of a logit in each row; rows ``flipped`` have another prediction, the largest difference first.
+    """
+
+    metrics: dict[str, float]
+    logits: Logits
+    difference: NDArray[np.float64]
+    flipped: NDArray[np.int64]
+    not_finite: NDArray[np.int64]
+    saturation: Saturation | None = None
+
+
+def compare_logits(reference: TrainedLogits, exported: Logits, close_rmse: float, seed: int) -> LogitComparison:
+    """Compare the logits of an exported model with those of the trained model, of the same shape.
+
+    NaN and infinity count as 0, and their rows as ``not_finite``.
+    """
+    not_finite = np.flatnonzero(~np.isfinite(exported).all(axis=1))
+    exported = np.nan_to_num(exported, nan=0.0, posinf=0.0, neginf=0.0)
+    difference = np.abs(reference.logits.astype(np.float64) - exported)
+    per_row = difference.max(axis=1)
+    trained, other = (predictions_of(one, reference.label_schema) for one in (reference.logits, exported))
+    if reference.label_schema.is_regression:
+        agrees = np.asarray(per_row <= agreeing_difference(reference, close_rmse))
+        found = paired_difference(reference.metric, reference.labels, trained, other, seed=seed)
+        interval = Interval(found.low, found.high)
+    else:
+        agrees = np.asarray(trained == other)
+        interval = accuracy_drop_interval(trained == reference.labels, other == reference.labels, seed)
+    agrees[not_finite] = False
+    flipped = np.flatnonzero(~agrees)
+    agreeing = exact_interval(len(agrees) - len(flipped), len(agrees))
+    drop = f"{reference.metric.name}_drop"
+    metrics = {
+        "max_abs_diff": float(per_row.max()),
+        "mean_abs_diff": float(difference.mean()),
+        "agreement": float(agrees.mean()),
+        "agreement_low": agreeing.low,
+        "agreement_high": agreeing.high,
+        "flips": len(flipped),
+        drop: reference.score(reference.logits) - reference.score(exported),
+        f"{drop}_low": interval.low,
+        f"{drop}_high": interval.high,
+        **reference.quality(exported),
+    }
+    return LogitComparison(metrics, exported, per_row, flipped[np.argsort(-per_row[flipped], kind="stable")], not_finite)
+
+
+LEAST_CLOSE = 1e-3
+"""Difference that agrees in any case, in standard deviations of the labels: a trained model without any error still rounds."""
+
+
+def agreeing_difference(reference: TrainedLogits, close_rmse: float) -> float:
+    """Return the largest difference of two predictions of a regression that agree: ``close_rmse`` root mean squared errors of the model.
+
+    The error of the trained model says how exact a prediction can be meant. If all predictions differed by this much, and at random, the
+    error would be ``sqrt(1 + close_rmse**2)`` times as large: 3 % larger with 0.25. A part of the labels' deviation, the usual choice,
+    says nothing of this: it is strict for a model with a large error, and lenient for an exact one.
+    """
+    predictions = predictions_of(reference.logits, reference.label_schema)
+    rmse = float(np.sqrt(np.mean((predictions.astype(np.float64) - reference.labels) ** 2)))
+    return max(close_rmse * rmse, LEAST_CLOSE * float(reference.labels.std()))

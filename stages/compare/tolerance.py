@@ -1,0 +1,101 @@
+"""Is an exported model within its tolerance: yes, no, or do the rows not show it?
+
+The fp32 model computes the same function as the trained one, so what is measured on the rows is held against its limits as it is. fp16
+and int8 round, and how often that matters on other texts is estimated from the rows of the reported split: such a model fails if its
+interval lies beyond a limit. If a limit lies within the interval, the rows cannot tell, and the model is published with this note.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.compare.logits import LogitComparison
+from stages.compare.saturation import violation_of
+from tuneline.params.evaluate import Int8Tolerance, Tolerance
+
+SHOWN_ROWS = 10
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Messages about exceeded limits, and about limits of which the rows do not show whether they are exceeded."""
+
+    violations: Sequence[str] = ()
+    unclear: Sequence[str] = ()
+
+    def __add__(self, other: "Judgement") -> "Judgement":
+        return Judgement([*self.violations, *other.violations], [*self.unclear, *other.unclear])
+
+
+def judge(comparison: LogitComparison, tolerance: Tolerance, metric: str, is_exact: bool) -> Judgement:
+    """Hold a comparison against the limits of its precision; with ``is_exact`` its values, else their intervals."""
+    agreement_and_drop = _judge_values if is_exact else _judge_intervals
+    return _judge_logits(comparison, tolerance) + agreement_and_drop(comparison, tolerance, metric) + _judge_products(comparison, tolerance)
+
+
+def _judge_logits(comparison: LogitComparison, tolerance: Tolerance) -> Judgement:
+    violations = []
+    if len(comparison.not_finite):
+        violations.append(f"no finite logits for {rows_named(comparison.not_finite)}")
+    largest = comparison.metrics["max_abs_diff"]
+    if tolerance.max_abs_diff is not None and largest > tolerance.max_abs_diff:
+        row = int(comparison.difference.argmax())
+        violations.append(f"a logit of row {row} differs by {largest:.3g}, more than max_abs_diff {tolerance.max_abs_diff:g}")
+    return Judgement(violations)
+
+
+def _judge_values(comparison: LogitComparison, tolerance: Tolerance, metric: str) -> Judgement:
+    violations = []
+    agreement, drop = comparison.metrics["agreement"], comparison.metrics[f"{metric}_drop"]
+    if agreement < tolerance.min_agreement:
+        flips = rows_named(comparison.flipped)
+        violations.append(f"agreement is {agreement:.6g}, less than min_agreement {tolerance.min_agreement:g}: it flips {flips}")
+    if drop > tolerance.max_metric_drop:
+        violations.append(f"{metric} drops by {drop:.3g}, more than max_metric_drop {tolerance.max_metric_drop:g}")
+    return Judgement(violations)
+
+
+def _judge_intervals(comparison: LogitComparison, tolerance: Tolerance, metric: str) -> Judgement:
+    return _judge_agreement(comparison, tolerance.min_agreement) + _judge_drop(comparison, tolerance.max_metric_drop, metric)
+
+
+def _judge_agreement(comparison: LogitComparison, least: float) -> Judgement:
+    low, high = comparison.metrics["agreement_low"], comparison.metrics["agreement_high"]
+    measured = f"agreement is {_measured(comparison, 'agreement')}"
+    if high < least:
+        return Judgement(violations=[f"{measured}, less than min_agreement {least:g}: it flips {rows_named(comparison.flipped)}"])
+    if low < least:
+        return Judgement(unclear=[f"{measured}, and min_agreement is {least:g}"])
+    return Judgement()
+
+
+def _judge_drop(comparison: LogitComparison, most: float, metric: str) -> Judgement:
+    low, high = comparison.metrics[f"{metric}_drop_low"], comparison.metrics[f"{metric}_drop_high"]
+    measured = f"{metric} drops by {_measured(comparison, f'{metric}_drop')}"
+    if low > most:
+        return Judgement(violations=[f"{measured}, more than max_metric_drop {most:g}"])
+    if high > most:
+        return Judgement(unclear=[f"{measured}, and max_metric_drop is {most:g}"])
+    return Judgement()
+
+
+def _judge_products(comparison: LogitComparison, tolerance: Tolerance) -> Judgement:
+    saturation = comparison.saturation
+    allowed = isinstance(tolerance, Int8Tolerance) and tolerance.allow_saturation
+    if saturation is None or not saturation.possible or allowed:
+        return Judgement()
+    return Judgement(violations=[violation_of(saturation)])
+
+
+def _measured(comparison: LogitComparison, name: str) -> str:
+    value, low, high = (comparison.metrics[key] for key in (name, f"{name}_low", f"{name}_high"))
+    return f"{value:.3f} on {len(comparison.difference):,} rows (95 % interval {low:.3f} to {high:.3f})"
+
+
+def rows_named(rows: NDArray[np.int64]) -> str:
+    """Return row numbers for a message: the first ten given, in ascending order, and how many more there are."""
+    shown = ", ".join(str(row) for row in np.sort(rows[:SHOWN_ROWS]))
+    more = f" and {len(rows) - SHOWN_ROWS} more" if len(rows) > SHOWN_ROWS else ""
+    return f"row{'s' * (len(rows) > 1)} {shown}{more}"

@@ -1,0 +1,82 @@
+"""Limits of an exported model: exact for fp32, and decided with their interval for rounded models."""
+
+import numpy as np
+import pytest
+
+from stages.compare.logits import TrainedLogits, compare_logits
+from stages.compare.tolerance import Judgement, judge, rows_named
+from tests.params import params
+from tuneline.core.tables import LabelSchema
+
+CLASSES = LabelSchema(("a", "b"))
+A, B = [2, 0], [0, 2]
+TRAINED = np.array([A, A, B, B], dtype=np.float32)
+REFERENCE = TrainedLogits(np.array([0, 0, 1, 0]), CLASSES, TRAINED)  # the trained model is wrong in row 3
+
+
+def tolerance(**limits):
+    return params(compare={"fp32": limits}).compare.fp32
+
+
+def judged(exported, is_exact=True, reference=REFERENCE, **limits):
+    comparison = compare_logits(reference, np.asarray(exported, dtype=np.float32), 0.25, seed=0)
+    return judge(comparison, tolerance(**limits), "accuracy", is_exact)
+
+
+def flipping(flips, rows):
+    """Judge a rounded model that is wrong in some rows, where the trained one is always right, with the default limits of int8."""
+    logits = np.tile(np.array(A, dtype=np.float32), (rows, 1))
+    exported = logits.copy()
+    exported[:flips] = B
+    reference = TrainedLogits(np.zeros(rows, dtype=np.int64), CLASSES, logits)
+    return judged(exported, False, reference, max_abs_diff=None, min_agreement=0.97, max_metric_drop=0.02)
+
+
+def test_each_exceeded_limit_of_fp32_is_a_violation_that_names_rows():
+    exported = TRAINED.copy()
+    exported[1] = [0, 1]
+    judgement = judged(exported, max_abs_diff=0.5, min_agreement=0.9, max_metric_drop=0.1)
+    assert judgement.violations == [
+        "a logit of row 1 differs by 2, more than max_abs_diff 0.5",
+        "agreement is 0.75, less than min_agreement 0.9: it flips row 1",
+        "accuracy drops by 0.25, more than max_metric_drop 0.1",
+    ]
+
+
+def test_value_equal_to_its_limit_passes():
+    exported = TRAINED.copy()
+    exported[1] = [0, 2]
+    assert judged(exported, max_abs_diff=2, min_agreement=0.75, max_metric_drop=0.25) == Judgement([], [])
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_logits_that_are_not_finite_violate_any_limit(is_exact):
+    exported = TRAINED.copy()
+    exported[0, 1] = np.nan
+    judgement = judged(exported, is_exact, max_abs_diff=None, min_agreement=0.0, max_metric_drop=1.0)
+    assert judgement.violations == ["no finite logits for row 0"]
+
+
+@pytest.mark.parametrize(("flips", "rows"), [(0, 150), (2, 1_000), (150, 10_000)])
+def test_rounded_model_passes_if_its_interval_is_within_the_limits(flips, rows):
+    assert flipping(flips, rows) == Judgement([], [])
+
+
+@pytest.mark.parametrize(("flips", "rows"), [(0, 20), (3, 149), (5, 139), (30, 1_000)])
+def test_rounded_model_is_in_doubt_if_a_limit_is_within_its_interval(flips, rows):
+    judgement = flipping(flips, rows)
+    assert judgement.violations == []
+    assert f"on {rows:,} rows (95 % interval " in judgement.unclear[0]
+    assert judgement.unclear[0].endswith(", and min_agreement is 0.97")
+
+
+@pytest.mark.parametrize(("flips", "rows"), [(20, 149), (60, 1_000)])
+def test_rounded_model_fails_if_its_interval_is_beyond_a_limit(flips, rows):
+    agreement, drop = flipping(flips, rows).violations
+    assert agreement.startswith(f"agreement is {1 - flips / rows:.3f} on {rows:,} rows (95 % interval ")
+    assert ", less than min_agreement 0.97: it flips rows 0, 1, 2," in agreement
+    assert drop.startswith(f"accuracy drops by {flips / rows:.3f} on {rows:,} rows (95 % interval ")
+
+
+def test_rows_named_lists_the_ten_worst_rows():
+    assert rows_named(np.arange(30)[::-1]) == "rows 20, 21, 22, 23, 24, 25, 26, 27, 28, 29 and 20 more"

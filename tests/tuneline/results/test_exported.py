@@ -1,0 +1,71 @@
+"""What is said of the exported models, and when their comparison is of another model."""
+
+import pytest
+
+from tuneline.core.files import file_hash
+from tuneline.onnx.records import ComparisonRecord, ModelComparison
+from tuneline.results.exported import findings, is_stale, read_comparison
+
+FIGURES = {"max_abs_diff": 0.1, "mean_abs_diff": 0.01, "agreement": 0.9, "flips": 2, "accuracy": 0.8, "accuracy_drop": 0.1}
+AGREEMENT = "agreement is 0.900 on 20 rows (95 % interval 0.683 to 0.988)"
+
+
+def model(required=False, violations=(), unclear=()):
+    return ModelComparison(**FIGURES, violations=violations, unclear=unclear, required=required, published=not violations)
+
+
+def comparison(**models):
+    return ComparisonRecord(split="test", rows=20, metric="accuracy", trained={"accuracy": 0.9}, models=models)
+
+
+def test_nothing_is_said_of_models_that_passed():
+    assert list(findings(comparison(fp32=model(required=True), int8=model()))) == []
+
+
+def test_rounded_model_that_was_left_out_is_named_with_its_figures():
+    (finding,) = findings(comparison(fp32=model(required=True), int8=model(violations=[AGREEMENT])))
+    assert (finding.name, finding.level) == ("int8 left out", "warning")
+    assert AGREEMENT in finding.sentence
+    assert finding.advice.startswith("The fp32 model is published")
+
+
+def test_rounded_model_in_doubt_is_a_note_with_its_rows():
+    (finding,) = findings(comparison(fp32=model(required=True), int8=model(unclear=[AGREEMENT])))
+    assert (finding.name, finding.level) == ("int8 unclear", "note")
+    assert "on 20 rows" in finding.sentence
+
+
+def test_failed_fp32_is_no_published_model_whatever_int8_is():
+    (finding,) = findings(
+        comparison(fp32=model(required=True, violations=["no finite logits for row 0"]), int8=model(violations=[AGREEMENT]))
+    )
+    assert (finding.name, finding.level) == ("nothing published", "bad")
+    assert "dvc checkout models/onnx" in finding.advice
+
+
+@pytest.fixture
+def compared(tmp_path):
+    """A folder with predictions, and the comparison with them."""
+    predictions = tmp_path / "reports/predictions.parquet"
+    predictions.parent.mkdir()
+    predictions.write_bytes(b"those of this model")
+    record = comparison(fp32=model(required=True)).model_copy(update={"predictions": file_hash(predictions)})
+    (tmp_path / "reports/compare").mkdir()
+    record.write(tmp_path / "reports/compare/comparison.json")
+    return tmp_path
+
+
+def test_comparison_is_that_of_the_present_predictions(compared):
+    assert read_comparison(compared).rows == 20
+    assert not is_stale(compared)
+
+
+def test_comparison_with_the_predictions_of_another_model_is_stale(compared):
+    (compared / "reports/predictions.parquet").write_bytes(b"those of the next one")
+    assert read_comparison(compared) is None
+    assert is_stale(compared)
+
+
+def test_project_without_a_comparison_has_no_stale_one(tmp_path):
+    assert read_comparison(tmp_path) is None
+    assert not is_stale(tmp_path)

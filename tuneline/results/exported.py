@@ -1,0 +1,47 @@
+"""What became of the exported models: the comparison of the stage ``compare``, if it is of the present result, and what to say of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tuneline.core.files import file_hash
+from tuneline.core.paths import COMPARISON, ONNX, PREDICTIONS
+from tuneline.onnx.records import ComparisonRecord
+from tuneline.results.findings import Finding
+
+OF_ANOTHER_MODEL = "of another model: run `dvc repro`"
+EARLIER_MODEL = f"`dvc checkout {ONNX}` brings back the one of dvc.lock."
+
+
+def read_comparison(root: Path) -> ComparisonRecord | None:
+    """Return the comparison with the present predictions; ``None`` if there is none, or it is invalid or of other predictions."""
+    record = ComparisonRecord.read_if_valid(root / COMPARISON / "comparison.json")
+    if record is None or record.predictions is None:  # an earlier version of Tuneline did not write whose predictions they were
+        return record
+    path = root / PREDICTIONS
+    return record if path.exists() and file_hash(path) == record.predictions else None
+
+
+def is_stale(root: Path) -> bool:
+    """Return True if there is a comparison, and it is of another model than the present one."""
+    return (root / COMPARISON / "comparison.json").exists() and read_comparison(root) is None
+
+
+def findings(comparison: ComparisonRecord) -> Iterator[Finding]:
+    """Yield what a user should know: that nothing is published, or which rounded model was left out, or is published in doubt."""
+    stopping = {precision: one for precision, one in comparison.models.items() if one.violations and one.required}
+    for precision, one in stopping.items():
+        sentence = f"There is no published model, because {precision} failed its comparison: {'; '.join(one.violations)}."
+        yield Finding("nothing published", "bad", sentence, EARLIER_MODEL)
+    if stopping:
+        return
+    for precision, one in comparison.models.items():
+        if one.violations:
+            sentence = (
+                f"The {precision} model is not published, because it differs too much from the trained one: {'; '.join(one.violations)}."
+            )
+            yield Finding(
+                f"{precision} left out", "warning", sentence, "The fp32 model is published, and predicts the same as the trained one."
+            )
+        elif one.unclear:
+            sentence = f"The {precision} model is published, but these rows do not show that it is good enough: {'; '.join(one.unclear)}."
+            yield Finding(f"{precision} unclear", "note", sentence, "fp32 predicts the same as the trained model.")
