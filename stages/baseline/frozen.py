@@ -18,7 +18,7 @@ from tuneline.core.tables import LABELS, LabelSchema
 from tuneline.core.terminal import phase
 from tuneline.model.batches import TokenizedRows, length_sorted_batches
 from tuneline.model.encoding import Encoder
-from tuneline.model.linear import LinearModel, Vectors, pair_features
+from tuneline.model.linear import LinearModel, Vectors, cosine, pair_features
 
 if TYPE_CHECKING:
     import torch
@@ -91,14 +91,6 @@ def features(columns: Sequence[Vectors]) -> Vectors:
     return columns[0] if len(columns) == 1 else np.hstack(pair_features(*columns))
 
 
-def cosine(columns: Sequence[Vectors]) -> Vectors:
-    """Return the cosine of the vectors of two texts, shape ``(rows, 1)``; 0 if one of them is 0."""
-    first, second = columns
-    scale = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-    cosines = np.divide((first * second).sum(axis=1), scale, out=np.zeros(len(first), np.float32), where=scale > 0)
-    return np.asarray(cosines[:, None], dtype=np.float32)
-
-
 @dataclass(frozen=True)
 class FrozenBaselines:
     """The models on frozen vectors by name: ``frozen``, and ``cosine`` for pairs, which sees the cosine of the two vectors alone."""
@@ -116,7 +108,10 @@ class FrozenBaselines:
         phase("linear models of frozen vectors")
         known, unseen = inputs
         answers, others = (rows[LABELS].to_numpy() for rows in (train, validation))
-        models = {name: LinearModel.fit((known[name], answers), (unseen[name], others), labels) for name in known}
+        models = {}
+        for name in known:
+            cosine_last = name == "frozen" and "cosine" in known
+            models[name] = LinearModel.fit((known[name], answers), (unseen[name], others), labels, cosine_last)
         return cls(encoder, models)
 
     def predict(self, texts: Sequence[Sequence[str]]) -> dict[str, NDArray[Any]]:
@@ -127,4 +122,4 @@ class FrozenBaselines:
 def encoder_inputs(encoder: FrozenEncoder, texts: Sequence[Sequence[str]]) -> dict[str, Vectors]:
     """Return the features of each model, by its name; shape ``(rows, features)``."""
     columns = [encoder.vectors(column) for column in texts]
-    return {"frozen": features(columns), **({"cosine": cosine(columns)} if len(columns) == 2 else {})}
+    return {"frozen": features(columns), **({"cosine": cosine(*columns)} if len(columns) == 2 else {})}

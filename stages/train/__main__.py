@@ -6,7 +6,8 @@ Reads: ``data/tokenized/{train,validation}.parquet``, ``data/tokenized/tokenizer
 ``data.text_columns``, ``model.config``, ``model.head``, ``train``; the functions in ``project/`` that ``train.loss`` and
 ``train.metric`` name.
 Computes: a training loop on accelerate (stages/train/loop.py); keeps the best weights by the validation metric, or the last. With
-``model.head: frozen``, a linear model on the checkpoint's vectors instead (stages/train/frozen.py).
+``model.head: frozen``, a linear model on the checkpoint's vectors instead (stages/train/frozen.py); with ``auto`` both, and publishes the
+better one (stages/train/choice.py).
 Writes: ``models/classifier/``, ``plots/training/{loss,validation}.tsv``, ``metrics/train.json``; ``reports/validation.parquet``, the
 predictions of the published weights for the validation split, which experiments are compared by. During the run: ``checkpoints/``,
 ``reports/live/``. After an interruption: ``reports/interrupted/train.json``.
@@ -17,6 +18,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,9 +28,10 @@ from accelerate import Accelerator
 from torch import Tensor
 from transformers.utils import logging
 
+from stages.train.choice import Candidate, HeadChoice
 from stages.train.data import Inputs, read_inputs
 from stages.train.devices import check_devices, create_accelerator, devices_used
-from stages.train.frozen import fit_frozen
+from stages.train.frozen import FrozenResult, can_be_frozen, fit_frozen
 from stages.train.interruption import (
     NOTE,
     Interruption,
@@ -68,20 +71,24 @@ def main(segments: list[TrainingSegment] | None = None) -> Measurements:
     with end_unless_connected():
         accelerator = create_accelerator(params)
     with end_without_other_machines():
-        usage = fit_head(params, accelerator) if params.model.head == "frozen" else fine_tune(params, accelerator, segments)
+        if params.model.head == "frozen":
+            usage = fit_head(params, accelerator)
+        else:
+            usage = fine_tune(params, accelerator, segments)
     accelerator.end_training()
     return usage
 
 
 def fine_tune(params: Params, accelerator: Accelerator, segments: list[TrainingSegment] | None) -> Measurements:
-    """Run the training loop, and publish its result."""
+    """Run the training loop, and publish its result; with ``model.head: auto``, the better of it and the frozen checkpoint."""
+    inputs = read_checked_inputs(params, accelerator)
+    frozen = fit_rival(params, inputs, accelerator)
     with Interruption() as interruption:
-        inputs = read_checked_inputs(params, accelerator)
         try:
             result = train(params, inputs, accelerator, interruption)
         except TrainingInterrupted as interrupted:
             exit_interrupted(accelerator, interrupted)
-        publish(result, params)  # from here on, a signal changes nothing: the run ends
+        publish(result, frozen, inputs, params)  # from here on, a signal changes nothing: the run ends
         if segments is not None:
             segments += result.state.progress.segments
         usage = resource_usage(result.state)
@@ -89,13 +96,32 @@ def fine_tune(params: Params, accelerator: Accelerator, segments: list[TrainingS
     return usage
 
 
+def fit_rival(params: Params, inputs: Inputs, accelerator: Accelerator) -> FrozenResult | None:
+    """With ``model.head: auto``, fit the linear model that fine-tuning has to beat, in the main process; else return ``None``.
+
+    It is fitted again when a training resumes: it takes seconds, and gives the same numbers.
+    """
+    if params.model.head != "auto":
+        return None
+    possible = can_be_frozen(params, inputs)
+    fitted = None
+    if accelerator.is_main_process:
+        if possible:
+            fitted = fit_frozen(params, inputs, accelerator)
+        else:
+            say("train: no linear model on the frozen checkpoint: its tokenizer joins two texts so that they cannot be separated again")
+    accelerator.wait_for_everyone()
+    return fitted
+
+
 def fit_head(params: Params, accelerator: Accelerator) -> Measurements:
     """Fit and publish a linear model on the frozen checkpoint, in the main process; a signal ends it, and there is nothing to resume."""
     inputs, usage = read_checked_inputs(params, accelerator), dict[str, float]()
     if accelerator.is_main_process:
         fitted = fit_frozen(params, inputs, accelerator)
-        publish_model(fitted.model, fitted.model.state_dict(), TOKENIZER, CLASSIFIER)
-        publish_measurements(fitted.progress, fitted.metric, inputs.validation, fitted.logits, params)
+        publish_frozen(fitted, inputs, params)
+        publish_curves(fitted.progress, fitted.metric.name, PLOTS / "training")
+        publish_measurements(Outcome(fitted.progress, fitted.logits), fitted.metric, inputs.validation, params)
         usage["training_seconds"] = round(fitted.seconds, 2)
     accelerator.wait_for_everyone()
     return usage
@@ -110,23 +136,57 @@ def read_checked_inputs(params: Params, accelerator: Accelerator) -> Inputs:
     return inputs
 
 
-def publish(result: TrainingResult, params: Params) -> None:
-    """Write the outs, then remove the checkpoints: a run killed while publishing resumes from them."""
+def publish(result: TrainingResult, frozen: FrozenResult | None, inputs: Inputs, params: Params) -> None:
+    """Write the outs, then remove the checkpoints: a run killed while publishing resumes from them.
+
+    The curves are those of the training, whichever model is published; the metrics are of the published model.
+    """
     state = result.state
     if state.accelerator.is_main_process:
-        publish_model(result.model, result.weights, TOKENIZER, CLASSIFIER)
-        publish_measurements(state.progress, state.metric, state.validation_loader.split, result.logits, params)
+        publish_curves(state.progress, state.metric.name, PLOTS / "training")
+        choice = None if frozen is None else choose_head(frozen, result)
+        if choice is not None:
+            say(f"train: {choice.sentence}")
+        if frozen is not None and choice is not None and choice.is_frozen:
+            publish_frozen(frozen, inputs, params)
+            outcome = Outcome(frozen.progress, frozen.logits, choice)
+        else:
+            publish_model(result.model, result.weights, TOKENIZER, CLASSIFIER)
+            outcome = Outcome(state.progress, result.logits, choice)
+        publish_measurements(outcome, state.metric, inputs.validation, params)
     state.checkpoints.remove_all()
 
 
-def publish_measurements(
-    progress: TrainingProgress, metric: ValidationMetric, split: TokenizedSplit, logits: Logits, params: Params
-) -> None:
-    """Write curves, metrics, and the predictions of the published model for the validation split."""
-    publish_curves(progress, metric.name, PLOTS / "training")
-    write_predictions(VALIDATION_PREDICTIONS, split.labels, logits, split.label_schema)
-    interval = metric.interval(logits, split.labels, split.label_schema, params.seed)
-    Metrics.of(training_metrics(progress, metric.name, interval, params.train.keep)).write(METRICS / "train.json")
+def choose_head(frozen: FrozenResult, tuned: TrainingResult) -> HeadChoice:
+    """Compare the linear model on the frozen checkpoint with the fine-tuned one, on the validation split."""
+    metric, split = tuned.state.metric, tuned.state.validation_loader.split
+    linear, whole = (Candidate.of(logits, split, metric) for logits in (frozen.logits, tuned.logits))
+    return HeadChoice(linear, whole, len(split), metric.name)
+
+
+def publish_frozen(fitted: FrozenResult, inputs: Inputs, params: Params) -> None:
+    """Write the linear model with its frozen checkpoint."""
+    model = fitted.model(params, inputs)
+    publish_model(model, model.state_dict(), TOKENIZER, CLASSIFIER)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is measured of a published model: its evaluations, its logits for the validation split, and why it was chosen."""
+
+    progress: TrainingProgress
+    logits: Logits
+    choice: HeadChoice | None = None
+
+
+def publish_measurements(outcome: Outcome, metric: ValidationMetric, split: TokenizedSplit, params: Params) -> None:
+    """Write the metrics of the published model, and its predictions for the validation split."""
+    write_predictions(VALIDATION_PREDICTIONS, split.labels, outcome.logits, split.label_schema)
+    interval = metric.interval(outcome.logits, split.labels, split.label_schema, params.seed)
+    metrics = training_metrics(outcome.progress, metric.name, interval, params.train.keep)
+    if outcome.choice is not None:
+        metrics |= outcome.choice.metrics
+    Metrics.of(metrics).write(METRICS / "train.json")
     clear_note()
 
 

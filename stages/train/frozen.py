@@ -20,6 +20,7 @@ from stages.train.progress import Evaluation, TrainingProgress
 from tuneline.core.tables import LabelSchema
 from tuneline.core.terminal import phase, progress, say
 from tuneline.model.batches import TokenizedSplit, length_sorted_batches
+from tuneline.model.encoding import pair_separators
 from tuneline.model.frozen import FrozenClassifier, PairTemplate
 from tuneline.model.linear import LinearModel, Vectors, most_rows
 from tuneline.params import Params
@@ -27,13 +28,22 @@ from tuneline.params import Params
 
 @dataclass(frozen=True)
 class FrozenResult:
-    """A fitted classifier, its logits for the validation split, and the one evaluation of it, at step 0."""
+    """A fitted head, the logits of the classifier with it for the validation split, and the one evaluation of it, at step 0.
 
-    model: FrozenClassifier
+    The checkpoint is not kept: a training may follow.
+    """
+
+    head: dict[str, Tensor]
     logits: Logits
     metric: ValidationMetric
     progress: TrainingProgress
     seconds: float
+
+    def model(self, params: Params, inputs: Inputs) -> FrozenClassifier:
+        """Return the classifier."""
+        model = _untrained(params, inputs)
+        model.head.load_state_dict(self.head)
+        return model.eval()
 
 
 def fit_frozen(params: Params, inputs: Inputs, accelerator: Accelerator) -> FrozenResult:
@@ -50,7 +60,7 @@ def fit_frozen(params: Params, inputs: Inputs, accelerator: Accelerator) -> Froz
     train, others = (_sample(split, most, params.training_seed) for split in splits)
     say(
         "train: the checkpoint is frozen; a linear model is fitted to its mean-pooled vectors "
-        f"({model.head.in_features:,} features, {len(train):,} of {len(inputs.train):,} rows), with the regularization by validation"
+        f"({model.head.in_features:,} features, {len(train):,} of {len(inputs.train):,} rows)"
     )
     size, width = params.train.evaluation_batch_size, model.head.in_features
     loaders = [BatchLoader(split, inputs.pad_token_id, accelerator.device) for split in splits]
@@ -69,7 +79,14 @@ def fit_frozen(params: Params, inputs: Inputs, accelerator: Accelerator) -> Froz
     scores = metric.scores(logits, inputs.validation.labels, inputs.labels)
     evaluation = Evaluation(0, scores["loss"], scores[metric.name])
     say(f"train: validation loss {evaluation.loss:.4f}, {metric.name} {evaluation.metric:.4f}")
-    return FrozenResult(model.cpu(), logits, metric, TrainingProgress(evaluated=[evaluation]), time.monotonic() - started)
+    head = {name: values.cpu() for name, values in model.head.state_dict().items()}
+    return FrozenResult(head, logits, metric, TrainingProgress(evaluated=[evaluation]), time.monotonic() - started)
+
+
+def can_be_frozen(params: Params, inputs: Inputs) -> bool:
+    """Return True unless the tokenizer joins the texts of a pair in a way from which they cannot be separated."""
+    tokenizer: Any = inputs.tokenizer
+    return len(params.data.text_columns) == 1 or pair_separators(tokenizer) is not None
 
 
 def _untrained(params: Params, inputs: Inputs) -> FrozenClassifier:
@@ -104,5 +121,6 @@ def _computed(loader: BatchLoader, rows: Rows, width: int, size: int, compute: C
 def _fit_head(
     model: FrozenClassifier, train: tuple[Vectors, NDArray[Any]], validation: tuple[Vectors, NDArray[Any]], labels: LabelSchema
 ) -> None:
-    weight, bias = LinearModel.fit(train, validation, labels).weights(model.head.in_features, labels)
+    fitted = LinearModel.fit(train, validation, labels, cosine_last=model.template is not None)
+    weight, bias = fitted.weights(model.head.in_features, labels)
     model.head.load_state_dict({"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)})  # cast to float32

@@ -17,7 +17,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from tuneline.core.errors import ParamsError
 from tuneline.model.encoding import pair_separators
-from tuneline.model.linear import pair_features
+from tuneline.model.linear import pair_features, pair_width
 
 HEAD = "head.safetensors"
 """File with ``weight`` and ``bias`` of the linear model, beside the encoder in ``model.safetensors``."""
@@ -95,7 +95,8 @@ class FrozenClassifier(nn.Module):
         self.encoder = encoder
         self.template = template
         encoder.config.update({KEY: {"pooling": "mean", "pair": None if template is None else asdict(template)}})
-        self.head = nn.Linear(encoder.config.hidden_size * (1 if template is None else 4), len(encoder.config.id2label or ()))
+        width = encoder.config.hidden_size
+        self.head = nn.Linear(width if template is None else pair_width(width), len(encoder.config.id2label or ()))
 
     @property
     def config(self) -> PretrainedConfig:

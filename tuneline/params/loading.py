@@ -136,7 +136,7 @@ def find_warnings(params: Params) -> list[str]:
     """Return one line for each doubtful value."""
     train, warnings = params.train, []
     adam = train.optimizer in {"adamw", "adam"}
-    tuned = params.model.checkpoint is not None and params.model.head is None
+    tuned = params.model.checkpoint is not None and params.model.head != "frozen"
     if tuned and adam and train.lora is None and train.learning_rate > FINE_TUNING_RATE:
         warnings.append(
             f"train.learning_rate: {train.learning_rate:g} suits training from scratch; fine-tuning a checkpoint with it usually destroys "

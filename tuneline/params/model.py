@@ -61,10 +61,10 @@ class ModelParams(Section):
     """Keys of the transformers configuration, of which ``model_type`` selects the class. Vocabulary size, label names and padding id
     come from the data. With a checkpoint: overrides of its configuration, such as dropout. ``null``: none."""
 
-    head: Literal["frozen"] | None = None
-    """``frozen``: the checkpoint stays as it is, and a linear model is fitted to its mean-pooled vectors in seconds, the better
-    choice for a few hundred pairs (docs/fine-tune.md). Of ``train``, only ``launch``, ``seed``, ``metric`` and ``evaluation_batch_size``
-    then have an effect. ``null``: train the whole model."""
+    head: Literal["frozen", "auto"] | None = None
+    """``frozen``: the checkpoint stays as it is, and a linear model is fitted to its mean-pooled vectors in seconds
+    (docs/fine-tune.md). Of ``train``, only ``launch``, ``seed``, ``metric`` and ``evaluation_batch_size`` then have an effect. ``null``:
+    train the whole model. ``auto``: both, and the one with the lower loss on the validation split is published."""
 
     @field_validator("config", mode="before")
     @classmethod

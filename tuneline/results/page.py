@@ -31,7 +31,7 @@ from tuneline.reports.page import environment
 from tuneline.results.figures import draw_figures
 from tuneline.results.findings import Finding
 from tuneline.results.predictions import Confusion, Headline, ModelError, ReportedPredictions, headline, largest_errors
-from tuneline.results.verdict import RunFacts, judge
+from tuneline.results.verdict import RunFacts, is_frozen, judge
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -195,6 +195,11 @@ class Report:
         return self.params.get("data.task") == "regression"
 
     @property
+    def is_frozen(self) -> bool:
+        """True if the model is a linear one on the frozen checkpoint."""
+        return is_frozen(self.params, self.training)
+
+    @property
     def tiles(self) -> list[tuple[str, str, float | None]]:
         """The other metrics, as ``tiles_of`` returns them, with the change since the previous result."""
         previous = self.headline.previous if self.headline else None
@@ -225,7 +230,7 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
     metrics = run.evaluated
     predictions = ReportedPredictions.read(root / PREDICTIONS)
     previous = find_previous(root, metrics, reference) if metrics else None
-    top = headline(metrics, params, predictions, previous)
+    top = headline(metrics, params, predictions, previous, run.is_frozen)
     if top and top.stale:
         predictions = None
     exported = run.compared
@@ -312,7 +317,7 @@ def metadata(report: Report) -> str:
     ]
     checkpoint = report.provenance.base.checkpoint if report.provenance.base else None
     data = ModelCardData(
-        library_name=None if params.get("model.head") == "frozen" else "transformers",  # its pipelines do not know the head
+        library_name=None if report.is_frozen else "transformers",  # its pipelines do not know the head
         pipeline_tag=task,
         tags=["tuneline", *(["onnx"] if report.exported else [])],
         base_model=checkpoint.name if checkpoint and checkpoint.commit else None,

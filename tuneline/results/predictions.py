@@ -201,15 +201,22 @@ class Headline:
 
 
 def headline(
-    metrics: Mapping[str, float], params: Mapping[str, Any], predictions: ReportedPredictions | None, previous: PreviousResult | None
+    metrics: Mapping[str, float],
+    params: Mapping[str, Any],
+    predictions: ReportedPredictions | None,
+    previous: PreviousResult | None,
+    frozen: bool = False,
 ) -> Headline | None:
-    """Choose the headline metric, ``train.metric`` if it was measured on the reported split, and compare it."""
+    """Choose the headline metric, ``train.metric`` if it was measured on the reported split, and compare it.
+
+    ``frozen`` says that the model is the linear one on the frozen checkpoint.
+    """
     candidates = (params.get("train.metric"), primary_metric("classification").name, primary_metric("regression").name)
     name = next((name for name in candidates if name in METRIC_TABLE and name in metrics), None)
     if name is None:
         return None
     metric, value = METRIC_TABLE[name], metrics[name]
-    simple = {title: metrics[key] for one, title in rivals(params).items() if (key := metric.of_baseline(one)) and key in metrics}
+    simple = {title: metrics[key] for one, title in rivals(frozen).items() if (key := metric.of_baseline(one)) and key in metrics}
     interval = interval_of(name, params, predictions)
     if interval is not None and abs(interval.value - value) > TOLERANCE:
         return Headline(name, value, simple=simple, previous=previous, stale=True)

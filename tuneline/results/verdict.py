@@ -89,8 +89,8 @@ class RunFacts:
 
     @property
     def is_frozen(self) -> bool:
-        """True if the model is a linear one on the frozen checkpoint."""
-        return self.params.get("model.head") == "frozen"
+        """True if the model is a linear one on the frozen checkpoint: the user chose it, or validation did."""
+        return is_frozen(self.params, self.training)
 
     @property
     def longer(self) -> str:
@@ -98,6 +98,12 @@ class RunFacts:
         if steps := self.params.get("train.max_steps"):
             return f"train.max_steps={2 * steps}"
         return f"train.epochs={2 * (self.params.get('train.epochs') or 1)}"
+
+
+def is_frozen(params: Mapping[str, Any], training: Mapping[str, float]) -> bool:
+    """Return True if a run published a linear model on the frozen checkpoint, given its parameters and ``metrics/train.json``."""
+    head = params.get("model.head")
+    return head == "frozen" or (head == "auto" and training.get("head_is_frozen") == 1)
 
 
 def read_curve(path: Path, suffix: str | None = None) -> Curve:
@@ -123,7 +129,8 @@ def judge(run: RunFacts) -> list[Finding]:
     if metric is None:
         return []
     against = _collapsed(run, metric) or _against_simple_models(run, metric)
-    others = (_never_predicted(run), _diverged(run), _still_improving(run), _overfitting(run), leaks(run), _few_rows(run, metric))
+    of_training = () if run.is_frozen else (_diverged(run), _still_improving(run), _overfitting(run))
+    others = (_chosen_head(run), _never_predicted(run), *of_training, leaks(run), _few_rows(run, metric))
     rounded = exported.findings(run.compared) if run.compared else ()
     return [*against, *(finding for finding in others if finding is not None), *rounded]
 
@@ -170,16 +177,15 @@ class Comparison:
         return f"{self.model:.3f} against {self.simple:.3f}, 95 % interval of the difference {self.low:+.3f} to {self.high:+.3f}"
 
 
-def rivals(params: Mapping[str, Any]) -> dict[str, str]:
-    """Return those of ``SIMPLE_MODELS`` that a model must beat: a linear model on the frozen checkpoint is not compared with itself."""
-    own = params.get("model.head")
-    return {name: title for name, title in SIMPLE_MODELS.items() if name != own}
+def rivals(frozen: bool) -> dict[str, str]:
+    """Return those of ``SIMPLE_MODELS`` that a model must beat: a ``frozen`` one, linear on the checkpoint, is not compared with itself."""
+    return {name: title for name, title in SIMPLE_MODELS.items() if not (frozen and name == "frozen")}
 
 
 def comparisons(run: RunFacts, metric: Metric) -> list[Comparison]:
     """Return the comparisons with the ``rivals`` that ``metrics/evaluate.json`` has, the best simple model first."""
     found = []
-    for name in rivals(run.params):
+    for name in rivals(run.is_frozen):
         keys = (metric.name, metric.of_baseline(name), *metric.over(name))
         if all(key in run.evaluated for key in keys):
             found.append(Comparison(name, *(run.evaluated[str(key)] for key in keys)))
@@ -252,6 +258,17 @@ def _never_predicted(run: RunFacts) -> Finding | None:
     sentence = f"{never} of {never + predicted} classes {verb} never predicted; {share:.0%} of the rows get the same class."
     weights = "" if run.params.get("train.class_weights") or run.is_frozen else ", try train.class_weights=balanced,"
     return Finding("never predicted", "warning", sentence, f"Get more rows of the classes without predictions{weights} or join rare ones.")
+
+
+def _chosen_head(run: RunFacts) -> Finding | None:
+    """Return a note about the model that ``model.head: auto`` has chosen."""
+    frozen, tuned = (run.training.get(f"{name}_calibrated_loss") for name in ("frozen", "tuned"))
+    if run.params.get("model.head") != "auto" or frozen is None or tuned is None:
+        return None
+    numbers = f"loss {frozen:.3f} with the linear model on the frozen checkpoint, {tuned:.3f} with the fine-tuned one"
+    chosen = "the linear one" if run.is_frozen else "the fine-tuned one"
+    advice = f"{FINE_TUNE} publishes the fine-tuned one." if run.is_frozen else ""
+    return Finding("chosen head", "note", f"Validation has chosen {chosen}: {numbers}.", advice)
 
 
 def _diverged(run: RunFacts) -> Finding | None:

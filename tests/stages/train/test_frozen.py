@@ -22,10 +22,15 @@ FROZEN = {**tiny_task.FINE_TUNED, "head": "frozen"}
 
 
 def prepared(folder, data, **train):
-    """A project with a checkpoint, and rows of one text."""
+    """A project with a frozen checkpoint, and rows of one text."""
+    return prepared_with(folder, data, FROZEN, **train)
+
+
+def prepared_with(folder, data, model, **train):
+    """A project with a checkpoint, rows of one text, and a section ``model``."""
     fill(folder, data)
     tiny_task.write_checkpoint(folder)
-    tiny_task.write_params(folder, FROZEN, **train)
+    tiny_task.write_params(folder, model, **train)
     values = tiny_task.YAML(typ="safe").load(folder / "params.yaml")
     values["data"]["text_columns"] = ["body"]
     tiny_task.YAML(typ="safe").dump(values, folder / "params.yaml")

@@ -53,8 +53,9 @@ def test_features_of_a_pair_are_those_of_two_texts_encoded_alone(family):
     with torch.inference_mode():
         first, second = (mean_pooled(model.encoder, **alone(model, position)) for position in (0, 1))
         features = model.features(**joined(model))
-    assert features.shape == (3, 4 * 16)
-    expected = torch.cat([first, second, (first - second).abs(), first * second], dim=1)
+    assert features.shape == (3, 4 * 16 + 1)
+    cosine = torch.nn.functional.cosine_similarity(first, second).unsqueeze(1)
+    expected = torch.cat([first, second, (first - second).abs(), first * second, cosine], dim=1)
     torch.testing.assert_close(features, expected, atol=2e-5, rtol=1e-4)
 
 

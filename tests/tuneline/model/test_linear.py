@@ -1,9 +1,11 @@
+import math
+
 import numpy as np
 import pytest
 
 from tuneline.core.tables import LabelSchema
 from tuneline.model import linear
-from tuneline.model.linear import LinearModel, most_rows, pair_features
+from tuneline.model.linear import LinearModel, cosine, most_rows, pair_features, pair_width
 
 THREE = LabelSchema(("a", "b", "c"))
 NUMBERS = LabelSchema(None)
@@ -56,32 +58,61 @@ def test_rows_with_one_answer_get_it_for_all(labels, answer):
     assert np.isfinite(bias).all()
 
 
-def test_features_of_a_pair_are_both_vectors_their_absolute_difference_and_product():
+def test_features_of_a_pair_are_both_vectors_their_absolute_difference_their_product_and_the_cosine():
     first, second = np.array([[1.0, -2.0]], np.float32), np.array([[3.0, 1.0]], np.float32)
-    assert np.hstack(pair_features(first, second)).tolist() == [[1, -2, 3, 1, 2, 3, 3, -2]]
+    features = np.hstack(pair_features(first, second))
+    np.testing.assert_allclose(features, [[1, -2, 3, 1, 2, 3, 3, -2, 1 / math.sqrt(5 * 10)]], rtol=1e-6)
+    assert features.shape[1] == pair_width(2)
+
+
+def test_cosine_of_an_empty_vector_is_zero():
+    assert cosine(np.zeros((1, 2), np.float32), np.ones((1, 2), np.float32)).tolist() == [[0]]
 
 
 def test_wide_checkpoints_use_fewer_rows(monkeypatch):
-    assert (most_rows(384, pairs=False), most_rows(1024, pairs=True)) == (20_000, 3_906)
+    assert (most_rows(384, pairs=False), most_rows(1024, pairs=True)) == (20_000, 3_905)
     monkeypatch.setattr(linear, "MAX_ROWS", 7)
     assert most_rows(384, pairs=False) == 7
 
 
-def test_regularization_is_chosen_by_the_likelihood_of_few_validation_rows():
-    """Their accuracy takes few values, and chooses worse models: here in the mean of 10 samples."""
-    labels, ours, by_accuracy = LabelSchema(("no", "yes")), [], []
+def test_regularization_is_chosen_by_cross_validation_where_validation_has_few_rows():
+    """Few rows choose worse models, by their accuracy and by their likelihood: here in the mean of 10 samples."""
+    labels, ours, by_likelihood, by_accuracy = LabelSchema(("no", "yes")), [], [], []
     for seed in range(10):
         random = np.random.default_rng(seed)
         vectors = random.normal(size=(2_000, 20)).astype(np.float32)
         answers = (vectors[:, 0] + random.normal(size=2_000) > 0).astype(int)
         train, few, new = ((vectors[part], answers[part]) for part in (slice(80), slice(80, 95), slice(95, None)))
-        models = [linear._pipeline(inverse, labels).fit(*train) for inverse in linear.REGULARIZATION]
+        models = [linear._pipeline(inverse, labels, np.ones(20)).fit(*train) for inverse in linear.REGULARIZATION]
         ours.append(LinearModel.fit(train, few, labels).model.score(*new))
+        by_likelihood.append(max(models, key=lambda model: linear._score(model, *few)).score(*new))
         by_accuracy.append(max(models, key=lambda model: model.score(*few)).score(*new))
+    assert np.mean(ours) > np.mean(by_likelihood) + 0.005
     assert np.mean(ours) > np.mean(by_accuracy) + 0.005
 
 
-def test_validation_rows_of_a_class_that_train_lacks_choose_nothing():
+def test_regularization_is_chosen_by_validation_where_it_has_many_rows(monkeypatch):
+    monkeypatch.setattr(linear, "FEW_ROWS", 0)
+    train, (vectors, answers) = rows((0, 1)), rows((0, 1), seed=1)
+    assert linear.REGULARIZATION[0] < LinearModel.fit(train, (vectors, answers), THREE).model[-1].C
+    assert linear.REGULARIZATION[0] == LinearModel.fit(train, (vectors, 1 - answers), THREE).model[-1].C, "all that is learned is wrong"
+
+
+def test_validation_rows_of_a_class_that_train_lacks_choose_nothing(monkeypatch):
+    monkeypatch.setattr(linear, "FEW_ROWS", 0)
     train, (vectors, _) = rows((0, 1)), rows((0, 1), seed=1)
     fitted = LinearModel.fit(train, (vectors, np.full(len(vectors), 2)), THREE)
     assert linear.REGULARIZATION[0] == fitted.model[-1].C
+
+
+def test_cosine_of_a_pair_is_hardly_regularized():
+    """It alone tells the classes apart, among 400 features of noise and with few rows."""
+    random = np.random.default_rng(0)
+    features = random.normal(size=(600, 401)).astype(np.float32)
+    answers = (features[:, -1] + 0.5 * random.normal(size=600) > 0).astype(int)
+    train, new = ((features[part], answers[part]) for part in (slice(60), slice(60, None)))
+    labels = LabelSchema(("no", "yes"))
+    plain, emphasized = (LinearModel.fit(train, train, labels, cosine_last=value) for value in (False, True))
+    assert emphasized.model.score(*new) > plain.model.score(*new) + 0.1
+    weight, bias = emphasized.weights(401, labels)
+    assert (np.argmax(new[0] @ weight.T + bias, axis=1) == emphasized.predict(new[0])).all(), "the factor is a part of the weights"
