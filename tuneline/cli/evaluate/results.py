@@ -253,7 +253,10 @@ def evaluate(params: Params, model: EvaluatedModel, file: LabelledFile) -> Evalu
     settings, notes = params.evaluate, list[str]()
     custom = [load_metric("evaluate.metrics", name, schema) for name in settings.functions]
     with progress(f"evaluate: {file.path}", len(file.labels)) as step:
-        logits, lengths = predict_logits(model.classifier, texts, step.advance)
+        logits, lengths, truncated = predict_logits(model.classifier, texts, step.advance)
+        if truncated:
+            most = model.classifier.max_length
+            notes.append(f"{truncated:,} of {len(file.labels):,} rows are longer than {most} tokens: the model did not read the rest.")
         values = predictions_of(logits, schema)
         predicted = SplitPredictions(file.labels, values, schema, averaging(schema, settings.f1), params.seed)
         phase("metrics")
@@ -280,15 +283,18 @@ def evaluate(params: Params, model: EvaluatedModel, file: LabelledFile) -> Evalu
     )
 
 
-def predict_logits(model: TextClassifier, texts: Sequence[Sequence[str]], advance: Any) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return the logits ``(rows, outputs)`` of texts, one list for each column, and the number of tokens of each row."""
-    logits, lengths, rows = [], [], list(zip(*texts, strict=True))
+def predict_logits(
+    model: TextClassifier, texts: Sequence[Sequence[str]], advance: Any
+) -> tuple[NDArray[np.float32], NDArray[np.int64], int]:
+    """Return the logits ``(rows, outputs)`` of texts, one list for each column, the tokens of each row, and how many were truncated."""
+    logits, lengths, truncated, rows = [], [], 0, list(zip(*texts, strict=True))
     for start in range(0, len(rows), WINDOW):
         encoded = model.encode(rows[start : start + WINDOW])
         logits.append(model.logits(encoded, BATCH_SIZE))
         lengths.append(encoded.lengths)
+        truncated += encoded.truncated
         advance(len(encoded))
-    return np.concatenate(logits), np.concatenate(lengths)
+    return np.concatenate(logits), np.concatenate(lengths), truncated
 
 
 def simple_predictions(

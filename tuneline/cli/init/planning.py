@@ -215,7 +215,9 @@ def plan(paths: Sequence[Path], choices: UserChoices, params: Params) -> Plan:
     labelled = {split: file for split, file in sources.items() if split == "train" or _is_labelled(file, decision, notes)}
     placement = place({split: file.path for split, file in labelled.items()}, list(files.values()), train.layout, choices.name)
     notes += batch_notes([placement.folder / placement.specs[split] for split in labelled])
-    split = plan_split([name for name in SPLITS if name not in labelled], train, choices.by, current.split or SplitParams())
+    divided = current.split if current.path == placement.data_path else None
+    without_file = [name for name in SPLITS if name not in labelled]
+    split = plan_split(without_file, train, choices.by, divided or usual_split(profiles[0].rows))
     classes, left_out = count_classes(labelled, decision, split, params.seed)
     if not classes["train"]:
         text = " and ".join(map(repr, decision.text_columns))
@@ -264,8 +266,24 @@ def _is_labelled(file: RowFile, decision: ColumnChoice, notes: list[str]) -> boo
     return False
 
 
+TEST_ROWS, VALIDATION_ROWS = 300, 150
+"""Rows of the two splits below which they get a larger part of a small file, within ``MOST_TAKEN``."""
+MOST_TAKEN = {"test": 0.3, "validation": 0.15}
+
+
+def usual_split(rows: int) -> SplitParams:
+    """Return how a file of so many rows is divided: a tenth each, and more of a small file, or its test could tell nothing apart."""
+    wanted = {"test": TEST_ROWS / rows, "validation": VALIDATION_ROWS / rows}
+    usual = SplitParams()
+    fractions = {}
+    for name, share in wanted.items():
+        within = min(math.ceil(share * 100) / 100, MOST_TAKEN[name])
+        fractions[name] = max(within, getattr(usual, name))
+    return SplitParams(**fractions)
+
+
 def plan_split(without_file: Sequence[str], train: RowFile, by: str | None, now: SplitParams) -> SplitParams | None:
-    """Return how the train file is divided, if there are splits without a file: the fractions and mode of ``data.split`` are kept.
+    """Return how the train file is divided, if there are splits without a file, by the fractions and the mode of ``now``.
 
     Raises:
         DataError: ``--by`` is not a column, or nothing is divided.
@@ -374,12 +392,36 @@ def split_notes(plan: Plan) -> list[str]:
         taken = " and ".join(f"{name} ({getattr(plan.split, name):.0%})" for name in SPLITS[1:] if getattr(plan.split, name))
         kept = f"all rows of a {plan.split.by!r} are" if plan.split.by else "equal texts are"
         notes.append(f"{taken} taken from {plan.placement.file('train').name} by the stage download (data.split); {kept} in one split.")
+    notes += resolution_notes(plan.classes["test"].total(), plan.decision.task)
     if plan.left_out.incomplete:
         notes.append(f"{plan.left_out.incomplete:,} rows without text or label are left out (data.bad_rows).")
     if plan.left_out.unreadable:
         shown = "\n    ".join(plan.left_out.first)
         notes.append(f"{plan.left_out.unreadable:,} rows that cannot be read are left out (data.bad_rows):\n    {shown}")
     return notes
+
+
+TYPICAL = 0.8
+"""Accuracy, or correlation, of which the plan says how exactly the test measures it."""
+DISAGREEMENT = 0.2
+"""Share of rows on which two models of about this accuracy usually differ."""
+WIDTH_OF_INTERVAL = 1.96
+"""Standard errors on each side of a 95 % interval."""
+
+
+def resolution_notes(rows: int, task: Task) -> list[str]:
+    """Return what can be told apart on so many test rows: the half width of an interval, and the smallest difference that is seen."""
+    if rows == 0:
+        return []
+    if task == "regression":
+        half = WIDTH_OF_INTERVAL * (1 - TYPICAL**2) / math.sqrt(rows)
+        return [f"With {rows:,} rows, test measures a correlation of {TYPICAL} to within {half:.2f}."]
+    half = WIDTH_OF_INTERVAL * math.sqrt(TYPICAL * (1 - TYPICAL) / rows)
+    smallest = WIDTH_OF_INTERVAL * math.sqrt(DISAGREEMENT / rows)
+    return [
+        f"With {rows:,} rows, test measures an accuracy of {TYPICAL} to within {half:.3f}, and tells two models apart that differ by "
+        f"{smallest:.3f} or more."
+    ]
 
 
 def warnings(plan: Plan, params: Params) -> list[str]:

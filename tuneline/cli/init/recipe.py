@@ -23,7 +23,6 @@ from tuneline.cli.init.trial import TrialSpec, batch_lengths, is_busy, run_trial
 from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.launch import AUTO, CPU
 from tuneline.model.architectures import checkpoint_limit, load_tokenizer, token_limit
-from tuneline.model.encoding import pair_separators
 from tuneline.params import Params
 from tuneline.params.loading import default_values
 from tuneline.params.model import invalid_name
@@ -102,16 +101,17 @@ class Lengths:
 
     MOST_TRUNCATED = 0.01
     """Share of rows that may be truncated."""
-    SHORTEST = 16
-    CHEAP = 128
-    """Tokens up to which no row is truncated: a batch is padded to its longest row only, so the few long rows cost little."""
+    USUAL = 512
+    """Tokens that a model reads although no row of the data has so many: a batch is padded to its longest row, so they cost nothing."""
 
     @property
     def max_length(self) -> int:
-        """The smallest multiple of 8 that truncates at most 1 % of the rows, and none of up to 128 tokens; at most the model's limit."""
+        """The model's limit; of one that takes more than 512 tokens, the smallest multiple of 8 that truncates at most 1 % of the rows.
+
+        The data say little about the texts that the model will read one day, and a limit of the training data would cut them.
+        """
         needed = int(self.tokens[-1 - int(self.MOST_TRUNCATED * len(self.tokens))])
-        complete = min(int(self.tokens[-1]), self.CHEAP)
-        rounded = max(self.SHORTEST, -(-max(needed, complete) // 8) * 8)
+        rounded = max(self.USUAL, -(-needed // 8) * 8)
         return rounded if self.limit is None else min(rounded, self.limit)
 
     def truncated(self, length: int) -> float:
@@ -147,10 +147,7 @@ LEAST_STEPS = 600
 """Optimizer steps below which fine-tuning gets more epochs."""
 EPOCHS = (3, 20)
 """Fewest and most epochs of fine-tuning."""
-FEW_ROWS = 1_500
-"""Pairs below which a linear model on the frozen checkpoint is better, and is proposed."""
 FROZEN = "frozen"
-FINE_TUNE = "`tuneline run model.head=null`"
 LARGE_DATA = 200_000
 """Rows from which one epoch of fine-tuning suffices, with evaluations within it."""
 BATCH_TOKENS = 4096 * 768 * 12
@@ -187,16 +184,15 @@ class Recipe:
 
 
 def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Params) -> Recipe:
-    """Return the recipe for fine-tuning a checkpoint; for few pairs with a frozen head, which the same values fine-tune without."""
+    """Return the recipe for fine-tuning a checkpoint; the linear model on the frozen one is published where validation shows it better."""
     rows = train_rows(plan, params)
     max_length = lengths.max_length
     batch = 16 if rows < SMALL_DATA else 32
-    tokens = micro_batch_tokens(batch, max_length, checkpoint)
+    tokens = micro_batch_tokens(batch, min(int(lengths.tokens[-1]), max_length), checkpoint)
     steps_per_epoch = math.ceil(rows / batch)
     epochs = 1 if rows >= LARGE_DATA else min(max(EPOCHS[0], math.ceil(LEAST_STEPS / steps_per_epoch)), EPOCHS[1])
     rate = next(rate for width, rate in RATES if checkpoint.width <= width)
     truncation, truncation_reasons = truncation_rate(lengths, params)
-    head = head_reasons(rows, checkpoint, plan)
     in_micro_batches = "" if tokens is None else f", in micro-batches of at most {tokens:,} tokens because of the memory"
     evaluations = ", evaluated 4 times" if epochs == 1 else ""
     return Recipe(
@@ -205,7 +201,7 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
             "model.checkpoint": checkpoint.pretrained.name,
             "model.revision": checkpoint.pretrained.commit,
             "model.config": {},
-            "model.head": FROZEN if head else None,
+            "model.head": "auto",
             "tokenize.max_length": max_length,
             "train.epochs": epochs,
             "train.evaluate_every_steps": math.ceil(steps_per_epoch / 4) if epochs == 1 else None,
@@ -213,6 +209,7 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
             "train.micro_batch_size": batch,
             "train.micro_batch_tokens": tokens,
             "train.learning_rate": rate,
+            "train.keep": kept_weights(plan),
             "train.mixed_precision": precision(params),
             **truncation,
         },
@@ -220,11 +217,12 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
             f"checkpoint: {checkpoint.description}",
             f"max_length {max_length}: truncates {lengths.truncated(max_length):.1%} of rows{_at_limit(lengths)}; {lengths.description}",
             *truncation_reasons,
-            *head,
+            "model.head auto: a linear model on the frozen checkpoint is fitted, too, in seconds; validation decides which is published",
             f"batch of {batch} rows{in_micro_batches}: 16 below {SMALL_DATA:,} rows, else 32",
             f"{epochs} epoch{'s' * (epochs > 1)}, {epochs * steps_per_epoch:,} steps{evaluations}: at least {LEAST_STEPS} steps, within "
             f"{EPOCHS[0]} to {EPOCHS[1]} epochs; 1 from {LARGE_DATA:,} rows",
-            f"learning rate {rate:.0e} for layers of {checkpoint.width}, warmup over a tenth of the steps, best weights by validation",
+            f"learning rate {rate:.0e} for layers of {checkpoint.width}, warmup over a tenth of the steps",
+            kept_reason(plan),
         ),
         lengths,
     )
@@ -307,16 +305,37 @@ def precision(params: Params) -> str | None:
     return given
 
 
+FEW_TO_CHOOSE_BY = 500
+"""Rows of validation below which the weights of the last step are kept."""
+
+
+def kept_weights(plan: Plan) -> str:
+    """Return the value of ``train.keep``: few rows of validation cannot tell the epochs apart.
+
+    The rate has come down to 0 at the last step. With 37 and 125 rows, its weights were as good as those of the epoch that validation
+    chose, or up to 3 points better (docs/benchmarks.md).
+    """
+    return "best" if plan.classes["validation"].total() >= FEW_TO_CHOOSE_BY else "last"
+
+
+def kept_reason(plan: Plan) -> str:
+    """Return why these weights are kept."""
+    rows = plan.classes["validation"].total()
+    if kept_weights(plan) == "best":
+        return f"best weights by validation ({rows:,} rows)"
+    return f"last weights, after which the rate is 0: {rows:,} rows of validation are too few to choose among the epochs"
+
+
 def train_rows(plan: Plan, params: Params) -> int:
     """Return the number of rows that are trained on in one epoch."""
     rows = plan.classes["train"].total()
     return max(1, rows if params.data.max_rows is None else min(rows, params.data.max_rows))
 
 
-def micro_batch_tokens(batch: int, max_length: int, checkpoint: Checkpoint) -> int | None:
+def micro_batch_tokens(batch: int, longest: int, checkpoint: Checkpoint) -> int | None:
     """Return the tokens whose activations take the memory of 32 x 128 tokens in BERT-base; ``None`` if any batch has fewer."""
     tokens = BATCH_TOKENS // (checkpoint.width * checkpoint.layers)
-    return tokens if batch * max_length > tokens else None
+    return tokens if batch * longest > tokens else None
 
 
 def truncation_rate(lengths: Lengths, params: Params) -> tuple[dict[str, Any], list[str]]:
@@ -330,21 +349,6 @@ def truncation_rate(lengths: Lengths, params: Params) -> tuple[dict[str, Any], l
         f"{allowed:.0%}. A checkpoint that takes longer texts (such as ModernBERT, 8,192 tokens) reads all of them."
     )
     return {"validate.truncation_rate.max": allowed}, [reason]
-
-
-def head_reasons(rows: int, checkpoint: Checkpoint, plan: Plan) -> list[str]:
-    """Return why a linear model on the frozen checkpoint is proposed, if it is; the figures are in docs/benchmarks.md.
-
-    It is for few pairs that can be separated again. Of single texts, 300 rows are enough for a better fine-tuned model.
-    """
-    if rows >= FEW_ROWS or len(plan.decision.text_columns) == 1:
-        return []
-    if pair_separators(load_tokenizer(checkpoint.folder, f"{OPTION}: {checkpoint.pretrained.label}")) is None:
-        return []
-    return [
-        f"model.head frozen: {rows:,} pairs are few for fine-tuning. On 1,000 pairs of MRPC, a linear model on the frozen checkpoint had "
-        f"an accuracy of 0.714, the fine-tuned one 0.684; on 2,000 pairs 0.728 and 0.756. {FINE_TUNE} fine-tunes, with what follows:"
-    ]
 
 
 def _at_limit(lengths: Lengths) -> str:
@@ -438,10 +442,7 @@ def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None, trial: bo
 
 
 def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Params) -> str:
-    """Train a few of the batches that training will make; return what the training will cost, evaluations included.
-
-    With a frozen head, that is a forward pass of train and two of validation.
-    """
+    """Train a few of the batches that training will make; return what the training will cost, evaluations included."""
     values = recipe.params
     batch, at_once, epochs = (values[f"train.{name}"] for name in ("global_batch_size", "micro_batch_tokens", "epochs"))
     tokens = [] if recipe.lengths is None else recipe.lengths.tokens.tolist()
@@ -465,9 +466,6 @@ def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Param
     forward = result.row_seconds * FORWARD
     evaluation = plan.classes["validation"].total() * forward
     busy = "; less when no other programs use the processor" if is_busy() else ""
-    if values["model.head"] == FROZEN:
-        frozen, tuned = duration(train_rows(plan, params) * forward + 2 * evaluation), duration(training + evaluations * evaluation)
-        return f"cost on this machine ({result.device}): about {frozen} with the frozen head; {tuned} for fine-tuning{busy}"
     return (
         f"cost on this machine ({result.device}): about {duration(1000 * step)} for 1,000 steps, "
         f"{duration(training + evaluations * evaluation)} for the training{busy}"

@@ -16,12 +16,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tuneline.cli.predict.streaming import ModelChoice, Report, StreamOptions, TaskResult, ended_by_reader, predict_file, say_summary
+from tuneline.cli.predict.streaming import (
+    ModelChoice,
+    Report,
+    StreamOptions,
+    TaskResult,
+    ended_by_reader,
+    predict_file,
+    say_summary,
+    say_truncated,
+)
 from tuneline.cli.predict.writing import Output, OutputColumns, check_target, descriptor, open_writer
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import cannot_write, content_key, file_hash, temporary_directory, working_directory
 from tuneline.core.locks import BusyError, locked
-from tuneline.core.records import Record
+from tuneline.core.records import OMITTED, Record
 from tuneline.core.terminal import progress, say
 from tuneline.engines import EngineOptions, map_tasks
 from tuneline.readers.files import DataFile, RemoteFile, file_system, is_url, list_files, not_a_file, reaching, shown
@@ -183,6 +192,8 @@ class ResultRecord(Record):
     """Number of bad rows that were left out."""
     first: list[str]
     """Places and reasons of the first ones."""
+    truncated: int | None = OMITTED
+    """Number of rows that were too long for the model; ``None`` in a record that an earlier version of Tuneline wrote."""
 
     @property
     def task(self) -> tuple[str, ...]:
@@ -301,7 +312,7 @@ def predict_task(task: Task) -> TaskResult:
     """Write the predictions of a task, as ``predict_file`` does, then its record."""
     result = predict_file(task.model.load(), task.source, task.columns, task.output, task.options, report=False)
     if task.folder and task.record and task.output.path:
-        counts = {"rows": result.rows, "skipped": result.skipped, "first": list(result.first)}
+        counts = {"rows": result.rows, "skipped": result.skipped, "first": list(result.first), "truncated": result.truncated}
         task.folder.write(task.output.path.name, task.record.model_copy(update=counts))
     return result
 
@@ -310,7 +321,8 @@ class Tally:
     """Counts of predictions and bad rows over all tasks, and the check of the share of bad rows in each file."""
 
     def __init__(self, policy: BadRowPolicy) -> None:
-        self.policy, self.rows, self.skipped = policy, 0, 0
+        self.policy = policy
+        self.rows = self.skipped = self.truncated = 0
         self._report = Report()
         self._file, self._usable = BadRows("", "row", policy), 0
 
@@ -327,6 +339,7 @@ class Tally:
         self._usable += result.rows
         self.rows += result.rows
         self.skipped += result.skipped
+        self.truncated += result.truncated
         for place in result.first:
             self._report.add(f"skipped {part.path}, {place}")
         if part.number == part.count - 1:
@@ -357,6 +370,7 @@ class Batch:
                 tally.add(part, result)
                 writer.append(place)
                 place.unlink()
+        say_truncated(tally.truncated, tally.rows, self.model.load().max_length)
         say_summary(tally.rows, tally.skipped, started)
 
     def to_folder(self, parts: Sequence[Part], folder: ResultFolder, kind: Kind) -> None:
@@ -384,6 +398,7 @@ class Batch:
                     for number in range(part.count):
                         folder.remove(dataclasses.replace(part, number=number).result_name(kind))
                     raise
+        say_truncated(tally.truncated, tally.rows, self.model.load().max_length)
         say_summary(tally.rows, tally.skipped, started, sum(result.rows for result in kept.values()))
 
     def _task(self, part: Part, output: Output) -> Task:
@@ -416,8 +431,15 @@ class Batch:
                 reading = content_key(source.kind, source.encoding, dataclasses.asdict(source.dialect))
                 rows = f"{source.part.start}-{source.part.stop}" if source.part else "all"
                 step.advance(1)
-                made = {"command": command, "source": str(path), "version": versions[path], "part": f"{rows} {reading}"}
-                yield ResultRecord(**made, rows=0, skipped=0, first=[])
+                yield ResultRecord(
+                    command=command,
+                    source=str(path),
+                    version=versions[path],
+                    part=f"{rows} {reading}",
+                    rows=0,
+                    skipped=0,
+                    first=[],
+                )
 
 
 def kept_results(planned: Mapping[str, ResultRecord], folder: ResultFolder) -> dict[str, TaskResult]:
@@ -437,7 +459,7 @@ def kept_results(planned: Mapping[str, ResultRecord], folder: ResultFolder) -> d
             folder.remove(name)
     if same:
         say(f"{folder} has {len(same)} of {len(planned)} results already; they are kept.", error=True)
-    return {name: TaskResult(record.rows, record.skipped, tuple(record.first)) for name, record in same.items()}
+    return {name: TaskResult(record.rows, record.skipped, tuple(record.first), record.truncated or 0) for name, record in same.items()}
 
 
 def _check_names(names: Sequence[str], parts: Sequence[Part], folder: ResultFolder) -> None:

@@ -35,6 +35,13 @@ SATURATION_WARNING = (
 
 
 @dataclass(frozen=True)
+class EncodedRows(TokenizedRows):
+    """Tokenized rows, of which some were too long for the model: their end, or their beginning, was cut off."""
+
+    truncated: int
+
+
+@dataclass(frozen=True)
 class TextClassifier:
     """An exported model that takes texts, with its tokenizer, which truncates. A regression has no labels."""
 
@@ -57,7 +64,12 @@ class TextClassifier:
             problem = f"{path} cannot be used with its metadata and tokenizer: {type(error).__name__}: {error}."
             raise StageError(problem, "Export it again: `dvc repro -f export`.") from None
 
-    def encode(self, texts: Sequence[tuple[str, ...]]) -> TokenizedRows:
+    @property
+    def max_length(self) -> int:
+        """Tokens of a row that the model reads, special tokens included."""
+        return int(self.classifier.metadata["max_length"])
+
+    def encode(self, texts: Sequence[tuple[str, ...]]) -> EncodedRows:
         """Tokenize rows of one or two texts, exactly as the stage ``tokenize`` does."""
         rows = list(texts) if len(self.text_columns) > 1 else [text for (text,) in texts]
         encodings = self.tokenizer.encode_batch_fast(rows)
@@ -69,19 +81,25 @@ class TextClassifier:
             values["attention_mask"] = np.ones(total, dtype=np.int64)
         if "token_type_ids" in self.classifier.inputs:
             values["token_type_ids"] = flat((encoding.type_ids for encoding in encodings), np.int64, total)
-        return TokenizedRows(values, offsets)
+        full = np.flatnonzero(lengths == self.max_length).tolist()
+        truncated = sum(bool(encodings[row].overflowing) for row in full)
+        return EncodedRows(values, offsets, truncated)
 
     def logits(self, rows: TokenizedRows, batch_size: int) -> NDArray[np.float32]:
         """Return the logits ``(rows, outputs)`` of tokenized rows."""
         return logits_of(self.classifier, rows, self.pad_token_id, batch_size)
 
     def predict(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> NDArray[np.float64]:
-        """Predict rows of one or two texts, ``batch_size`` of them in a forward pass.
+        """Predict rows of one or two texts, as ``outputs`` does."""
+        return self.outputs(self.encode(texts), batch_size)
+
+    def outputs(self, rows: TokenizedRows, batch_size: int) -> NDArray[np.float64]:
+        """Predict tokenized rows, ``batch_size`` of them in a forward pass.
 
         Returns:
             Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
         """
-        logits = self.logits(self.encode(texts), batch_size)
+        logits = self.logits(rows, batch_size)
         return logits.astype(np.float64) if self.labels is None else probabilities(logits)
 
 
@@ -140,11 +158,16 @@ class StreamOptions:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What was done for a file, or a part of one, with places and reasons of the first skipped rows."""
+    """What was done for a file, or a part of one, with places and reasons of the first skipped rows.
+
+    Attributes:
+        truncated: Predicted rows that were too long for the model.
+    """
 
     rows: int
     skipped: int = 0
     first: tuple[str, ...] = ()
+    truncated: int = 0
 
 
 def predict_file(
@@ -154,7 +177,7 @@ def predict_file(
     with open_rows(source, columns) as rows, open_writer(output, OutputColumns(model.labels, rows.columns.kept)) as writer:
         bad = BadRows("standard input" if source.path is None else str(source.path), rows.unit, options.bad_rows)
         predicted = predict_rows(model, rows, writer, options, bad, report=report)
-    return TaskResult(predicted, bad.count, tuple(bad.first))
+    return TaskResult(predicted.rows, bad.count, tuple(bad.first), predicted.truncated)
 
 
 def predict_and_say(model: TextClassifier, source: Input, columns: InputColumns, output: Output, options: StreamOptions) -> None:
@@ -162,7 +185,17 @@ def predict_and_say(model: TextClassifier, source: Input, columns: InputColumns,
     started = time.perf_counter()
     with ended_by_reader():
         result = predict_file(model, source, columns, output, options)
+    say_truncated(result.truncated, result.rows, model.max_length)
     say_summary(result.rows, result.skipped, started)
+
+
+def say_truncated(truncated: int, rows: int, max_length: int) -> None:
+    """Print to standard error how many rows were too long for the model, if there are any."""
+    if truncated:
+        share = truncated / rows
+        say(
+            f"{truncated:,} of {rows:,} rows ({share:.1%}) are longer than {max_length} tokens: the model did not read the rest", error=True
+        )
 
 
 @contextmanager
@@ -184,22 +217,24 @@ def say_summary(rows: int, skipped: int, started: float, kept: int = 0) -> None:
 
 def predict_rows(
     model: TextClassifier, source: InputRows, writer: Writer, options: StreamOptions, bad: BadRows, *, report: bool = True
-) -> int:
-    """Predict every row, in order, and return their number; ``bad`` counts those that are left out, and refuses too many.
+) -> TaskResult:
+    """Predict every row, in order, and return their numbers; ``bad`` counts those that are left out, and refuses too many.
 
     Rows of a window are sorted by length, so that batches carry little padding, and put back in order. The first windows are
     small, so that the first predictions appear at once.
     """
-    predicted, position = 0, source.position
+    predicted = truncated = 0
+    position = source.position
     with progress(f"predict: {bad.name}", source.total, unit="" if position else "rows") as step:
         for rows in windows(good_rows(source, bad, report=report), options.batch_size, options.window):
-            outputs = model.predict([row.texts for row in rows], options.batch_size)
-            writer.write(rows, outputs)
+            encoded = model.encode([row.texts for row in rows])
+            writer.write(rows, model.outputs(encoded, options.batch_size))
             predicted += len(rows)
+            truncated += encoded.truncated
             step.done = position() if position else rows[-1].number
             step.detail = f"{predicted:,} rows" if position else ""
     bad.check(predicted)
-    return predicted
+    return TaskResult(predicted, truncated=truncated)
 
 
 def windows(rows: Iterator[Row], first: int, most: int) -> Iterator[list[Row]]:

@@ -29,18 +29,18 @@ def test_lengths_count_special_tokens_and_both_texts_of_a_pair(checkpoint):
 @pytest.mark.parametrize(
     ("tokens", "limit", "expected"),
     [
-        ([5] * 100, 512, 16),
-        ([30] * 99 + [100], 512, 104),
-        ([30] * 99 + [400], 512, 128),
-        ([200] * 99 + [400], 512, 200),
-        ([30] * 98 + [400] * 2, 512, 400),
-        ([33] * 100, None, 40),
+        ([5] * 100, 512, 512),
+        ([5] * 100, 128, 128),
+        ([30] * 99 + [400], 8192, 512),
+        ([700] * 99 + [8000], 8192, 704),
+        ([30] * 98 + [9000] * 2, 8192, 8192),
+        ([33] * 100, None, 512),
         ([600] * 100, 512, 512),
         ([600] * 100, 514 - 2, 512),
         ([600] * 100, 509, 509),
     ],
 )
-def test_max_length_truncates_at_most_one_row_in_a_hundred_and_none_of_short_ones(tokens, limit, expected):
+def test_max_length_is_the_limit_of_the_model_and_above_512_tokens_what_the_rows_need(tokens, limit, expected):
     lengths = Lengths(np.sort(np.array(tokens)), limit)
     assert lengths.max_length == expected
     assert lengths.truncated(expected) <= 0.01 or expected == limit

@@ -37,7 +37,7 @@ def test_one_file_gives_parameters_that_divide_it_and_a_copy(project, tickets):
     assert done.exit_code == 0, done.output
     data = load_params().data
     assert (data.source, data.path, data.text_columns, data.label_column) == ("files", "tickets", ["text"], "label")
-    assert (data.splits.train, data.split, data.bad_rows) == ("all", SplitParams(), "stop")
+    assert (data.splits.train, data.split, data.bad_rows) == ("all", SplitParams(validation=0.15, test=0.3), "stop")
     assert contents(project / "data/source") == {"tickets/all.csv": tickets.read_bytes()}
 
 
@@ -66,9 +66,18 @@ def test_second_run_changes_nothing_and_asks_nothing(project, tickets):
 def test_fractions_that_the_user_set_are_kept(project, tickets):
     init(tickets, "--force")
     text = (project / "params.yaml").read_text()
-    (project / "params.yaml").write_text(text.replace("{validation: 0.1, test: 0.1, by: null", "{validation: 0.2, test: 0.1, by: id"))
+    (project / "params.yaml").write_text(text.replace("{validation: 0.15, test: 0.3, by: null", "{validation: 0.2, test: 0.1, by: id"))
     assert init(tickets, "--force").exit_code == 0
-    assert load_params().data.split == SplitParams(validation=0.2, by="id")
+    assert load_params().data.split == SplitParams(validation=0.2, test=0.1, by="id")
+
+
+def test_fractions_of_another_file_are_not_kept(project, tickets):
+    init(tickets, "--force")
+    header, *rows = tickets.read_text().splitlines(keepends=True)
+    large = project / "large.csv"
+    large.write_text(header + "".join(f"{copy}{row}" for copy in range(100) for row in rows))
+    assert init(large, "--force").exit_code == 0
+    assert load_params().data.split == SplitParams(validation=0.1, test=0.1)
 
 
 def test_class_names_and_behaviour_tests_that_the_user_added_for_this_file_are_kept(project, tickets):
@@ -227,8 +236,8 @@ def test_files_named_after_splits_are_kept_and_a_missing_split_is_taken_from_tra
     (project / "my-test.csv").write_text(lines[0] + "".join(lines[36:]))
     done = init(project / "my-train.csv", project / "my-test.csv", "--force", "--name", "mine")
     assert done.exit_code == 0, done.output
-    assert "validation (10%) taken from train.csv" in done.output
-    assert load_params().data.split == SplitParams(test=0)
+    assert "validation (15%) taken from train.csv" in done.output
+    assert load_params().data.split == SplitParams(validation=0.15, test=0)
     rows = downloaded()
     assert len(rows["test"]) == 5
     assert len(rows["train"]) + len(rows["validation"]) == 35
@@ -241,7 +250,7 @@ def test_test_file_without_labels_is_left_out_with_a_note(project, tickets):
     assert done.exit_code == 0, done.output
     assert "test.csv has no labels" in done.output
     assert set(contents(project / "data/source")) == {"mine/all.csv"}
-    assert len(downloaded()["test"]) == pytest.approx(4, abs=1)
+    assert len(downloaded()["test"]) == pytest.approx(12, abs=1)
 
 
 def test_numeric_labels_give_a_regression_with_a_suitable_metric(project):

@@ -9,6 +9,7 @@ from tests.hub import LoopbackHub
 from tests.tuneline.cli.init.test_init import Terminal
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
 from tuneline.cli import app
+from tuneline.cli.init.planning import usual_split
 from tuneline.cli.init.recipe import MULTILINGUAL, SMALL, suggested
 from tuneline.core.files import read_yaml
 from tuneline.params.loading import load_params
@@ -26,20 +27,27 @@ def test_checkpoint_gives_parameters_that_fine_tune_it(project, tickets, checkpo
     assert done.exit_code == 0, done.output
     params = load_params()
     assert (params.model.checkpoint, params.model.revision, params.model.config) == (checkpoint, None, {})
-    assert (params.tokenize.tokenizer, params.tokenize.max_length) == (None, 16)
-    assert (params.train.learning_rate, params.train.epochs, params.train.keep) == (1e-4, 20, "best")
-    assert "truncates 0.0% of rows (0.0% at 64, the model's limit)" in done.output
-    assert params.model.head is None
+    assert (params.tokenize.tokenizer, params.tokenize.max_length) == (None, 64)
+    assert (params.train.learning_rate, params.train.epochs, params.train.keep) == (1e-4, 20, "last")
+    assert "truncates 0.0% of rows (the model takes no more)" in done.output
+    assert params.model.head == "auto"
     assert "cost on this machine (CPU" in done.output
 
 
-def test_few_pairs_are_proposed_a_frozen_head_with_its_cost(project, checkpoint):
-    rows = "".join(f"my parcel {number} is lost,the parcel {number} is here,{'yes' if number % 2 else 'no'}\n" for number in range(60))
-    (project / "pairs.csv").write_text(f"first,second,same\n{rows}")
-    done = init(project / "pairs.csv", "--checkpoint", checkpoint, "--force")
-    assert load_params().model.head == "frozen", done.output
-    assert "with the frozen head" in done.output
-    assert not (project / "conf/sweep/first.yaml").exists(), "there is nothing to vary"
+def test_plan_says_what_the_test_rows_can_tell_apart(project, tickets):
+    assert (
+        "With 12 rows, test measures an accuracy of 0.8 to within 0.226, and tells two models apart that differ by 0.253"
+        in init(tickets, "--force", "--no-trial").output
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "validation", "test"),
+    [(40, 0.15, 0.3), (1_000, 0.15, 0.3), (1_300, 0.12, 0.24), (2_000, 0.1, 0.15), (3_000, 0.1, 0.1), (10**6, 0.1, 0.1)],
+)
+def test_small_files_give_a_larger_part_to_validation_and_test(rows, validation, test):
+    split = usual_split(rows)
+    assert (split.validation, split.test) == (validation, test)
 
 
 def test_learning_rate_is_a_number_in_every_version_of_yaml(project, tickets, checkpoint):

@@ -3,7 +3,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.params import write_params
 from tuneline.cli.init import planning
 from tuneline.cli.init.recipe import Lengths, fine_tuning, from_scratch, open_checkpoint
 from tuneline.params.loading import load_params
@@ -68,46 +67,17 @@ def test_truncation_check_is_widened_only_where_the_model_itself_is_too_short(pl
     assert "40% of the rows are truncated even at the model's limit" in "\n".join(long.reasons)
 
 
-@pytest.mark.parametrize(("texts", "rows", "head"), [(2, 1_499, "frozen"), (2, 1_500, None), (1, 100, None)])
-def test_few_pairs_get_a_frozen_head_and_the_values_to_fine_tune_instead(plan, checkpoint, texts, rows, head):
-    plan = replace(plan, decision=replace(plan.decision, text_columns=["text"] * texts))
-    recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), of_rows(plan, rows), load_params())
-    reasons = "\n".join(recipe.reasons)
-    assert recipe.params["model.head"] == head
-    assert recipe.params["train.learning_rate"] == 1e-4
-    assert ("`tuneline run model.head=null` fine-tunes" in reasons) == (head is not None)
+@pytest.mark.parametrize("columns", [["text"], ["text", "text"]])
+def test_head_is_left_to_validation(plan, checkpoint, columns):
+    plan = replace(plan, decision=replace(plan.decision, text_columns=columns))
+    recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), plan, load_params())
+    assert recipe.params["model.head"] == "auto"
+    assert "validation decides which is published" in "\n".join(recipe.reasons)
 
 
-def test_pairs_that_cannot_be_separated_are_fine_tuned(plan, checkpoint, monkeypatch):
-    pairs = replace(plan, decision=replace(plan.decision, text_columns=["text", "text"]))
-    monkeypatch.setattr("tuneline.cli.init.recipe.pair_separators", lambda _: None)
-    recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), of_rows(pairs, 100), load_params())
-    assert recipe.params["model.head"] is None
-
-
-def test_new_model_has_no_frozen_head(plan):
-    assert from_scratch(of_rows(plan, 100), load_params()).params["model.head"] is None
-
-
-def test_rows_of_a_quick_run_determine_the_steps(plan, checkpoint):
-    params = load_params()
-    quick = params.model_copy(update={"data": params.data.model_copy(update={"max_rows": 320})})
-    recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), of_rows(plan, 100_000), quick)
-    assert "20 epochs, 400 steps" in "\n".join(recipe.reasons)
-
-
-@pytest.mark.parametrize(("config", "positions"), [({"model_type": "bert"}, None), ({"model_type": "roberta", "pad_token_id": 1}, 130)])
-def test_configuration_that_the_user_wrote_is_kept_and_takes_the_texts(plan, config, positions):
-    params = load_params()
-    written = config | ({"max_position_embeddings": 100} if positions else {})
-    recipe = from_scratch(plan, params.model_copy(update={"model": params.model.model_copy(update={"config": written})}))
-    assert recipe.params["model.config"] == config | ({"max_position_embeddings": positions} if positions else {})
-
-
-def test_new_model_takes_longer_texts_if_there_are_any(project, plan):
-    write_params(project, model={"config": {"model_type": "bert", "max_position_embeddings": 128}})
-    rows = "".join(f"{'word ' * 200}{number},{number % 2}\n" for number in range(40))
-    (project / "long.csv").write_text(f"text,label\n{rows}")
-    long = from_scratch(planning.plan([project / "long.csv"], planning.UserChoices(), load_params()), load_params()).params
-    assert from_scratch(plan, load_params()).params["tokenize.max_length"] == 128
-    assert long["tokenize.max_length"] == long["model.config"]["max_position_embeddings"] == 288
+@pytest.mark.parametrize(("rows", "keep"), [(40, "last"), (499, "last"), (500, "best")])
+def test_few_validation_rows_do_not_choose_among_the_epochs(plan, checkpoint, rows, keep):
+    classes = {**plan.classes, "validation": type(plan.classes["validation"])({"a": rows})}
+    recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), replace(plan, classes=classes), load_params())
+    assert recipe.params["train.keep"] == keep
+    assert f"{keep} weights" in "\n".join(recipe.reasons)
