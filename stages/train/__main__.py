@@ -28,7 +28,7 @@ from accelerate import Accelerator
 from torch import Tensor
 from transformers.utils import logging
 
-from stages.train.choice import Candidate, HeadChoice
+from stages.train.choice import HeadChoice
 from stages.train.data import Inputs, read_inputs
 from stages.train.devices import check_devices, create_accelerator, devices_used
 from stages.train.frozen import FrozenResult, can_be_frozen, fit_frozen
@@ -144,8 +144,10 @@ def publish(result: TrainingResult, frozen: FrozenResult | None, inputs: Inputs,
     state = result.state
     if state.accelerator.is_main_process:
         publish_curves(state.progress, state.metric.name, PLOTS / "training")
-        choice = None if frozen is None else choose_head(frozen, result)
-        if choice is not None:
+        choice = None
+        if frozen is not None:
+            pairs = len(params.data.text_columns) == 2
+            choice = HeadChoice.of(frozen.logits, result.logits, inputs.validation, state.metric, pairs)
             say(f"train: {choice.sentence}")
         if frozen is not None and choice is not None and choice.is_frozen:
             publish_frozen(frozen, inputs, params)
@@ -155,13 +157,6 @@ def publish(result: TrainingResult, frozen: FrozenResult | None, inputs: Inputs,
             outcome = Outcome(state.progress, result.logits, choice)
         publish_measurements(outcome, state.metric, inputs.validation, params)
     state.checkpoints.remove_all()
-
-
-def choose_head(frozen: FrozenResult, tuned: TrainingResult) -> HeadChoice:
-    """Compare the linear model on the frozen checkpoint with the fine-tuned one, on the validation split."""
-    metric, split = tuned.state.metric, tuned.state.validation_loader.split
-    linear, whole = (Candidate.of(logits, split, metric) for logits in (frozen.logits, tuned.logits))
-    return HeadChoice(linear, whole, len(split), metric.name)
 
 
 def publish_frozen(fitted: FrozenResult, inputs: Inputs, params: Params) -> None:

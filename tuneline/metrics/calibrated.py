@@ -32,6 +32,14 @@ def calibrated_losses(logits: NDArray[np.float32], labels: NDArray[Any], is_regr
     return _log_losses(logits / best_temperature(logits, labels), labels)
 
 
+def uninformed_losses(labels: NDArray[Any], is_regression: bool) -> Losses:
+    """Return the loss of each row, shape ``(rows,)``, of the best predictions without the text: the mean, or the class frequencies."""
+    if is_regression:
+        return calibrated_losses(np.full((len(labels), 1), labels.mean(), dtype=np.float32), labels, is_regression)
+    frequencies = np.bincount(labels) / len(labels)
+    return np.asarray(-np.log(frequencies[labels]))
+
+
 def best_temperature(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
     """Return the number by which logits are divided for the smallest log loss."""
     from scipy.optimize import minimize_scalar

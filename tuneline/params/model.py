@@ -64,7 +64,7 @@ class ModelParams(Section):
     head: Literal["frozen", "auto"] | None = None
     """``frozen``: the checkpoint stays as it is, and a linear model is fitted to its mean-pooled vectors in seconds
     (docs/fine-tune.md). Of ``train``, only ``launch``, ``seed``, ``metric`` and ``evaluation_batch_size`` then have an effect. ``null``:
-    train the whole model. ``auto``: both, and the one with the lower loss on the validation split is published."""
+    train the whole model. ``auto``: both, and the validation split decides which is published (stages/train/choice.py)."""
 
     @field_validator("config", mode="before")
     @classmethod

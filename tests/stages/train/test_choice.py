@@ -1,9 +1,11 @@
 """The choice of ``model.head: auto`` between the fine-tuned model and the linear one on the frozen checkpoint."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from stages.train.choice import Candidate, HeadChoice
+from stages.train.choice import HeadChoice
 from stages.train.optimization import ValidationMetric
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.test_frozen import prepared_with
@@ -14,44 +16,60 @@ METRIC = ValidationMetric("accuracy", greater_is_better=True)
 
 
 class Split:
-    """What a candidate is scored on."""
+    """What a candidate is scored on: half of the rows have each class."""
 
     label_schema = LabelSchema(("a", "b"))
-
-    def __init__(self, labels):
-        self.labels = np.asarray(labels)
+    labels = np.tile(np.array([0, 1]), 20)
 
 
-def candidate(right, confidence, rows=40):
-    """Return a model that is right in some of the rows, and equally sure everywhere."""
-    logits = np.zeros((rows, 2), np.float32)
-    logits[:right, 0] = confidence
-    logits[right:, 1] = confidence
-    return Candidate.of(logits, Split(np.zeros(rows, np.int64)), METRIC)
+def logits(wrong, confidence=2.0):
+    """Return the logits of a model that is wrong in the first rows, and equally sure everywhere."""
+    right = np.where(np.arange(40) < wrong, -confidence, confidence)
+    return np.stack([np.where(Split.labels == 0, right, 0), np.where(Split.labels == 1, right, 0)], axis=1).astype(np.float32)
 
 
-def choice(frozen, tuned):
-    return HeadChoice(frozen, tuned, 40, "accuracy")
+def choice(frozen, tuned, pairs=False):
+    return HeadChoice.of(frozen, tuned, Split, METRIC, pairs)
 
 
-def test_model_that_is_right_more_often_is_chosen_although_it_is_too_sure_of_itself():
-    frozen, tuned = candidate(30, confidence=1), candidate(35, confidence=20)
-    assert not choice(frozen, tuned).is_frozen
+@pytest.mark.parametrize("pairs", [False, True])
+def test_model_that_is_right_more_often_is_published_although_it_is_too_sure_of_itself(pairs):
+    assert not choice(logits(wrong=10), logits(wrong=2, confidence=20), pairs).is_frozen
 
 
-def test_fine_tuned_model_that_is_right_less_often_is_not_published():
-    assert choice(candidate(35, confidence=1), candidate(30, confidence=1)).is_frozen
+@pytest.mark.parametrize("pairs", [False, True])
+def test_fine_tuned_model_that_is_clearly_worse_is_not_published(pairs):
+    assert choice(logits(wrong=2), logits(wrong=10), pairs).is_frozen
 
 
-def test_of_two_equal_models_the_linear_one_is_published():
-    assert choice(candidate(30, confidence=1), candidate(30, confidence=1)).is_frozen
+def test_without_a_clear_difference_single_texts_are_fine_tuned_and_pairs_are_not():
+    frozen, tuned = logits(wrong=4), np.roll(logits(wrong=4), 4, axis=0)
+    assert choice(frozen, tuned).frozen.loss == pytest.approx(choice(frozen, tuned).tuned.loss)
+    assert not choice(frozen, tuned, pairs=False).is_frozen
+    assert choice(frozen, tuned, pairs=True).is_frozen
+
+
+def test_fine_tuned_model_that_learned_nothing_is_not_published_even_if_the_other_one_did_not_either():
+    """As on CoLA with 300 rows: both are near the majority, and the fine-tuned one is worse on other rows."""
+    both = choice(logits(wrong=20), logits(wrong=19))
+    assert not both.has_learned
+    assert both.is_frozen
+    assert "not clearly better than predictions without the text" in both.reason
 
 
 def test_sentence_has_both_numbers_and_the_choice():
-    sentence = choice(candidate(35, confidence=1), candidate(30, confidence=1)).sentence
-    assert sentence.startswith("on 40 rows of validation, the frozen checkpoint loss 0.3")
-    assert "accuracy 0.8750 and fine-tuned loss 0.5" in sentence
-    assert sentence.endswith("accuracy 0.7500: the linear model on the frozen checkpoint is published")
+    sentence = choice(logits(wrong=4), logits(wrong=10)).sentence
+    assert sentence.startswith("on 40 rows of validation, frozen checkpoint: loss 0.3")
+    assert "accuracy 0.9000; fine-tuned: loss 0.5" in sentence
+    assert sentence.endswith("accuracy 0.7500; the linear model on the frozen checkpoint is published")
+
+
+def test_numbers_are_compared_by_their_squared_errors():
+    numbers = SimpleNamespace(labels=np.linspace(0, 5, 40).astype(np.float32), label_schema=LabelSchema(None))
+    close, far = (numbers.labels[:, None] + offset for offset in (0.1, 0.5))
+    metric = ValidationMetric("pearson", greater_is_better=True)
+    assert HeadChoice.of(close, far + np.sin(np.arange(40))[:, None], numbers, metric, pairs=True).is_frozen
+    assert not HeadChoice.of(far + np.sin(np.arange(40))[:, None], close, numbers, metric, pairs=True).is_frozen
 
 
 @pytest.fixture(scope="module")

@@ -143,9 +143,9 @@ RATES = ((256, 1e-4), (512, 5e-5), (768, 3e-5), (1024, 1e-5), (math.inf, 6e-6))
 """Learning rates up to each width of the hidden layers: wider models need lower ones."""
 SMALL_DATA = 5_000
 """Rows below which batches are smaller, so that an epoch has more steps."""
-LEAST_STEPS = 600
+LEAST_STEPS = 300
 """Optimizer steps below which fine-tuning gets more epochs."""
-EPOCHS = (3, 20)
+EPOCHS = (3, 16)
 """Fewest and most epochs of fine-tuning."""
 FROZEN = "frozen"
 LARGE_DATA = 200_000

@@ -25,7 +25,7 @@ def lengths(*tokens, limit=512):
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
-    [(100, (16, 20, None)), (1_000, (16, 10, None)), (3_668, (16, 3, None)), (20_000, (32, 3, None)), (320_000, (32, 1, 2500))],
+    [(100, (16, 16, None)), (1_000, (16, 5, None)), (3_668, (16, 3, None)), (20_000, (32, 3, None)), (320_000, (32, 1, 2500))],
 )
 def test_small_data_gets_more_epochs_and_large_data_one_with_several_evaluations(plan, checkpoint, rows, expected):
     params = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), of_rows(plan, rows), load_params()).params
