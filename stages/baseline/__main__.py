@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from stages.baseline.frozen import FrozenBaselines, FrozenEncoder
-from tuneline.analysis.baselines import Predict, majority_model, read_sample, tfidf_model
+from tuneline.analysis.baselines import Predict, majority_model, tfidf_model
 from tuneline.core.files import replace_directory
 from tuneline.core.paths import BASE_MODEL, BASELINES, RAW, TOKENIZER, split_file
 from tuneline.core.stage import require, run_stage
@@ -23,19 +22,17 @@ from tuneline.core.tables import (
     write_batches,
 )
 from tuneline.core.terminal import phase, progress
-from tuneline.model.linear import most_rows
+from tuneline.model.frozen_baselines import FrozenEncoder, fit_frozen_baselines
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 
 
-def frozen_models(train: SplitReader, params: Params, labels: LabelSchema) -> Predict:
+def frozen_models(train: SplitReader, params: Params) -> Predict:
     """Return the linear models of the checkpoint's vectors."""
     phase("loading the checkpoint")
     encoder = FrozenEncoder.load(require(BASE_MODEL, made_by="base"), require(TOKENIZER, made_by="tokenize"))
-    columns, validation = params.data.text_columns, SplitReader.open(RAW, "validation", made_by="download")
-    most = most_rows(encoder.width, len(columns) == 2)
-    rows, others = (read_sample(split, columns, labels.outputs, params.seed, max_rows=most) for split in (train, validation))
-    return FrozenBaselines.fit(encoder, rows, others, labels).predict
+    validation = SplitReader.open(RAW, "validation", made_by="download")
+    return fit_frozen_baselines(encoder, (train, validation), params.data.text_columns, params.seed).predict
 
 
 def predictions(split: SplitReader, columns: Sequence[str], models: Sequence[Predict], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -57,7 +54,7 @@ def main() -> None:
     with progress("baseline"):
         models = [majority_model(train, labels), tfidf_model(train, params.data.text_columns, labels, params.seed)]
         if params.model.checkpoint is not None:
-            models.append(frozen_models(train, params, labels))
+            models.append(frozen_models(train, params))
             names += ["frozen", "cosine"][: len(params.data.text_columns)]
         with replace_directory(BASELINES) as folder:
             for split in dict.fromkeys(("validation", params.evaluate.split)):

@@ -47,6 +47,8 @@ LIBRARIES = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch", "transformer
 QUANTIZED_OPERATORS = ["MatMul", "Gemm", "Gather"]
 """Operators whose weights are quantized: linear layers and embeddings. Products of two activations (attention scores) stay in
 fp32, because rounding both factors costs more accuracy than it saves time."""
+FROZEN_KEY = "frozen_head"
+"""Key of ``config.json`` that a classifier with a frozen head has; ``KEY`` in tuneline/model/frozen.py, which imports torch."""
 FROZEN_HEAD = "head.weight"
 """Weight of the linear model on a frozen checkpoint, which stays in fp32: its features and weights differ by orders of magnitude, so their
 rounding to int8 changes most predictions."""
@@ -218,6 +220,7 @@ def new_record(classifier: Path, params: Params) -> ExportRecord:
         pad_token_id=config.get("pad_token_id") or 0,
         tokenizer=tokenizer_record(classifier),
         architecture=config["model_type"],
+        head="frozen" if FROZEN_KEY in config else None,
         opset=params.export.opset,
         inputs=[],
         models={},

@@ -31,7 +31,7 @@ from tuneline.params import Params, TrainParams
 from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
 from tuneline.project.registry import Version
-from tuneline.project.repo import TIMEOUT, git, registries, unversioned, why_not_in_dvc_remote
+from tuneline.project.repo import COMMIT, TIMEOUT, git, registries, uncommitted, unversioned, why_not_in_dvc_remote
 from tuneline.readers.files import is_url, not_a_file, refuse_address, shown
 
 if TYPE_CHECKING:
@@ -228,6 +228,7 @@ def check_checkout(root: Path) -> Iterator[DoctorResult]:
     special = check_special_files(root)
     yield special
     yield check_versioned(root)
+    yield check_committed(root)
     if special.level == "ok":
         yield check_pipeline(root)
 
@@ -332,6 +333,20 @@ def check_versioned(root: Path) -> DoctorResult:
         names = " ".join(f"'{path}'" for path in paths)
         return warning(f"neither git nor DVC has {', '.join(map(str, paths))}: experiments and other machines lack it", f"dvc add {names}")
     return ok(f"{SOURCE}, {BASE_SOURCE}: git or DVC has all files")
+
+
+def check_committed(root: Path) -> DoctorResult:
+    """Check that git has all that a result was made of."""
+    names = uncommitted(root)
+    if not names:
+        return ok("git has all files of the result")
+    others = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    problem = f"git does not have {', '.join(names[:MOST_NAMES])}{others}: nobody can repeat a commit without them"
+    return warning(problem, COMMIT)
+
+
+MOST_NAMES = 3
+"""Files that are named one by one."""
 
 
 def check_base_model(root: Path, params: Params) -> DoctorResult:

@@ -22,7 +22,7 @@ from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, custom_metrics, 
 from tuneline.onnx.records import EXPORT_RECORD, ExportRecord
 from tuneline.params.loading import load_params
 from tuneline.project.dvc import Lock, cached_folder, cached_out, changed_by_machine, read_lock
-from tuneline.project.repo import CLASSIFIER, EVALUATED, commit_of, is_of_this_result, lock_at, outdated, registered, registries
+from tuneline.project.repo import CLASSIFIER, COMMIT, EVALUATED, commit_of, is_of_this_result, lock_at, outdated, registered, registries
 from tuneline.results.exported import EARLIER_MODEL, OF_ANOTHER_MODEL, is_stale
 from tuneline.results.verdict import RunFacts, judge, next_steps
 
@@ -107,7 +107,8 @@ def show_project(console: Console, root: Path) -> None:
         paths["ONNX"] += f" is {OF_ANOTHER_MODEL}"
     holds = [hold for tags in registries(root).values() for stage in tags.stages if (hold := tags.hold(stage))]
     _print_facts(console, {**provenance(root, lock), **({"hold": "; ".join(holds)} if holds else {}), **paths})
-    console.print(Text("\n".join(["\nTry next:", *(f"  {command:44}{purpose}" for command, purpose in next_steps(run))])))
+    steps = "\n".join(f"  {command:44}{purpose}" for command, purpose in next_steps(run))
+    console.print(Text(f"\nTry next:\n{steps}"))
     if note := machine_note(root):
         console.print(Text(f"\n{note}"))
     if (root / PARAMS).exists():
@@ -154,7 +155,7 @@ def provenance(root: Path, lock: Lock) -> dict[str, str]:
     trained = StageProvenance.read_if_valid(root / provenance_file("train"))
     facts = {
         "version": version,
-        "commit": str(commit) if commit else "not committed yet: git add params.yaml dvc.lock metrics && git commit",
+        "commit": str(commit) if commit else f"not committed yet: {COMMIT}",
         **({"trained on": str(trained.devices)} if trained and trained.devices else {}),
     }
     tags = registered(root, version, commit) if commit else []

@@ -68,6 +68,8 @@ class UsageRecord(Record):
     pad_token_id: int
     tokenizer: TokenizerRecord
     architecture: str
+    head: str | None = OMITTED
+    """``frozen``: a linear model on the frozen checkpoint; ``None``: the whole model was trained."""
     opset: int
     inputs: Sequence[str]
     models: Mapping[str, ModelRecord]

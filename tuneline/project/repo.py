@@ -22,6 +22,9 @@ from tuneline.project.registry import TAG_FORMAT, RegistryTags
 
 EVALUATED = "metrics/evaluate.json"
 CLASSIFIER = "models/classifier"
+OF_A_RESULT = ("params.yaml", "dvc.lock", "metrics", "conf", "data", "models", "project")
+"""What git has to have of a result, so that others can repeat it: of ``data`` and ``models`` only what it does not ignore."""
+COMMIT = f"git add {' '.join(OF_A_RESULT)} && git commit"
 _FIELDS = "%H%x1f%h%x1f%cs%x1f%s"
 TIMEOUT = 30.0
 """Seconds that ``origin`` and the DVC remote each have to answer."""
@@ -219,6 +222,12 @@ def other_params(params: Mapping[str, Any], lock: Lock) -> list[str]:
     now = {"seed": params.get("seed")}
     now |= {f"{name}.{key}": value for name in SETTINGS for key, value in (params.get(name) or {}).items()}
     return [key for key, value in lock.params().items() if key in now and now[key] != value]
+
+
+def uncommitted(root: Path) -> list[str]:
+    """List the files that a result needs and git has never seen: without them nobody can repeat the commit of this result."""
+    listed = git(root, "ls-files", "--others", "--exclude-standard", "-z", "--", *OF_A_RESULT)
+    return [name for name in listed.split("\x00") if name]
 
 
 def unversioned(root: Path) -> list[Path]:

@@ -25,7 +25,7 @@ from tuneline.metrics.table import METRIC_TABLE, custom_metrics, title_of
 from tuneline.onnx.records import EXPORT_RECORD, ComparisonRecord, ExportRecord, Flip, Flips, UsageRecord
 from tuneline.project import latency
 from tuneline.project.dvc import Lock, read_lock
-from tuneline.project.repo import CLASSIFIER, Commit, commit_of, find_previous, git, outdated, registered, result_key
+from tuneline.project.repo import CLASSIFIER, COMMIT, Commit, commit_of, find_previous, git, outdated, registered, result_key
 from tuneline.reports.checks import Checks
 from tuneline.reports.page import environment
 from tuneline.results.figures import draw_figures
@@ -193,6 +193,11 @@ class Report:
     def is_regression(self) -> bool:
         """True if the model predicts a number."""
         return self.params.get("data.task") == "regression"
+
+    @property
+    def commit_command(self) -> str:
+        """Command that commits the result with all that it was made of."""
+        return COMMIT
 
     @property
     def is_frozen(self) -> bool:

@@ -5,14 +5,14 @@ It is a function of numbers: ``tuneline show``, the page, the model card and ``t
 
 import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Self
 
-from tuneline.core.paths import METRICS, PLOTS
-from tuneline.core.records import Metrics
+from tuneline.core.paths import FIRST_SWEEP, METRICS, PLOTS, TIMING
+from tuneline.core.records import Metrics, Timing
 from tuneline.metrics.table import (
     LEAKED_ROWS,
     MAJORITY,
@@ -32,7 +32,8 @@ Curve = Mapping[str, Sequence[float]]
 
 EXPERIMENT = "tuneline run"
 """Command that trains with another value."""
-FINE_TUNE = f"{EXPERIMENT} model.head=null"
+TRY_BOTH = f"{EXPERIMENT} model.head=auto"
+REVIEW = "tuneline labels review"
 CLEAR_LOSS = 0.02
 """Least relative change of a loss that is more than noise."""
 OVERFIT = 0.1
@@ -54,6 +55,8 @@ class RunFacts:
         params: Parameters of the run, by dotted key.
         validation, losses: The curves in ``plots/training/``; empty if there are none.
         compared: Comparison of the exported models with this one; ``None`` if there is none.
+        seconds: Seconds that the stage ``train`` took; ``None`` if they are not known.
+        sweep: The sweep that ``tuneline init`` wrote, if there is one.
     """
 
     evaluated: Mapping[str, float]
@@ -62,6 +65,8 @@ class RunFacts:
     validation: Curve = field(default_factory=dict)
     losses: Curve = field(default_factory=dict)
     compared: ComparisonRecord | None = None
+    seconds: float | None = None
+    sweep: Path | None = None
 
     @classmethod
     def read(cls, root: Path, params: Mapping[str, Any]) -> Self:
@@ -69,7 +74,17 @@ class RunFacts:
         evaluated, training = (Metrics.read_values(root / METRICS / f"{stage}.json") for stage in ("evaluate", "train"))
         curves = root / PLOTS / "training"
         validation, losses = read_curve(curves / "validation.tsv"), read_curve(curves / "loss.tsv")
-        return cls(evaluated, training, params, validation, losses, exported.read_comparison(root))
+        timing = Timing.read_if_valid(root / TIMING / "train.json")
+        return cls(
+            evaluated,
+            training,
+            params,
+            validation,
+            losses,
+            exported.read_comparison(root),
+            seconds=timing.values.get("seconds") if timing else None,
+            sweep=FIRST_SWEEP if (root / FIRST_SWEEP).exists() else None,
+        )
 
     @property
     def metric(self) -> Metric | None:
@@ -91,6 +106,16 @@ class RunFacts:
     def is_frozen(self) -> bool:
         """True if the model is a linear one on the frozen checkpoint: the user chose it, or validation did."""
         return is_frozen(self.params, self.training)
+
+    @property
+    def has_tried_both(self) -> bool:
+        """True if the fine-tuned model and the linear one on the frozen checkpoint were compared."""
+        return self.params.get("model.head") == "auto"
+
+    @property
+    def overfits(self) -> bool:
+        """True if the validation loss rises while the training loss falls: more steps would make it worse."""
+        return _overfitting(self) is not None
 
     @property
     def longer(self) -> str:
@@ -147,8 +172,9 @@ def _collapsed(run: RunFacts, metric: Metric) -> list[Finding]:
         return [Finding("one class", "bad", sentence, _learn_more(run))]
     weights = " Or try train.class_weights=balanced." if majority > UNBALANCED and not run.params.get("train.class_weights") else ""
     rate = run.params.get("train.learning_rate")
-    lower = f" or with a lower learning rate (it was {rate:g})" if rate else ""
-    return [Finding("one class", "bad", sentence, f"Train longer ({run.longer}){lower}.{weights}")]
+    lower = f"with a lower learning rate (it was {rate:g})" if rate else "with a lower learning rate"
+    remedy = f"Train {lower}." if run.overfits else f"Train longer ({run.longer}) or {lower}."
+    return [Finding("one class", "bad", sentence, f"{remedy}{weights}")]
 
 
 @dataclass(frozen=True)
@@ -219,11 +245,20 @@ def _uninformed(run: RunFacts, metric: Metric) -> str:
     return f"{metric.uninformed:g}, that of predictions without the text: {value:.3f}, 95 % interval {low:.3f} to {high:.3f}"
 
 
+LARGER = "fine-tune a larger checkpoint (tuneline init FILE --checkpoint NAME)"
+
+
 def _learn_more(run: RunFacts) -> str:
+    """Return what to do about a model that is not above predictions without the text."""
+    look = f"look at the labels ({REVIEW})"
+    if run.is_frozen and not run.has_tried_both:
+        return f"Fine-tune as well ({TRY_BOTH}), get more data, and {look}."
     if run.is_frozen:
-        return f"Fine-tune the whole model ({FINE_TUNE}), get more data, and look at the labels (tuneline labels review)."
+        return f"Neither the fine-tuned model nor the linear one has learned enough from these rows: get more data, {LARGER}, and {look}."
+    if run.overfits:
+        return f"It overfits, so more steps would not help: get more data, {LARGER}, and {look}."
     start = "" if run.is_fine_tuned else "Fine-tune a pretrained checkpoint (tuneline init FILE --checkpoint NAME). "
-    return f"{start}Train longer ({run.longer}), and look at the labels (tuneline labels review)."
+    return f"{start}Train longer ({run.longer}), and {look}."
 
 
 def _instead(run: RunFacts, best: Comparison) -> str:
@@ -233,11 +268,13 @@ def _instead(run: RunFacts, best: Comparison) -> str:
         return f"Use {best.title}{how}, " + ("or get more data." if run.is_fine_tuned else "or fine-tune a pretrained checkpoint.")
     if not run.is_fine_tuned:
         return "Fine-tune a pretrained checkpoint (tuneline init FILE --checkpoint NAME), get more data, or use the simpler model."
+    if run.is_frozen and not run.has_tried_both:
+        return f"Fine-tune as well ({TRY_BOTH}), get more data, or use the simpler model."
     if run.is_frozen:
-        return f"Fine-tune the whole model ({FINE_TUNE}), get more data, or use the simpler model."
-    if best.name in ("frozen", "cosine"):
-        return f"Training added nothing that can be measured here: try another learning rate or more epochs, or use the simpler model{how}."
-    return "Get more data, try a larger checkpoint, or use the simpler model."
+        return f"Fine-tuning was tried, too, and was no better: get more data, {LARGER}, or use the simpler model."
+    if best.name == "frozen" and not run.has_tried_both:
+        return f"Let validation decide between the two ({TRY_BOTH}), or use the simpler model{how}."
+    return f"Get more data, {LARGER}, or use the simpler model{how}."
 
 
 def _praise(run: RunFacts, metric: Metric, known: Sequence[Comparison]) -> str:
@@ -267,8 +304,7 @@ def _chosen_head(run: RunFacts) -> Finding | None:
         return None
     numbers = f"loss {frozen:.3f} with the linear model on the frozen checkpoint, {tuned:.3f} with the fine-tuned one"
     chosen = "the linear one" if run.is_frozen else "the fine-tuned one"
-    advice = f"{FINE_TUNE} publishes the fine-tuned one." if run.is_frozen else ""
-    return Finding("chosen head", "note", f"Validation has chosen {chosen}: {numbers}.", advice)
+    return Finding("chosen head", "note", f"Validation has chosen {chosen}: {numbers}.")
 
 
 def _diverged(run: RunFacts) -> Finding | None:
@@ -370,15 +406,42 @@ def _rounded(number: float) -> str:
     return f"{math.ceil(number / digits) * digits:,}"
 
 
-def next_steps(run: RunFacts) -> Iterator[tuple[str, str]]:
-    """Yield commands that run as printed in a project with this result, and what each is for."""
+HALVING_COST = 3.0
+"""Trainings that a sweep with successive halving of nine variants takes: 9 thirds of a third, 3 thirds, and the best one."""
+
+
+def next_steps(run: RunFacts) -> list[tuple[str, str]]:
+    """Return commands that run as printed in a project with this result, what each is for and what it costs; the best first.
+
+    They are what the findings advise, so none of them contradicts one.
+    """
     if run.is_frozen:
-        yield FINE_TUNE, "fine-tune the whole model instead"
-        return
-    if _overfitting(run) is None:
-        yield f"{EXPERIMENT} {run.longer}", "train twice as long"
-    if rate := run.params.get("train.learning_rate"):
-        yield f"{EXPERIMENT} train.learning_rate={rate / 2:.2g}", "half the learning rate"
+        steps = [] if run.has_tried_both else [(TRY_BOTH, f"fine-tune as well, and publish the better one{_cost(run, 1)}")]
+    else:
+        steps = _training_steps(run)
+    return [*steps, (REVIEW, "look at the labels that are probably wrong")]
+
+
+def _training_steps(run: RunFacts) -> list[tuple[str, str]]:
+    """Return the next steps after a fine-tuned model, or one that was trained from scratch."""
+    steps, metric = [], run.metric
+    unbeaten = [one.name for one in comparisons(run, metric) if not one.beaten] if metric else []
+    if "frozen" in unbeaten and not run.has_tried_both:
+        steps.append((TRY_BOTH, f"fit a linear model to the frozen checkpoint, too, and publish the better one{_cost(run, 1)}"))
+    if _still_improving(run) is not None:
+        steps.append((f"{EXPERIMENT} {run.longer}", f"train twice as long{_cost(run, 2)}"))
+    if run.sweep is not None:
+        steps.append((f"tuneline sweep {run.sweep}", f"compare nine variants of rate and steps{_cost(run, HALVING_COST)}"))
+    elif rate := run.params.get("train.learning_rate"):
+        steps.append((f"{EXPERIMENT} train.learning_rate={rate / 2:.2g}", f"half the learning rate{_cost(run, 1)}"))
+    return steps
+
+
+def _cost(run: RunFacts, trainings: float) -> str:
+    if run.seconds is None:
+        return ""
+    seconds = trainings * run.seconds
+    return f" (about {seconds:.0f} s)" if seconds < 90 else f" (about {seconds / 60:.0f} min)"
 
 
 def about_errors(confidences: Sequence[float], errors: Sequence[float]) -> str:

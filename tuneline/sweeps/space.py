@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from tuneline.core.errors import ParamsError
 from tuneline.core.files import read_yaml
+from tuneline.core.paths import FIRST_SWEEP
 from tuneline.params.loading import describe
 from tuneline.params.section import Positive, PositiveFloat, Section
 from tuneline.project.params_file import write
@@ -176,7 +177,7 @@ def known_sweeps(root: Path = Path()) -> str:
 
 def write_first(learning_rate: float, steps: int) -> Path | None:
     """Write a sweep around a recipe of so many optimizer steps, and return its file; ``None`` if there is one already."""
-    path = FOLDER / "first.yaml"
+    path = FIRST_SWEEP
     if path.exists():
         return None
     lines = (

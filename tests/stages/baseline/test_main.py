@@ -7,8 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.baseline import __main__ as baseline
-from stages.baseline import frozen
-from stages.baseline.frozen import FrozenEncoder
 from stages.tokenize.tokenizer import save_tokenizer, train_wordpiece
 from tests.params import change_params, write_params
 from tests.shards import into_shards
@@ -16,7 +14,8 @@ from tests.stages.evaluate.project import write_classifier
 from tuneline.analysis.baselines import predict_with_tfidf, read_sample
 from tuneline.core.errors import StageError
 from tuneline.core.tables import LabelSchema, SplitReader, raw_schema, write_table
-from tuneline.model import linear
+from tuneline.model import frozen_baselines, linear
+from tuneline.model.frozen_baselines import FrozenEncoder
 
 WORDS = ["good great fine", "bad poor sad"]
 CLASSES, NUMBERS = LabelSchema(("low", "high")), LabelSchema(None)
@@ -119,8 +118,8 @@ def test_vectors_are_means_over_the_tokens_without_padding(project, monkeypatch)
 def test_train_rows_of_the_frozen_baseline_are_limited(project, monkeypatch):
     monkeypatch.setattr(linear, "MAX_VALUES", 16 * 50)
     counts = []
-    fit = frozen.LinearModel.fit
-    monkeypatch.setattr(frozen.LinearModel, "fit", lambda rows, *others: counts.append(len(rows[0])) or fit(rows, *others))
+    fit = frozen_baselines.LinearModel.fit
+    monkeypatch.setattr(frozen_baselines.LinearModel, "fit", lambda rows, *others: counts.append(len(rows[0])) or fit(rows, *others))
     baseline.main()
     assert counts == [50]
 

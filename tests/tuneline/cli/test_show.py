@@ -79,7 +79,7 @@ def test_show_says_when_the_bytes_are_not_those_of_one_kind_of_machine(project):
 
 def test_show_of_an_uncommitted_result_says_how_to_commit_it(project):
     project.lock(seed=2)
-    assert "not committed yet: git add params.yaml dvc.lock metrics" in shown()
+    assert "not committed yet: git add params.yaml dvc.lock metrics conf data models project && git commit" in shown()
 
 
 def test_show_prints_the_names_in_the_registry(project):

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -188,7 +189,8 @@ def test_most_confident_errors_are_called_wrong_labels_only_where_the_model_is_s
 
 
 def test_next_steps_name_no_alternative_of_a_parameter_that_is_set():
-    commands = [command for command, _ in next_steps(RunFacts({}, params=SCRATCH | {"train.epochs": None, "train.max_steps": 60}))]
+    by_steps = SCRATCH | {"train.epochs": None, "train.max_steps": 60}
+    commands = [command for command, _ in next_steps(RunFacts({}, params=by_steps, validation=IMPROVING))]
     assert "train.max_steps=120" in commands[0]
     assert not any("epochs" in command for command in commands)
     overfit = RunFacts({}, params=SCRATCH, validation=OVERFIT, losses=FALLING)
@@ -223,7 +225,8 @@ def test_no_advice_for_a_frozen_head_is_about_the_training_that_did_not_happen(c
     assert findings[0].level == "bad" or "never predicted" in {finding.name for finding in findings}
     for finding in findings:
         assert not any(word in finding.advice for word in ("longer", "learning rate", "epochs", "class_weights"))
-    assert [command for command, _ in next_steps(RunFacts({}, params=FROZEN))] == ["tuneline run model.head=null"]
+    commands = [command for command, _ in next_steps(RunFacts({}, params=FROZEN))]
+    assert commands == ["tuneline run model.head=auto", "tuneline labels review"]
 
 
 def test_fine_tuning_that_a_frozen_checkpoint_beats_names_the_run_that_publishes_it():
@@ -231,6 +234,48 @@ def test_fine_tuning_that_a_frozen_checkpoint_beats_names_the_run_that_publishes
     (unclear, *_) = judge(RunFacts(BEATEN | against("frozen", 0.9, -0.01, 0.01), params=FINE_TUNED))
     assert "tuneline run model.head=frozen" in worse.advice
     assert "tuneline run model.head=frozen" in unclear.advice
+    assert "tuneline run model.head=auto" in unclear.advice, "validation can decide"
+
+
+AUTO = FINE_TUNED | {"model.head": "auto"}
+BOTH = {"head_is_frozen": 1, "frozen_calibrated_loss": 0.5, "tuned_calibrated_loss": 0.6}
+
+
+def test_head_that_validation_chose_is_a_note_with_both_losses():
+    frozen, tuned = (named(BEATEN, AUTO, training=BOTH | {"head_is_frozen": value})["chosen head"].sentence for value in (1, 0))
+    assert "has chosen the linear one: loss 0.500 with the linear model on the frozen checkpoint, 0.600 with the fine-tuned one" in frozen
+    assert "has chosen the fine-tuned one" in tuned
+
+
+@pytest.mark.parametrize(
+    "changes", [against("cosine", 0.9, -0.01, 0.01), {"accuracy_over_majority_low": -0.01, "accuracy_over_majority_high": 0.05}]
+)
+def test_fine_tuning_that_was_tried_is_not_advised_again(changes):
+    run = RunFacts(BEATEN | ITSELF | changes, params=AUTO, training=BOTH, validation=IMPROVING, losses=FALLING)
+    texts = [str(finding) for finding in judge(run)] + [command for command, _ in next_steps(run)]
+    assert not any(word in text for text in texts for word in ("model.head", "epochs", "still improving"))
+    assert any("larger checkpoint" in text for text in texts)
+
+
+def test_advice_about_the_length_of_training_does_not_contradict_itself():
+    """CoLA: "train longer", then "overfits since epoch 3"."""
+    evaluated = BEATEN | {"accuracy_over_majority_low": -0.01, "accuracy_over_majority_high": 0.05}
+    curves = {"validation": OVERFIT, "losses": FALLING, "training": {"steps": 300, "best_step": 100}}
+    findings = named(evaluated, FINE_TUNED, **curves)
+    assert "overfitting" in findings
+    assert "longer" not in findings["not above the majority"].advice
+    steps = next_steps(RunFacts(evaluated, params=FINE_TUNED, **curves))
+    assert not any("epochs" in command for command, _ in steps)
+
+
+def test_next_steps_begin_with_what_the_verdict_advises():
+    run = RunFacts(UNCLEAR, params=FINE_TUNED, seconds=200, sweep=Path("conf/sweep/first.yaml"))
+    commands = [command for command, _ in next_steps(run)]
+    assert commands == ["tuneline run model.head=auto", "tuneline sweep conf/sweep/first.yaml", "tuneline labels review"]
+    costs = [purpose for _, purpose in next_steps(run)]
+    assert costs[0].endswith("(about 3 min)")
+    assert costs[1].endswith("(about 10 min)")
+    assert next_steps(RunFacts(BEATEN, params=FINE_TUNED))[0] == ("tuneline run train.learning_rate=5e-05", "half the learning rate")
 
 
 CLASSES = ("a", "b", "c")

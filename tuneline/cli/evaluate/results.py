@@ -28,8 +28,8 @@ from tuneline.cli.predict import BATCH_SIZE, WINDOW
 from tuneline.cli.predict.streaming import ModelChoice, Report, TextClassifier
 from tuneline.core.errors import DataError, StageError
 from tuneline.core.files import replace_file, temporary_directory
-from tuneline.core.paths import CHECKS, ONNX, RAW
-from tuneline.core.provenance import split_hash
+from tuneline.core.paths import BASE_MODEL, BASE_RECORD, CHECKS, ONNX, RAW, TOKENIZER
+from tuneline.core.provenance import BaseSource, split_hash
 from tuneline.core.tables import LabelSchema, SplitReader
 from tuneline.core.terminal import phase, progress
 from tuneline.evaluation.records import Slices
@@ -50,6 +50,7 @@ from tuneline.metrics.functions import load_metric
 from tuneline.metrics.scores import averaging, predictions_of
 from tuneline.metrics.stats import Estimate, metric_interval
 from tuneline.metrics.table import METRIC_TABLE, SIMPLE_MODELS, title_of
+from tuneline.model.frozen_baselines import FrozenEncoder, fit_frozen_baselines
 from tuneline.onnx.records import EXPORT_RECORD, ExportRecord
 from tuneline.params import DataParams, Params
 from tuneline.project.dvc import by_key, cached_folder, cached_out
@@ -278,7 +279,7 @@ def evaluate(params: Params, model: EvaluatedModel, file: LabelledFile) -> Evalu
         {name: estimate for name, estimate in known.items() if estimate is not None},
         record,
         drift,
-        judge(RunFacts(metrics, params=model.params)),
+        judge(RunFacts(metrics, {"head_is_frozen": int(model.record.head == "frozen")}, model.params)),
         notes,
     )
 
@@ -300,14 +301,23 @@ def predict_logits(
 def simple_predictions(
     params: Params, model: EvaluatedModel, texts: Sequence[Sequence[str]], notes: list[str]
 ) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield the predictions of the majority and of TF-IDF, if the data that the model was trained on are here."""
-    train = SplitReader.find(RAW, "train")
+    """Yield the predictions of the simple models that the stage ``baseline`` fits, if what the model was made of is here."""
+    train, validation = (SplitReader.find(RAW, split) for split in ("train", "validation"))
     if train is None or split_hash(train.paths) != model.record.provenance.data.sha256.get("train"):
         notes.append(f"{RAW} does not have the data of this model: it is not compared with simple models.")
         return
     schema, columns = LabelSchema(model.classifier.labels), model.classifier.text_columns
     for fitted in (majority_model(train, schema), tfidf_model(train, columns, schema, params.seed)):
         yield from fitted(texts).items()
+    base = model.record.provenance.base
+    if base is None or base.checkpoint is None or validation is None:
+        return
+    if base != BaseSource.read_if_valid(BASE_RECORD) or not TOKENIZER.is_dir():
+        notes.append("models/base does not have the checkpoint of this model: it is not compared with the frozen checkpoint.")
+        return
+    phase("vectors of the frozen checkpoint")
+    encoder = FrozenEncoder.load(BASE_MODEL, TOKENIZER)
+    yield from fit_frozen_baselines(encoder, (train, validation), columns, params.seed).predict(texts).items()
 
 
 def make_slices(file: LabelledFile, texts: Sequence[Sequence[str]], lengths: NDArray[np.int64], schema: LabelSchema) -> Iterator[RowSlice]:

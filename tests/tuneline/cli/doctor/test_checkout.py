@@ -289,3 +289,16 @@ def test_changed_object_of_the_cache_is_found_and_named(tmp_path, monkeypatch, d
     (result,) = checks.check_cache(tmp_path)
     assert (result.level, damaged in result.message, str(stored) in result.hint) == ("error", True, True)
     assert "DVC's cache is damaged" in CliRunner().invoke(app, ["doctor", "--data"]).stdout
+
+
+def test_files_that_a_commit_would_lack_are_named_with_the_command(checkout):
+    subprocess.run(["git", "add", "--all"], cwd=checkout, check=True)
+    assert checks.check_committed(checkout).level == "ok"
+    (checkout / "data/source").mkdir()
+    (checkout / "data/source/mine.dvc").write_text("outs: []\n")
+    result = checks.check_committed(checkout)
+    assert result.level == "warning"
+    assert "git does not have data/source/mine.dvc" in result.message
+    assert result.hint.startswith("git add params.yaml dvc.lock metrics conf data models project && git commit")
+    subprocess.run(["git", "add", "data"], cwd=checkout, check=True)
+    assert checks.check_committed(checkout).level == "ok"

@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tuneline.analysis.baselines import read_sample
 from tuneline.core.errors import StageError
-from tuneline.core.tables import LABELS, LabelSchema
+from tuneline.core.tables import LABELS, LabelSchema, SplitReader
 from tuneline.core.terminal import phase
 from tuneline.model.batches import TokenizedRows, length_sorted_batches
 from tuneline.model.encoding import Encoder
-from tuneline.model.linear import LinearModel, Vectors, cosine, pair_features
+from tuneline.model.linear import LinearModel, Vectors, cosine, most_rows, pair_features
 
 if TYPE_CHECKING:
     import torch
@@ -123,3 +124,13 @@ def encoder_inputs(encoder: FrozenEncoder, texts: Sequence[Sequence[str]]) -> di
     """Return the features of each model, by its name; shape ``(rows, features)``."""
     columns = [encoder.vectors(column) for column in texts]
     return {"frozen": features(columns), **({"cosine": cosine(*columns)} if len(columns) == 2 else {})}
+
+
+def fit_frozen_baselines(
+    encoder: FrozenEncoder, splits: tuple[SplitReader, SplitReader], columns: Sequence[str], seed: int
+) -> FrozenBaselines:
+    """Fit the models to the splits train and validation, in this order, of which at most so many rows are drawn as memory allows."""
+    most = most_rows(encoder.width, len(columns) == 2)
+    labels = LabelSchema.of(splits[0].schema)
+    train, validation = (read_sample(split, columns, labels.outputs, seed, max_rows=most) for split in splits)
+    return FrozenBaselines.fit(encoder, train, validation, labels)
