@@ -111,6 +111,9 @@ def begin(root: Path, sweep: Sweep, workers: int) -> SweepRecord:
     due, settings = get_value(params, "train.evaluate_every_steps"), dict[str, Any]()
     if sweep.halving and not (due and sweep.halving.first_steps % due == 0):  # every rung is an evaluation that is due anyway
         settings["train.evaluate_every_steps"] = sweep.halving.first_steps
+    if get_value(params, "model.head") == "auto" and "model.head" not in sweep.parameters:
+        say("sweep: the variants have model.head null: fine-tuned models are compared, and the linear one on the frozen checkpoint is not")
+        settings["model.head"] = None
     for key in sweep.parameters:
         check_key(key)
     draws = all_draws(sweep if sweep.sampler != "tpe" else sweep.model_copy(update={"sampler": "random"}))

@@ -111,7 +111,7 @@ def test_vectors_are_means_over_the_tokens_without_padding(project, monkeypatch)
     together = encoder.vectors(texts)
     alone = np.concatenate([encoder.vectors([text]) for text in texts])
     np.testing.assert_allclose(together, alone, atol=1e-5)
-    monkeypatch.setattr(frozen, "TEXTS_AT_A_TIME", 3)
+    monkeypatch.setattr(frozen_baselines, "TEXTS_AT_A_TIME", 3)
     np.testing.assert_allclose(encoder.vectors(texts), alone, atol=1e-5)
 
 

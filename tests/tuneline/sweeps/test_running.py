@@ -143,6 +143,14 @@ def test_sweep_that_a_frozen_head_makes_pointless_is_refused(tmp_path, head, key
         begin(tmp_path, Sweep.model_validate(space), 1)
 
 
+def test_variants_are_compared_as_fine_tuned_models_whatever_auto_would_publish(tmp_path, capsys):
+    write_params(tmp_path, model={"checkpoint": "owner/bert", "config": {}, "head": "auto"})
+    space = {"parameters": {"train.learning_rate": {"choice": [1e-5, 1e-4]}}, "sampler": "grid", "halving": None}
+    record = begin(tmp_path, Sweep.model_validate(space), 1)
+    assert record.params["model"]["head"] is None
+    assert "the variants have model.head null" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_changed_file_is_refused(swept, tmp_path):
     project = copy(swept[0], tmp_path / "project")
