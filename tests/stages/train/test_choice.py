@@ -47,6 +47,10 @@ def test_without_a_clear_difference_single_texts_are_fine_tuned_and_pairs_are_no
     assert choice(frozen, tuned).frozen.loss == pytest.approx(choice(frozen, tuned).tuned.loss)
     assert not choice(frozen, tuned, pairs=False).is_frozen
     assert choice(frozen, tuned, pairs=True).is_frozen
+    slightly_better = np.roll(logits(wrong=3), 4, axis=0)
+    assert choice(frozen, slightly_better, pairs=True).is_frozen
+    assert "of pairs it is usually better" in choice(frozen, slightly_better, pairs=True).reason
+    assert "of single texts it is usually better" in choice(slightly_better, frozen, pairs=False).reason
 
 
 def test_fine_tuned_model_that_learned_nothing_is_not_published_even_if_the_other_one_did_not_either():
