@@ -129,7 +129,7 @@ def summary(root: Path, saved: "SavedExperiment") -> str:
         return f"{text}. Next: `tuneline run KEY=VALUE`, `tuneline experiments`"
     compared = compare_scores(root, saved.lock, base_lock(root, saved), score.metric)
     if compared:
-        text += f", {compared} against {BASE}: {'distinguishable' if compared.distinguishable else 'not distinguishable'}"
+        text += f", {compared} against {BASE}: {compared.verdict}"
     else:
         text += f"; no {BASE} on the same rows to compare with: `tuneline run` makes it"
     return f"{text}. Next: `tuneline experiments`, `tuneline experiments apply {saved.name}`"

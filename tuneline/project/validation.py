@@ -44,19 +44,39 @@ def validation_score(metrics: Mapping[str, float], params: Mapping[str, Any]) ->
 
 @dataclass(frozen=True)
 class ScoreDifference:
-    """How much better the first of two trainings is, with the ends of the paired 95 % interval; an error that is lower is better."""
+    """How much better the first of two trainings is, with the ends of the paired 95 % interval; an error that is lower is better.
+
+    ``rows`` are those of the validation split.
+    """
 
     value: float
     low: float
     high: float
+    rows: int
 
     @property
     def distinguishable(self) -> bool:
         """True if the interval excludes 0."""
         return self.low > 0 or self.high < 0
 
+    @property
+    def equal(self) -> bool:
+        """True if the interval lies within ``MARGIN``: the two are as good as each other. That none is seen to be better is less."""
+        return self.low >= -MARGIN and self.high <= MARGIN
+
+    @property
+    def verdict(self) -> str:
+        """What the rows say, in words."""
+        if self.equal:
+            return f"equal within {MARGIN:g}"
+        return "clearly different" if self.distinguishable else f"cannot be told apart on {self.rows:,} rows"
+
     def __str__(self) -> str:
         return f"{self.value:+.3f} ({self.low:+.3f} to {self.high:+.3f})"
+
+
+MARGIN = 0.01
+"""Largest difference of a metric between two trainings that are called equal."""
 
 
 def compare_scores(root: Path, first: Lock, second: Lock, metric: str, seed: int = 0) -> ScoreDifference | None:
@@ -78,8 +98,8 @@ def compare_scores(root: Path, first: Lock, second: Lock, metric: str, seed: int
     labels, predictions, others = (column.to_numpy() for column in (ours["label"], ours["prediction"], theirs["prediction"]))
     found = paired_difference(entry, labels, predictions, others, average=averaging(schema, None), seed=seed)
     if entry.greater_is_better:
-        return ScoreDifference(found.value, found.low, found.high)
-    return ScoreDifference(-found.value, -found.high, -found.low)
+        return ScoreDifference(found.value, found.low, found.high, len(labels))
+    return ScoreDifference(-found.value, -found.high, -found.low, len(labels))
 
 
 def _validation_files(root: Path, lock: Lock) -> list[Path | None]:

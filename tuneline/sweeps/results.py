@@ -102,7 +102,7 @@ def verdict(won: Winner | None, record: SweepRecord, name: str) -> str:
     if won.same:
         more = f" and {len(won.same) - 5} more" if len(won.same) > 5 else ""
         others = ", ".join(f"{name}-{one.number}" for one in won.same[:5]) + more
-        sentences.append(f"Not distinguishable from it on these rows: {others}.")
+        sentences.append(f"These rows cannot tell it apart from {others}; the best is still the best guess.")
     return "\n".join(sentences)
 
 

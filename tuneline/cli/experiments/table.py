@@ -60,7 +60,8 @@ class Row:
             return "best"
         if self.to_best is None:
             return ""
-        return f"{self.to_best.value:+.3f}" if self.to_best.distinguishable else "not distinguishable"
+        difference = f"{self.to_best.value:+.3f}"
+        return difference if self.to_best.distinguishable else f"{difference}, {self.to_best.verdict}"
 
     def values(self) -> dict[str, Any]:
         """Return what is known of it, by column; parameters by their dotted keys."""
@@ -159,7 +160,7 @@ def as_table(rows: Rows, *, every: bool) -> Table:
     table.add_column("experiment", overflow="fold")
     table.add_column("differs from HEAD" if not every else "differs from its commit", overflow="fold")
     table.add_column(f"validation {title_of(rows.metric).lower() if rows.metric else ''}", justify="right")
-    table.add_column("against the best", justify="right", overflow="fold", min_width=len("distinguishable"))
+    table.add_column("against the best", justify="right", overflow="fold", min_width=len("be told apart"))
     for title in (*(["test"] if tested else []), "seconds", "commit", *(["date"] if every else [])):
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows.rows:

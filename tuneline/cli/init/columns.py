@@ -112,6 +112,7 @@ class ColumnProfile:
         nested: Cells that are lists or objects.
         values: Number of cells by value, for the first ``MOST_VALUES`` values.
         many: There are more values.
+        numbered: Each cell is the whole number after that of the cell before.
     """
 
     name: str
@@ -123,6 +124,8 @@ class ColumnProfile:
     nested: int = 0
     values: Counter[str] = field(default_factory=Counter)
     many: bool = False
+    numbered: bool = True
+    _last: float | None = None
 
     def add(self, cell: str | None) -> None:
         """Count one cell."""
@@ -133,13 +136,21 @@ class ColumnProfile:
         self.filled += 1
         self.nested += cell == NESTED
         self.lengths[count_words(text)] += 1
-        if len(text) < 40 and NUMBER.fullmatch(text):
+        is_number = len(text) < 40 and NUMBER.fullmatch(text) is not None
+        if is_number:
             self.numbers += 1
             self.fractions += not float(text).is_integer()
+        self._follow(float(text) if is_number else None)
         if text in self.values or len(self.values) < MOST_VALUES:
             self.values[text] += 1
         else:
             self.many = True
+
+    def _follow(self, number: float | None) -> None:
+        """Note whether the next cell, a number or ``None``, follows the one before."""
+        if number is None or (self._last is not None and number != self._last + 1):
+            self.numbered = False
+        self._last = number
 
     @property
     def mean_words(self) -> float:
@@ -240,12 +251,41 @@ def decide(
         if name not in known:
             raise DataError(f"There is no column {name!r}.", f"Columns: {listed(known)}.")
     labelled, why_label = (known[label], "named by you") if label else label_of([one for one in profiles if one.name not in text])
+    check_label(labelled, named=label is not None)
     others = [one for one in profiles if one is not labelled]
     texts, why_text = (tuple(text), "named by you") if text else text_of(others, sample, [one.name for one in profiles])
     chosen, why_task = (task, "named by you") if task else task_of(labelled)
     named = " and ".join(repr(name) for name in texts)
-    reasons = (f"text: {named} ({why_text})", f"label: {labelled.name!r} ({why_label})", f"task: {chosen} ({why_task})")
-    return ColumnChoice(texts, labelled.name, chosen, reasons)
+    reasons = [f"text: {named} ({why_text})", f"label: {labelled.name!r} ({why_label})", f"task: {chosen} ({why_task})"]
+    if unread := [one.name for one in profiles if one.name not in (*texts, labelled.name)]:
+        reasons.append(f"not read: {listed(unread)}")
+    return ColumnChoice(texts, labelled.name, chosen, tuple(reasons))
+
+
+def check_label(label: ColumnProfile, named: bool) -> None:
+    """Refuse a column from which nothing can be learned, or that is none of labels, unless the user ``named`` it.
+
+    Raises:
+        DataError: It has one value only; or it numbers the rows, or holds texts.
+    """
+    place = f"Column {label.name!r}"
+    if len(label.classes) == 1 and not label.many:
+        value = label.classes[0]
+        raise DataError(f"{place} has the value {value!r} in all {label.filled:,} rows: there is nothing to learn.", OTHER_LABEL)
+    if named:
+        return
+    if label.numbered and label.filled > 1:
+        raise DataError(f"{place} numbers the rows: it is no label.", f"{OTHER_LABEL}; or --label {label.name!r} to learn it all the same")
+    distinct = len(label.classes)
+    if label.mean_words >= WORDS_OF_TEXT and (label.many or distinct > label.filled // 2):
+        words = f"{label.mean_words:.0f} words"
+        problem = f"{place} has {distinct:,} distinct values of {words} in {label.filled:,} rows: it looks like the text, not the label."
+        raise DataError(problem, f"{OTHER_LABEL} --text COLUMN")
+
+
+OTHER_LABEL = "Name the column of the label: --label COLUMN"
+WORDS_OF_TEXT = 4
+"""Mean words from which a column of mostly distinct values holds texts."""
 
 
 def label_of(profiles: Sequence[ColumnProfile]) -> tuple[ColumnProfile, str]:

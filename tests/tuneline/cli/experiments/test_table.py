@@ -35,7 +35,7 @@ def test_best_is_first_and_others_are_compared_with_it(repository):
     rows = read_rows(repository.root).rows
     assert [(row.experiment.name, row.against_best) for row in rows] == [
         ("long", "best"),
-        ("seeded", "not distinguishable"),
+        ("seeded", "-0.005, cannot be told apart on 400 rows"),
         ("base", "-0.200"),
     ]
     assert rows[0].differs == {"train.epochs": 9}
@@ -45,7 +45,7 @@ def test_table_shows_score_with_interval_and_short_keys(repository):
     shown = runner.invoke(app, ["experiments"]).output
     assert "0.900 (0.867 to 0.926)" in shown
     assert "seed=7, epochs=9" in shown
-    assert "not distinguishable" in shown
+    assert "cannot" in shown
     assert "test" not in shown, "nothing was scored on test"
 
 

@@ -57,7 +57,7 @@ def test_without_known_names_the_most_words_are_text_and_the_fewest_values_are_l
         (lambda number: str(number % 5 + 1), "classification"),
         (lambda number: f"{number % 2}.0", "classification"),
         (score, "regression"),
-        (str, "regression"),
+        (lambda number: str(number * 7 % 40), "regression"),
     ],
 )
 def test_the_task_follows_from_the_labels(label, task):
@@ -76,7 +76,7 @@ def test_choices_of_the_user_override_the_detection():
     rows = rows_of(sentence, sentence, klass, lambda number: str(number % 3))
     found = decided(["title", "text", "label", "stars"], rows, text=("title",), label="stars", task="regression")
     assert (found.text_columns, found.label_column, found.task) == (("title",), "stars", "regression")
-    assert all("named by you" in reason for reason in found.reasons)
+    assert all("named by you" in reason for reason in found.reasons[:3])
 
 
 @pytest.mark.parametrize(
@@ -164,3 +164,27 @@ def test_pair_without_names_is_recognised_and_other_columns_are_not_taken_for_on
 def test_column_of_text_that_is_not_used_is_named():
     found = decided(["text", "address", "label"], rows_of(fact, address, klass, rows=200))
     assert "not used: 'address' (7 words)" in found.reasons[0]
+
+
+def test_column_with_one_value_is_refused_as_a_label():
+    with pytest.raises(DataError, match=r"Column 'label' has the value 'spam' in all 40 rows: there is nothing to learn"):
+        decided(["text", "label"], rows_of(sentence, lambda _: "spam"))
+
+
+def test_column_that_numbers_the_rows_is_no_label_unless_it_is_named():
+    with pytest.raises(DataError, match=r"Column 'label' numbers the rows"):
+        decided(["text", "label"], rows_of(sentence, number))
+    assert decided(["text", "label"], rows_of(sentence, number), label="label").task == "regression"
+
+
+def test_swapped_columns_are_refused():
+    with pytest.raises(DataError, match=r"Column 'label' has 40 distinct values of 6 words in 40 rows: it looks like the text") as refused:
+        decided(["text", "label"], rows_of(klass, sentence))
+    assert "--label COLUMN --text COLUMN" in refused.value.hint
+    found = decided(["text", "label"], rows_of(klass, sentence), label="text", text=["label"])
+    assert (found.text_columns, found.label_column) == (("label",), "text")
+
+
+def test_columns_that_are_not_read_are_named():
+    reasons = decided(["id", "text", "city", "label"], rows_of(number, sentence, lambda _: "Rome", klass)).reasons
+    assert "not read: 'id', 'city'" in reasons or "not read: id, city" in reasons

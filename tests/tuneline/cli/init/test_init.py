@@ -147,7 +147,7 @@ def test_copy_of_an_older_export_is_replaced_after_a_question(project, tickets, 
 
 def test_second_file_for_the_same_split_is_refused(project, tickets):
     init(tickets, "--force")
-    (project / "tickets.jsonl").write_text('{"text": "a", "label": "b"}\n' * 20)
+    (project / "tickets.jsonl").write_text('{"text": "a", "label": "b"}\n{"text": "c", "label": "d"}\n' * 20)
     done = init(project / "tickets.jsonl", "--force")
     assert done.exit_code == 1
     assert "data/source/tickets has 'all.csv' too" in done.output
@@ -278,7 +278,9 @@ def test_problems_of_later_stages_are_shown_as_warnings(project):
 
 
 def test_file_without_a_complete_row_is_refused(project):
-    (project / "a.csv").write_text("text,label,other\n" + "".join(f"{'some words' * (n % 2)},{'x' * (1 - n % 2)},{n}\n" for n in range(30)))
+    (project / "a.csv").write_text(
+        "text,label,other\n" + "".join(f"{'some words' * (n % 2)},{'xy'[n // 2 % 2] * (1 - n % 2)},{n}\n" for n in range(30))
+    )
     done = init(project / "a.csv", "--text", "text", "--label", "label", "--force")
     assert done.exit_code == 1
     assert "no row has a text in 'text' and a label in 'label'" in done.output
