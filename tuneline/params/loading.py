@@ -1,7 +1,7 @@
 """Reader of ``params.yaml``. Its errors name the dotted key or the line, and the nearest known key."""
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard, get_args
 
@@ -30,8 +30,8 @@ def load_params(path: Path = PARAMS) -> Params:
     return params
 
 
-def parse_params(values: Any, path: Path = PARAMS) -> Params:
-    """Check the contents of a parameter file.
+def parse_params(values: Any, path: Path = PARAMS, given: Collection[str] = ()) -> Params:
+    """Check the contents of a parameter file, in which some keys are ``given`` by the user of a command: their errors are not the file's.
 
     A key that is missing is an error, although it has a default in code: DVC sees only what the file says, so a later version with another
     default would change results without running a stage again.
@@ -48,7 +48,8 @@ def parse_params(values: Any, path: Path = PARAMS) -> Params:
         problems |= {".".join(map(str, problem["loc"])): describe(problem) for problem in error.errors()}
     if not problems:
         return params
-    lines = [f"{path} has {len(problems)} error{'s' * (len(problems) > 1)}:", *problems.values()]
+    subject = "What was given has" if problems.keys() <= set(given) else f"{path} has"
+    lines = [f"{subject} {len(problems)} error{'s' * (len(problems) > 1)}:", *problems.values()]
     hint = "`tuneline upgrade` adds missing keys with their defaults, and translates the keys of an earlier version."
     keys_differ = any(": missing" in line or ": unknown key" in line for line in lines)
     raise ParamsError("\n  ".join(lines), hint if keys_differ else None)

@@ -70,7 +70,7 @@ def params_with(root: Path, values: Mapping[str, Any], groups: Sequence[str] = (
     path = root / PARAMS
     required = {**(_composed(root, groups) if groups else {}), **values}
     text = changed(path, required)
-    params = parse_params(YAML(typ="safe", pure=True).load(text), path)
+    params = parse_params(YAML(typ="safe", pure=True).load(text), path, given=required)
     pipeline = root / PIPELINE
     check_functions(params.functions, root, read_yaml(pipeline) if params.functions and pipeline.exists() else None)
     check_launch(params.train.launch, params.train.optimizer)

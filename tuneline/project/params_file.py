@@ -88,7 +88,7 @@ def changed(path: Path, required: Changes) -> str:
             section, _, last = key.rpartition(".")
             (get_value(values, section) if section else values)[last] = inline(value)
         text = dump_commented(values)
-    parse_params(YAML(typ="safe", pure=True).load(text), path)
+    parse_params(YAML(typ="safe", pure=True).load(text), path, given=new)
     return text
 
 

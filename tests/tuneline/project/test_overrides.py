@@ -101,3 +101,14 @@ def test_layout_of_another_author_stays(project):
     path.write_text("\n".join([*values[:at], *odd, *values[end:]]) + "\n")
     after = params_with(project, *parse(project, ["train.learning_rate=1e-4"]))
     assert sum(old != new for old, new in zip(path.read_text().splitlines(), after.splitlines(), strict=True)) == 1
+
+
+def test_error_of_a_given_value_is_not_one_of_the_file(project):
+    with pytest.raises(
+        ParamsError, match=r"^What was given has 1 error:\n  train\.learning_rate: input should be a valid number, not 'abc'"
+    ):
+        changed_lines(project, "train.learning_rate=abc")
+    text = (project / "params.yaml").read_text()
+    (project / "params.yaml").write_text(text.replace("seed: ", "seed: x"))
+    with pytest.raises(ParamsError, match=r"params\.yaml has 2 errors"):
+        changed_lines(project, "train.learning_rate=abc")
