@@ -109,6 +109,6 @@ def test_error_of_a_given_value_is_not_one_of_the_file(project):
     ):
         changed_lines(project, "train.learning_rate=abc")
     text = (project / "params.yaml").read_text()
-    (project / "params.yaml").write_text(text.replace("seed: ", "seed: x"))
+    (project / "params.yaml").write_text(text.replace("seed: 42", "seed: x42"))
     with pytest.raises(ParamsError, match=r"params\.yaml has 2 errors"):
         changed_lines(project, "train.learning_rate=abc")
