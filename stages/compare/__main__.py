@@ -57,7 +57,7 @@ def write_report(
         facts = {
             "saturation": comparison.saturation,
             "violations": judgement.violations,
-            "unclear": judgement.unclear,
+            "unclear": judgement.unclear or None,
             "required": params.compare.tolerance(precision).required,
             "published": precision in published,
         }

@@ -194,8 +194,8 @@ class ModelComparison(Record):
     """Only of a model with 8-bit products."""
     violations: Sequence[str]
     """Exceeded tolerances, as messages."""
-    unclear: Sequence[str] = ()
-    """Tolerances of which the rows do not show whether they are exceeded, as messages."""
+    unclear: Sequence[str] | None = OMITTED
+    """Tolerances of which the rows do not show whether they are exceeded, as messages; ``None`` if there are none."""
     required: bool
     """True if a violation stops the pipeline."""
     published: bool

@@ -93,14 +93,8 @@ class Tolerance(Section):
     """Minimal fraction of rows with the same prediction."""
     max_metric_drop: Annotated[float, Field(ge=0)]
     """Maximal decrease of accuracy (classification) or Pearson's r (regression)."""
-    required: bool = False
-    """True if the pipeline stops when the model fails. ``false``: it continues without publishing the model."""
-
-
-class Fp32Tolerance(Tolerance):
-    """Tolerances of fp32, without which nothing is published."""
-
-    required: bool = True
+    required: bool
+    """True if the pipeline stops when the model fails, as always for fp32. ``false``: it continues without publishing the model."""
 
 
 class Int8Tolerance(Tolerance):
@@ -117,11 +111,11 @@ class CompareParams(Section):
     """Rows per batch of ONNX Runtime."""
     close_rmse: PositiveFloat = 0.25
     """Regression: two predictions agree if they differ by at most so many root mean squared errors of the trained model."""
-    fp32: Fp32Tolerance = Fp32Tolerance(max_abs_diff=1.0e-3, min_agreement=0.9999, max_metric_drop=1.0e-4)
+    fp32: Tolerance = Tolerance(max_abs_diff=1.0e-3, min_agreement=0.9999, max_metric_drop=1.0e-4, required=True)
     """Tolerances of the fp32 model."""
-    fp16: Tolerance = Tolerance(max_abs_diff=0.05, min_agreement=0.99, max_metric_drop=0.005)
+    fp16: Tolerance = Tolerance(max_abs_diff=0.05, min_agreement=0.99, max_metric_drop=0.005, required=False)
     """Tolerances of the fp16 model. It fails if an interval lies beyond them: docs/serving.md."""
-    int8: Int8Tolerance = Int8Tolerance(max_abs_diff=None, min_agreement=0.97, max_metric_drop=0.02)
+    int8: Int8Tolerance = Int8Tolerance(max_abs_diff=None, min_agreement=0.97, max_metric_drop=0.02, required=False)
     """Tolerances of the int8 model, held against intervals likewise."""
 
     def tolerance(self, precision: str) -> Tolerance:
