@@ -40,6 +40,8 @@ OVERFIT = 0.1
 """Least relative rise of the validation loss that is called overfitting."""
 FEW_ROWS = 2_000
 """Rows of the reported split below which more of them could decide an unclear comparison."""
+AS_GOOD = 0.03
+"""Largest fall of the validation metric after its best evaluation that few rows show by chance."""
 UNBALANCED = 0.8
 """Majority accuracy from which class weights are worth a try."""
 CONFIDENT = 0.9
@@ -358,6 +360,11 @@ def _overfitting(run: RunFacts) -> Finding | None:
     rise = f"the validation loss rises from {losses[best]:.3f} to {losses[-1]:.3f}, the training loss falls"
     sentence = f"The model overfits since {since}: {rise}."
     if run.params.get("train.keep", "best") != "best":
+        name, metric = _validated(run)
+        if metric[-1] >= max(metric) - AS_GOOD:
+            return Finding(
+                "overfitting", "note", sentence, f"Its {name} is as good as before, its confidence is too high: do not trust that."
+            )
         return Finding("overfitting", "warning", sentence, "Set train.keep=best.")
     late = run.training.get("best_step", steps[best]) > steps[best]
     kept = (

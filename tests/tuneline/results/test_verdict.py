@@ -144,9 +144,12 @@ def test_overfitting_names_the_epoch():
     late = named(BEATEN, FINE_TUNED, **curves | {"training": {"steps": 300, "best_step": 300}})["overfitting"]
     assert (late.level, late.advice) == ("warning", "The weights that were kept are of a later step: do not trust their confidence.")
     by_steps = FINE_TUNED | {"train.max_steps": 300, "train.epochs": None, "train.keep": "last"}
-    last = named(BEATEN, by_steps, **curves)["overfitting"]
+    worse = {**curves, "validation": OVERFIT | {"accuracy": (0.8, 0.8, 0.7)}}
+    last = named(BEATEN, by_steps, **worse)["overfitting"]
     assert "since step 100" in last.sentence
     assert (last.level, last.advice) == ("warning", "Set train.keep=best.")
+    as_good = named(BEATEN, by_steps, **curves)["overfitting"]
+    assert (as_good.level, "do not trust" in as_good.advice, "train.keep" in as_good.advice) == ("note", True, False)
 
 
 def test_small_rise_of_the_validation_loss_is_not_overfitting():

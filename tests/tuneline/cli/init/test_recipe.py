@@ -80,4 +80,13 @@ def test_few_validation_rows_do_not_choose_among_the_epochs(plan, checkpoint, ro
     classes = {**plan.classes, "validation": type(plan.classes["validation"])({"a": rows})}
     recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), replace(plan, classes=classes), load_params())
     assert recipe.params["train.keep"] == keep
+    assert recipe.params["train.label_smoothing"] == (0.1 if keep == "last" else 0.0)
     assert f"{keep} weights" in "\n".join(recipe.reasons)
+
+
+def test_label_smoothing_of_the_user_stays_and_numbers_have_none(plan, checkpoint):
+    params, opened = load_params(), open_checkpoint(checkpoint, None)
+    own = params.model_copy(update={"train": params.train.model_copy(update={"label_smoothing": 0.2})})
+    assert fine_tuning(opened, lengths(30), plan, own).params["train.label_smoothing"] == 0.2
+    numbers = replace(plan, decision=replace(plan.decision, task="regression"))
+    assert fine_tuning(opened, lengths(30), numbers, own).params["train.label_smoothing"] == 0.0
