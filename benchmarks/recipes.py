@@ -1,8 +1,9 @@
 """Measure what the recipe of ``tuneline init`` is worth beside simple models: on samples of a data set, accuracy on its test file.
 
 For each number of rows and each seed, a clone of this repository gets that many rows of ``train.csv``, an eighth as many for validation,
-and all rows of ``test.csv``; then ``tuneline init`` and ``dvc repro evaluate``. Where the recipe is the frozen head, fine-tuning with the
-same values (``model.head: null``) is measured as well. Prints a table with the mean and range over the seeds, and the seconds of ``train``.
+and all rows of ``test.csv``; then ``tuneline init`` and ``dvc repro evaluate``. Where the recipe leaves the head to validation,
+fine-tuning with the same values (``model.head: null``) is measured as well. Prints a table with the mean and range over the seeds, and the
+seconds of ``train``.
 
 ``python -m benchmarks.recipes FOLDER --checkpoint models/source/NAME --rows 300 1000 --seeds 3``, with both files in FOLDER, and the
 checkpoint in ``models/source/``. The other options are those of ``tuneline init``, such as ``--text first --text second --label same``.
@@ -74,7 +75,7 @@ def measure(folder: Path, checkpoint: str, rows: int, seed: int, options: Sequen
         run(project, "tuneline", "init", f"{scratch}/sample", "--checkpoint", checkpoint, "--yes", "--no-trial", *options)
         set_param(project, "seed", seed)
         found = reproduce(project, "recipe")
-        if read_yaml(project / PARAMS)["model"]["head"] == "frozen":
+        if read_yaml(project / PARAMS)["model"]["head"] is not None:
             set_param(project, "model.head", None)
             tuned = reproduce(project, "fine-tuned")
             found |= {key: value for key, value in tuned.items() if key not in found}
