@@ -103,7 +103,7 @@ def show_project(console: Console, root: Path) -> None:
     paths = {name: path for name, path in PATHS.items() if (root / path).exists()}
     if (root / PAGE).exists() and not is_of_this_result(root, lock, root / PAGE):
         paths |= {name: f"{paths[name]} is of another result: run `tuneline report`" for name in ("report", "model card") if name in paths}
-    if is_stale(root) and "ONNX" in paths:
+    if is_stale(root, run.compared) and "ONNX" in paths:
         paths["ONNX"] += f" is {OF_ANOTHER_MODEL}"
     holds = [hold for tags in registries(root).values() for stage in tags.stages if (hold := tags.hold(stage))]
     _print_facts(console, {**provenance(root, lock), **({"hold": "; ".join(holds)} if holds else {}), **paths})

@@ -21,9 +21,9 @@ def read_comparison(root: Path) -> ComparisonRecord | None:
     return record if path.exists() and file_hash(path) == record.predictions else None
 
 
-def is_stale(root: Path) -> bool:
-    """Return True if there is a comparison, and it is of another model than the present one."""
-    return (root / COMPARISON / "comparison.json").exists() and read_comparison(root) is None
+def is_stale(root: Path, comparison: ComparisonRecord | None) -> bool:
+    """Return True if a project has a comparison, but ``read_comparison`` returned none: it is of another model than the present one."""
+    return comparison is None and (root / COMPARISON / "comparison.json").exists()
 
 
 def findings(comparison: ComparisonRecord) -> Iterator[Finding]:

@@ -57,15 +57,15 @@ def compared(tmp_path):
 
 def test_comparison_is_that_of_the_present_predictions(compared):
     assert read_comparison(compared).rows == 20
-    assert not is_stale(compared)
+    assert not is_stale(compared, read_comparison(compared))
 
 
 def test_comparison_with_the_predictions_of_another_model_is_stale(compared):
     (compared / "reports/predictions.parquet").write_bytes(b"those of the next one")
     assert read_comparison(compared) is None
-    assert is_stale(compared)
+    assert is_stale(compared, read_comparison(compared))
 
 
 def test_project_without_a_comparison_has_no_stale_one(tmp_path):
     assert read_comparison(tmp_path) is None
-    assert not is_stale(tmp_path)
+    assert not is_stale(tmp_path, read_comparison(tmp_path))

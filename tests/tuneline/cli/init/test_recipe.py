@@ -88,5 +88,8 @@ def test_label_smoothing_of_the_user_stays_and_numbers_have_none(plan, checkpoin
     params, opened = load_params(), open_checkpoint(checkpoint, None)
     own = params.model_copy(update={"train": params.train.model_copy(update={"label_smoothing": 0.2})})
     assert fine_tuning(opened, lengths(30), plan, own).params["train.label_smoothing"] == 0.2
+    many = replace(plan, classes={**plan.classes, "validation": type(plan.classes["validation"])({"a": 500})})
+    of_few_rows = params.model_copy(update={"train": params.train.model_copy(update={"label_smoothing": 0.1, "keep": "last"})})
+    assert fine_tuning(opened, lengths(30), many, of_few_rows).params["train.label_smoothing"] == 0.0, "init wrote it for other data"
     numbers = replace(plan, decision=replace(plan.decision, task="regression"))
     assert fine_tuning(opened, lengths(30), numbers, own).params["train.label_smoothing"] == 0.0
