@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from tuneline.core.files import read_yaml
-from tuneline.core.paths import PARAMS
+from tuneline.core.paths import PARAMS, TOKENIZED
 from tuneline.core.tables import LABELS
 from tuneline.project.params_file import changed, write
 
@@ -111,8 +111,7 @@ def train_with_trainer(project: Path, checkpoint: str, rate: float, seed: int) -
         set_seed,
     )
 
-    folder = project / "data/tokenized"
-    files = {split: str(folder / split / "*.parquet") for split in ("train", "test")}
+    files = {split: str(project / TOKENIZED / f"{split}.parquet") for split in ("train", "test")}
     with tempfile.TemporaryDirectory() as scratch:
         splits = load_dataset("parquet", data_files=files, cache_dir=scratch)
         labels = np.asarray(splits["test"][LABELS])
